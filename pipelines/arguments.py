@@ -15,6 +15,10 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from typing import Any
 
+from common.errors import UserError, unknown
+from common.flags import Kind
+from common.manifest import CLASSIFICATION
+from common.storage.files import is_remote
 from components.convert.options import Options as ConvertOptions
 from components.convert.sources.base import Reader
 from components.convert.sources.registry import find_reader
@@ -28,10 +32,6 @@ from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import SYNC
 from trainer import options
-from trainer.base.errors import UserError, unknown
-from trainer.base.files import is_remote
-from trainer.base.flags import Kind
-from trainer.base.manifest import CLASSIFICATION
 from trainer.data import weighing
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"

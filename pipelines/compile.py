@@ -8,10 +8,11 @@ from typing import Any
 
 from kfp import compiler
 
+from common.cli import Parser, run_cli
+from common.errors import UserError, writable
+from common.flags import local
 from components.train.backends.plan import DEFAULT_IMAGE
 from pipelines.training import BACKENDS, NAME, build
-from trainer.base.errors import Parser, UserError, run_cli, writable
-from trainer.base.flags import local
 
 _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 

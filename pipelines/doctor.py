@@ -15,9 +15,10 @@ from collections.abc import Iterator
 # So that a Python in which nothing is installed finds the project too.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from common.cli import Parser, run_cli
+from common.errors import UserError
 from pipelines.doctoring import machine_checks
 from pipelines.doctoring.findings import FAILED, Finding
-from trainer.base.errors import Parser, UserError, run_cli
 
 
 def main() -> int:

@@ -17,7 +17,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.container_engine import check_engine
+from common.cli import Parser, run_cli
+from common.container_engine import check_engine
+from common.errors import UserError, writable
+from common.flags import job_directory, local
+from common.lifeline import OWNER_PID, watch
+from common.storage.files import is_remote
 from components.convert import store
 from components.evaluate.gate import REJECT
 from components.register.registry import Registry
@@ -29,10 +34,6 @@ from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import Progress
 from pipelines.local.record import RunRecord
 from pipelines.local.steps import Steps
-from trainer.base.errors import Parser, UserError, run_cli, writable
-from trainer.base.files import is_remote
-from trainer.base.flags import job_directory, local
-from trainer.base.lifeline import OWNER_PID, watch
 
 _say = functools.partial(print, flush=True)
 # What steps and replicas say of mistakes that are the user's to mend.

@@ -8,7 +8,10 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 
-from components.asking import agreed
+from common.cli import Parser, confirm, run_cli
+from common.errors import UserError
+from common.flags import local
+from common.manifest import FILE as MANIFEST
 from components.cleanup.cleanup import num_bytes
 from components.cleanup.processes import require_ended
 from components.convert import store
@@ -18,9 +21,6 @@ from pipelines.arguments import EVALUATE_OWN, evaluation
 from pipelines.local import cache, history, summary
 from pipelines.local.record import RunRecord, hold
 from pipelines.run import execute, of_finished
-from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import local
-from trainer.base.manifest import FILE as MANIFEST
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,7 +101,7 @@ def _delete(args: argparse.Namespace) -> int:
         print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
     if not going and not datasets:
         print("there is nothing to delete")
-    elif args.yes or agreed("delete all of this"):
+    elif args.yes or confirm("delete all of this"):
         try:
             for path in going:
                 shutil.rmtree(path)

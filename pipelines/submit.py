@@ -10,7 +10,9 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from components.asking import agreed
+from common.cli import Parser, confirm, run_cli
+from common.errors import UserError
+from common.flags import at_least, positive
 from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
 from components.train.backends.vertex.attempts import Again, Bounds, begin
@@ -21,8 +23,6 @@ from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_flags, evaluati
 from pipelines.vertex import config_file, step_sizes
 from pipelines.vertex.bucket import like, read_json
 from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare, scheduled_as
-from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import at_least, positive
 
 VERTEX_TIMEOUT_S = 7 * 86_400  # of a job without a time limit
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
@@ -168,7 +168,7 @@ def _submit(args: argparse.Namespace, submission: Submission, bounds: Bounds, fi
         print("\n".join(told))
     hours = f"{found[1] * submission.cluster.replicas / 3600:,.2f} machine-hours, as {found[0]} took" if found else ""
     print(f"  expected: {hours or 'unknown before a first run of this training has ended here'}", flush=True)
-    if not args.yes and not agreed("submit it"):
+    if not args.yes and not confirm("submit it"):
         return 0
     if args.cron:
         print(f"scheduled: {client.schedule(submission.attempt(first), args.cron)}")

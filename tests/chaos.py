@@ -24,11 +24,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from common.lifeline import OWNER_PID
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.train.supervision.launcher_log import last_run
 from tests.train.train_fakes import Bench, wait_until
-from trainer.base.lifeline import OWNER_PID
 from trainer.job_dir.journal import events
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -1,6 +1,8 @@
 """Fixtures that tests of several folders share."""
 
+import contextlib
 import gc
+import io
 import os
 import pathlib
 import shutil
@@ -12,7 +14,8 @@ import pytest
 from etils import epath
 from hypothesis import settings
 
-from trainer.base.errors import run_cli
+from common.cli import run_cli
+from common.manifest import Manifest
 
 pytest_plugins = ["saved_models", "tests.cloud.fixtures"]
 
@@ -70,3 +73,29 @@ def container() -> list[str]:
     if not shutil.which("unshare") or subprocess.call([*words, "true"], stderr=subprocess.DEVNULL):
         pytest.skip("pid namespaces cannot be made here")
     return words
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Returns the directory of the embedded digits, converted to three training shards."""
+    from components.convert.convert import convert
+    from components.convert.options import Options
+
+    directory = tmp_path_factory.mktemp("data") / "digits"
+    with contextlib.redirect_stdout(io.StringIO()):
+        convert(Options(output=str(directory), shards=3))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Returns the directory of the made-up trips, converted."""
+    import trips
+
+    return trips.make(tmp_path_factory.mktemp("trips"))
+
+
+@pytest.fixture
+def table(data: pathlib.Path) -> Manifest:
+    """Returns the manifest of the trips."""
+    return Manifest.load(data)

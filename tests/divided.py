@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from common.manifest import Shard
 from components.convert.sources.base import Paths, Reader
 from components.convert.writing import parts
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.draws import Draws
 from components.convert.writing.tfrecord import Layout
-from trainer.base.manifest import Shard
 
 
 def whole(reader: Reader, source: Paths = None, *, pieces: int = 3, piece_bytes: int = 1 << 20) -> Any:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.base.manifest import Manifest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -40,7 +40,7 @@ def apply(root: pathlib.Path, path: str, kind: str, text: str) -> None:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A copy with all changes of the document."""
     root = tmp_path_factory.mktemp("changed")
-    for package in ("components", "pipelines", "trainer", "clusters"):
+    for package in ("common", "components", "pipelines", "trainer", "clusters"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     for section in CHANGES.values():
         for block in files_of(section):
@@ -61,7 +61,9 @@ def test_no_change_touches_more_than_two_files():
 
 
 def test_every_file_that_the_document_names_is_there():
-    named = collections.Counter(re.findall(r"`((?:components|pipelines|trainer|docs|clusters)/[\w./]+)`", DOCUMENT))
+    named = collections.Counter(
+        re.findall(r"`((?:common|components|pipelines|trainer|docs|clusters)/[\w./]+)`", DOCUMENT)
+    )
     assert [path for path in named if not (ROOT / path).exists()] == ["trainer/nn/models/softmax.py"]
 
 

@@ -11,6 +11,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from common import bounded_json, strict_yaml
+from common.errors import UserError
+from common.framing import checksums
+from common.manifest import Manifest
 from components.convert.__main__ import main as convert
 from components.train.backends.vertex.job_store import JobStore
 from components.train.console import job_control
@@ -19,10 +23,6 @@ from components.train.supervision.health import Vitals
 from components.train.supervision.output import table
 from components.train.supervision.timeouts import Patience
 from pipelines.local.history import read
-from trainer.base import bounded_json, strict_yaml
-from trainer.base.errors import UserError
-from trainer.base.framing import checksums
-from trainer.base.manifest import Manifest
 from trainer.job_dir import done, identity, journal
 
 LAUNCHER = {"host": "h", "pid_namespace": "pid:[1]", "pid": 7, "started": 1.0}

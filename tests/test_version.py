@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from trainer import code_version
+from common.version import code_version
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for package in ("trainer", "components", "pipelines")
+    for package in ("common", "trainer", "components", "pipelines")
     for path in (ROOT / package).rglob("*.py")
     if re.search(r"^ +run_cli\(", path.read_text(), re.MULTILINE)
 )

@@ -8,9 +8,9 @@ import pathlib
 import numpy as np
 import yaml
 
+from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.base.manifest import Manifest
 
 SCHEMA = {
     "name": "trips",

@@ -3,9 +3,9 @@
 import os
 import time
 
+from common.manifest import Manifest
+from common.storage.files import is_remote
 from trainer import learning
-from trainer.base.files import is_remote
-from trainer.base.manifest import Manifest
 from trainer.job_dir import done
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.journal import Journal

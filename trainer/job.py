@@ -6,9 +6,9 @@ import math
 import keras
 import tensorflow as tf
 
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer import trial, watchdog
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader import modes
 from trainer.evaluator import follow, has_evaluator

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer.nn import schedules
 from trainer.nn.models.registry import default, options, own_optimizer
 from trainer.nn.optimizers import SGD, Adam, AdamW, LossScale

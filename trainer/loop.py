@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.state import State
 from trainer.meter import Meter

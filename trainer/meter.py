@@ -5,7 +5,7 @@ import time
 import keras
 import tensorflow as tf
 
-from trainer.base.files import without_nan
+from common.storage.files import without_nan
 from trainer.job_dir.journal import Journal
 from trainer.learning import Extent
 from trainer.nn.tasks.base import Task

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from trainer.base.command_line import Flags, flag
-from trainer.base.errors import Parser, UserError
-from trainer.base.flags import (
+from common.cli import Flags, Parser, flag
+from common.errors import UserError
+from common.flags import (
     MOST,
     Kind,
     at_least,
@@ -26,7 +26,7 @@ from trainer.base.flags import (
     share,
     variable,
 )
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.data import weighing
 from trainer.nn.models import registry
 

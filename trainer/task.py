@@ -14,10 +14,11 @@ from collections.abc import Sequence
 
 from etils import epath
 
+from common import quiet
+from common.cli import run_cli
+from common.errors import UserError, reading
+from common.manifest import Manifest
 from trainer import options
-from trainer.base import quiet
-from trainer.base.errors import UserError, reading, run_cli
-from trainer.base.manifest import Manifest
 from trainer.job_dir import done, identity
 from trainer.replicas import exit_codes, member, stop
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from common.errors import UserError
+from common.manifest import Manifest
+from common.trained_on import FILE as RECORDS
+from common.trained_on import TrainedOn
 from trainer import learning, trial
-from trainer.base.errors import UserError
-from trainer.base.learnt.trained_on import FILE as RECORDS
-from trainer.base.learnt.trained_on import TrainedOn
-from trainer.base.manifest import Manifest
 from trainer.data import records, weighing
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.shards import content_hashes

@@ -14,9 +14,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer import learning
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.job_dir import export
 from trainer.job_dir.done import Done

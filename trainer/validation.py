@@ -17,9 +17,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.base.errors import reading
-from trainer.base.files import stated, store_errors, without_nan, write_text
-from trainer.base.manifest import Manifest
+from common.errors import reading
+from common.manifest import Manifest
+from common.storage.files import stated, store_errors, without_nan, write_text
 from trainer.data import weighing
 from trainer.job_dir.checkpoint import remove
 from trainer.job_dir.journal import Journal

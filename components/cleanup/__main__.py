@@ -4,11 +4,11 @@ import argparse
 import re
 from collections.abc import Sequence
 
-from components.asking import agreed
+from common.cli import Parser, confirm, run_cli
+from common.errors import UserError
+from common.flags import at_least
 from components.cleanup.cleanup import delete, unneeded
 from components.register.comparison import table
-from trainer.base.errors import Parser, UserError, run_cli
-from trainer.base.flags import at_least
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,7 +64,7 @@ def _vertex(args: argparse.Namespace) -> int:
     if not removable or not args.delete:
         print(f"{len(removable)} items; nothing was deleted{' (--delete does)' if removable else ''}")
         return 0
-    if not args.yes and not agreed("delete all of this"):
+    if not args.yes and not confirm("delete all of this"):
         print("nothing was deleted")
         return 0
     state = look(args.project, args.location, bucket)  # the answer may have taken an hour: what is needed by now stays

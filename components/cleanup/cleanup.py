@@ -15,8 +15,8 @@ import shutil
 import time
 from collections.abc import Iterable
 
+from common.errors import UserError
 from components.cleanup.processes import require_ended, running
-from trainer.base.errors import UserError
 from trainer.job_dir import done
 
 JOURNAL = "cleanup.jsonl"

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from google.cloud import aiplatform_v1 as v1
 
-from components.bucket import is_ours
+from common.google_cloud import is_ours
+from common.manifest import FILE as MANIFEST
 from components.cleanup.project_state import Leftover, ProjectState
 from components.convert.writing.output import is_own
 from components.register.store import RECORD, is_record_of
 from components.register.vertex import FOLDER, folder_of, name_of
-from trainer.base.manifest import FILE as MANIFEST
 
 _UNFINISHED_DAYS = 30  # after which checkpoints that a resume could begin with are shown
 _RECENT = datetime.timedelta(days=1)  # younger files may belong to something that begins just now

@@ -7,8 +7,8 @@ import pathlib
 
 import psutil
 
-from trainer.base import bounded_json
-from trainer.base.errors import UserError
+from common import bounded_json
+from common.errors import UserError
 from trainer.job_dir.journal import STATUS
 
 _TERMINATE_S = 5.0

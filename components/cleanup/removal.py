@@ -11,12 +11,12 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import MetadataClientWithOverride
 
-from components.bucket import refusals
+from common.errors import UserError
+from common.google_cloud import refusals
+from common.storage.listing import deleted
+from common.storage.writing import written
 from components.cleanup.project_state import Leftover, ProjectState
-from components.files.listing import deleted
-from components.files.writing import written
 from components.register.register import open_registry
-from trainer.base.errors import UserError
 
 JOURNAL = "runs/cleanup"
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from google.cloud import aiplatform
 
-from components.bucket import OURS, refusals
+from common import bounded_json
+from common.errors import UserError
+from common.google_cloud import OURS, refusals
+from common.storage.store import asked, parallel
 from components.cleanup.project_state import ProjectState, StoredFile
-from components.files.store import asked, parallel
 from components.register.register import open_registry
 from components.register.store import NAME, RECORD
 from components.register.vertex import FOLDER, folder_of, name_of
-from trainer.base import bounded_json
-from trainer.base.errors import UserError
 
 _RECORD = re.compile(r"runs/\d+/.*/manifest\.json|models/[^/]+/[^/]+/version\.json")
 _FIELDS = "items(name,size,updated),nextPageToken"

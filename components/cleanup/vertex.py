@@ -4,7 +4,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.cloud import aiplatform
 from google.cloud.aiplatform_v1 import JobState
 
-from components.bucket import OURS
+from common.google_cloud import OURS
 
 _LIVE = [JobState[f"JOB_STATE_{name}"] for name in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
 

@@ -6,9 +6,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from common.cli import Parser, run_cli
+from common.errors import UserError
 from components.convert.convert import convert
 from components.convert.options import Options, Proposal
-from trainer.base.errors import Parser, UserError, run_cli
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 

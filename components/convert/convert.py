@@ -8,15 +8,15 @@ killed has finished of the pieces of its source, the next one does not do again.
 
 import time
 
+from common.errors import UserError, writable
+from common.manifest import Manifest
+from common.storage.listing import found
+from common.storage.writing import written
 from components.convert import running
 from components.convert.options import Options
 from components.convert.report.tallies import Tallies
 from components.convert.writing import output
 from components.convert.writing.workers import EndedFromOutside
-from components.files.listing import found
-from components.files.writing import written
-from trainer.base.errors import UserError, writable
-from trainer.base.manifest import Manifest
 
 
 def convert(options: Options) -> Manifest:

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from common.errors import UserError
 from components.convert.pieces import Cut, Piece
 from components.convert.writing.draws import Draws
-from trainer.base.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
+from common.errors import UserError, readable, unknown, writable
+from common.storage.files import write_text
 from components.convert.options import Options, Proposal
 from components.convert.pieces import Piece
 from components.convert.sources.registry import READERS
@@ -28,8 +30,6 @@ from components.convert.tables.schema import DELIMITERS, Column, Label, Schema
 from components.convert.tables.table_block import ARROW
 from components.convert.tables.table_source import TableSource
 from components.convert.writing.label_feature import LABEL
-from trainer.base.errors import UserError, readable, unknown, writable
-from trainer.base.files import write_text
 
 _DATASETS = ("csv", "jsonl", "parquet")
 _PIECE_BYTES = 64 << 20

@@ -3,11 +3,11 @@
 import dataclasses
 import re
 
+from common.cli import Flags, flag
+from common.flags import Kind, at_least, local, place, positive, share
 from components.convert.sources.downloads.catalog import OFFERED
 from components.convert.sources.registry import READERS
 from components.convert.sources.tfds.builder import TFDS
-from trainer.base.command_line import Flags, flag
-from trainer.base.flags import Kind, at_least, local, place, positive, share
 
 _MOST_SHARDS = 99_999  # five digits in the names of files
 _MOST_PROCESSES = 1_024

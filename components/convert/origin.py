@@ -9,11 +9,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Self
 
+from common.storage.files import digest_of
 from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.sources import registry
 from components.convert.sources.base import Paths, Reader
-from trainer.base.files import digest_of
 
 _MB = 1_000_000
 _PARTS = 2  # that a shard of a given size is made of at least, so that it comes near that size

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from common.manifest import CLASSIFICATION, Encoding, Feature
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.draws import By
 from components.convert.writing.label_feature import LABEL, label_feature
 from components.convert.writing.tfrecord import Field, Layout
 from components.convert.writing.wire_format import varint_bytes
-from trainer.base.manifest import CLASSIFICATION, Encoding, Feature
 
 _VARINT_BYTES, _STRING_BYTES = 10, 1 << 24  # that any integer takes, and that no string is longer than
 # Which of the next examples of a piece of the native training split are for training, bool [N]: given are their positions,

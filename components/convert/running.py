@@ -9,6 +9,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from common.errors import UserError, readable
+from common.machine import usable_cores
+from common.manifest import Manifest
+from common.storage.files import is_remote
+from common.storage.store import parallel
 from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.origin import Origin
@@ -17,11 +22,6 @@ from components.convert.stages import Work
 from components.convert.writing import output, workers
 from components.convert.writing.notes import Notes
 from components.convert.writing.progress import track
-from components.files.store import parallel
-from trainer.base.errors import UserError, readable
-from trainer.base.files import is_remote
-from trainer.base.machine import usable_cores
-from trainer.base.manifest import Manifest
 
 _SHOWN = 20  # of the rows that are wrong, if they are too many
 _PROCESS_BYTES = 1 << 23  # to convert, that make up for the start of a process

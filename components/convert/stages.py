@@ -18,6 +18,9 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from common.errors import UserError, readable
+from common.manifest import Manifest, Shard, Split, Summary
+from common.storage.store import parallel
 from components.convert import pieces
 from components.convert.division import Division
 from components.convert.options import Options
@@ -27,10 +30,6 @@ from components.convert.writing.label_feature import LABEL
 from components.convert.writing.progress import track
 from components.convert.writing.splits import SPLITS
 from components.convert.writing.tfrecord import taken
-from components.files.store import parallel
-from trainer.base.errors import UserError, readable
-from trainer.base.feature_summary import Summary
-from trainer.base.manifest import Manifest, Shard, Split
 
 _MB = 1_000_000
 

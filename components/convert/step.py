@@ -8,12 +8,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 
+from common.cli import escape_output
+from common.storage.reading import opened
 from components.convert import store
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.writing import output
-from components.files.reading import opened
-from trainer.base.errors import escape_output
 
 
 @contextlib.contextmanager

@@ -10,10 +10,10 @@ import os
 import pathlib
 import shutil
 
+from common.errors import UserError
+from common.locks import locked
+from common.manifest import FILE, Manifest
 from components.convert.writing import output
-from trainer.base.errors import UserError
-from trainer.base.locks import locked
-from trainer.base.manifest import FILE, Manifest
 
 
 def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:

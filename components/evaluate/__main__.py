@@ -3,11 +3,11 @@
 import os
 from collections.abc import Sequence
 
+from common.cli import Parser, run_cli
+from common.pages import figure
+from common.quiet import without_advice
 from components.evaluate.gate import REJECT, TOLD
 from components.evaluate.options import Options
-from components.undefined import figure
-from trainer.base.errors import Parser, run_cli
-from trainer.base.quiet import without_advice
 
 
 def main(argv: Sequence[str] | None = None) -> int:

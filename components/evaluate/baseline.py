@@ -10,8 +10,8 @@ import dataclasses
 
 import numpy as np
 
+from common.manifest import Manifest
 from components.evaluate.eval_set import EvalSet
-from trainer.base.manifest import Manifest
 
 # Of a column with more values, numbers are cut into equally many training examples each, and the rarest texts are one.
 _MOST_VALUES, _BINS = 100, 10

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from common.errors import UserError
 from components.evaluate.comparing import beat
 from components.evaluate.eval_set import EvalSet, require_enough
 from components.evaluate.gate import CHAMPION, Comparison
@@ -10,7 +11,6 @@ from components.evaluate.options import Options
 from components.evaluate.score import Answers, load, predict
 from components.register.register import open_registry
 from components.register.store import Store
-from trainer.base.errors import UserError
 
 
 def challenge(

@@ -7,9 +7,9 @@ check_column("company", manifest)
 
 from collections.abc import Sequence
 
+from common.errors import UserError, unknown
+from common.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
 from components.evaluate.gate_file import Gate
-from trainer.base.errors import UserError, unknown
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
 
 
 def metric_names(task: str, names: Sequence[str]) -> set[str]:

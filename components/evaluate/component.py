@@ -29,10 +29,10 @@ def evaluate(
     import pathlib
     import tempfile
 
+    from common.storage.files import write_text
     from components.evaluate import evaluate as step
     from components.evaluate import report as pages
     from components.evaluate.options import Options
-    from trainer.base.files import write_text
 
     job_dir = job_dir.rstrip("/")
     model.uri = f"{job_dir}/model"

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from common.errors import UserError
 from components.evaluate.comparing import reach
 from components.evaluate.details.parts import in_words, parts
 from components.evaluate.gate import Comparison
 from components.evaluate.gate_file import Gate
 from components.evaluate.score import Answers
-from trainer.base.errors import UserError
 
 _MOST_VALUES = 100
 

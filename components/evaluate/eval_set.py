@@ -12,9 +12,9 @@ from typing import Self
 
 import numpy as np
 
-from trainer.base import provenance
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
+from common import provenance
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.shards import content_hashes
 from trainer.data.reader.storage import Columns

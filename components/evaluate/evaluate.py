@@ -7,6 +7,10 @@ from typing import Any
 
 from etils import epath
 
+from common import provenance
+from common.errors import UserError
+from common.pages import plain
+from common.storage.files import tree_digest, write_text
 from components.evaluate import report
 from components.evaluate.baseline import baseline
 from components.evaluate.champion import challenge
@@ -20,10 +24,6 @@ from components.evaluate.eval_set import LEAST, EvalSet, require_enough
 from components.evaluate.gate import BASELINE, CHAMPION, Comparison, decide
 from components.evaluate.options import Options
 from components.evaluate.score import load, predict
-from components.undefined import plain
-from trainer.base import provenance
-from trainer.base.errors import UserError
-from trainer.base.files import tree_digest, write_text
 
 FILE = "evaluation.json"
 REPORT = "report.html"

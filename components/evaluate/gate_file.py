@@ -11,9 +11,9 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any, Self
 
-from trainer.base.errors import UserError, readable, unknown
-from trainer.base.flags import Kind, at_least, not_negative
-from trainer.base.strict_yaml import parse
+from common.errors import UserError, readable, unknown
+from common.flags import Kind, at_least, not_negative
+from common.strict_yaml import parse
 
 _THRESHOLD = Kind(float, math.isfinite, "a number")
 _SURE = Kind(

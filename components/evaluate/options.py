@@ -5,10 +5,10 @@ import contextlib
 import dataclasses
 import math
 
+from common.cli import Flags, flag
+from common.errors import UserError
+from common.flags import zero_to_one
 from components.evaluate import gate_file
-from trainer.base.command_line import Flags, flag
-from trainer.base.errors import UserError
-from trainer.base.flags import zero_to_one
 
 
 def _threshold(text: str) -> str:

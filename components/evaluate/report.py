@@ -5,13 +5,13 @@ from typing import Any
 
 import markupsafe
 
+from common.pages import figure, render_page, templates
 from components.evaluate.gate import TOLD
 from components.evaluate.page.attempts import Job
 from components.evaluate.page.curves import curves
-from components.evaluate.page.frame import TEMPLATES, render_page
 from components.evaluate.page.judged import judged
-from components.undefined import figure
 
+_TEMPLATES = templates("components.evaluate")
 _NAMES = {
     "auc": "AUC (area under the ROC curve)",
     "mae": "mean absolute error",
@@ -24,13 +24,13 @@ _NAMES = {
 def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
     """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
     known = {"rivals": _rivals(evaluation), "plots": judged(evaluation), "names": _NAMES, "told": TOLD}
-    return markupsafe.Markup(TEMPLATES.get_template("evaluation.html").render(e=evaluation, **known))
+    return markupsafe.Markup(_TEMPLATES.get_template("evaluation.html").render(e=evaluation, **known))
 
 
 def training_section(job_dir: str) -> markupsafe.Markup:
     """The part of a page that shows what the journals of a job tell: learning curves, and attempts of its replicas."""
     job = Job.load(job_dir)
-    template = TEMPLATES.get_template("training.html")
+    template = _TEMPLATES.get_template("training.html")
     return markupsafe.Markup(template.render(curves=curves(job), replicas=job.replicas))
 
 

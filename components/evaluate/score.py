@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from common.errors import UserError
 from components.evaluate.checks import check_column
 from components.evaluate.eval_set import EvalSet
-from trainer.base.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

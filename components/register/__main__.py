@@ -5,11 +5,12 @@ import functools
 import json
 from collections.abc import Callable, Sequence
 
+from common.cli import Parser, run_cli
+from common.errors import unknown
+from common.pages import figure
 from components.register.comparison import table
 from components.register.register import load_evaluation, open_registry, promote, register
 from components.register.store import CHAMPION, PROMOTE, Store
-from components.undefined import figure
-from trainer.base.errors import Parser, run_cli, unknown
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 
 # Of the largest answer; another machine, precision or number of threads moves answers by less.
 _TOLERANCE = 0.01
 _TIMEOUT_S = 600.0
 _PROGRAM = """
 import base64, json, sys
-sys.modules.update(dict.fromkeys(["keras", "tf_keras", "trainer", "components"]))  # now none of them can be imported
+sys.modules.update(dict.fromkeys(["keras", "tf_keras", "trainer", "components", "common"]))  # now none of them can be imported
 import numpy as np, tensorflow as tf
 asked, found = json.load(sys.stdin), {}
 try:

@@ -9,7 +9,7 @@ judged or rounded differently here than in the evaluation's own summary.
 from collections.abc import Mapping
 from typing import Any
 
-from components.templates import templates
+from common.pages import templates
 
 _MOST_NAMES = 30
 # In Markdown ends of lines count, also those behind a block.

@@ -7,12 +7,12 @@ from typing import Any
 
 from etils import epath
 
+from common.errors import UserError, reading
+from common.storage.files import tree_digest
+from common.version import code_version
 from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store, because
-from trainer import code_version
-from trainer.base.errors import UserError, reading
-from trainer.base.files import tree_digest
 from trainer.job_dir import done, identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.

@@ -17,7 +17,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.bucket import MANAGED_BY, is_ours
+from common.errors import UserError, reading
+from common.google_cloud import MANAGED_BY, is_ours
+from common.locks import locked
+from common.storage.files import copy_tree, is_remote, write_text
 from components.register.store import (
     ADD,
     CHAMPION,
@@ -33,9 +36,6 @@ from components.register.store import (
     read_record,
     write_record,
 )
-from trainer.base.errors import UserError, reading
-from trainer.base.files import copy_tree, is_remote, write_text
-from trainer.base.locks import locked
 
 _ALIASES, _CARD, _HISTORY = "aliases.json", "MODEL_CARD.md", "history.jsonl"
 _PARTIAL = ".partial-"

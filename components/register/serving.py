@@ -7,7 +7,7 @@ v1.Model(container_spec=serving.container("us-docker.pkg.dev/p/serving/tensorflo
 import re
 from typing import Any
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 
 VERSION = "1"  # the folder of the SavedModel: TensorFlow Serving loads from those that are numbers
 IMAGE = r"([a-z0-9-]+-docker\.pkg\.dev/[\w.-]+|([a-z]+\.)?gcr\.io)(/[\w.-]+){2,}(:[\w.-]+)?@sha256:[0-9a-f]{64}"

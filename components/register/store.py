@@ -24,10 +24,10 @@ from typing import Any
 
 from etils import epath
 
-from components.bucket import MANAGED_BY
+from common.errors import UserError, reading, unknown
+from common.google_cloud import MANAGED_BY
+from common.storage.files import read_json, store_errors, write_text
 from components.register import answers
-from trainer.base.errors import UserError, reading, unknown
-from trainer.base.files import read_json, store_errors, write_text
 
 RECORD = "version.json"  # in the folder of each version: it is written first and deleted last
 CHAMPION, PREVIOUS = "champion", "previous"

@@ -29,9 +29,11 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from google.cloud.aiplatform.utils import ModelClientWithOverride
 
-from components.bucket import MANAGED_BY, OURS, is_ours, refusals
-from components.files.listing import deleted, listed
-from components.files.writing import copy_folder
+from common.errors import UserError
+from common.google_cloud import MANAGED_BY, OURS, is_ours, refusals
+from common.storage.files import write_text
+from common.storage.listing import deleted, listed
+from common.storage.writing import copy_folder
 from components.register import serving
 from components.register.store import (
     CHAMPION,
@@ -47,8 +49,6 @@ from components.register.store import (
     read_record,
     write_record,
 )
-from trainer.base.errors import UserError
-from trainer.base.files import write_text
 
 FOLDER = "models"  # of a bucket, for all versions
 _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")

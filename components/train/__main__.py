@@ -6,6 +6,9 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
+from common.cli import run_cli
+from common.errors import UserError
+from common.machine import usable_cores
 from components.train.backends import processes
 from components.train.backends.cluster_spec import misnamed
 from components.train.backends.heeded import ignored
@@ -24,8 +27,6 @@ from components.train.supervision import supervisor
 from components.train.supervision.output import Output
 from components.train.supervision.signals import signal_socket
 from components.train.supervision.timeouts import Patience
-from trainer.base.errors import UserError, run_cli
-from trainer.base.machine import usable_cores
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,12 +28,12 @@ def plan(
     Returns:
       `worker_pool_specs` as a custom job takes them.
     """
+    from common.manifest import Manifest
     from components.evaluate.checks import check_column, check_metrics, check_splits
     from components.evaluate.options import Options
     from components.train.backends.vertex.job_settings import JobSettings
     from components.train.backends.vertex.worker_pools import plan_vertex
     from components.train.cluster.cluster_file import Cluster
-    from trainer.base.manifest import Manifest
     from trainer.options import parse
 
     manifest = Manifest.load(dataset.path)

@@ -5,12 +5,12 @@ import os
 import pkgutil
 from collections.abc import Iterator
 
+from common.quiet import without_advice
+from common.version import code_version
 from pipelines.doctoring.findings import FAILED, OK, WARNING, Finding
 from pipelines.doctoring.machine_checks import python
-from trainer import code_version
-from trainer.base.quiet import without_advice
 
-PACKAGES = ("trainer", "components", "pipelines")
+PACKAGES = ("common", "trainer", "components", "pipelines")
 
 
 def checks() -> Iterator[Finding]:

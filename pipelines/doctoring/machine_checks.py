@@ -49,7 +49,7 @@ def packages() -> Finding:
 
 def memory() -> Finding:
     """Checks that a cluster of processes fits."""
-    from trainer.base.machine import available_bytes
+    from common.machine import available_bytes
 
     free_gb = available_bytes() / 1e9
     meaning = f"{free_gb:.1f} GB are free"

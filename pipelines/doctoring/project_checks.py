@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from common.errors import UserError
 from pipelines.doctoring.findings import FAILED, OK, Finding
 from pipelines.vertex.checks import Asker, bucket_problems, project_problems
-from trainer.base.errors import UserError
 
 _PERMISSIONS = {f"aiplatform.{call}" for call in ("pipelineJobs.create", "customJobs.create", "models.upload")}
 

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from components.container_engine import remove_containers
+from common.container_engine import remove_containers
 from pipelines.local.record import RunRecord
 
 _LATE_S = 3.0  # Until the engine has made what the process had asked it for when it was killed.

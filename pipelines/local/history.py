@@ -6,14 +6,13 @@ import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from common.errors import UserError, unknown
+from common.pages import figure, render_page
+from common.storage.files import write_text
 from components.cleanup.processes import running
-from components.evaluate.page.frame import render_page
-from components.undefined import figure
 from pipelines.local import summary
 from pipelines.local.cache import STORE
 from pipelines.local.record import FILE, RunRecord, read_if_whole
-from trainer.base.errors import UserError, unknown
-from trainer.base.files import write_text
 
 RUNNING, SUCCEEDED, BROKEN = "running", "succeeded", "broken"
 KILLED = "killed"  # Without a word: the process that drove it is gone, and left no summary.

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Self
 
 from pydantic import TypeAdapter
 
-from trainer.base import bounded_json
-from trainer.base.errors import writable
-from trainer.base.files import write_text
+from common import bounded_json
+from common.errors import writable
+from common.storage.files import write_text
 
 FILE = "run.json"
 

@@ -14,12 +14,12 @@ import warnings
 
 from kfp import local
 
-from components.container_engine import check_engine, security_options
+from common.cli import keep_exit_codes_of_children
+from common.container_engine import check_engine, security_options
+from common.lifeline import owner_pid, watch
 from pipelines.local.record import RunRecord
 from pipelines.local.steps import NAMES
 from pipelines.training import build, step_names
-from trainer.base.errors import heed_children
-from trainer.base.lifeline import owner_pid, watch
 
 
 def main(run_dir: str) -> int:
@@ -31,7 +31,7 @@ def main(run_dir: str) -> int:
     # SIGHUP comes too where a login session ends.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    heed_children()
+    keep_exit_codes_of_children()
     warnings.simplefilter("ignore")  # of kfp about its own future, once for every task
     # kfp.local has a log of its own inside a task; that a task came from the cache it tells outside, to this one.
     logging.basicConfig(

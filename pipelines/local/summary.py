@@ -7,15 +7,14 @@ import shutil
 import time
 from typing import Any
 
+from common.manifest import Manifest
+from common.pages import render_page, templates
+from common.storage.files import write_text
 from components.convert.writing.output import PAGE
-from components.evaluate.page.frame import render_page
 from components.evaluate.report import section, training_section
 from components.register.registry import Registry
-from components.templates import templates
 from pipelines.local.record import RunRecord
 from pipelines.local.steps import Steps
-from trainer.base.files import write_text
-from trainer.base.manifest import Manifest
 from trainer.job_dir import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"

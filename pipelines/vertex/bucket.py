@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from components.files.store import asked
-from trainer.base.errors import UserError
+from common.errors import UserError
+from common.storage.store import asked
 
 RECORD = "run.json"  # in a run's directory: what was submitted
 _TAIL_BYTES = 65_536

@@ -14,9 +14,9 @@ from typing import Any
 
 import requests
 
-from components.bucket import LOGIN, credentials
+from common.errors import UserError
+from common.google_cloud import LOGIN, credentials
 from pipelines.vertex.submission import Submission
-from trainer.base.errors import UserError
 
 _TIMEOUT_S = 4.0
 ACCELERATOR = "org.tfrecord-training.accelerator"  # label of our images: cpu or gpu

@@ -6,7 +6,7 @@ from typing import Any
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from components.bucket import OURS, is_ours
+from common.google_cloud import OURS, is_ours
 from components.train.backends.vertex.job_client import told
 from pipelines.vertex.submission import Submission
 

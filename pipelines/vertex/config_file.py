@@ -13,8 +13,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainer.base import strict_yaml
-from trainer.base.errors import Parser, UserError, about, readable, unknown
+from common import strict_yaml
+from common.cli import Parser
+from common.errors import UserError, about, readable, unknown
 
 # What says how this command is to be run, and nothing of the run.
 _OF_THE_COMMAND = {"help", "config", "dry_run", "yes", "wait", "list", "cancel", "resume"}

@@ -10,8 +10,9 @@ from typing import Any
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from components.bucket import credentials
-from components.files.listing import deleted, found
+from common.errors import UserError
+from common.google_cloud import credentials
+from common.storage.listing import deleted, found
 from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide, ending
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.job_client import ENDED, Jobs
@@ -19,7 +20,6 @@ from components.train.backends.vertex.job_store import JobStore
 from pipelines.vertex import client, watch
 from pipelines.vertex.bucket import RECORD
 from pipelines.vertex.submission import Submission
-from trainer.base.errors import UserError
 
 _TAIL = 10
 _END_POLLS = 7  # A cancelled job has half a minute to save.

@@ -9,7 +9,7 @@ that of any custom job, 100 GB.
 import dataclasses
 from collections.abc import Iterable
 
-from components.files.listing import File, listed
+from common.storage.listing import File, listed
 from pipelines.vertex.submission import Submission
 
 _GB = 1_000_000_000

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from common.errors import UserError, unknown
 from components.register import serving
 from components.train.backends.vertex.attempts import Again
 from components.train.backends.vertex.job_settings import JobSettings, new_name
@@ -17,7 +18,6 @@ from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import pipeline_arguments, sources_seen
 from pipelines.compile import compile_specs
 from pipelines.vertex.bucket import RECORD, reached, read_json, write_json
-from trainer.base.errors import UserError, unknown
 
 # What people may give CPUs and memory: all steps of ours that run on a machine of their own.
 STEPS = ("digest", "convert", "plan", "evaluate", "gate", "register", "promote", "cleanup")

@@ -13,10 +13,10 @@ from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from components.bucket import LOGIN
+from common.errors import UserError
+from common.google_cloud import LOGIN
 from components.train.backends.vertex.job_client import expired, log_in_again
 from pipelines.vertex.bucket import newest_step
-from trainer.base.errors import UserError
 
 POLL_S = 10.0
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}

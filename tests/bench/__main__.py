@@ -8,9 +8,9 @@ import argparse
 import functools
 from collections.abc import Callable, Mapping
 
+from common.machine import processor, usable_cores
 from tests.bench import convert, read, train
 from tests.bench.race import race
-from trainer.base.machine import processor, usable_cores
 
 BENCHES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
     "convert": convert.images,

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import yaml
 
+from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from tests.bench import data, usual
 from tests.bench.race import Child
-from trainer.base.manifest import Manifest
 from trainer.data import records
 
 Contestants = Mapping[str, Callable[[], float]]

@@ -10,10 +10,10 @@ from unittest import mock
 import keras
 import numpy as np
 
+from common.manifest import Manifest
 from tests.bench.serve import serve
 from tests.bench.wide_deep_peer import ordinary_columns, ordinary_model
 from trainer import job, learning, options
-from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.modes import budget, choose
 from trainer.nn.models import registry, resnet

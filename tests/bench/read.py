@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
+from common.manifest import Manifest
 from tests.bench import data
 from tests.bench.usual import example
-from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.modes import budget, choose

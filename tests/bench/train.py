@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from common.manifest import Manifest
 from tests.bench import data
 from tests.bench.race import Child
-from trainer.base.manifest import Manifest
 from trainer.data import records
 
 _FROZEN, _THAWED = "tests.bench.tuned:frozen", "tests.bench.tuned:thawed"

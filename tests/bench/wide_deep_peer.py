@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.base.manifest import Encoding, Manifest
+from common.manifest import Encoding, Manifest
 from trainer.data import column_encodings
 
 

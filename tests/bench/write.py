@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from common.machine import usable_cores
 from components.convert.writing import parts, tfrecord, workers
 from tests.bench.serve import serve
-from trainer.base.machine import usable_cores
 
 _ROUNDS = 5  # a lap: one takes a tenth of a second, of which chance has too large a part
 

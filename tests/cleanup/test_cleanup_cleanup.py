@@ -3,10 +3,10 @@ import os
 
 import pytest
 
+from common.errors import UserError
 from components.cleanup.__main__ import main
 from components.cleanup.cleanup import Candidate, delete, unneeded
 from pipelines.local.record import hold
-from trainer.base.errors import UserError
 
 KEPT = {
     "run.json",

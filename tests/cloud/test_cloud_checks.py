@@ -6,9 +6,9 @@ from unittest import mock
 import pytest
 from google.cloud import aiplatform
 
+from common.errors import UserError
 from pipelines import submit
 from pipelines.vertex.submission import Submission
-from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/demo-project/training/image@sha256:"
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"

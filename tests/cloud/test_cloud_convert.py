@@ -13,10 +13,10 @@ import pytest
 import trips
 from PIL import Image
 
+from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.cifar import CIFAR10
-from trainer.base.manifest import Manifest
 
 pytestmark = pytest.mark.cloud
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from components.files.listing import deleted, listed
-from components.files.reading import opened
-from components.files.store import COUNTS, parallel
-from components.files.writing import created, joined
+from common.storage.listing import deleted, listed
+from common.storage.reading import opened
+from common.storage.store import COUNTS, parallel
+from common.storage.writing import created, joined
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_ci]
 

@@ -13,8 +13,8 @@ import requests
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
+from common.errors import UserError
 from pipelines import submit
-from trainer.base.errors import UserError
 
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
 _PLACE = ["--project", "demo-project"]

@@ -10,8 +10,8 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from common.manifest import Manifest
 from components.convert.__main__ import main
-from trainer.base.manifest import Manifest
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from divided import drawn, whole
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources import idx
 from components.convert.sources.registry import find_reader
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 
 
 def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options, held) -> None:

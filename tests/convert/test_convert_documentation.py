@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from common.manifest import Manifest
 from components.convert.__main__ import main
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import READERS
 from components.convert.tables import expressions, yaml_loader
 from pipelines.local.cache import cache_key
-from trainer.base.manifest import Manifest
 
 ROOT = pathlib.Path(__file__).parents[2]
 SIZES = {"train": 60, "test": 7}

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.convert.__main__ import main
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.tables import yaml_loader
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 
 DAY = dt.date(2024, 1, 31)
 WORDS = ["the", "driver", "was", "very", "kind", "and", "drove", "around", "every", "hole", "in", "the", "road"]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from common.errors import UserError
 from components.convert.convert import convert
 from components.convert.images import headers
 from components.convert.options import Options
 from components.convert.origin import Origin
 from components.convert.writing import output
-from trainer.base.errors import UserError
 
 
 def images(root: pathlib.Path, encoding: str) -> dict[str, str]:

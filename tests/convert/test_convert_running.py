@@ -12,10 +12,10 @@ import kinds
 import psutil
 import pytest
 
+from common.errors import UserError
 from components.convert import running
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from components.bucket import MANAGED_BY
+from common.google_cloud import MANAGED_BY
 from components.convert.convert import convert
 from components.convert.options import Options
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from engine import docker
 
-from trainer import code_version
+from common.version import code_version
 
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,9 @@ def test_the_smoke_test_passes_without_a_network_or_a_file_system_to_write_to(im
 def test_what_was_taken_out_of_the_packages_is_imported_nowhere_in_the_sources(image):
     """Also inside functions, which importing the modules does not run."""
     wanted = set()
-    for path in (path for package in ("trainer", "components", "pipelines") for path in (ROOT / package).rglob("*.py")):
+    for path in (
+        path for package in ("common", "trainer", "components", "pipelines") for path in (ROOT / package).rglob("*.py")
+    ):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 wanted |= {f"import {alias.name}" for alias in node.names}

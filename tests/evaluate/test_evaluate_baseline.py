@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import trips
 
+from common import roc
+from common.manifest import Manifest
 from components.evaluate.baseline import baseline
 from components.evaluate.eval_set import EvalSet
-from trainer.base import roc
-from trainer.base.manifest import Manifest
 from trainer.data import records
 
 

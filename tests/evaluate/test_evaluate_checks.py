@@ -6,12 +6,11 @@ import trips
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.manifest import Manifest, Split, Summary
 from components.evaluate.checks import check_splits, metric_names
 from components.train.cluster.cluster_file import Cluster
 from components.train.component import plan
-from trainer.base.errors import UserError
-from trainer.base.feature_summary import Summary
-from trainer.base.manifest import Manifest, Split
 from trainer.nn.tasks.classification import Classification
 from trainer.nn.tasks.multi_label import MultiLabel
 from trainer.nn.tasks.regression import Regression

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import trips
 
+from common.errors import UserError
 from components.evaluate.__main__ import main
 from components.evaluate.demands import demands
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate_file import Gate, text
 from components.evaluate.options import Options
 from components.evaluate.score import Answers
-from trainer.base.errors import UserError
 
 DEFAULT = pathlib.Path(__file__).parents[2] / "gates" / "default.yaml"
 

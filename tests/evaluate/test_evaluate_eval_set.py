@@ -14,13 +14,13 @@ import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common import provenance
+from common.errors import UserError
+from common.manifest import Manifest
+from common.trained_on import TrainedOn
 from components.evaluate.__main__ import main
 from components.evaluate.eval_set import LEAST, EvalSet, require_enough
 from components.register.registry import Registry
-from trainer.base import provenance
-from trainer.base.errors import UserError
-from trainer.base.learnt.trained_on import TrainedOn
-from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.shards import content_hashes
 

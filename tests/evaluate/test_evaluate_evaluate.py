@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common import provenance
+from common.errors import UserError
+from common.storage.files import copy_tree, tree_digest
 from components.evaluate import report
 from components.evaluate.__main__ import main
 from components.evaluate.eval_set import EvalSet
 from components.register.__main__ import main as register
 from components.register.registry import Registry
-from trainer.base import provenance
-from trainer.base.errors import UserError
-from trainer.base.files import copy_tree, tree_digest
 
 CONFIDENCE = 0.91
 

@@ -11,6 +11,8 @@ import tensorflow as tf
 import trips
 from kfp import dsl
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.evaluate import component
 from components.evaluate.__main__ import main
 from components.evaluate.details.worst import worst as worst_of
@@ -18,8 +20,6 @@ from components.evaluate.eval_set import EvalSet
 from components.evaluate.score import Answers, load, predict
 from components.register.__main__ import main as register
 from components.register.registry import Registry
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.data import records
 
 BEST = {"Blue": 3.0, "Green": 0.0}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from kfp import dsl
 
+from common import provenance
+from common.manifest import Manifest
 from components.evaluate import component
 from components.register.__main__ import main as register
-from trainer.base import provenance
-from trainer.base.manifest import Manifest
 from trainer.nn.tasks.classification import Classification
 
 

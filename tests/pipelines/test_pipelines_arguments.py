@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from components.convert.options import Options as ConvertOptions
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.store import check_name
@@ -15,7 +16,6 @@ from components.train.cluster.cluster_file import Cluster
 from pipelines import run
 from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
 from pipelines.local.cache import _CODE, code_digest
-from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = Cluster.load(DEFAULT_CLUSTER)
@@ -40,7 +40,7 @@ def test_another_conversion_code_is_not_taken_from_the_cache(tmp_path):
     """Whatever file of the step changes, in whatever room, or of what it imports of the trainer."""
     step = [path for path in (ROOT / "components" / "convert").rglob("*") if path.is_file() and path.suffix != ".pyc"]
     imported = imported_by([path for path in step if path.suffix == ".py"])
-    assert {path.parent.name for path in imported} >= {"base", "sources", "tables", "writing"}
+    assert {path.parent.name for path in imported} >= {"common", "sources", "tables", "writing"}
     looked_at = [ROOT / part for part in _CODE]
     assert not [path for path in {*step, *imported} if not {path, *path.parents} & {*looked_at}]
     digests = set()

@@ -6,9 +6,9 @@ import pytest
 import yaml
 from kfp import compiler
 
+from common.errors import UserError
 from pipelines.compile import compile_specs
 from pipelines.training import BACKENDS
-from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 

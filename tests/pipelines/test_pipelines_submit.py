@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lint.specs import lint
 
+from common.errors import UserError
 from components.convert.options import Options
 from components.train.backends.vertex.attempts import Again
 from pipelines import submit
 from pipelines.vertex import checks, client, config_file
 from pipelines.vertex.submission import Submission, prepare
 from tests.cloud.collection import now
-from trainer.base.errors import UserError
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
 REGION = "projects/p/locations/us-central1"

@@ -10,8 +10,8 @@ import pytest
 import trips
 import yaml
 
+from common.manifest import Manifest
 from pipelines.local.record import RunRecord
-from trainer.base.manifest import Manifest
 
 # Friedman 1991, "Multivariate adaptive regression splines", section 4.3: half of the columns say nothing.
 FRIEDMAN = {

@@ -17,10 +17,11 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform, storage
 
+from common.cli import Parser, run_cli
+from common.errors import UserError
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from pipelines.submit import check_place
-from trainer.base.errors import Parser, UserError, run_cli
 
 # The number in docs/CLOUD.md, what is shown, and how it is found: by the ends of the jobs whose names begin so, and by
 # what each attempt of each of their replicas noted under a name (`probe.py`).

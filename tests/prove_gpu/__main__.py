@@ -16,8 +16,9 @@ from typing import Any
 
 import yaml
 
-from trainer import code_version
-from trainer.base.errors import Parser, UserError, run_cli
+from common.cli import Parser, run_cli
+from common.errors import UserError
+from common.version import code_version
 
 ROOT = pathlib.Path(__file__).parents[2]
 _ONE, _MIRRORED = ({"strategy": name, "chief": {}} for name in ("one_device", "mirrored"))

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from common.errors import UserError
 from tests.prove_gpu import __main__ as program
-from trainer.base.errors import UserError
 
 T4 = {"device_name": "Tesla T4"}
 ABOUT = {"tensorflow": "2.21.0", "code": "abc123", "driver": "550.1"}

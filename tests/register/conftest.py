@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from common.storage.files import tree_digest
 from components.evaluate.gate import CHAMPION, Comparison, decide
-from trainer.base.files import tree_digest
 from trainer.job_dir import done
 
 

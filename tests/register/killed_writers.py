@@ -10,8 +10,8 @@ import signal
 import sys
 import time
 
+from common.errors import UserError
 from components.register.registry import Registry
-from trainer.base.errors import UserError
 
 
 def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> None:

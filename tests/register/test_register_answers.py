@@ -9,14 +9,14 @@ import pytest
 import tensorflow as tf
 import trips
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.evaluate.evaluate import evaluate
 from components.evaluate.options import Options
 from components.register import answers
 from components.register.__main__ import main
 from components.register.register import promote, register
 from components.register.registry import CHAMPION, Registry
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.job_dir.export import export
 from trainer.nn.models.registry import builder
 from trainer.nn.weights import named

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from components.bucket import MANAGED_BY
+from common.errors import UserError
+from common.google_cloud import MANAGED_BY
 from components.register.register import open_registry
 from components.register.registry import Registry
 from components.register.store import marked
 from tests.cloud.conftest import IMAGE
-from trainer.base.errors import UserError
 
 CONTENTS = (
     st.binary()

@@ -4,12 +4,12 @@ import pathlib
 import pytest
 from kfp import dsl
 
+from common.errors import UserError
+from common.storage.files import write_text
 from components.register import component
 from components.register.__main__ import main
 from components.register.register import promote, register
 from components.register.registry import CHAMPION, Registry
-from trainer.base.errors import UserError
-from trainer.base.files import write_text
 
 
 def scored(version, **metrics):

@@ -9,9 +9,9 @@ import time
 import memory_store
 import pytest
 
-from components.bucket import MANAGED_BY
+from common.errors import UserError
+from common.google_cloud import MANAGED_BY
 from components.register.registry import CHAMPION, PREVIOUS, Registry
-from trainer.base.errors import UserError
 
 OURS = dict([MANAGED_BY])
 ADD = """

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
+from common.errors import UserError
 from components.register.__main__ import main
 from components.register.register import open_registry
 from tests.cloud.conftest import IMAGE
-from trainer.base.errors import UserError
 
 
 @pytest.fixture(params=["directory", "vertex"])

@@ -5,11 +5,11 @@ import json
 import pytest
 from kfp import dsl
 
+from common.errors import UserError
 from components.evaluate import component, report
 from components.evaluate.gate import BASELINE, CHAMPION, PROMOTE, REGISTER, REJECT, Comparison, decide
 from components.register.register import promote, register
 from components.register.registry import Registry
-from trainer.base.errors import UserError
 
 
 @pytest.mark.parametrize("verdict", [REJECT, REGISTER, PROMOTE])

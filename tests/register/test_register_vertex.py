@@ -3,13 +3,13 @@ import threading
 
 import pytest
 
+from common.errors import UserError
 from components.evaluate.__main__ import main as evaluate
 from components.register import vertex as registry_there
 from components.register.__main__ import main
 from components.register.register import load_evaluation, open_registry, promote, register
 from components.register.store import CHAMPION, read_record
 from tests.cloud.conftest import IMAGE
-from trainer.base.errors import UserError
 
 SERVER = f"us-docker.pkg.dev/p/serving/tensorflow@sha256:{'5' * 64}"
 

@@ -2,11 +2,11 @@ import types
 
 import pytest
 
+from common.errors import UserError
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.train import component
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
 
 
 def test_a_dataset_that_no_model_can_be_judged_by_is_refused_before_training(tmp_path):

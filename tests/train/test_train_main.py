@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import UserError
 from components.train.__main__ import main
-from trainer.base.errors import UserError
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"
 DATA = ["--data-dir", "data", "--train-steps", "9"]

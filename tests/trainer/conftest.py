@@ -1,31 +1,10 @@
-import contextlib
 import copy
-import io
 import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
 import trips
 from trainer_jobs import Job
-
-from components.convert.convert import convert
-from components.convert.options import Options
-from trainer.base.manifest import Manifest
-
-
-@pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The embedded digits, converted to three shards of training examples."""
-    directory = tmp_path_factory.mktemp("data") / "digits"
-    with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(output=str(directory), shards=3))
-    return directory
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The made-up trips, converted."""
-    return trips.make(tmp_path_factory.mktemp("trips"))
 
 
 @pytest.fixture(scope="session")
@@ -41,12 +20,6 @@ def weighed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     ]
     table = [{name: row[name] for name in schema["columns"]} for row in rows]
     return trips.make(tmp_path_factory.mktemp("trips"), table, schema)
-
-
-@pytest.fixture
-def table(data: pathlib.Path) -> Manifest:
-    """Their manifest."""
-    return Manifest.load(data)
 
 
 @pytest.fixture

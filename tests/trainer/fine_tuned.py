@@ -2,7 +2,7 @@
 
 import keras
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 
 L = keras.layers
 LEARNING_RATE = 0.05

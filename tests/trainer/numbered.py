@@ -8,11 +8,11 @@ import pathlib
 import numpy as np
 from PIL import Image
 
+from common.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
+from common.storage.files import crc32c
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.content_hashes import content_hashes
 from components.convert.writing.tfrecord import Field, Layout
-from trainer.base.files import crc32c
-from trainer.base.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
 
 SHAPE = (2, 3, 1)
 

@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops.testing import sleep
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.nn.layers import BatchNormalization
 
 L = keras.layers

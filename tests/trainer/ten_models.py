@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.nn.tasks.classification import Binary
 from trainer.nn.tasks.own import Own
 

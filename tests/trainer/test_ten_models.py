@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_trainer_any_model import trained
 from trainer_jobs import CLUSTERS
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.data import records, weighing
 from trainer.nn import weights
 from trainer.nn.models import registry

@@ -12,7 +12,7 @@ from trainer_jobs import CLUSTERS, Job, kill_at_random
 tf = pytest.importorskip("tensorflow")
 import wrong_models  # noqa: E402
 
-from trainer.base.manifest import Manifest  # noqa: E402
+from common.manifest import Manifest  # noqa: E402
 from trainer.data import records  # noqa: E402
 from trainer.nn import weights  # noqa: E402
 from trainer.nn.models import registry  # noqa: E402

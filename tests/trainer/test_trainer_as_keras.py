@@ -6,8 +6,8 @@ import own_models
 import pytest
 import tensorflow as tf
 
+from common.manifest import Manifest
 from trainer import learning
-from trainer.base.manifest import Manifest
 from trainer.nn.tasks.classification import Classification
 from trainer.options import parse
 from trainer.steps import TrainStep

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest, Split
+from common.errors import UserError
+from common.manifest import Manifest, Split
 from trainer.data import weighing
 from trainer.nn.tasks.classification import Binary, Classification
 from trainer.nn.tasks.multi_label import MultiLabel

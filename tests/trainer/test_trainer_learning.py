@@ -5,8 +5,8 @@ import own_models
 import pytest
 import tensorflow as tf
 
+from common.errors import UserError
 from trainer import learning
-from trainer.base.errors import UserError
 from trainer.options import Options, parse
 
 RESNET = ("num_layers", "batch_norm_decay", "batch_norm_epsilon")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from trainer import options as options_module
-from trainer.base.errors import UserError
 from trainer.options import Options, parse
 
 NEEDED = ("--data-dir", "d", "--job-dir", "j", "--train-steps", "10")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trainer_jobs import CLUSTERS
 
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer import options
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.job_dir.done import Done
 from trainer.nn.tasks.classification import Classification
 from trainer.validation import Scores

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
-from trainer.base import files
-from trainer.base.errors import UserError
-from trainer.base.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.manifest import Manifest
+from common.storage import files
+from common.storage.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
 from trainer.data import records
 from trainer.data.reader.cache import localize
 from trainer.job_dir import done, identity

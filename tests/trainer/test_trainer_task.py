@@ -9,8 +9,8 @@ import sys
 import numbered
 import pytest
 
+from common.manifest import Manifest
 from trainer import options
-from trainer.base.manifest import Manifest
 from trainer.job_dir import done, identity
 
 ROOT = pathlib.Path(__file__).parents[2]

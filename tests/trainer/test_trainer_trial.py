@@ -8,9 +8,9 @@ import own_models
 import pytest
 import wrong_models
 
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer import options, trial
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.nn.models import registry
 from trainer.nn.tasks.base import Task
 from trainer.nn.tasks.of_dataset import task_of

@@ -49,8 +49,8 @@ def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
     for name in ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES, "TRAINER_ATTEMPT"):
         os.environ.pop(name, None)
     os.environ.update(environ)
+    from common.cli import run_cli
     from trainer import task
-    from trainer.base.errors import run_cli
 
     run_cli(lambda: task.main(flags))
 

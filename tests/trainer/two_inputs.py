@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import keras
 import tensorflow as tf
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 
 L = keras.layers
 

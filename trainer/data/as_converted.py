@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from trainer.base.manifest import Feature, Manifest
-from trainer.base.spellings import EITHER, FALSE, TRUE, marks
+from common.manifest import Feature, Manifest
+from common.spellings import EITHER, FALSE, TRUE, marks
 
 
 def as_converted(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from trainer.base.manifest import Encoding, Manifest
+from common.manifest import Encoding, Manifest
 
 Columns = dict[str, tf.Tensor]
 # Hashes of strings are compared as positive 63-bit numbers.

@@ -6,7 +6,7 @@ each whether to go on; so one whose part is a batch shorter is given a neighbour
 
 from collections.abc import Iterator
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns

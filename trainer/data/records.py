@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from etils import epath
 
-from trainer.base.files import crc32c_of
-from trainer.base.manifest import Feature, Manifest
+from common.manifest import Feature, Manifest
+from common.storage.files import crc32c_of
 from trainer.data.reader import cache, decoding
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.modes import Choice

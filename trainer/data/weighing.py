@@ -10,8 +10,8 @@ go by it; evaluation counts every example once. Imports TensorFlow only to compu
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trainer.base.errors import UserError, unknown
-from trainer.base.manifest import Manifest
+from common.errors import UserError, unknown
+from common.manifest import Manifest
 
 if TYPE_CHECKING:
     import tensorflow as tf

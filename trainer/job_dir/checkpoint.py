@@ -12,8 +12,8 @@ import time
 
 import tensorflow as tf
 
-from trainer.base.errors import first_line
-from trainer.base.files import is_remote, make_directory, store_errors, write_text
+from common.errors import first_line
+from common.storage.files import is_remote, make_directory, store_errors, write_text
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State
 from trainer.options import Options

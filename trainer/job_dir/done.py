@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base.files import stated, write_text
+from common.storage.files import stated, write_text
 
 FILE = "DONE.json"
 

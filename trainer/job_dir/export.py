@@ -21,10 +21,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.base import provenance
-from trainer.base.files import is_remote, read_json, store_errors, write_text
-from trainer.base.learnt.trained_on import TrainedOn
-from trainer.base.manifest import Feature, Manifest
+from common import provenance
+from common.manifest import Feature, Manifest
+from common.storage.files import is_remote, read_json, store_errors, write_text
+from common.trained_on import TrainedOn
 from trainer.data.as_converted import as_converted
 from trainer.data.reader import decoding
 from trainer.nn import weights

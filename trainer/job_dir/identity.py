@@ -8,8 +8,8 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base.errors import UserError, reading
-from trainer.base.files import make_directory, read_bytes, stated, write_text
+from common.errors import UserError, reading
+from common.storage.files import make_directory, read_bytes, stated, write_text
 
 FILE = "job.json"
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")

@@ -19,9 +19,9 @@ from typing import Any
 import psutil
 from etils import epath
 
-from trainer.base import bounded_json
-from trainer.base.files import make_directory, write_text
-from trainer.base.flags import at_least, variable
+from common import bounded_json
+from common.flags import at_least, variable
+from common.storage.files import make_directory, write_text
 from trainer.job_dir.outbox import Outbox
 
 STATUS = "TRAINER_STATUS"

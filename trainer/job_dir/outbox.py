@@ -13,7 +13,7 @@ import time
 
 from etils import epath
 
-from trainer.base.files import is_remote, store_errors
+from common.storage.files import is_remote, store_errors
 
 _LAST_S = 20.0
 

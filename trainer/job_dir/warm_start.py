@@ -21,12 +21,12 @@ import tensorflow as tf
 from etils import epath
 from keras.src.saving import saving_lib
 
-from trainer.base import provenance
-from trainer.base.errors import UserError, reading
-from trainer.base.files import store_errors
-from trainer.base.learnt.trained_on import FILE as RECORDS
-from trainer.base.learnt.trained_on import TrainedOn
-from trainer.base.manifest import Manifest
+from common import provenance
+from common.errors import UserError, reading
+from common.manifest import Manifest
+from common.storage.files import store_errors
+from common.trained_on import FILE as RECORDS
+from common.trained_on import TrainedOn
 from trainer.job_dir import checkpoint, export, identity
 from trainer.nn import weights
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from trainer.base.manifest import REGRESSION, Manifest
+from common.manifest import REGRESSION, Manifest
 
 
 def in_units(manifest: Manifest, outputs: keras.KerasTensor) -> keras.KerasTensor:

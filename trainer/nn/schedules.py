@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 
 # From a step, an int64 scalar, to a float32 scalar.
 Factor = Callable[[tf.Tensor], tf.Tensor]

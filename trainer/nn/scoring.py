@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.data import parts
 from trainer.data.reader.storage import Columns
 from trainer.data.weighing import WEIGHT

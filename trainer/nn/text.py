@@ -6,8 +6,8 @@ The converter has counted them in the training split, and they stand in the mani
 the export have the same.
 """
 
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.manifest import Manifest
 
 
 def vocabulary(manifest: Manifest, column: str, size: int | None = None) -> list[str]:

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from trainer.base import machine
+from common import machine
 
 _AMX, _AMPERE = "amx_bf16", (8, 0)  # 4.2 and 3.3 times the speed of float32 were measured with AMX
 _BFLOAT16 = (_AMX, "avx512_bf16")

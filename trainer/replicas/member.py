@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainer.base import bounded_json
-from trainer.base.errors import UserError
+from common import bounded_json
+from common.errors import UserError
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 POOL_ROLES = "TRAINER_POOL_ROLES"

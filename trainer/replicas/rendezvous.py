@@ -16,7 +16,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from trainer.base import bounded_json
+from common import bounded_json
 from trainer.replicas.line import DONE, LEFT, Line
 from trainer.replicas.member import Member
 

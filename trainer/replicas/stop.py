@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from etils import epath
 
-from trainer.base.files import is_remote, read_bytes, store_errors, write_text
+from common.storage.files import is_remote, read_bytes, store_errors, write_text
 from trainer.replicas import exit_codes
 from trainer.replicas.line import DONE, LEFT, STOP, Line
 

@@ -6,9 +6,9 @@ import time
 import keras
 import tensorflow as tf
 
-from trainer.base.errors import UserError
-from trainer.base.files import is_remote
-from trainer.base.flags import at_least, variable
+from common.errors import UserError
+from common.flags import at_least, variable
+from common.storage.files import is_remote
 from trainer.replicas import exit_codes
 from trainer.replicas.line import Line
 from trainer.replicas.member import POOL_GPUS, Member

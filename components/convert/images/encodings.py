@@ -12,13 +12,13 @@ from typing import IO, Any, Self
 
 import numpy as np
 
+from common.errors import UserError, readable
+from common.manifest import Feature
 from components.convert import pieces
 from components.convert.images import headers
 from components.convert.images.pixels import image_feature
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.label_feature import LABEL, label_feature
-from trainer.base.errors import UserError, readable
-from trainer.base.manifest import Feature
 
 RAW, SOURCE = "raw", "source"
 MOST_RAW_BYTES = 1 << 16  # of an image that is stored as pixels without being asked for

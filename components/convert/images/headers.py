@@ -17,7 +17,7 @@ from typing import IO
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 
 _FORMATS = ("PNG", "JPEG")
 _GRAY = frozenset({"1", "L", "LA", "I", "I;16", "I;16B"})

@@ -1,6 +1,6 @@
 """Image files, and images with their labels, as pixels or as whole files."""
 
-from trainer.base.manifest import Feature
+from common.manifest import Feature
 
 
 def image_feature(

@@ -18,10 +18,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from common.manifest import Summary
 from components.convert.report.bins import Bins
 from components.convert.report.moments import Moments
 from components.convert.writing.byte_strings import Strings, counts, few
-from trainer.base.feature_summary import Summary
 
 _MOST_CATEGORIES, _MOST_CATEGORY_BYTES = 1 << 16, 1 << 22  # that are counted
 _FREQUENT, _LONGEST = 10, 80  # categories that a summary names, and characters of a name

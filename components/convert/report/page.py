@@ -7,10 +7,9 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from common.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
+from common.pages import render_page, templates
 from components.convert.report.tallies import Tallies
-from components.evaluate.page.frame import render_page
-from components.templates import templates
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
 
 _CLASSES = 100  # that are listed
 _TEMPLATES = templates("components.convert.report")

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
+from common.manifest import MULTI_LABEL, REGRESSION, Feature
 from components.convert.images import headers
 from components.convert.pieces import Source
 from components.convert.report.accumulators import cut
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.label_feature import LABEL
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Feature
 
 _ROWS, _LONGEST = 8, 40  # of a table, and characters of a value
 _MOST_PIXEL_BYTES, _MOST_IMAGES, _MOST_OF_A_CLASS = 160_000, 100, 10

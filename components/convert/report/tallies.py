@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import UserError
+from common.manifest import MULTI_LABEL, Split
 from components.convert.pieces import Block, Source
 from components.convert.report import drift
 from components.convert.report.accumulators import Categories, Numbers, Pixels
@@ -24,8 +26,6 @@ from components.convert.report.samples import Samples
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.splits import SPLITS
-from trainer.base.errors import UserError
-from trainer.base.manifest import MULTI_LABEL, Split
 
 _OF_FILES = ("height", "width", "bytes")  # that are told of images which are stored as whole files
 

@@ -7,11 +7,11 @@ import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
+from common.errors import UserError
+from common.storage.files import digest_of as digest_of_file
+from common.storage.files import is_remote
+from common.storage.listing import File, found, is_folder
 from components.convert import pieces
-from components.files.listing import File, found, is_folder
-from trainer.base.errors import UserError
-from trainer.base.files import digest_of as digest_of_file
-from trainer.base.files import is_remote
 
 Paths = str | Sequence[str] | None
 _MOST_NAMES = 5  # in a line

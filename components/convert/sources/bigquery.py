@@ -3,12 +3,12 @@
 import dataclasses
 import pathlib
 
+from common.errors import UserError
+from common.storage.files import digest_of as digest_of_file
+from common.storage.listing import File
 from components.convert.sources.base import Paths, digest_of
 from components.convert.sources.exports import arrow_schema, export, planned
 from components.convert.sources.parquet import ParquetReader
-from components.files.listing import File
-from trainer.base.errors import UserError
-from trainer.base.files import digest_of as digest_of_file
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,13 +22,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from common.errors import UserError, readable
+from common.storage.listing import File, inside
+from common.storage.reading import opened
 from components.convert.images.pixels import image_feature
 from components.convert.pieces import Block, Cut, Piece, Source, evenly
 from components.convert.sources.base import Paths, Reader
 from components.convert.writing.label_feature import LABEL
-from components.files.listing import File, inside
-from components.files.reading import opened
-from trainer.base.errors import UserError, readable
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32

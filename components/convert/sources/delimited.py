@@ -5,11 +5,11 @@ import os
 import pathlib
 import re
 
+from common.errors import UserError
+from common.storage.listing import File, inside
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, print_left_out
 from components.convert.tables.schema import Schema
-from components.files.listing import File, inside
-from trainer.base.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from components.bucket import MANAGED_BY, refusals
-from components.files.listing import found, listed
-from components.files.reading import opened
-from components.files.writing import written
-from trainer.base.errors import UserError
-from trainer.base.files import crc32c
+from common.errors import UserError
+from common.google_cloud import MANAGED_BY, refusals
+from common.storage.files import crc32c
+from common.storage.listing import found, listed
+from common.storage.reading import opened
+from common.storage.writing import written
 
 _LEAST_BYTES = 10 << 20  # that are billed of each table
 _RECORD = "export.json"  # beside the files, and written last

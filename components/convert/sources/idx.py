@@ -21,13 +21,13 @@ from typing import IO
 
 import numpy as np
 
+from common.errors import UserError, readable
+from common.storage.listing import File, inside
+from common.storage.reading import opened
 from components.convert.images.pixels import image_feature
 from components.convert.pieces import Block, Cut, Piece, Source, evenly
 from components.convert.sources.base import Paths, Reader
 from components.convert.writing.label_feature import LABEL
-from components.files.listing import File, inside
-from components.files.reading import opened
-from trainer.base.errors import UserError, readable
 
 _IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 _UINT8 = 8

@@ -14,13 +14,13 @@ import math
 import os
 from collections.abc import Iterator
 
+from common.errors import UserError
+from common.storage.listing import File, inside
+from common.storage.reading import opened_in_turn
+from common.storage.store import parallel
 from components.convert.images.encodings import ImageSource, Picture
 from components.convert.pieces import Cut, Piece, evenly
 from components.convert.sources.base import Paths, Reader, print_left_out, there
-from components.files.listing import File, inside
-from components.files.reading import opened_in_turn
-from components.files.store import parallel
-from trainer.base.errors import UserError
 
 _SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _SUFFIXES = (".png", ".jpg", ".jpeg")

@@ -5,11 +5,11 @@ import pathlib
 import re
 import urllib.parse
 
+from common.errors import UserError
+from common.storage.listing import File, listed
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, once, print_left_out
 from components.convert.tables.schema import Schema
-from components.files.listing import File, listed
-from trainer.base.errors import UserError
 
 _NAME = re.compile(r".*\.(parquet|parq|pq)", re.IGNORECASE | re.DOTALL)
 

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from common.errors import UserError, about
+from common.storage.listing import File
+from common.storage.reading import jumping
+from common.storage.store import parallel
 from components.convert.pieces import Cut, Piece
 from components.convert.tables import arrow_columns
 from components.convert.tables.schema import Schema
 from components.convert.tables.table_block import ARROW, TableBlock
 from components.convert.tables.table_source import TableSource
-from components.files.listing import File
-from components.files.reading import jumping
-from components.files.store import parallel
-from trainer.base.errors import UserError, about
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _BATCH_ROWS, _BATCH_BYTES = 1 << 15, 4 << 20

@@ -11,6 +11,7 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
+from common.errors import UserError, readable, unknown
 from components.convert.sources import cifar
 from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
 from components.convert.sources.bigquery import BigQueryReader
@@ -21,7 +22,6 @@ from components.convert.sources.idx import IdxReader
 from components.convert.sources.image_folder import FolderReader
 from components.convert.sources.parquet import ParquetReader
 from components.convert.sources.tfds.builder import TFDS, TfdsReader
-from trainer.base.errors import UserError, readable, unknown
 
 _SCHEMAS = pathlib.Path(__file__).parents[1] / "tables" / "schemas"
 _FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")

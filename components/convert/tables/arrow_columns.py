@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from common.errors import UserError, unknown
+from common.spellings import EITHER, marks
 from components.convert.tables import booleans, times
 from components.convert.tables.schema import Column, Schema
 from components.convert.tables.table_block import ARROW, STORED
-from trainer.base.errors import UserError, unknown
-from trainer.base.spellings import EITHER, marks
 
 # Given a row and what is wrong with it.
 _Error = Callable[[int, str], UserError]

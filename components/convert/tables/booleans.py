@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainer.base.spellings import FALSE, TRUE
+from common.spellings import FALSE, TRUE
 
 
 def respelled(texts: pa.Array) -> pa.Array:

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from common.errors import UserError, unknown
+from common.spellings import EITHER, marks
 from components.convert.tables import arrow_columns, booleans, times
 from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Column, Schema
 from components.convert.tables.table_block import ARROW, STORED
-from trainer.base.errors import UserError, unknown
-from trainer.base.spellings import EITHER, marks
 
 _READ = {**ARROW, "time": pa.large_string()}
 _NUMBERS = {

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from trainer.base.errors import UserError, unknown
-from trainer.base.spellings import TRUE
+from common.errors import UserError, unknown
+from common.spellings import TRUE
 
 Columns = Mapping[str, np.ndarray]
 

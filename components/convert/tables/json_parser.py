@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.json
 
+from common import bounded_json
+from common.errors import UserError, first_line
 from components.convert.tables import arrow_columns
 from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Schema
-from trainer.base import bounded_json
-from trainer.base.errors import UserError, first_line
 
 _TYPES = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
 

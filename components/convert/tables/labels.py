@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from components.convert.tables.expressions import Expression
 from components.convert.tables.schema import Schema
 from components.convert.tables.table_block import TableBlock
-from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 
 def labels(block: TableBlock, schema: Schema) -> np.ndarray:

@@ -21,7 +21,7 @@ from typing import IO, Self
 
 import numpy as np
 
-from trainer.base.errors import UserError, about
+from common.errors import UserError, about
 
 BLOCK_BYTES, MOST_BYTES = 1 << 22, 1 << 24  # parsed at once; that no record may reach
 _TAIL_BYTES = 1 << 12  # in which the last record usually ends

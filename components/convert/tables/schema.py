@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from common.manifest import CLASSIFICATION, Encoding, Feature
 from components.convert.tables.expressions import Expression
 from components.convert.writing.label_feature import LABEL, label_feature
-from trainer.base.manifest import CLASSIFICATION, Encoding, Feature
 
 DELIMITERS = (",", ";", "\t", "|")
 _DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from common.errors import UserError
 from components.convert.tables.schema import Column
-from trainer.base.errors import UserError
 
 ARROW = {
     **{"float": pa.float64(), "int": pa.int64(), "time": pa.int64()},

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from common.errors import UserError
+from common.manifest import Encoding, Feature
 from components.convert import pieces
 from components.convert.tables import vocabulary
 from components.convert.tables.labels import evaluate, labels
@@ -20,8 +22,6 @@ from components.convert.writing.byte_strings import Strings, counts
 from components.convert.writing.content_hashes import content_hashes
 from components.convert.writing.draws import By
 from components.convert.writing.label_feature import LABEL
-from trainer.base.errors import UserError
-from trainer.base.manifest import Encoding, Feature
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

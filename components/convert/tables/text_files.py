@@ -15,6 +15,10 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
+from common.errors import UserError, about, first_line, readable
+from common.machine import usable_cores
+from common.storage.listing import File
+from common.storage.reading import opened
 from components.convert.pieces import Cut, Piece
 from components.convert.tables import arrow_columns
 from components.convert.tables.csv_parser import CsvParser, header
@@ -25,10 +29,6 @@ from components.convert.tables.table_block import ARROW, TableBlock
 from components.convert.tables.table_source import TableSource
 from components.convert.writing import workers
 from components.convert.writing.progress import track
-from components.files.listing import File
-from components.files.reading import opened
-from trainer.base.errors import UserError, about, first_line, readable
-from trainer.base.machine import usable_cores
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # by what they begin with
 _SCANNED_BYTES = 1 << 18  # at once: they stay in the cache of a core

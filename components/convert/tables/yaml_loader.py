@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from common.errors import UserError, about, readable, unknown
+from common.manifest import MULTI_LABEL, REGRESSION, Encoding
+from common.strict_yaml import parse
 from components.convert.tables import expressions, times
 from components.convert.tables.schema import DELIMITERS, Column, ImageSchema, Input, Label, Schema, SplitRule
 from components.convert.writing.label_feature import LABEL
-from trainer.base.errors import UserError, about, readable, unknown
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding
-from trainer.base.strict_yaml import parse
 
 _OF_IMAGES = frozenset({"image", "classes", "label_offset", "shape"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

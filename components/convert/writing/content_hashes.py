@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from common.framing import checksums
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import splitmix64
-from trainer.base.framing import checksums
 
 _SHORT_BYTES = 64  # strings, on average
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
+from common.errors import UserError
 from components.convert.writing.splits import splitmix64
-from trainer.base.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The label as a feature of the manifest, by the task."""
 
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Feature
+from common.manifest import MULTI_LABEL, REGRESSION, Feature
 
 LABEL = "label"
 

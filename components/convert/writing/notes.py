@@ -12,10 +12,10 @@ import os
 from collections.abc import Set
 from typing import Any
 
-from components.files.listing import inside
-from components.files.reading import whole
-from components.files.writing import written
-from trainer.base.errors import reading, writable
+from common.errors import reading, writable
+from common.storage.listing import inside
+from common.storage.reading import whole
+from common.storage.writing import written
 
 
 class Notes:

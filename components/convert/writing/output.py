@@ -16,14 +16,14 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from common.errors import UserError, readable, writable
+from common.locks import locked
+from common.manifest import FILE, Manifest
+from common.storage.files import crc32c_of, is_remote
+from common.storage.listing import deleted, inside, listed
+from common.storage.reading import opened
+from common.storage.writing import written
 from components.convert.writing.notes import Notes
-from components.files.listing import deleted, inside, listed
-from components.files.reading import opened
-from components.files.writing import written
-from trainer.base.errors import UserError, readable, writable
-from trainer.base.files import crc32c_of, is_remote
-from trainer.base.locks import locked
-from trainer.base.manifest import FILE, Manifest
 
 PAGE, SKIPPED = "dataset.html", "skipped.txt"
 _WORK = ".converting"

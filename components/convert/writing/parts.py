@@ -17,14 +17,14 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from common.manifest import HEAD_BYTES, Shard
+from common.storage.files import crc32c
+from common.storage.listing import File, deleted, found
+from common.storage.reading import opened, whole
+from common.storage.writing import created, joined
 from components.convert.writing.checksums import combined
 from components.convert.writing.content_hashes import content_hashes
 from components.convert.writing.tfrecord import Column, Layout, hashed, taken
-from components.files.listing import File, deleted, found
-from components.files.reading import opened, whole
-from components.files.writing import created, joined
-from trainer.base.files import crc32c
-from trainer.base.manifest import HEAD_BYTES, Shard
 
 RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from trainer.base import lifeline
-from trainer.base.errors import UserError
+from common import lifeline
+from common.errors import UserError
 
 Advance = Callable[[int], object]
 Work = Callable[[Any, Advance], Any]  # takes a task, and is to call the other one with what it has done since

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from common.manifest import Feature, Manifest, Summary
+from common.spellings import marks
 from components.evaluate.score import Model
-from trainer.base.feature_summary import Summary
-from trainer.base.manifest import Feature, Manifest
-from trainer.base.spellings import marks
 
 RECORDS, BYTES = 16, 1 << 20
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from trainer.base import roc
-from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
+from common import roc
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 _BINS, _POINTS = 10, 100
 _TOP = (2, 3, 5)

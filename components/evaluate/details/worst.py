@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from components.evaluate.score import Answers
-from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 MOST, _SIDE = 24, 64
 

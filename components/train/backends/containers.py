@@ -11,15 +11,15 @@ import hashlib
 import os
 import sys
 
-from components import container_engine
+from common import container_engine
+from common.errors import UserError
+from common.storage.files import is_remote
 from components.train.backends import engine_client
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
 from components.train.backends.program import Program
 from components.train.backends.resources import divide_here
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
-from trainer.base.files import is_remote
 
 _PORT = 2222
 _CLIENT = (sys.executable, "-m", "components.train.backends.engine_client")

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 
-from components.container_engine import docker, remove_containers
+from common.container_engine import docker, remove_containers
 
 LABEL = "training.network"
 _ENGINE_FAILED = (125, 126, 127)  # Of `docker run`, if the container never ran.

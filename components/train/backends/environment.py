@@ -8,12 +8,12 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from common.errors import UserError
+from common.storage.files import is_remote
 from components.train.backends.heeded import ignored
 from components.train.backends.plan import STATUS, Plan, Replica
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
-from trainer.base.files import is_remote
 from trainer.replicas.member import POOL_ROLES
 
 

@@ -15,8 +15,8 @@ from typing import Annotated, Self
 import psutil
 from pydantic import Field, TypeAdapter
 
-from trainer.base import bounded_json
-from trainer.base.errors import UserError
+from common import bounded_json
+from common.errors import UserError
 
 _CLOCK_S = 5.0  # By which the system may count the same start differently, as it corrects its clock.
 

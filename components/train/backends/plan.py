@@ -9,10 +9,10 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
+from common.errors import UserError
+from common.storage.files import is_remote
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import named
-from trainer.base.errors import UserError
-from trainer.base.files import is_remote
 
 # The names are those of `trainer.job_dir.journal`, whose import would take as long as the rest of the launcher's.
 STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"

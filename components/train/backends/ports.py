@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from common.errors import UserError
 from components.train.backends.probe import FIRST_PORT, is_free, last_port
-from trainer.base.errors import UserError
 
 # Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and locks must not.
 _LOCKS = Path("/tmp")

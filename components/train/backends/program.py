@@ -6,10 +6,10 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
+from common.errors import UserError, about
 from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from trainer import options
-from trainer.base.errors import UserError, about
 
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 

@@ -4,11 +4,11 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from common.errors import UserError
+from common.machine import usable_cores
 from components.train.backends.probe import VISIBLE, usable_gpus
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.rules import most_gpus
-from trainer.base.errors import UserError
-from trainer.base.machine import usable_cores
 
 _Member = tuple[str, int]  # A replica's role and its index among those of the role.
 

@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from common.errors import UserError, unknown
 from components.train.cluster import machines
 from components.train.cluster.checks import Model, Name, number, read, show
 from components.train.cluster.keys import MAX_REPLICAS, MAX_TIMEOUT_S
 from components.train.cluster.machines import Places
 from components.train.cluster.notes import Note, Source
 from components.train.cluster.scale_tiers import CUSTOM, LEGACY_MACHINES, LEGACY_TPU, TIERS, Legacy, without_effect
-from trainer.base.errors import UserError, unknown
 
 _TOP = "trainingInput"
 # Their prefix for each role of ours.

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticCustomError
 
-from trainer.base.errors import UserError, unknown
+from common.errors import UserError, unknown
 
 _MANY = 30  # Names that nobody would read in a line.
 _A_FILE = {"may_be_empty": False}

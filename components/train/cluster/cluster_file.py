@@ -12,10 +12,10 @@ from typing import Self
 
 from pydantic import model_validator
 
+from common import bounded_json
+from common.errors import UserError, about
 from components.train.cluster import checks, lookup, notes, rules, strategies
 from components.train.cluster.keys import Keys
-from trainer.base import bounded_json
-from trainer.base.errors import UserError, about
 
 
 class Cluster(Keys):

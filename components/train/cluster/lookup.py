@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from common.errors import UserError, about, unknown
+from common.strict_yaml import parse
 from components.train.cluster import ai_platform
 from components.train.cluster.notes import Source
 from components.train.cluster.scale_tiers import CUSTOM, LEGACY_MACHINES, LEGACY_TPU, TIERS
-from trainer.base.errors import UserError, about, unknown
-from trainer.base.strict_yaml import parse
 
 _NAMES = (*TIERS, CUSTOM, *LEGACY_MACHINES, LEGACY_TPU)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from trainer.base.errors import UserError, unknown
+from common.errors import UserError, unknown
 
 # What replaces the machine type and the GPUs that are no longer offered.
 SUCCESSORS = {

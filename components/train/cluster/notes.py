@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ most_gpus("parameter_server", "worker") == 1
 
 import math
 
+from common.errors import UserError, about
 from components.train.cluster import machines
 from components.train.cluster.keys import Keys
 from components.train.cluster.machines import Places
-from trainer.base.errors import UserError, about
 
 FLEX_START_TIMEOUT_S = 7 * 86_400
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, create_model
 
+from common.strict_yaml import parse
 from components.train.cluster.checks import Model
-from trainer.base.strict_yaml import parse
 
 
 class Legacy(NamedTuple):

@@ -10,10 +10,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.cli import Parser
+from common.errors import UserError
 from components.train.cluster.machines import offered
 from components.train.cluster.notes import Note, Source
 from components.train.cluster.rules import most_gpus
-from trainer.base.errors import Parser, UserError
 from trainer.replicas.member import ROLES
 
 SYNC = "--sync"

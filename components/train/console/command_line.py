@@ -5,13 +5,13 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
+from common.cli import Flags, Parser, flag
+from common.errors import UserError
+from common.flags import at_least, positive
 from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.backends.vertex.job_settings import DEFAULT_REGION, JobSettings
 from components.train.cluster.keys import STRATEGIES
 from components.train.supervision.timeouts import Patience
-from trainer.base.command_line import Flags, flag
-from trainer.base.errors import Parser, UserError
-from trainer.base.flags import at_least, positive
 
 LOCAL = ("process", "docker", "ssh")
 BACK_ENDS = (*LOCAL, "vertex")

@@ -14,7 +14,7 @@ _ROW = "{:<10} {:>8}  {:<20} {:>6} {:>10}  {}"
 
 def explain(source: Source, cluster: Cluster) -> str:
     """Returns it as text for a terminal."""
-    from components.templates import templates  # Jinja: a job that is run has no use for it.
+    from common.pages import templates  # Jinja: a job that is run has no use for it.
 
     brief = cluster.model_dump(exclude_none=True, exclude_defaults=True)
     template = templates(__package__).get_template("explain.txt")

@@ -9,12 +9,12 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
+from common.errors import UserError, reading
 from components.train.backends.launcher_identity import Fate, Launcher
 from components.train.supervision import job_lock, launcher_log, supervisor
 from components.train.supervision.health import Vitals
 from components.train.supervision.launcher_log import Event, in_words, last_run
 from components.train.supervision.output import Row, table
-from trainer.base.errors import UserError, reading
 
 _POLL_S = 0.1
 

@@ -17,11 +17,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from components.files.versioned import VersionedObject
+from common.errors import UserError
+from common.storage.versioned import VersionedObject
 from components.train.backends.launcher_identity import Fate, Launcher
 from components.train.supervision.job_lock import FILE, refusal
 from components.train.supervision.signals import STOPPING
-from trainer.base.errors import UserError
 
 BEAT_S, LEASE_S = 5.0, 30.0
 _POLL_S = 1.0

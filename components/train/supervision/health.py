@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
+from common import bounded_json
 from components.train.supervision.output import Row
 from components.train.supervision.timeouts import Patience
-from trainer.base import bounded_json
 
 MOST_BYTES = 64 << 10  # Of a status file.
 

@@ -18,11 +18,11 @@ import pathlib
 import time
 from collections.abc import Iterator
 
+from common import locks
+from common.errors import UserError, writable
+from common.flags import positive
+from common.storage.files import is_remote
 from components.train.backends.launcher_identity import Fate, Launcher
-from trainer.base import locks
-from trainer.base.errors import UserError, writable
-from trainer.base.files import is_remote
-from trainer.base.flags import positive
 
 FILE = "launcher.lock"
 _GRACE_PERIOD_FILE = "launcher.grace_period_s"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base import bounded_json
+from common import bounded_json
 
 FILE = "launcher.jsonl"
 _MOST_LINE_BYTES = 1 << 20

@@ -8,14 +8,14 @@ import signal
 import subprocess
 import time
 
+from common import lifeline
+from common.errors import UserError
 from components.train.backends.hosts.replica_agent import die_with_parent
 from components.train.backends.plan import ATTEMPT, Replica
 from components.train.supervision.health import Vitals
 from components.train.supervision.output import Row, last_lines
 from components.train.supervision.reaper import MARK, Guard
 from components.train.supervision.signals import ending
-from trainer.base import lifeline
-from trainer.base.errors import UserError
 from trainer.replicas.exit_codes import ON_VERTEX
 from trainer.replicas.member import POOL_GPUS, POOL_ROLES
 

@@ -19,7 +19,8 @@ from typing import Any
 from google.api_core.exceptions import GoogleAPIError, NotFound
 from google.auth.exceptions import GoogleAuthError
 
-from components.bucket import LOGIN
+from common.errors import UserError, first_line
+from common.google_cloud import LOGIN
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, begin, decide
 from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
 from components.train.backends.vertex.custom_job import Submission
@@ -27,7 +28,6 @@ from components.train.backends.vertex.job_client import ENDED, Jobs, NoCapacity,
 from components.train.backends.vertex.job_store import JobStore, Taken
 from components.train.supervision.output import Output
 from components.train.supervision.signals import StopRequest, received
-from trainer.base.errors import UserError, first_line
 
 _POLL_S = 5.0  # Cloud Logging lets a project read 60 times a minute.
 _LINES_S = 10.0  # After a job's end its last lines are still on their way,

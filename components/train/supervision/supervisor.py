@@ -20,6 +20,9 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+from common import lifeline
+from common.errors import UserError
+from common.storage.files import is_remote
 from components.train.backends.plan import Plan, Replica
 from components.train.supervision.job_lock import locked, take_grace_period
 from components.train.supervision.launcher_log import Record
@@ -29,9 +32,6 @@ from components.train.supervision.replica import Child
 from components.train.supervision.restart_policy import FROZEN, SAVED, Death, Gone, Order, State, Stop, decide
 from components.train.supervision.signals import StopRequest, ending, received, signal_socket
 from components.train.supervision.timeouts import Patience
-from trainer.base import lifeline
-from trainer.base.errors import UserError
-from trainer.base.files import is_remote
 
 TIMED_OUT = 124  # As of timeout(1).
 KILLED = 128 + signal.SIGKILL

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from common.errors import UserError
 from components.convert.images import headers
-from trainer.base.errors import UserError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from common.manifest import Summary
 from components.convert.report import accumulators, bins
 from components.convert.report.accumulators import Categories, Numbers, Pixels
 from components.convert.writing.byte_strings import Strings
-from trainer.base.feature_summary import Summary
 
 floats = arrays.arrays(
     np.float32, st.integers(1, 200), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)

@@ -8,9 +8,9 @@ import pytest
 import trips
 from PIL import Image
 
+from common.manifest import Manifest
 from components.convert.__main__ import main
 from components.convert.writing.output import PAGE
-from trainer.base.manifest import Manifest
 
 EVIL = "<script>alert('x')</script>"
 

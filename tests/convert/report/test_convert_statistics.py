@@ -4,10 +4,9 @@ import trips
 from divided import drawn
 from PIL import Image
 
+from common.manifest import Manifest, Summary
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.base.feature_summary import Summary
-from trainer.base.manifest import Manifest
 
 
 def test_the_manifest_says_what_every_split_of_a_table_holds(tmp_path):

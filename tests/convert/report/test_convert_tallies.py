@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature, Split
 from components.convert.pieces import Source
 from components.convert.report.tallies import Tallies
 from components.convert.writing.byte_strings import Strings
-from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature, Split
 
 
 class _Source(Source):

@@ -9,12 +9,12 @@ import pytest
 from divided import whole
 from PIL import Image
 
+from common.errors import UserError
+from common.storage.store import COUNTS
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.cifar import CIFAR10
 from components.convert.sources.registry import find_reader
-from components.files.store import COUNTS
-from trainer.base.errors import UserError
 
 RANDOM = np.random.default_rng(0)
 SCHEMA = "name: t\norigin: t\nimage: image\nlabel: label\nclasses: 9\nshape: [60, 50, 3]\n"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from divided import whole
 
+from common.errors import UserError
 from components.convert.sources.cifar import CIFAR10, CIFAR100
-from trainer.base.errors import UserError
 
 RECORDS = 7  # a file of an archive has as many as the original; here the original is small
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import trips
 
+from common.errors import UserError
+from common.manifest import FILE, Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.writing import output
-from trainer.base.errors import UserError
-from trainer.base.manifest import FILE, Manifest
 from trainer.data import records
 from trainer.data.reader.shards import MappedRecords, Shards, content_hashes
 

@@ -3,8 +3,8 @@ import shutil
 
 import pytest
 
+from common.storage.store import COUNTS
 from components.convert.sources.registry import source_digest
-from components.files.store import COUNTS
 
 PLACES = [
     ("mnist", "train-labels-idx1-ubyte", "train-labels.idx1-ubyte"),

@@ -9,17 +9,17 @@ import pyarrow.parquet as pq
 import pytest
 from google.auth.credentials import AnonymousCredentials
 
+from common.errors import UserError
+from common.storage.listing import listed
 from components.convert import component
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources import exports
 from components.convert.sources.exports import export, planned
 from components.convert.sources.registry import source_digest
-from components.files.listing import listed
 from tests.cloud.bigquery import BigQuery
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
-from trainer.base.errors import UserError
 
 _QUERY = "SELECT fare FROM `demo-project.taxi.trips` WHERE fare > 0"
 

@@ -8,11 +8,11 @@ from divided import whole
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.storage.listing import of_path
 from components.convert.sources import idx
 from components.convert.sources.idx import Array
 from components.convert.sources.registry import find_reader
-from components.files.listing import of_path
-from trainer.base.errors import UserError
 
 
 @given(data=st.data(), shape=st.lists(st.integers(1, 9), min_size=1, max_size=3), packed=st.booleans())

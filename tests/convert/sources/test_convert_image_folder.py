@@ -7,11 +7,11 @@ import pytest
 from divided import whole
 from PIL import Image
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.image_folder import FolderReader
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from common.cli import escape_output
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
-from trainer.base.errors import escape_output
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="file systems of others take no such names")
 ROOT = pathlib.Path(__file__).parents[3]

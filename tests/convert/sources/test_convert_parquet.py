@@ -16,11 +16,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.storage.store import COUNTS
 from components.convert import pieces
 from components.convert.sources import parquet_table
 from components.convert.sources.parquet import ParquetReader
-from components.files.store import COUNTS
-from trainer.base.errors import UserError
 
 SCHEMA = {
     "name": "t",

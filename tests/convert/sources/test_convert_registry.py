@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from divided import whole
 
+from common.errors import UserError
 from components.convert.sources.registry import READERS, find_reader
-from trainer.base.errors import UserError
 
 
 def test_embedded_digits_are_the_original_ones():

@@ -10,11 +10,11 @@ import sys
 import pytest
 from small_sources import SOURCES
 
+from common.errors import UserError
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
 from components.convert.writing import output
-from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[3]
 PLACES = [(dataset, place) for dataset, (_, places) in SOURCES.items() for place in places]

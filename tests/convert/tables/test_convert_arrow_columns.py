@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from components.convert.tables import arrow_columns
 from components.convert.tables.schema import Column, Label, Schema
 from components.convert.tables.table_block import ARROW
-from trainer.base.errors import UserError
 
 D, NONE = decimal.Decimal, dt.datetime(1970, 1, 1)
 UTC, EXACT = dt.UTC, decimal.Context(prec=99)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.storage.listing import of_path
 from components.convert.tables import quoting, text_files
 from components.convert.tables.schema import DELIMITERS, Column, Label, Schema
 from components.convert.tables.table_block import TableBlock
-from components.files.listing import of_path
-from trainer.base.errors import UserError
 
 SCHEMA = Schema(
     name="t",

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from components.convert.options import Options
 from components.convert.origin import Origin
 from components.convert.stages import Work
-from trainer.base.errors import UserError
 
 SCHEMA = """{name: said, origin: made up, columns: {age: {type: int}, said: {type: string%s}}, filter: {greater: [age, 0]},
  label: {%s}, deep: [{column: age, numeric: z_score}]}"""

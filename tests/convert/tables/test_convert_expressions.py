@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from common.errors import UserError
 from components.convert.tables.expressions import parse
-from trainer.base.errors import UserError
 
 TYPES = {"a": "float", "b": "int", "s": "string"}
 COLUMNS = {"a": np.array([0.5, -2, 3, 0]), "b": np.array([1, 2**62, -3, 0]), "s": np.array(["x", "", "y", "x"], object)}

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from components.convert.tables.json_parser import JsonParser, headers
 from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Column, Label, Schema
-from trainer.base.errors import UserError
 
 HEADERS = {"f": "float", "i": "int", "s": "string", "b": "bool", "t": "time"}
 SCHEMA = Schema(

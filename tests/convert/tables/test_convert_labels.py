@@ -8,14 +8,14 @@ import trips
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.manifest import MULTI_LABEL, REGRESSION, Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.tables.expressions import parse
 from components.convert.tables.labels import evaluate
 from components.convert.tables.schema import Column
 from components.convert.tables.table_block import ARROW, TableBlock
-from trainer.base.errors import UserError
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Manifest
 
 SCHEMA = {
     "name": "weather",

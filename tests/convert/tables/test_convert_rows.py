@@ -10,11 +10,11 @@ import pytest
 import trips
 from divided import drawn
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import find_reader
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 
 CONVERTERS = {"float": float, "int": int, "string": str}
 

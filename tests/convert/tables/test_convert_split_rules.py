@@ -6,9 +6,9 @@ import pytest
 import trips
 import yaml
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.convert.tables import yaml_loader
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 
 ROWS = trips.rows(900)
 START = 1_400_000_000  # of `when`

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from common.errors import UserError
+from common.manifest import Encoding
 from components.convert.pieces import Piece
 from components.convert.tables import expressions
 from components.convert.tables.schema import Column, Input, Label, Schema
 from components.convert.tables.table_block import TableBlock
 from components.convert.tables.table_source import TableSource
-from trainer.base.errors import UserError
-from trainer.base.manifest import Encoding
 
 COLUMNS = {
     column.name: column

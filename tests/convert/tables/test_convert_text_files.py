@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.storage.listing import of_path
+from common.storage.store import COUNTS
 from components.convert.pieces import Cut, Piece
 from components.convert.tables import expressions, quoting, text_files
 from components.convert.tables.schema import Column, Label, Schema
-from components.files.listing import of_path
-from components.files.store import COUNTS
-from trainer.base.errors import UserError
 
 COLUMNS = {
     column.name: column

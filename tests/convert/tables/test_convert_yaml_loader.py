@@ -6,10 +6,10 @@ import re
 import pytest
 import yaml
 
+from common.errors import UserError
+from common.manifest import Encoding
 from components.convert.tables import yaml_loader
 from components.convert.tables.schema import SplitRule
-from trainer.base.errors import UserError
-from trainer.base.manifest import Encoding
 
 GOOD = {
     "name": "trips",

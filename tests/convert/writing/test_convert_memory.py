@@ -11,8 +11,8 @@ import sys
 import numpy as np
 import pytest
 
+from common.manifest import Manifest
 from components.convert.writing import output
-from trainer.base.manifest import Manifest
 
 ROOT = pathlib.Path(__file__).parents[3]
 TAXI = ROOT.parent / "shared" / "data" / "taxi" / "data.csv"

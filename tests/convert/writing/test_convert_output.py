@@ -13,13 +13,13 @@ from unittest import mock
 import psutil
 import pytest
 
+from common.errors import UserError
+from common.storage import listing
 from components.convert import stages
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.writing import output, parts
-from components.files import listing
 from tests.cloud import objects
-from trainer.base.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "components.convert")

@@ -14,12 +14,12 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from common.storage.store import COUNTS
 from components.convert.convert import convert
 from components.convert.images import headers
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
 from components.convert.sources.tfds import builder
-from components.files.store import COUNTS
 
 pytestmark = pytest.mark.cluster
 

@@ -6,10 +6,10 @@ from divided import write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.manifest import HEAD_BYTES
+from common.storage.files import crc32c, crc32c_of
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.tfrecord import Field, Layout
-from trainer.base.files import crc32c, crc32c_of
-from trainer.base.manifest import HEAD_BYTES
 
 
 @given(

@@ -8,8 +8,8 @@ import time
 import psutil
 import pytest
 
+from common.errors import UserError
 from components.convert.writing import workers
-from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.manifest import Feature, Summary
 from components.evaluate.details.answered import BYTES, RECORDS, made_up, plain, sample
-from trainer.base.feature_summary import Summary
-from trainer.base.manifest import Feature
 
 
 def serve(x):

@@ -53,5 +53,5 @@ def test_a_disk_that_cannot_be_written_is_told(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("free_gb", "status"), [(1.5, WARNING), (8, OK)])
 def test_little_memory_is_told(monkeypatch, free_gb, status):
-    monkeypatch.setattr("trainer.base.machine.available_bytes", lambda: free_gb * 1e9)
+    monkeypatch.setattr("common.machine.available_bytes", lambda: free_gb * 1e9)
     assert machine_checks.memory().status == status

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from common.errors import UserError
 from pipelines.vertex.bucket import like, newest_step, reached, write_json
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 from tests.cloud.storage import Storage
-from trainer.base.errors import UserError
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 
+from common.errors import UserError
 from pipelines import submit
 from pipelines.vertex import config_file
-from trainer.base.errors import UserError
 
 
 def test_the_command_line_wins(tmp_path):

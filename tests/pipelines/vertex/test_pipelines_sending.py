@@ -13,12 +13,12 @@ from google.cloud import aiplatform_v1 as v1
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.bucket import MANAGED_BY
+from common.errors import UserError
+from common.google_cloud import MANAGED_BY
 from pipelines import submit
 from pipelines.vertex import config_file, sending, watch
 from pipelines.vertex.submission import Submission, prepare
 from tests.cloud.collection import now
-from trainer.base.errors import UserError
 
 RUN = "training-1"
 IMAGE = f"us-docker.pkg.dev/p/r/i@sha256:{'a' * 64}"

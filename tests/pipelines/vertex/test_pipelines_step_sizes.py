@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.files.listing import File
+from common.storage.listing import File
 from pipelines import submit
 from pipelines.vertex import config_file, step_sizes
 from pipelines.vertex.submission import prepare

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import UserError
 from components.train.backends import ports, probe
-from trainer.base.errors import UserError
 
 
 def test_ports_are_nobody_elses_until_the_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

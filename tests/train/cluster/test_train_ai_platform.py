@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 import yaml
 
+from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.notes import Source, refuse_changes
 from components.train.cluster.strategies import job_flags, resolve
-from trainer.base.errors import UserError
 
 CASES = yaml.safe_load(Path(__file__).with_name("translations.yaml").read_text())
 CUSTOM = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4"}

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.json_schema import cluster_schema
-from trainer.base.errors import UserError
 
 OURS = """
 strategy: parameter_server

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)])

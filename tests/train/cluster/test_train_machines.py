@@ -1,9 +1,9 @@
 import pytest
 
+from common.errors import UserError
 from components.train.cluster.ai_platform import replacement
 from components.train.cluster.machines import Places, check, gpu_types, offered
 from components.train.cluster.scale_tiers import LEGACY_MACHINES
-from trainer.base.errors import UserError
 
 
 def test_the_table_decides_which_pairs_pass():

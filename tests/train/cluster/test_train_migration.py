@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.machines import offered
 from components.train.cluster.notes import refuse_changes
 from components.train.cluster.scale_tiers import LEGACY_MACHINES
 from components.train.cluster.strategies import resolve
-from trainer.base.errors import UserError
 
 PREFIXES = {"chief": "master", "worker": "worker", "ps": "parameterServer", "evaluator": "evaluator"}
 USUAL = ("n1-standard-8", "n1-standard-4", "g2-standard-12", "g2-standard-24", "a2-highgpu-2g", "n4-standard-8")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
 
 CASES = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
 REFUSED = {case.get("text") or yaml.safe_dump(case["file"]): case["says"] for case in CASES if "says" in case}

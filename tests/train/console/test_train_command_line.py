@@ -6,8 +6,8 @@ import re
 import pytest
 from train_settings import GIVEN
 
+from common.errors import UserError
 from components.train.console.command_line import BACK_ENDS, HEEDED_BY, INSTEAD, parse, parser
-from trainer.base.errors import UserError
 
 MODES = (*BACK_ENDS, *INSTEAD)
 # Falsy ones too: they are given.

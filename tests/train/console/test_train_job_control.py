@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from train_fakes import CALM, ONE, PS, SYNC, Bench, wait_until
 
+from common.errors import UserError
 from components.train.__main__ import main
 from components.train.supervision.timeouts import Patience
-from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from train_fakes import wait_until
 
+from common.errors import UserError
 from components.train.backends.launcher_identity import Launcher
 from components.train.supervision.bucket_lock import BucketLock, Lost
-from trainer.base.errors import UserError
 
 ME = Launcher.of(os.getpid())
 ELSEWHERE = dataclasses.replace(ME, host="node-7")

@@ -13,10 +13,10 @@ import psutil
 import pytest
 from train_fakes import ONE, Bench, guard_of, wait_until
 
+from common.errors import UserError
 from components.train.__main__ import main
 from components.train.backends.launcher_identity import Fate
 from components.train.supervision.job_lock import FILE, holder, locked
-from trainer.base.errors import UserError
 
 
 @pytest.mark.cluster

@@ -12,13 +12,13 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 
+from common.errors import UserError
 from components.train.__main__ import main
 from components.train.backends.vertex import cloud_logs
 from components.train.supervision import submitted_job
 from tests.cloud.collection import now
 from tests.cloud.entries import Entries
 from tests.cloud.front import Front
-from trainer.base.errors import UserError
 
 IMAGE = f"us-docker.pkg.dev/p/r/i@sha256:{'0' * 64}"
 CLUSTER = """

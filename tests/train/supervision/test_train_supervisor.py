@@ -8,8 +8,8 @@ import time
 import pytest
 from train_fakes import CALM, EVALUATED, ONE, PS, SYNC, Bench, guard_of, of, wait_until, waits
 
+from common.errors import UserError
 from components.train.supervision.timeouts import Patience
-from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
 

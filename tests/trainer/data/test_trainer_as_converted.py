@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.manifest import Encoding, Feature, Manifest
+from common.spellings import marks
 from components.convert.pieces import Block, Source
 from components.convert.sources.delimited import TextReader
-from trainer.base.errors import UserError
-from trainer.base.manifest import Encoding, Feature, Manifest
-from trainer.base.spellings import marks
 from trainer.data.as_converted import as_converted
 
 LABEL = {"column": "said", "classes": ["no", "yes"]}

@@ -6,8 +6,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.base.feature_summary import Summary
-from trainer.base.manifest import Encoding, Feature, Manifest
+from common.manifest import Encoding, Feature, Manifest, Summary
 from trainer.data import column_encodings
 
 words = st.sampled_from(["", "a", "b", "ab", "Łódź", "a_X_b"])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.errors import UserError
+from common.manifest import HEAD_BYTES, Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.base.errors import UserError
-from trainer.base.manifest import HEAD_BYTES, Manifest
 from trainer.data import records
 from trainer.data.reader.modes import choose
 from trainer.replicas.member import Member

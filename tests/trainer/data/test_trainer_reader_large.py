@@ -8,7 +8,7 @@ import pytest
 from numbered import dataset
 from trainer_jobs import Job
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 
 pytestmark = pytest.mark.slow
 EXAMPLES = 200_000

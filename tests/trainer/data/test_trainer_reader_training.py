@@ -2,9 +2,9 @@
 
 import pytest
 
+from common.manifest import HEAD_BYTES, Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.base.manifest import HEAD_BYTES, Manifest
 
 pytestmark = pytest.mark.cluster
 

@@ -7,9 +7,9 @@ import pytest
 from divided import whole
 from numbered import dataset, picture
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.convert.sources.registry import find_reader
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.data import parts, records
 
 

@@ -10,9 +10,9 @@ import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.modes import choose
 from trainer.replicas.member import Member

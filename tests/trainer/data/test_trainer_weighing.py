@@ -2,9 +2,9 @@
 
 import pytest
 
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer import options
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 
 NONE = "has no such column of numbers beside the label (it has "
 REFUSED = {

@@ -9,8 +9,8 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from trainer import options
-from trainer.base.errors import UserError
 from trainer.job_dir.checkpoint import Checkpoints, remove
 from trainer.job_dir.journal import Journal
 from trainer.job_dir.state import State

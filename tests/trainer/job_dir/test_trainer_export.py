@@ -5,8 +5,8 @@ import numbered
 import pytest
 import tensorflow as tf
 
-from trainer.base import provenance
-from trainer.base.manifest import Manifest
+from common import provenance
+from common.manifest import Manifest
 from trainer.job_dir.export import export
 from trainer.nn.models.registry import builder
 from trainer.nn.weights import named

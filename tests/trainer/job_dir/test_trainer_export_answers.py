@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from numbered import picture
 
+from common.manifest import Feature, Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.base.manifest import Feature, Manifest
 from trainer.data import records
 from trainer.job_dir.export import export
 from trainer.nn.models import registry

@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 
+from common import provenance
+from common.errors import UserError
+from common.manifest import Manifest
+from common.storage.files import copy_tree
 from trainer import options
-from trainer.base import provenance
-from trainer.base.errors import UserError
-from trainer.base.files import copy_tree
-from trainer.base.manifest import Manifest
 from trainer.job_dir import identity, warm_start
 from trainer.job_dir.checkpoint import Checkpoints
 from trainer.job_dir.export import export

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.nn.models import cnn
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 from trainer.nn.tasks.classification import Binary, Classification
 from trainer.nn.tasks.multi_label import MultiLabel
 from trainer.nn.tasks.own import Own

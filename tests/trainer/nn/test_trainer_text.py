@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import trips
 
+from common.errors import UserError
+from common.manifest import Manifest
 from components.convert.tables.vocabulary import words
 from components.convert.writing.byte_strings import Strings
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.data import records
 from trainer.nn.models import registry
 from trainer.nn.text import vocabulary

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.nn import weights
 from trainer.nn.models import registry
 

@@ -5,7 +5,7 @@ import platform
 import pytest
 import tensorflow as tf
 
-from trainer.base import machine
+from common import machine
 from trainer.replicas import devices
 
 

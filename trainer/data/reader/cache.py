@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 import google_crc32c
 from etils import epath
 
-from trainer.base.errors import UserError
-from trainer.base.locks import locked
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.locks import locked
+from common.manifest import Manifest
 from trainer.data.reader.shards import damaged, readable
 
 # Where copies go without being told: where the system keeps temporary files.

@@ -13,9 +13,9 @@ Imports no TensorFlow.
 import dataclasses
 import math
 
-from trainer.base.errors import UserError
-from trainer.base.machine import available_bytes, gpu_free_bytes
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.machine import available_bytes, gpu_free_bytes
+from common.manifest import Manifest
 from trainer.data.reader import cache
 from trainer.data.reader.cache import gb
 from trainer.data.reader.shards import in_bucket

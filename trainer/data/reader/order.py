@@ -17,7 +17,7 @@ from typing import Self
 
 import tensorflow as tf
 
-from trainer.base.manifest import Split
+from common.manifest import Split
 
 CHUNK_BYTES = 2 << 20  # long enough that a disk reads it in one piece
 WINDOW_BYTES = 256 << 20

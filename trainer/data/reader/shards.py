@@ -19,10 +19,10 @@ import google_crc32c
 import numpy as np
 from etils import epath
 
-from trainer.base.errors import UserError
-from trainer.base.files import crc32c, is_remote, store_errors
-from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
-from trainer.base.manifest import HEAD_BYTES, Manifest, Shard
+from common.errors import UserError
+from common.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+from common.manifest import HEAD_BYTES, Manifest, Shard
+from common.storage.files import crc32c, is_remote, store_errors
 
 
 def in_bucket(data_dir: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 from trainer.data.reader.shards import MappedRecords, Shards
 
 Columns = dict[str, tf.Tensor]

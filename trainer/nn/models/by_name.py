@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 import keras
 import tensorflow as tf
 
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.manifest import Manifest
 
 Columns = Mapping[str, tf.Tensor]
 # What Keras would call in `fit`, and nothing here does.

@@ -6,7 +6,7 @@ parameters on 28x28x1 images and 10 classes.
 
 import keras
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.nn.heads import in_units
 
 OPTIMIZER = "adam"

@@ -25,13 +25,13 @@ import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from trainer.base.errors import UserError, unknown
+from common.errors import UserError, unknown
 
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from trainer.base.manifest import Manifest
+    from common.manifest import Manifest
     from trainer.nn.tasks.base import Task
 
 _OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)

@@ -8,8 +8,8 @@ change, they average-pool and pad the channels with zeros.
 import keras
 import numpy as np
 
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer.nn.heads import in_units
 from trainer.nn.layers import BatchNormalization
 

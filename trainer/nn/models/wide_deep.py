@@ -8,7 +8,7 @@ import functools
 
 import keras
 
-from trainer.base.manifest import Manifest
+from common.manifest import Manifest
 from trainer.data import column_encodings
 from trainer.nn.embedding import Embedding
 from trainer.nn.heads import in_units

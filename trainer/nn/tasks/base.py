@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
-from trainer.base.errors import UserError
-from trainer.base.roc import auc
+from common.errors import UserError
+from common.roc import auc
 
 _SMALLEST = 1e-7
 

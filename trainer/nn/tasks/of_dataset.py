@@ -1,6 +1,6 @@
 """The task of a dataset: what its label is decides, unless a model's module says more."""
 
-from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Manifest
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Manifest
 from trainer.nn.tasks.base import Task
 from trainer.nn.tasks.classification import Classification
 from trainer.nn.tasks.multi_label import MultiLabel

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.base.errors import UserError
+from common.errors import UserError
 from trainer.nn.tasks.base import Task, state_of
 from trainer.nn.weights import automatic_name
 

@@ -14,11 +14,11 @@ import requests
 import tenacity
 import urllib3
 
+from common.errors import UserError
+from common.locks import locked
+from common.storage.files import digest_of
 from components.convert.sources.downloads.catalog import RemoteFile
 from components.convert.writing import progress
-from trainer.base.errors import UserError
-from trainer.base.files import digest_of
-from trainer.base.locks import locked
 
 _CHUNK_BYTES = 1 << 16
 _CONNECT_S, _READ_S = 3.0, 30.0  # to wait for a connection, to each address of a host, and for the next bytes

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import UserError, unknown
+from common.storage.listing import File
 from components.convert import pieces
 from components.convert.images.encodings import ImageSource, Picture
 from components.convert.images.pixels import image_feature
 from components.convert.sources.examples import record_files
 from components.convert.sources.examples.parser import Record, describe_value, place, records
 from components.convert.tables.schema import ImageSchema, Schema
-from components.files.listing import File
-from trainer.base.errors import UserError, unknown
 
 _FIRST_BYTES = 1 << 16  # that a record is likely to have at most
 

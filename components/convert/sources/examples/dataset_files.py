@@ -11,12 +11,12 @@ import pathlib
 import re
 from collections.abc import Mapping
 
+from common.errors import UserError
+from common.storage.listing import File, listed
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, print_left_out
 from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.splits import NAMES
-from components.files.listing import File, listed
-from trainer.base.errors import UserError
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
 _MARK = ".tfrec"  # in the names of most such files, whatever follows

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from common.errors import UserError, unknown
 from components.convert.pieces import Cut, Piece
 from components.convert.sources.examples.parser import Record, groups, place, records
 from components.convert.tables import arrow_columns
 from components.convert.tables.schema import Column
 from components.convert.tables.table_block import TableBlock
 from components.convert.tables.table_source import TableSource
-from trainer.base.errors import UserError, unknown
 
 _GIVEN = {"int": pa.int64(), "float": pa.float32()}
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from common.errors import UserError, unknown
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from components.convert.pieces import Cut, Piece
 from components.convert.sources.examples.record_files import payloads
 from components.convert.tables.schema import ImageSchema
-from trainer.base.errors import UserError, unknown
-from trainer.base.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 _GROUP, _GROUP_BYTES = 1 << 14, 1 << 22  # records that are held together, and their bytes
 _LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}

@@ -17,12 +17,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
+from common.errors import UserError, readable
+from common.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+from common.storage.listing import File
+from common.storage.reading import opened
+from common.storage.store import parallel
 from components.convert.pieces import Cut, Piece
-from components.files.listing import File
-from components.files.reading import opened
-from components.files.store import parallel
-from trainer.base.errors import UserError, readable
-from trainer.base.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 
 _HEADER = struct.Struct("<QI")
 _MOST_BYTES = (1 << 31) - 1  # Of a payload: no protobuf message has more.

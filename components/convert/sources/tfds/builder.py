@@ -22,12 +22,12 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from common import quiet
+from common.errors import UserError, unknown
+from common.storage.files import is_remote
+from common.storage.listing import File, listed, of_path
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
-from components.files.listing import File, listed, of_path
-from trainer.base import quiet
-from trainer.base.errors import UserError, unknown
-from trainer.base.files import is_remote
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder

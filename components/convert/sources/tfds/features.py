@@ -12,10 +12,10 @@ import numpy as np
 from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
 from tensorflow_datasets.core.features import FeatureConnector
 
+from common.errors import UserError
 from components.convert.sources.tfds import inferred_schema
 from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.splits import NAMES
-from trainer.base.errors import UserError
 
 
 def schema(prepared: DatasetBuilder) -> Schema | ImageSchema:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from tensorflow_datasets.core.features import FeatureConnector
 
+from common.manifest import MULTI_LABEL, REGRESSION, Encoding
 from components.convert.tables import expressions
 from components.convert.tables.schema import Column, Input, Label, Schema
 from components.convert.writing.label_feature import LABEL
-from trainer.base.manifest import MULTI_LABEL, REGRESSION, Encoding
 
 _TEXT_VOCABULARY, _TEXT_EMBEDDING = 1000, 8
 _MOST_ELEMENTS = 256  # of a vector

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from trainer.base import lifeline
+from common import lifeline
 
 
 def main(name: str, data_dir: str, manual_dir: str | None = None) -> str | None:

@@ -14,8 +14,8 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
+from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
 
 _LINE = re.compile(
     r"(?P<login>(?:[^@\s-][^@\s]*@)?(?P<name>[\w.][\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?)"

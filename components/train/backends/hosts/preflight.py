@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from common.errors import UserError
 from components.train.backends import probe
 from components.train.backends.hosts.replica_client import message
-from trainer.base.errors import UserError
 
 _ANSWER_S = 20.0  # ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
 

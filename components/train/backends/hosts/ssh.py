@@ -19,6 +19,8 @@ import tempfile
 from pathlib import Path
 
 import trainer
+from common.errors import UserError
+from common.storage.files import is_remote
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.hosts.host_file import place, read_hosts, ssh_command
 from components.train.backends.hosts.preflight import ask, check
@@ -27,8 +29,6 @@ from components.train.backends.plan import ATTEMPT, Plan, Replica
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
-from trainer.base.files import is_remote
 
 _CLIENT = (sys.executable, "-m", "components.train.backends.hosts.replica_client")
 

@@ -13,6 +13,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+from common.errors import UserError
 from components.train.backends.restarts import (
     FAILS_AGAIN,
     FRUITLESS,
@@ -22,7 +23,6 @@ from components.train.backends.restarts import (
     kind_of,
     no_restart_left,
 )
-from trainer.base.errors import UserError
 
 NO_CAPACITY, TIMED_OUT = 75, 124  # Exit codes: EX_TEMPFAIL of sysexits.h, and that of timeout(1).
 _LEAST_S = 10.0  # In so little time no machine trains anything.

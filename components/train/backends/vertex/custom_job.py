@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.errors import UserError
 from components.train.backends.program import Goal, own_command, trainer_program
 from components.train.backends.vertex.attempts import Again, Bounds
 from components.train.backends.vertex.job_settings import JobSettings, new_name
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
 
 _SCHEDULING = ("strategy", "timeout", "max_wait_duration", "restart_job_on_worker_restart")
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.bucket import LOGIN, OURS, credentials
-from trainer.base.errors import UserError
+from common.errors import UserError
+from common.google_cloud import LOGIN, OURS, credentials
 
 # States of a custom job.
 ENDED = {f"JOB_STATE_{each}" for each in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")}

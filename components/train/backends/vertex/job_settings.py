@@ -13,12 +13,12 @@ import re
 import secrets
 from typing import Any
 
-from components.bucket import MANAGED_BY
+from common.cli import Flags, flag
+from common.errors import UserError
+from common.flags import Kind
+from common.google_cloud import MANAGED_BY
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import seconds
-from trainer.base.command_line import Flags, flag
-from trainer.base.errors import UserError
-from trainer.base.flags import Kind
 
 DEFAULT_REGION = "us-central1"
 _OUR_LABELS = {MANAGED_BY[0], "run"}  # the latter has the name of one

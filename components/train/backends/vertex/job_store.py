@@ -15,12 +15,12 @@ from typing import Any
 
 import pydantic
 
-from components.files.store import asked
-from components.files.versioned import VersionedObject
+from common import bounded_json
+from common.errors import UserError, reading
+from common.storage.store import asked
+from common.storage.versioned import VersionedObject
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
-from trainer.base import bounded_json
-from trainer.base.errors import UserError, reading
 from trainer.job_dir import done
 
 RECORD = "attempts.json"  # each job that was submitted for the directory, and how it ended

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from common.errors import UserError
 from components.train.backends.plan import trainer_flags
 from components.train.backends.vertex.job_settings import JobSettings
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
 from trainer.replicas.member import POOL_GPUS, POOL_ROLES
 
 COMMAND = ("python", "-m", "trainer.task")

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from common.errors import UserError
 from components.convert.sources.downloads import download
 from components.convert.sources.downloads.catalog import OFFERED, RemoteFile
 from components.convert.sources.downloads.download import fetch
 from components.convert.sources.registry import find_reader, source_digest
-from trainer.base.errors import UserError
 
 DATA = np.random.default_rng(0).bytes(300_000)
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]

@@ -10,10 +10,10 @@ import trips
 from divided import whole
 from PIL import Image
 
+from common.errors import UserError
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import find_reader
-from trainer.base.errors import UserError
 
 RANDOM = np.random.default_rng(0)
 TABLE = """

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.errors import UserError
+from common.storage.listing import of_path
 from components.convert.sources.examples import record_files
-from components.files.listing import of_path
-from trainer.base.errors import UserError
 
 RANDOM = np.random.default_rng(0)
 ANY = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from components.train.backends.hosts.host_file import Host, place, read_hosts, ssh_command
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Pool
-from trainer.base.errors import UserError
 
 
 def hosts_of(tmp_path: Path, text: str) -> list[Host]:

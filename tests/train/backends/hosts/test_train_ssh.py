@@ -11,11 +11,11 @@ from types import ModuleType
 import pytest
 from train_clients import Clients
 
+from common.errors import UserError
 from components.train.backends import probe
 from components.train.backends.hosts import replica_agent
 from components.train.backends.hosts.preflight import Facts, check
 from components.train.backends.hosts.replica_client import message, on_host, pack_code
-from trainer.base.errors import UserError
 
 pytestmark = pytest.mark.cluster
 

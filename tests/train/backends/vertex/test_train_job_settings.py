@@ -3,11 +3,11 @@ import dataclasses
 import pytest
 from train_settings import ATTACHMENT, BOARD, GIVEN, NETWORK, RESERVATION
 
+from common.errors import UserError
 from components.train.backends.vertex.custom_job import request
 from components.train.backends.vertex.job_settings import JobSettings
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from trainer.base.errors import UserError
 
 
 def cluster(strategy: str = "STANDARD") -> Cluster:

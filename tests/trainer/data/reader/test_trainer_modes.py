@@ -5,9 +5,9 @@ import shutil
 import pytest
 from numbered import dataset, picture
 
-from trainer.base.errors import UserError
-from trainer.base.machine import available_bytes
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.machine import available_bytes
+from common.manifest import Manifest
 from trainer.data.reader import cache
 from trainer.data.reader.modes import budget, choose, gpu_budget
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.base.manifest import Shard, Split
+from common.manifest import Shard, Split
 from trainer.data.reader.order import CHUNK_BYTES, WINDOW_BYTES, Order, share
 
 SIZES = {"examples": st.integers(1, 60), "chunk": st.integers(1, 9), "window": st.integers(1, 5)}

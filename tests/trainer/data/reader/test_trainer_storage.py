@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer.data import records
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.order import Order

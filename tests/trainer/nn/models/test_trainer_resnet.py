@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer.nn.layers import BatchNormalization
 from trainer.nn.models import resnet
 

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from bench import wide_deep_peer
 
+from common.errors import UserError
+from common.manifest import Manifest
 from trainer import options
-from trainer.base.errors import UserError
-from trainer.base.manifest import Manifest
 from trainer.data import column_encodings, records
 from trainer.job_dir import export
 from trainer.nn.models import registry, wide_deep

@@ -15,7 +15,7 @@ CLIENT = """
 import json, sys
 import tensorflow as tf
 serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-assert not {"trainer", "components"} & set(sys.modules)
+assert not {"trainer", "components", "common"} & set(sys.modules)
 row = {"miles": [0.5], "seconds": [100], "when": [1400000000], "company": ["Blue"], "area": [-1], "same": [2.5]}
 answer = serve(**{k: tf.constant(v, tf.int64 if k in ("seconds", "when", "area") else None) for k, v in row.items()})
 print(json.dumps([answer["class_name"].numpy()[0].decode(), answer["probabilities"].numpy()[0].tolist()]))

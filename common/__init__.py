@@ -1,0 +1,1 @@
+"""What all packages use; it uses none of them."""

@@ -1,0 +1,45 @@
+"""The label of what is ours in Google Cloud, credentials, and refusals as errors for users."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from common.errors import UserError
+
+MANAGED_BY = ("managed_by", "tfrecord-training")  # the label of all that is ours
+OURS = 'labels.{}="{}"'.format(*MANAGED_BY)  # by which Vertex AI lists that
+LOGIN = "run: gcloud auth application-default login"
+
+
+def is_ours(labels: Mapping[str, str]) -> bool:
+    """Returns whether something with these labels was made by this program."""
+    return labels.get(MANAGED_BY[0]) == MANAGED_BY[1]
+
+
+def credentials() -> Any:
+    """Returns what this machine has for Google Cloud, as of now; a UserError says how to log in if it has none."""
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    # Where there is no metadata server it is waited for: on a machine of Google's it answers at once.
+    os.environ.setdefault("GCE_METADATA_TIMEOUT", "1")
+    try:
+        default, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    except GoogleAuthError as error:
+        raise UserError(f"no credentials for Google Cloud ({error}); {LOGIN}") from None
+    return default
+
+
+@contextlib.contextmanager
+def refusals(subject: str) -> Iterator[None]:
+    """Around what is asked of Google Cloud: what it refuses is a `UserError` that begins with `subject`."""
+    from google.api_core.exceptions import GoogleAPICallError, RetryError
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        yield
+    except GoogleAuthError as error:
+        raise UserError(f"{subject}: no credentials for Google Cloud ({error}); {LOGIN}") from None
+    except (GoogleAPICallError, RetryError, OSError) as error:
+        raise UserError(f"{subject}: {' '.join(str(error).split())}") from None

@@ -1,0 +1,356 @@
+"""What a converted dataset says of itself: `manifest.json`.
+
+The converter writes it last; a directory without one is an unfinished conversion. Trainer and evaluation take every
+count, shape and name from here. This module imports neither TensorFlow nor NumPy; paths may be local or `gs://`.
+
+    manifest = Manifest.load("data/mnist")
+    manifest.splits["train"].examples
+
+What a model needs to know of a table, it finds here too; the schema that the converter read is not needed any more.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+from common import bounded_json
+from common.errors import UserError, about, readable
+from common.storage.files import read_bytes, write_text
+
+FILE = "manifest.json"
+FORMAT_VERSION = 2
+CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
+HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from others
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Statistics of one feature in one split: of numbers, of categories or of images; the others' are None.
+
+    The number of an image that is stored as pixels is its brightness, the mean of all its pixels. An encoded image has
+    three numbers instead, each with a summary of its own: `image.height`, `image.width` (pixels) and `image.bytes`.
+
+    Attributes:
+      missing: Examples in which the source has no value and a default stands in for it.
+      mean: Of the numbers that the source has, as are `std` to `histogram`; None where it has none.
+      std: Standard deviation, with the number of values as divisor.
+      min: Smallest.
+      max: Largest.
+      histogram: How many are below the first edge, from each edge to below the next, and from the last edge on.
+      edges: Ascending, about equally far apart over the central 98 % of the training split. It alone has them: they hold
+        for all splits.
+      channel_mean: Of the pixels, by channel of an image.
+      channel_std: Likewise.
+      unique: Number of different categories as stored, the default being one; None, as are the next two, if there are too
+        many to count.
+      frequent: The most frequent of them, the most frequent first, equals by value; long texts are cut.
+      counts: Examples of each of these.
+      in_vocabulary: Examples whose category is in the vocabulary (the longest, if there are several) of the manifest's
+        encodings, and so of the training split; None if no encoding has one.
+    """
+
+    missing: int = 0
+    mean: float | None = None
+    std: float | None = None
+    min: float | None = None
+    max: float | None = None
+    histogram: tuple[int, ...] | None = None
+    edges: tuple[float, ...] | None = None
+    channel_mean: tuple[float, ...] | None = None
+    channel_std: tuple[float, ...] | None = None
+    unique: int | None = None
+    frequent: tuple[str | int, ...] | None = None
+    counts: tuple[int, ...] | None = None
+    in_vocabulary: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One field of every record.
+
+    Attributes:
+      name: Its key in the `tf.train.Example`.
+      dtype: Name of the decoded values' type: `uint8` images are stored as raw bytes or encoded, `int64` as integers,
+        `float32` as floats, `string` as bytes.
+      shape: Shape of one value, without the batch: `(height, width, channels)` of an image, `(k,)` of a label with k
+        targets, `()` of anything else.
+      encoding: None: the value is stored as it is. `image`: the value is a whole PNG or JPEG file of any size; `shape`
+        is what a model gets, after decoding to that many channels and cropping and resizing to that height and width.
+      value_range: Smallest and largest value that an image or a label can hold; models scale by it. None of a column
+        and of a label of regression.
+      offset: Bytes from the start of a record (length header included) to the value; None of a string and of an encoded
+        image.
+      num_bytes: Bytes that the value takes there; None of the same. Integers are varints of that fixed width, 10 if any
+        is negative; floats are little-endian; of a vector all values together, each as wide as the others.
+      unit: Of a column's values, in words.
+      default: What stands in for a missing value; None of a column that is never missing.
+      missing: Of a column, texts that stand for a missing value in the source; `common.spellings` says which values
+        those are. None of others.
+      boolean: True of a column whose texts are `true` or `false`; `common.spellings` has how the source may spell them.
+      statistics: Of a column: `missing`, `mean`, `std`, `min` and `max` of the training split.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    encoding: str | None = None
+    value_range: tuple[float, float] | None = None
+    offset: int | None = None
+    num_bytes: int | None = None
+    unit: str | None = None
+    default: float | int | str | None = None
+    missing: tuple[str, ...] | None = None
+    boolean: bool | None = None
+    statistics: Summary | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """One way in which a model takes columns: as a number, as a category, an index in `range(categories)`, or as words.
+
+    Attributes:
+      kind: `numeric`: (value - mean) / std, by the statistics of the column's feature; 0 if std is 0.
+        `buckets`: how many of the boundaries are less than or equal to the value.
+        `vocabulary`: its position in the vocabulary; `len(vocabulary)` if it is not there.
+        `hash`: the hash of its text (`tf.strings.to_hash_bucket_fast` of the string, or of `tf.strings.as_string`).
+        `cross`: the hash of the texts of several columns, joined by `_X_`.
+        `words`: a text, as a model of the user's own takes it; `trainer.nn.text` has the vocabulary of its words.
+      columns: Names of the features; several of a cross, one of any other.
+      boundaries: Ascending, of buckets.
+      vocabulary: Values, or words, of the training split, the most frequent first, equals by value.
+      hash_buckets: Categories of a hash or a cross.
+      embedding: Dimension of a category in the deep part; None for one-hot.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    boundaries: tuple[float, ...] | None = None
+    vocabulary: tuple[str | int, ...] | None = None
+    hash_buckets: int | None = None
+    embedding: int | None = None
+
+    @property
+    def categories(self) -> int | None:
+        """How many categories there are, the one for unknown values included; None of a number."""
+        if self.boundaries is not None:
+            return len(self.boundaries) + 1
+        return self.hash_buckets if self.vocabulary is None else len(self.vocabulary) + 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shard:
+    """One TFRecord file.
+
+    Attributes:
+      file: Its name in the dataset directory.
+      examples: Records in it.
+      bytes: Its size.
+      crc32c: CRC-32C of the file, hexadecimal.
+      head_crc32c: That of its first `HEAD_BYTES`, by which a reader knows the file without reading all of it.
+      hashes: Name of the file beside it that tells records from others in any conversion: little-endian uint64 [examples],
+        a hash of all values but the label.
+      hashes_crc32c: CRC-32C of that file.
+      index: Name of the file beside it that says where records start, if they differ in length: little-endian int64
+        [examples + 1], byte offsets of the records and of the end.
+      index_crc32c: CRC-32C of that file.
+    """
+
+    file: str
+    examples: int
+    bytes: int
+    crc32c: str
+    head_crc32c: str
+    hashes: str
+    hashes_crc32c: str
+    index: str | None = None
+    index_crc32c: str | None = None
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """CRC-32C of the file, of its hashes, and of its index if it has one, by name."""
+        files = {self.file: self.crc32c, self.hashes: self.hashes_crc32c}
+        return files | ({self.index: self.index_crc32c} if self.index else {})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Split:
+    """One split.
+
+    Attributes:
+      class_histogram: Examples of each class, in the order of the class names; of `multi_label` examples of each label,
+        in the order of the targets; empty of `regression`.
+      summaries: By feature, what its examples say; of regression also by `label.TARGET`. None if nobody has looked at
+        them.
+      drift: By feature and for the label (or `label.TARGET`), how far it is from the training split, from 0 to 1: of
+        numbers the Jensen-Shannon divergence of the histograms, of categories and labels the largest difference of a
+        share. None of the training split itself and where there are no examples; what has very many categories is left
+        out.
+    """
+
+    examples: int
+    class_histogram: tuple[int, ...]
+    shards: tuple[Shard, ...]
+    summaries: Mapping[str, Summary] | None = None
+    drift: Mapping[str, float] | None = None
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """Those of all its shards."""
+        return {name: crc32c for shard in self.shards for name, crc32c in shard.checksums.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A dataset of images or of a table's rows.
+
+    Attributes:
+      name: Of the dataset, as given to the converter.
+      origin: Where the source comes from, in words.
+      features: In the order of their names. A table has all columns of its schema, even those that no model takes.
+      label: Name of the feature to predict.
+      task: What the label is. `classification`: one of the classes, int64 `()`. `regression`: a number for each target,
+        float32 `()` of one and `(k,)` of several. `multi_label`: 1 where a target applies and 0 where not, int64 `(k,)`.
+      class_names: In the order of the label's values; empty but of classification.
+      targets: Names of what the label's values are, in their order; empty of classification.
+      record_bytes: Length of every record with its framing (16 bytes more than the serialised Example); None if they
+        differ, as those with strings or encoded images do. What has an offset lies at it all the same.
+      splits: By name: `train`, `validation`, `test`.
+      arguments: What decided the content; paths and numbers of processes are left out.
+      wide: How the linear part of a wide and deep model takes columns; empty of images.
+      deep: How its deep part does; empty of images.
+    """
+
+    name: str
+    origin: str
+    features: tuple[Feature, ...]
+    label: str
+    class_names: tuple[str, ...]
+    record_bytes: int | None = None
+    splits: Mapping[str, Split]
+    arguments: Mapping[str, Any]
+    wide: tuple[Encoding, ...] = ()
+    deep: tuple[Encoding, ...] = ()
+    task: str = CLASSIFICATION
+    targets: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model gives for an example: one for each class or target."""
+        return len(self.class_names or self.targets)
+
+    @property
+    def target_spreads(self) -> tuple[tuple[float, float], ...]:
+        """Of a regression's targets mean and standard deviation in the training split; 1 of a target that is constant."""
+        summaries = self.split("train").summaries or {}
+        found = [summaries.get(f"{self.label}.{name}", Summary(mean=0.0, std=1.0)) for name in self.targets]
+        return tuple((summary.mean or 0.0, summary.std or 1.0) for summary in found)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds rows of a table; else images."""
+        return bool(self.wide or self.deep)
+
+    @property
+    def inputs(self) -> tuple[Feature, ...]:
+        """The features that a model takes, in the order of their names."""
+        taken = {name for encoding in (*self.wide, *self.deep) for name in encoding.columns}
+        return tuple(f for f in self.features if f.name != self.label and (f.name in taken or not taken))
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hexadecimal) over everything here: equal fingerprints mean equal bytes in every file."""
+        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+
+    def feature(self, name: str) -> Feature:
+        """The feature of that name."""
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        raise UserError(
+            f"dataset {self.name!r} has no feature {name!r} (it has {', '.join(f.name for f in self.features)})"
+        )
+
+    def split(self, name: str) -> Split:
+        """The split of that name, with at least one example."""
+        split = self.splits.get(name)
+        if split is None or not split.examples:
+            held = ", ".join(k for k, s in self.splits.items() if s.examples) or "none"
+            raise UserError(f"dataset {self.name!r} has no examples in split {name!r} (splits with examples: {held})")
+        return split
+
+    def _content(self) -> dict[str, Any]:
+        fields = dataclasses.asdict(self, dict_factory=lambda items: {k: v for k, v in items if v is not None})
+        if self.task == CLASSIFICATION:  # which is what a manifest means that says nothing of it
+            del fields["task"], fields["targets"]
+        return {"format_version": FORMAT_VERSION, **fields}
+
+    def dump(self) -> str:
+        """The text of `manifest.json`."""
+        return json.dumps({**self._content(), "fingerprint": self.fingerprint}, indent=1, sort_keys=True) + "\n"
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes `manifest.json` by atomic rename: after this the dataset exists."""
+        write_text(os.path.join(directory, FILE), self.dump())
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Self:
+        """Reads `manifest.json` of a dataset directory."""
+        path = os.path.join(directory, FILE)
+        with readable(path), about(path):
+            text = read_bytes(path, bounded_json.MOST_BYTES)
+        if text is None:
+            raise UserError(
+                f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "
+                "reads other TFRecord files: --dataset tfrecord --source DIR, or tfds:NAME)"
+            )
+        return cls.of_text(text, path)
+
+    @classmethod
+    def of_text(cls, text: str | bytes, path: object) -> Self:
+        """The manifest with this text, which was read at the path."""
+        try:
+            raw = bounded_json.parse(text)
+        except ValueError as error:
+            raise UserError(f"{path}: {error}") from None
+        try:
+            if raw["format_version"] != FORMAT_VERSION:
+                raise UserError(
+                    f"{path}: format version {raw['format_version']}; this program reads {FORMAT_VERSION}; convert again"
+                )
+            manifest = cls._parse(raw)
+            fingerprint = manifest.fingerprint
+        except UserError:
+            raise
+        except Exception as error:  # of whatever type the values have
+            raise UserError(f"{path}: not a dataset manifest ({type(error).__name__}: {error})") from None
+        if fingerprint != raw.get("fingerprint"):
+            raise UserError(f"{path}: the fingerprint does not fit the content; the file was edited, convert again")
+        return manifest
+
+    @classmethod
+    def _parse(cls, raw: Mapping[str, Any]) -> Self:
+        fields = _tuples({field.name: raw[field.name] for field in dataclasses.fields(cls) if field.name in raw})
+        fields["features"] = tuple(map(_feature, raw["features"]))
+        fields["splits"] = {name: _split(split) for name, split in raw["splits"].items()}
+        for part in ("wide", "deep"):
+            fields[part] = tuple(Encoding(**_tuples(encoding)) for encoding in raw[part])
+        return cls(**fields)
+
+
+def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass, with the tuples that JSON has as lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+
+
+def _split(raw: Mapping[str, Any]) -> Split:
+    shards, summaries = tuple(Shard(**shard) for shard in raw["shards"]), raw.get("summaries")
+    summaries = summaries and {name: Summary(**_tuples(summary)) for name, summary in summaries.items()}
+    return Split(**{**_tuples(raw), "shards": shards, "summaries": summaries})
+
+
+def _feature(raw: Mapping[str, Any]) -> Feature:
+    statistics = raw.get("statistics")
+    return Feature(**{**_tuples(raw), "statistics": statistics and Summary(**statistics)})

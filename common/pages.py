@@ -1,0 +1,43 @@
+"""Pages, and what is written from a template: cards and texts for a terminal.
+
+body = templates("components.evaluate").get_template("evaluation.html").render(metrics=metrics)
+pathlib.Path("evaluation.html").write_text(render_page("Evaluation", body))
+"""
+
+import json
+from typing import Any
+
+import jinja2
+
+
+def templates(package: str) -> jinja2.Environment:
+    """Returns the templates of a package: HTML, or plain text by their names. An undefined variable is an error."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
+        autoescape=jinja2.select_autoescape(),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["figure"] = figure
+    return environment
+
+
+def render_page(title: str, body: str) -> str:
+    """Returns a page: one file without scripts, readable in light and dark, on a phone and on paper.
+
+    Args:
+      title: Title of the page, and its heading.
+      body: HTML.
+    """
+    return templates("common").get_template("page.html").render(title=title, body=body)
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON has it, with None for each number, of any library, that is not finite."""
+    return json.loads(json.dumps(value, default=float), parse_constant=lambda _: None)
+
+
+def figure(value: float | None) -> str:
+    """Returns a number with four decimals, and a dash for None."""
+    return "-" if value is None else f"{value:.4f}"

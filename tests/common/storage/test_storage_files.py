@@ -1,0 +1,135 @@
+import json
+import subprocess
+import sys
+import time
+
+import memory_store
+import pytest
+from etils import epath
+
+from common import provenance
+from common.errors import UserError
+from common.trained_on import FILE as RECORDS
+from trainer.job_dir import done, identity
+from trainer.job_dir import journal as journal_module
+from trainer.job_dir.journal import Journal, last
+from trainer.replicas import stop
+from trainer.replicas.line import Line
+from trainer.replicas.stop import StopMark
+
+CHIEF = "chief-0"
+
+
+@pytest.mark.parametrize("content", ["", "null", "{}", '{"identity": 3}'])
+def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
+    for name, read in (
+        (identity.FILE, lambda: identity.check(str(tmp_path), {})),
+        (done.FILE, lambda: done.load(str(tmp_path))),
+        (f"assets.extra/{RECORDS}", lambda: provenance.records_of(str(tmp_path))),
+        ("assets.extra/dataset.json", lambda: provenance.trained_on(str(tmp_path))),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+        with pytest.raises(UserError, match=f"{name} cannot be used .*; put the right one back, or delete it"):
+            read()
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_the_journal_tells_by_itself_how_the_machine_is_used_and_the_status_if_asked_to(tmp_path, monkeypatch, beats):
+    monkeypatch.setattr(journal_module, "_BEAT_S", 0.02)
+    monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
+    journal = Journal(str(tmp_path / "job"), CHIEF, beats=beats)
+    journal.status("training", 7)
+    (tmp_path / "status.json").unlink()
+    lines: list[dict] = []
+    while len(lines) < 3:
+        text = (tmp_path / "job" / "journal-chief-0-0.jsonl").read_text()
+        lines = [json.loads(line) for line in text.split("\n")[:-1]]
+    assert {line["event"] for line in lines} == {"usage"} and lines[-1]["step"] == 7
+    assert 0 < lines[0]["cpu"] <= lines[-1]["cpu"] and lines[0]["memory"] > 1 << 20
+    assert (tmp_path / "status.json").exists() == beats
+
+
+def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
+    for _ in range(2):
+        journal = Journal(str(tmp_path / "job"), CHIEF)
+        journal.event("start", 0, seed=3)
+        journal.event("step", 7, loss=0.5)
+        journal.status("training", 7, examples_per_s=123.0, loss=0.5)
+        journal.status("saving", 7)
+    files = sorted(p.name for p in (tmp_path / "job").iterdir())
+    assert files == ["journal-chief-0-0.jsonl", "journal-chief-0-1.jsonl"]
+    for file in files:
+        events = [json.loads(line) for line in (tmp_path / "job" / file).read_text().splitlines()]
+        events = [e for e in events if e["event"] != "usage"]
+        assert [(e["event"], e["step"]) for e in events] == [("start", 0), ("step", 7)]
+        assert all(isinstance(e["time"], float) for e in events)
+    for attempt in (9, 10):
+        lines = [json.dumps({"event": "step", "step": attempt}), '{"event": "st']
+        (tmp_path / "job" / f"journal-chief-0-{attempt}.jsonl").write_text("\n".join(lines))
+    assert last(str(tmp_path / "job"), CHIEF, "step")["step"] == 10
+    assert last(str(tmp_path / "job"), CHIEF, "start")["seed"] == 3
+    assert last(str(tmp_path / "job"), CHIEF, "export") == {}
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert {"time", "cpu"} <= status.keys()
+    assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)
+    assert status["memory"] > 1_000_000
+
+
+def test_the_others_know_that_the_chief_has_left_and_not_that_it_did_so_in_an_earlier_attempt(tmp_path):
+    StopMark(str(tmp_path), Line()).leave()
+    chief, other = StopMark(str(tmp_path), Line()), StopMark(str(tmp_path), Line())
+    assert not other.left
+    chief.clear()
+    assert not other.left
+    other.set("worker-0")
+    assert chief.is_set() and not other.left
+    chief.leave()
+    assert other.left
+
+
+STOP = "import os, signal, threading, time; from trainer.replicas.stop import Stop; stop = Stop.install()\n"
+INSIDE = "with stop.at_once(): print('ready', flush=True); time.sleep(60)\n"
+SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("with stop.at_once(): pass\n" + INSIDE, 143),  # nothing to save
+        (SIGTERM + INSIDE, 143),
+        ("def fail(): 1 / 0\nstop.last = fail\n" + INSIDE.replace("()", "(fail)", 1), 143),  # whatever fails at the end
+        ("with stop.at_once(): pass\n" + SIGTERM + "assert stop.requested; print('ready')", 0),  # only noted
+        (  # a main thread in C, where Python's handlers never run
+            "stop.call(lambda: os._exit(143)); print('ready', flush=True)\n"
+            "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+            143,
+        ),
+    ],
+    ids=["inside", "before", "fails", "after", "in C"],
+)
+def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(program, code):
+    process = subprocess.Popen([sys.executable, "-c", STOP + program], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.terminate()
+    assert process.wait(5) == code
+
+
+def test_a_mark_in_a_store_that_is_away_is_looked_for_again_and_who_leaves_is_not_heard(store, monkeypatch):
+    monkeypatch.setattr(stop, "_LOOK_IN_STORE_S", 0.07)
+    mark = StopMark(str(store), Line(broken=True))
+    mark.clear()  # without anybody having asked
+    there, mark._path = mark._path, epath.Path(memory_store.AWAY) / "STOP"
+    mark.set("worker-0")
+    with pytest.raises(OSError, match="not implemented"):
+        mark.clear()
+    mark.watch()
+    time.sleep(0.2)
+    assert not mark.is_set()
+    mark._path = there
+    mark.set("worker-0")
+    deadline = time.monotonic() + 30
+    while not mark.is_set():
+        assert time.monotonic() < deadline
+    assert StopMark(str(store), Line(broken=True)).look_s == 0.07

@@ -1,0 +1,71 @@
+"""One declaration gives parser, checks and the way back."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.cli import Flags, Parser, flag
+from common.errors import UserError
+from common.flags import at_least, share
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Flags):
+    output: str = flag(str, "where to", required=True)
+    count: int = flag(at_least(1), "how many", default=8)
+    part: float = flag(share, "of all", default=0.1)
+    kind: str | None = flag(("raw", "source"), "of what")
+    paths: str | tuple[str, ...] | None = flag(str, "where from", several=True)
+    quick: bool = flag(bool, "or slow", "--fast", group="speed")
+
+
+text = st.text(min_size=1)
+path = text.filter(lambda value: not value.startswith("-"))  # argparse takes no other in a list
+values = st.fixed_dictionaries(
+    {"output": text},
+    optional={
+        "count": st.integers(1, 10**9),
+        "part": st.floats(0, 1, exclude_max=True),
+        "kind": st.sampled_from([None, "raw", "source"]),
+        "paths": st.none() | path | st.lists(path, min_size=2).map(tuple),
+        "quick": st.booleans(),
+    },
+)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(values)
+def test_the_flags_of_any_options_give_these_options(given):
+    options = Options(**given)
+    line = options.as_flags()
+    assert Options.parse(line, "test") == options
+    assert Options.parse(line, "test").as_flags() == line
+    assert len(Options(output="x", count=8, paths=None).as_flags()) == 1  # what is so by default is not said
+
+
+@given(
+    st.sampled_from(["count", "part", "kind"]),
+    st.integers(max_value=-1) | st.floats(max_value=-0.5) | st.floats(min_value=1.5) | st.just(float("nan")),
+)
+def test_what_the_command_line_refuses_is_refused_from_a_program_too(name, value):
+    if name == "count" and float(value) >= 1:
+        value = 0
+    with pytest.raises(UserError, match=f"--{name}") as told:
+        Options(output="x", **{name: value})
+    assert str(value) in str(told.value)
+    with pytest.raises(UserError, match=f"--{name}"):
+        Options.parse(["--output=x", f"--{name}={value}"], "test")
+
+
+def test_fields_that_are_left_out_get_no_flag_and_others_can_be_rewritten():
+    parser = Parser(prog="test")
+    Options.add_flags(parser, but=("output", "count"))
+    with pytest.raises(UserError, match="unrecognized arguments: --count"):
+        parser.parse_args(["--count", "3"])
+    options = Options.of(parser.parse_args(["--paths", "a"]), output="o", paths=["b"])
+    assert options == Options(output="o", paths="b")
+    assert options.as_flags(but=("output",)) == ["--paths=b"]
+    with pytest.raises(UserError, match="required: --output"):
+        Options.parse([], "test")
