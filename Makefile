@@ -26,7 +26,6 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(PY) -m pip --disable-pip-version-check check >/dev/null
 	@touch $@
 
 run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--dataset ...' for another)
@@ -72,6 +71,7 @@ chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (
 	@$(PY) -m tests.chaos $(ARGS)
 
 lint: setup  ## style, YAML, Cloud Build schema, directions of imports, and traps in the compiled specs
+	@$(PY) -m pip --disable-pip-version-check check >/dev/null || $(PY) -m pip check
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/yamllint --strict .
