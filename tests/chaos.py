@@ -29,7 +29,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.train.supervision.launcher_log import last_run
 from tests.train.train_fakes import Bench, wait_until
-from trainer.job_dir.journal import events
+from trainer.job.journal import events
 
 ROOT = pathlib.Path(__file__).parents[1]
 MNIST = ROOT.parent / "shared" / "data" / "mnist"

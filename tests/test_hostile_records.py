@@ -23,7 +23,7 @@ from components.train.supervision.health import Vitals
 from components.train.supervision.output import table
 from components.train.supervision.timeouts import Patience
 from pipelines.local.history import read
-from trainer.job_dir import done, identity, journal
+from trainer.job import done, identity, journal
 
 LAUNCHER = {"host": "h", "pid_namespace": "pid:[1]", "pid": 7, "started": 1.0}
 START = {"event": "start", "time": 1.0, "pid": 7, "replicas": [{"replica": "chief/0", "log": "l", "status": "s"}]}

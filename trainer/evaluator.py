@@ -6,14 +6,14 @@ import time
 from common.manifest import Manifest
 from common.storage.files import is_remote
 from trainer import learning
-from trainer.job_dir import done
-from trainer.job_dir.checkpoint import Checkpoints
-from trainer.job_dir.journal import Journal
-from trainer.job_dir.state import State
+from trainer.cluster.member import POOL_ROLES
+from trainer.cluster.shutdown import Stop
+from trainer.evaluation import SPLIT, Scores, Validator
+from trainer.job import done
+from trainer.job.checkpoints import Checkpoints
+from trainer.job.journal import Journal
+from trainer.job.state import State
 from trainer.options import Options
-from trainer.replicas.member import POOL_ROLES
-from trainer.replicas.stop import Stop
-from trainer.validation import SPLIT, Scores, Validator
 
 _POLL_S, _POLL_IN_STORE_S = 0.5, 10.0
 _TIMEOUT_S = 600.0  # that the chief waits at the end for the last score

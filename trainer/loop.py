@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable
 
 from common.errors import UserError
-from trainer.job_dir.checkpoint import Checkpoints
-from trainer.job_dir.state import State
+from trainer.evaluation import Validator
+from trainer.job.checkpoints import Checkpoints
+from trainer.job.state import State
 from trainer.meter import Meter
 from trainer.options import Options
 from trainer.steps import AsyncSteps, SyncSteps
-from trainer.validation import Validator
 
 
 @dataclasses.dataclass(kw_only=True)

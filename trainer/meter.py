@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from common.storage.files import without_nan
-from trainer.job_dir.journal import Journal
+from trainer.job.journal import Journal
 from trainer.learning import Extent
 from trainer.nn.tasks.base import Task
 from trainer.steps import Window

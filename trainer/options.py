@@ -1,6 +1,6 @@
 """The trainer's flags.
 
-One command line serves every replica; what differs between replicas comes from the environment (`trainer.replicas.member`).
+One command line serves every replica; what differs between replicas comes from the environment (`trainer.cluster.member`).
 A flag is a field of `Options`, and nothing else has to know of it.
 """
 

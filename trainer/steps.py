@@ -20,13 +20,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer.cluster import collectives
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.order import share
 from trainer.data.reader.storage import Columns
 from trainer.data.weighing import WEIGHT
 from trainer.nn import in_training
 from trainer.nn.tasks.base import Task
-from trainer.replicas import collectives
 
 _CALL_S = 0.5
 # Only the loops over steps are written for AutoGraph; rewriting all the rest as well took half of the time of tracing.

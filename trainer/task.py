@@ -19,14 +19,14 @@ from common.cli import run_cli
 from common.errors import UserError, reading
 from common.manifest import Manifest
 from trainer import options
-from trainer.job_dir import done, identity
-from trainer.replicas import exit_codes, member, stop
+from trainer.cluster import exit_codes, member, shutdown
+from trainer.job import done, identity
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains, or serves as a parameter server or its worker, until the job is done. Returns the exit code."""
     # First of all: whatever imports TensorFlow later, its threads inherit the mask.
-    signal = stop.Stop.install()
+    signal = shutdown.Stop.install()
     quiet.open_streams()
     faulthandler.enable(2)  # a crash in TensorFlow says what each thread was doing
     try:
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exit_codes.failed(others=True)
 
 
-def _main(argv: Sequence[str] | None, signal: stop.Stop) -> int:
+def _main(argv: Sequence[str] | None, signal: shutdown.Stop) -> int:
     opts = options.parse(sys.argv[1:] if argv is None else argv)
     me = member.from_environment(os.environ)
     if opts.sync:
@@ -66,10 +66,10 @@ def _main(argv: Sequence[str] | None, signal: stop.Stop) -> int:
     if me.is_chief:
         identity.claim(opts.job_dir, facts)
     with without_advice():
-        from trainer import job
+        from trainer import main_loop
     quiet.lost_replicas()
     try:
-        code = job.run(opts, me, manifest, signal)
+        code = main_loop.run(opts, me, manifest, signal)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2

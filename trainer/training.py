@@ -12,28 +12,28 @@ from common.errors import UserError
 from common.manifest import Manifest
 from common.trained_on import FILE as RECORDS
 from common.trained_on import TrainedOn
-from trainer import learning, trial
+from trainer import learning, model_check, warm_start
+from trainer.cluster import exit_codes, rendezvous, strategy
+from trainer.cluster.control_channel import DONE, LEFT, Line
+from trainer.cluster.member import Member
+from trainer.cluster.shutdown import Stop, StopMark
 from trainer.data import records, weighing
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.shards import content_hashes
+from trainer.evaluation import SPLIT, Scores, Validator
 from trainer.evaluator import await_evaluator, has_evaluator
-from trainer.job_dir import done, identity, warm_start
-from trainer.job_dir.checkpoint import Checkpoints
-from trainer.job_dir.export import export
-from trainer.job_dir.journal import Journal, last
-from trainer.job_dir.state import State
+from trainer.export import export
+from trainer.job import done, identity
+from trainer.job.checkpoints import Checkpoints
+from trainer.job.journal import Journal, last
+from trainer.job.state import State
 from trainer.loop import Loop
 from trainer.meter import Meter
 from trainer.nn import tables
 from trainer.nn.layers import exchanges, synchronize
 from trainer.nn.models import registry
 from trainer.options import Options
-from trainer.replicas import exit_codes, rendezvous, strategy
-from trainer.replicas.line import DONE, LEFT, Line
-from trainer.replicas.member import Member
-from trainer.replicas.stop import Stop, StopMark
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
-from trainer.validation import SPLIT, Scores, Validator
 
 
 class Training:
@@ -89,7 +89,7 @@ class Training:
         self._build = opts.builder(self._manifest)
         extent = self._extent = self._find_extent(1 if self._asynchronous else distribution.num_replicas_in_sync)
         if self._chief and not self._asynchronous:
-            trial.run(self._build, opts, self._manifest)
+            model_check.run(self._build, opts, self._manifest)
         with distribution.scope():
             model = self._build()
             self._settle(model)

@@ -10,9 +10,9 @@ import sys
 import threading
 import time
 
-from trainer.job_dir.journal import STATUS, Journal
-from trainer.replicas import exit_codes
-from trainer.replicas.stop import Stop
+from trainer.cluster import exit_codes
+from trainer.cluster.shutdown import Stop
+from trainer.job.journal import STATUS, Journal
 
 # Evaluating, caching data and saving show signs of life meanwhile; what would compile for longer than this is not known.
 _SILENT_S = 1800.0

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from common.errors import UserError
 from components.cleanup.processes import require_ended, running
-from trainer.job_dir import done
+from trainer.job import done
 
 JOURNAL = "cleanup.jsonl"
 

@@ -9,7 +9,7 @@ import psutil
 
 from common import bounded_json
 from common.errors import UserError
-from trainer.job_dir.journal import STATUS
+from trainer.job.journal import STATUS
 
 _TERMINATE_S = 5.0
 

@@ -13,7 +13,7 @@ from common.version import code_version
 from components.register.model_card import model_card
 from components.register.registry import Registry
 from components.register.store import CHAMPION, Store, because
-from trainer.job_dir import done, identity
+from trainer.job import done, identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
 _NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts", "worst"}

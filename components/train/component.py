@@ -49,15 +49,17 @@ def plan(
     if not is_own_model:  # which may have more metrics
         check_metrics(evaluation.asked, manifest.task, manifest.class_names or manifest.targets)
     if is_own_model or options.network or options.init_from:
-        from trainer import trial  # imports TensorFlow
-        from trainer.job_dir import warm_start
+        from trainer import (
+            model_check,  # imports TensorFlow
+            warm_start,
+        )
 
         build = options.builder(manifest)
         model = build()
         if options.init_from:
             warm_start.check_unseen(options.init_from, manifest)
             warm_start.take(options.init_from, model)
-        trial.run(build, options, manifest)
+        model_check.run(build, options, manifest)
     return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex", settings=settings)
 
 

@@ -10,7 +10,7 @@ from components.convert.sources.registry import source_digest
 
 STORE = ".datasets"  # beside the runs, and shared by all of them
 # The code that makes a dataset and its page: the step, and all that it imports.
-_CODE = ("common", "components/convert", "trainer/replicas/member.py")
+_CODE = ("common", "components/convert", "trainer/cluster/member.py")
 
 
 def cache_key(dataset: str, sources: Sequence[str], schema: str | None = None) -> str:

@@ -15,7 +15,7 @@ from components.evaluate.report import section, training_section
 from components.register.registry import Registry
 from pipelines.local.record import RunRecord
 from pipelines.local.steps import Steps
-from trainer.job_dir import done
+from trainer.job import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
 TEMPLATES = templates("pipelines")

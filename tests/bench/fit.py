@@ -13,16 +13,16 @@ import numpy as np
 from common.manifest import Manifest
 from tests.bench.serve import serve
 from tests.bench.wide_deep_peer import ordinary_columns, ordinary_model
-from trainer import job, learning, options
+from trainer import learning, main_loop, options
+from trainer.cluster.member import Member
 from trainer.data import records
 from trainer.data.reader.modes import budget, choose
 from trainer.nn.models import registry, resnet
-from trainer.replicas.member import Member
 from trainer.steps import SyncSteps, TrainStep
 
 
 def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[], float]:
-    """Builds as `trainer.job` does on one device, and trains on from lap to lap."""
+    """Builds as `trainer.main_loop` does on one device, and trains on from lap to lap."""
     import tensorflow as tf
 
     strategy, batch = tf.distribute.OneDeviceStrategy("CPU:0"), opts.global_batch_size(1)
@@ -90,7 +90,7 @@ def main(kind: str, model: str, data_dir: str, steps: str, *flags: str) -> None:
     """Makes all that a lap needs, and runs laps."""
     argv = ["--data-dir", data_dir, "--job-dir", "unused", "--model", model, "--train-steps", "1000000", *flags]
     opts = options.parse([*argv, "--strategy", "one_device"], {})
-    job.configure(opts)
+    main_loop.configure(opts)
     make = {"ours": _ours, "keras": _keras}[kind]
     serve(make(opts, Manifest.load(data_dir), int(steps)))
 

@@ -12,10 +12,10 @@ import tensorflow as tf
 from common.manifest import Manifest
 from tests.bench import data
 from tests.bench.usual import example
+from trainer.cluster.member import Member
 from trainer.data import records
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.modes import budget, choose
-from trainer.replicas.member import Member
 
 BATCH, STEPS = 128, 150
 _AHEAD = tf.data.AUTOTUNE

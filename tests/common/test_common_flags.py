@@ -9,8 +9,8 @@ import pytest
 from common.errors import UserError
 from common.manifest import Manifest
 from trainer import options
-from trainer.replicas.member import Member
-from trainer.replicas.stop import Stop
+from trainer.cluster.member import Member
+from trainer.cluster.shutdown import Stop
 
 pytestmark = pytest.mark.cluster
 STEPS = 4
@@ -22,7 +22,7 @@ def learn(digits, tmp_path, monkeypatch):
     import keras
     import tensorflow as tf
 
-    from trainer import job
+    from trainer import main_loop
 
     monkeypatch.delenv("TRAINER_THREADS", raising=False)
     runs: list[pathlib.Path] = []
@@ -33,11 +33,11 @@ def learn(digits, tmp_path, monkeypatch):
         if "--train-epochs" not in flags:
             flags += ("--train-steps", str(STEPS))
         opts = options.parse(flags, {})
-        from trainer.job_dir import identity
+        from trainer.job import identity
 
         identity.claim(opts.job_dir, opts.identity())
         try:
-            assert job.run(opts, Member(role="chief", index=0, addresses={}), Manifest.load(digits), Stop()) == 0
+            assert main_loop.run(opts, Member(role="chief", index=0, addresses={}), Manifest.load(digits), Stop()) == 0
         finally:
             keras.mixed_precision.set_dtype_policy("float32")
         reader = tf.train.load_checkpoint(str(runs[-1] / "checkpoints"))

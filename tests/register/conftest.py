@@ -8,7 +8,7 @@ import pytest
 
 from common.storage.files import tree_digest
 from components.evaluate.gate import CHAMPION, Comparison, decide
-from trainer.job_dir import done
+from trainer.job import done
 
 
 @pytest.fixture

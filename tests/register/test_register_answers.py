@@ -17,7 +17,7 @@ from components.register import answers
 from components.register.__main__ import main
 from components.register.register import promote, register
 from components.register.registry import CHAMPION, Registry
-from trainer.job_dir.export import export
+from trainer.export import export
 from trainer.nn.models.registry import builder
 from trainer.nn.weights import named
 

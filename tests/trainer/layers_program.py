@@ -18,11 +18,11 @@ import numpy as np
 import tensorflow as tf
 
 from components.train.backends.ports import reserved
+from trainer.cluster.strategy import count_exactly
 from trainer.data.reader.order import share
 from trainer.nn import embedding
 from trainer.nn.layers import BatchNormalization
 from trainer.nn.optimizers import SGD, Adam, LossScale
-from trainer.replicas.strategy import count_exactly
 
 BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
 LAYERS = {

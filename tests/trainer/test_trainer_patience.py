@@ -13,9 +13,9 @@ from trainer_jobs import CLUSTERS
 from common.errors import UserError
 from common.manifest import Manifest
 from trainer import options
-from trainer.job_dir.done import Done
+from trainer.evaluation import Scores
+from trainer.job.done import Done
 from trainer.nn.tasks.classification import Classification
-from trainer.validation import Scores
 
 SLOW = pytest.mark.slow
 # At such a rate no score changes: the first evaluation is the best.

@@ -19,7 +19,7 @@ from common.storage import files
 from common.storage.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
 from trainer.data import records
 from trainer.data.reader.cache import localize
-from trainer.job_dir import done, identity
+from trainer.job import done, identity
 
 READS = {
     "verified": lambda manifest, place, _: records.verify(manifest, place, "train"),

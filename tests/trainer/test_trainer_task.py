@@ -11,7 +11,7 @@ import pytest
 
 from common.manifest import Manifest
 from trainer import options
-from trainer.job_dir import done, identity
+from trainer.job import done, identity
 
 ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}

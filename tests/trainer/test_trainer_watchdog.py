@@ -8,9 +8,9 @@ import pytest
 pytestmark = pytest.mark.cluster
 PROGRAM = """
 import sys, time
-from trainer.job_dir.journal import Journal
+from trainer.job.journal import Journal
 from trainer import watchdog
-from trainer.replicas.stop import Stop
+from trainer.cluster.shutdown import Stop
 journal = Journal(sys.argv[1], "chief-0")
 watchdog.watch(journal, Stop.install(), silent_s=1.0)
 for _ in range(15):

@@ -24,11 +24,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from components.train.backends.ports import reserved
-from trainer.replicas.member import POOL_ROLES
+from trainer.cluster.member import POOL_ROLES
 
 ROOT = pathlib.Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["trainer.job"])
+_FORKS.set_forkserver_preload(["trainer.main_loop"])
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as the trainer does; the server that imports inherits it
 LIMIT_S = 120
 CLUSTERS: dict[str, tuple[list[str], list]] = {  # the roles of the replicas, and flags

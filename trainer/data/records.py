@@ -21,13 +21,13 @@ from etils import epath
 
 from common.manifest import Feature, Manifest
 from common.storage.files import crc32c_of
+from trainer.cluster.member import Member
 from trainer.data.reader import cache, decoding
 from trainer.data.reader.batches import Reader
 from trainer.data.reader.modes import Choice
 from trainer.data.reader.order import Order
 from trainer.data.reader.shards import MappedRecords, Shards, damaged, readable
 from trainer.data.reader.storage import Columns, Mapped, MappedTensors, Resident, Storage
-from trainer.replicas.member import Member
 
 _TOLD_S, _AT_ONCE = 5.0, 4
 

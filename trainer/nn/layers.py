@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.replicas import collectives
+from trainer.cluster import collectives
 
 
 class BatchNormalization(keras.layers.Layer):

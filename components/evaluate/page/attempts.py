@@ -7,7 +7,7 @@ from typing import Any
 
 from etils import epath
 
-from trainer.job_dir import journal
+from trainer.job import journal
 
 Event = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from components.train.backends.heeded import ignored
 from components.train.backends.plan import STATUS, Plan, Replica
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import Cluster
-from trainer.replicas.member import POOL_ROLES
+from trainer.cluster.member import POOL_ROLES
 
 
 def job_plan(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from components.train.cluster.checks import Model
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import By
-from trainer.replicas.member import ROLES
+from trainer.cluster.member import ROLES
 
 _HERE = "it runs on this machine as it is"
 _WHY = {

@@ -14,7 +14,7 @@ from common.storage.files import is_remote
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import named
 
-# The names are those of `trainer.job_dir.journal`, whose import would take as long as the rest of the launcher's.
+# The names are those of `trainer.job.journal`, whose import would take as long as the rest of the launcher's.
 STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"
 DEFAULT_IMAGE = "tfrecord-training:dev"  # what 'make image' builds
 
@@ -28,7 +28,7 @@ class Replica:
     command: tuple[str, ...]  # Program and arguments. It ends when the replica ends, with its exit code (or 128+n).
     env: Mapping[str, str]  # On top of the launcher's own environment and TRAINER_ATTEMPT, the number of this start.
     log: str  # File that takes its standard output and error.
-    status: str  # File on this machine in which the replica tells how it is (`trainer.job_dir.journal`).
+    status: str  # File on this machine in which the replica tells how it is (`trainer.job.journal`).
 
     @property
     def name(self) -> str:

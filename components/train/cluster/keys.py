@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from components.train.cluster import machines
 from components.train.cluster.checks import Model, Name, number, show
-from trainer.replicas.member import ROLES
+from trainer.cluster.member import ROLES
 
 MAX_REPLICAS = 1000  # Of one pool; nobody means more.
 MAX_TIMEOUT_S = 30 * 86_400  # Longer than any job, and what a typing error exceeds.

@@ -15,7 +15,7 @@ from common.errors import UserError
 from components.train.cluster.machines import offered
 from components.train.cluster.notes import Note, Source
 from components.train.cluster.rules import most_gpus
-from trainer.replicas.member import ROLES
+from trainer.cluster.member import ROLES
 
 SYNC = "--sync"
 # Machines of AI Platform's files in jobs with parameter servers: a chief or ps in place of one that always has GPUs, and

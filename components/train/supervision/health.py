@@ -1,6 +1,6 @@
 """How a replica is: what its status file says, and whether it shows signs of life.
 
-A program that writes status files (`trainer.job_dir.journal`) is frozen when it has not come up in time, or has written none for
+A program that writes status files (`trainer.job.journal`) is frozen when it has not come up in time, or has written none for
 longer than its phase can take. One that never does is not judged by them. A process that was stopped (SIGSTOP) is
 frozen whatever it runs.
 """

@@ -16,8 +16,8 @@ from components.train.supervision.health import Vitals
 from components.train.supervision.output import Row, last_lines
 from components.train.supervision.reaper import MARK, Guard
 from components.train.supervision.signals import ending
-from trainer.replicas.exit_codes import ON_VERTEX
-from trainer.replicas.member import POOL_GPUS, POOL_ROLES
+from trainer.cluster.exit_codes import ON_VERTEX
+from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 
 TAIL_LINES = 20
 # What a launcher above this one, a Vertex replica say, told this process about itself is not for its replicas.

@@ -10,12 +10,12 @@ from etils import epath
 from common import provenance
 from common.errors import UserError
 from common.trained_on import FILE as RECORDS
-from trainer.job_dir import done, identity
-from trainer.job_dir import journal as journal_module
-from trainer.job_dir.journal import Journal, last
-from trainer.replicas import stop
-from trainer.replicas.line import Line
-from trainer.replicas.stop import StopMark
+from trainer.cluster import shutdown
+from trainer.cluster.control_channel import Line
+from trainer.cluster.shutdown import StopMark
+from trainer.job import done, identity
+from trainer.job import journal as journal_module
+from trainer.job.journal import Journal, last
 
 CHIEF = "chief-0"
 
@@ -89,7 +89,7 @@ def test_the_others_know_that_the_chief_has_left_and_not_that_it_did_so_in_an_ea
     assert other.left
 
 
-STOP = "import os, signal, threading, time; from trainer.replicas.stop import Stop; stop = Stop.install()\n"
+STOP = "import os, signal, threading, time; from trainer.cluster.shutdown import Stop; stop = Stop.install()\n"
 INSIDE = "with stop.at_once(): print('ready', flush=True); time.sleep(60)\n"
 SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
 
@@ -117,7 +117,7 @@ def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(pr
 
 
 def test_a_mark_in_a_store_that_is_away_is_looked_for_again_and_who_leaves_is_not_heard(store, monkeypatch):
-    monkeypatch.setattr(stop, "_LOOK_IN_STORE_S", 0.07)
+    monkeypatch.setattr(shutdown, "_LOOK_IN_STORE_S", 0.07)
     mark = StopMark(str(store), Line(broken=True))
     mark.clear()  # without anybody having asked
     there, mark._path = mark._path, epath.Path(memory_store.AWAY) / "STOP"

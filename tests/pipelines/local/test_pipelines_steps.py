@@ -4,7 +4,7 @@ from rich.console import Console
 
 from pipelines.local.progress import Progress, training
 from pipelines.local.steps import Steps
-from trainer.job_dir import journal
+from trainer.job import journal
 
 LOG = b"""\
 Steps: convert plan train evaluate cleanup

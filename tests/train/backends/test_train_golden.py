@@ -12,7 +12,7 @@ from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.backends.vertex.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from trainer.replicas.member import from_environment
+from trainer.cluster.member import from_environment
 
 TF_CONFIGS = json.loads((GOLDEN.parent / "tf_configs.json").read_text())
 

@@ -10,9 +10,9 @@ from common.errors import UserError
 from common.manifest import HEAD_BYTES, Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
+from trainer.cluster.member import Member
 from trainer.data import records
 from trainer.data.reader.modes import choose
-from trainer.replicas.member import Member
 
 ALONE = Member(role="chief", index=0, addresses={})
 COPIED = {"wish": "mapped", "cache_dir": "cache"}

@@ -21,7 +21,7 @@ from common.storage.store import asked
 from common.storage.versioned import VersionedObject
 from components.train.backends.vertex.attempts import Again, Attempt, Ending, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
-from trainer.job_dir import done
+from trainer.job import done
 
 RECORD = "attempts.json"  # each job that was submitted for the directory, and how it ended
 _MEND = "put the right one back, or delete it, which forgets what the job has used of its limits"

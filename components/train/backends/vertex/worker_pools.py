@@ -7,7 +7,7 @@ from common.errors import UserError
 from components.train.backends.plan import trainer_flags
 from components.train.backends.vertex.job_settings import JobSettings
 from components.train.cluster.cluster_file import Cluster
-from trainer.replicas.member import POOL_GPUS, POOL_ROLES
+from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 
 COMMAND = ("python", "-m", "trainer.task")
 

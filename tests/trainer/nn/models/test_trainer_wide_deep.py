@@ -8,9 +8,8 @@ from bench import wide_deep_peer
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer import options
+from trainer import export, options
 from trainer.data import column_encodings, records
-from trainer.job_dir import export
 from trainer.nn.models import registry, wide_deep
 from trainer.nn.weights import named
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from common import machine
-from trainer.replicas import devices
+from trainer.cluster import devices
 
 
 @pytest.fixture

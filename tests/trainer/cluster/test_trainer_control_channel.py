@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.train.backends.ports import reserved
-from trainer.replicas import stop
-from trainer.replicas.line import DONE, LEFT, STOP, Line
-from trainer.replicas.member import Member
-from trainer.replicas.rendezvous import listens, meet
-from trainer.replicas.stop import StopMark
+from trainer.cluster import shutdown
+from trainer.cluster.control_channel import DONE, LEFT, STOP, Line
+from trainer.cluster.member import Member
+from trainer.cluster.rendezvous import listens, meet
+from trainer.cluster.shutdown import StopMark
 
 SOON_S = 10.0
 
@@ -93,9 +93,9 @@ def test_a_job_of_one_has_no_line():
 
 CHIEF = """
 import sys
-from trainer.replicas.line import STOP
-from trainer.replicas.member import Member
-from trainer.replicas.rendezvous import meet
+from trainer.cluster.control_channel import STOP
+from trainer.cluster.member import Member
+from trainer.cluster.rendezvous import meet
 addresses = {"chief": (sys.argv[1],), "worker": (sys.argv[2],)}
 line = meet(Member(role="chief", index=0, addresses=addresses), job="a", timeout_s=60)
 import tensorflow as tf
@@ -157,7 +157,7 @@ def test_in_whichever_order_lines_break_and_replicas_are_told_all_have_heard(eve
     events = events[:count]
     with (
         memory_store.mounted() as root,
-        mock.patch.multiple(stop, _LOOK_S=0.01, _LOOK_IN_STORE_S=0.02, _LOOK_RARELY_S=3600.0, _TICK_S=0.01),
+        mock.patch.multiple(shutdown, _LOOK_S=0.01, _LOOK_IN_STORE_S=0.02, _LOOK_RARELY_S=3600.0, _TICK_S=0.01),
         met(3) as (_, lines),
     ):
         directory = str(tmp_path_factory.mktemp("job"))

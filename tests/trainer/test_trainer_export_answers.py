@@ -12,7 +12,7 @@ from common.manifest import Feature, Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.data import records
-from trainer.job_dir.export import export
+from trainer.export import export
 from trainer.nn.models import registry
 from trainer.nn.tasks.classification import Binary, Classification
 from trainer.nn.tasks.multi_label import MultiLabel

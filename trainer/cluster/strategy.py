@@ -9,11 +9,11 @@ import tensorflow as tf
 from common.errors import UserError
 from common.flags import at_least, variable
 from common.storage.files import is_remote
-from trainer.replicas import exit_codes
-from trainer.replicas.line import Line
-from trainer.replicas.member import POOL_GPUS, Member
-from trainer.replicas.rendezvous import begins_anew, listens
-from trainer.replicas.stop import Stop, StopMark
+from trainer.cluster import exit_codes
+from trainer.cluster.control_channel import Line
+from trainer.cluster.member import POOL_GPUS, Member
+from trainer.cluster.rendezvous import begins_anew, listens
+from trainer.cluster.shutdown import Stop, StopMark
 
 # A server told to stop holds variables that the chief has yet to save; a preempted machine leaves little time.
 _SAVE_TIMEOUT_S, _SAVE_IN_STORE_TIMEOUT_S = 8.0, 24.0

@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.replicas import exit_codes
+from trainer.cluster import exit_codes
 
 
 @pytest.mark.parametrize(("platform", "codes"), [({}, (143, 1, 1)), ({"CLOUD_ML_JOB_ID": "7"}, (134, 134, 1))])

@@ -21,8 +21,8 @@ from typing import NoReturn
 from etils import epath
 
 from common.storage.files import is_remote, read_bytes, store_errors, write_text
-from trainer.replicas import exit_codes
-from trainer.replicas.line import DONE, LEFT, STOP, Line
+from trainer.cluster import exit_codes
+from trainer.cluster.control_channel import DONE, LEFT, STOP, Line
 
 _LEFT = "the chief has left"
 # In a store: where everybody is told over the line, and where somebody may not be.

@@ -21,9 +21,9 @@ from common.errors import reading
 from common.manifest import Manifest
 from common.storage.files import stated, store_errors, without_nan, write_text
 from trainer.data import weighing
-from trainer.job_dir.checkpoint import remove
-from trainer.job_dir.journal import Journal
-from trainer.job_dir.state import State
+from trainer.job.checkpoints import remove
+from trainer.job.journal import Journal
+from trainer.job.state import State
 from trainer.nn.models.registry import Builder
 from trainer.nn.scoring import Scorer
 from trainer.nn.tasks.base import Task

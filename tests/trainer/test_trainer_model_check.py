@@ -10,7 +10,7 @@ import wrong_models
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer import options, trial
+from trainer import model_check, options
 from trainer.nn.models import registry
 from trainer.nn.tasks.base import Task
 from trainer.nn.tasks.of_dataset import task_of
@@ -21,7 +21,7 @@ def tried(data, model: str, *flags: str, task: Task | None = None) -> None:
     manifest = Manifest.load(data)
     opts = options.parse([f"--data-dir={data}", "--job-dir=j", "--train-steps=1", f"--model={model}", *flags], {})
     build = registry.builder(opts.model, manifest, opts.network)
-    trial.run(dataclasses.replace(build, task=task or build.task), opts, manifest)
+    model_check.run(dataclasses.replace(build, task=task or build.task), opts, manifest)
 
 
 def refusal(data, model, **options) -> str:

@@ -14,12 +14,12 @@ from common import provenance
 from common.errors import UserError
 from common.manifest import Manifest
 from common.storage.files import copy_tree
-from trainer import options
-from trainer.job_dir import identity, warm_start
-from trainer.job_dir.checkpoint import Checkpoints
-from trainer.job_dir.export import export
-from trainer.job_dir.journal import Journal
-from trainer.job_dir.state import State
+from trainer import options, warm_start
+from trainer.export import export
+from trainer.job import identity
+from trainer.job.checkpoints import Checkpoints
+from trainer.job.journal import Journal
+from trainer.job.state import State
 from trainer.nn.models import registry
 from trainer.nn.weights import named
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from common.errors import UserError
-from trainer.replicas.member import Member, from_environment
+from trainer.cluster.member import Member, from_environment
 
 CHIEF, WORKERS, PS = ["c:2222"], ["w0:2222", "w1:2222"], ["p:2222"]
 

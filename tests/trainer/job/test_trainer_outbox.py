@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 from etils.epath import backend
 
-from trainer import job
-from trainer.job_dir import journal
-from trainer.job_dir.outbox import Outbox
-from trainer.replicas.member import Member
-from trainer.replicas.stop import Stop
+from trainer import main_loop
+from trainer.cluster.member import Member
+from trainer.cluster.shutdown import Stop
+from trainer.job import journal
+from trainer.job.outbox import Outbox
 
 
 def test_files_of_a_store_are_copied_when_they_are_asked_for_and_only_if_they_have_grown(store):
@@ -66,12 +66,12 @@ def test_however_a_replica_ends_the_store_has_its_journal(store, monkeypatch, ho
             raise ConnectionError
         return stop.end(134) if how == "at once" else 0
 
-    monkeypatch.setattr(job, "configure", lambda opts: None)
-    monkeypatch.setattr(job, "_run", play)
+    monkeypatch.setattr(main_loop, "configure", lambda opts: None)
+    monkeypatch.setattr(main_loop, "_run", play)
     monkeypatch.setattr(os, "_exit", lambda code: code)
     member = Member(role="worker", index=0, addresses={})
     try:
-        job.run(argparse.Namespace(job_dir=str(store), patience=None, precision="float32"), member, None, Stop())
+        main_loop.run(argparse.Namespace(job_dir=str(store), patience=None, precision="float32"), member, None, Stop())
     except ConnectionError:
         assert how == "error"
     assert journal.last(str(store), "worker-0", "last")["step"] == 7

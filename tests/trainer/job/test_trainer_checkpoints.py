@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from trainer import options
-from trainer.job_dir.checkpoint import Checkpoints, remove
-from trainer.job_dir.journal import Journal
-from trainer.job_dir.state import State
+from trainer.evaluation import Scores
+from trainer.job.checkpoints import Checkpoints, remove
+from trainer.job.journal import Journal
+from trainer.job.state import State
 from trainer.nn.tasks.classification import Classification
-from trainer.validation import Scores
 
 TASK = Classification(("no", "yes"))
 

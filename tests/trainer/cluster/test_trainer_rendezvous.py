@@ -8,10 +8,10 @@ from unittest import mock
 import pytest
 
 from components.train.backends.ports import reserved
-from trainer.replicas import strategy
-from trainer.replicas.line import Line
-from trainer.replicas.member import Member
-from trainer.replicas.rendezvous import gone, listens, meet, part
+from trainer.cluster import strategy
+from trainer.cluster.control_channel import Line
+from trainer.cluster.member import Member
+from trainer.cluster.rendezvous import gone, listens, meet, part
 
 pytestmark = pytest.mark.cluster
 

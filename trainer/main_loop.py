@@ -8,15 +8,15 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer import trial, watchdog
+from trainer import model_check, watchdog
+from trainer.cluster import devices, rendezvous, strategy
+from trainer.cluster.member import Member
+from trainer.cluster.shutdown import Stop
 from trainer.data import records
 from trainer.data.reader import modes
 from trainer.evaluator import follow, has_evaluator
-from trainer.job_dir.journal import Journal
+from trainer.job.journal import Journal
 from trainer.options import Options
-from trainer.replicas import devices, rendezvous, strategy
-from trainer.replicas.member import Member
-from trainer.replicas.stop import Stop
 from trainer.training import Training
 
 _PEER_DIES_S = 2.0
@@ -68,7 +68,7 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
         place = records.locate(choice, manifest, member, journal.alive)
         # Before the others are waited for, where TensorFlow lets a process compute before it joins them.
         if member.is_chief and opts.strategy == "parameter_server":
-            trial.run(opts.builder(manifest), opts, manifest)
+            model_check.run(opts.builder(manifest), opts, manifest)
         line = rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
         journal.status("serving", 0)

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from common.errors import first_line
 from common.storage.files import is_remote, make_directory, store_errors, write_text
-from trainer.job_dir.journal import Journal
-from trainer.job_dir.state import State
+from trainer.job.journal import Journal
+from trainer.job.state import State
 from trainer.options import Options
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")

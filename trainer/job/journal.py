@@ -22,7 +22,7 @@ from etils import epath
 from common import bounded_json
 from common.flags import at_least, variable
 from common.storage.files import make_directory, write_text
-from trainer.job_dir.outbox import Outbox
+from trainer.job.outbox import Outbox
 
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"

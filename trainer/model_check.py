@@ -1,6 +1,6 @@
 """Check of the user's own model before training, to refuse in one line what would fail or be wrong later.
 
-    trial.run(build, opts, manifest)
+    model_check.run(build, opts, manifest)
 
 On one batch of the training split, on the chief's processor and on models of its own: it builds, evaluates, takes a step,
 and makes the signature of the export. The models that come with the trainer need no check.
@@ -16,10 +16,9 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer import learning
+from trainer import export, learning
 from trainer.data import records
-from trainer.job_dir import export
-from trainer.job_dir.done import Done
+from trainer.job.done import Done
 from trainer.nn import tables, weights
 from trainer.nn.models import registry
 from trainer.nn.models.registry import Builder

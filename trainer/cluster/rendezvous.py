@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 
 from common import bounded_json
-from trainer.replicas.line import DONE, LEFT, Line
-from trainer.replicas.member import Member
+from trainer.cluster.control_channel import DONE, LEFT, Line
+from trainer.cluster.member import Member
 
 _RETRY_S = 0.2
 _POLL_S = 0.05

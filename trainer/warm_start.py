@@ -27,7 +27,8 @@ from common.manifest import Manifest
 from common.storage.files import store_errors
 from common.trained_on import FILE as RECORDS
 from common.trained_on import TrainedOn
-from trainer.job_dir import checkpoint, export, identity
+from trainer import export
+from trainer.job import checkpoints, identity
 from trainer.nn import weights
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -100,7 +101,7 @@ def _read(source: str) -> tuple[_Values, _Keys, str]:
         values = {name: reader.get_tensor(f"variables/{i}{_VALUE}") for i, name in enumerate(names) if name}
         return values, weights.named, "the exported model"
     for directory in (os.path.join(source, "checkpoints"), source):
-        if steps := checkpoint.steps(directory):
+        if steps := checkpoints.steps(directory):
             reader = tf.compat.v1.train.NewCheckpointReader(os.path.join(directory, f"ckpt-{steps[-1]}"))
             found = filter(None, map(_WEIGHT.fullmatch, reader.get_variable_to_dtype_map()))
             # TensorFlow's names have ".S" for "/" and ".." for ".".

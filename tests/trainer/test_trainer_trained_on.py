@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from common.trained_on import FILE, TrainedOn
+from trainer import warm_start
 from trainer.data.reader.shards import content_hashes
-from trainer.job_dir import warm_start
 
 LATER = np.random.default_rng(0).integers(0, 2**64, 500, np.uint64)
 
