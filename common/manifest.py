@@ -117,7 +117,7 @@ class Encoding:
         `vocabulary`: its position in the vocabulary; `len(vocabulary)` if it is not there.
         `hash`: the hash of its text (`tf.strings.to_hash_bucket_fast` of the string, or of `tf.strings.as_string`).
         `cross`: the hash of the texts of several columns, joined by `_X_`.
-        `words`: a text, as a model of the user's own takes it; `trainer.nn.text` has the vocabulary of its words.
+        `words`: a text, as a model of the user's own takes it; `trainer.models.text` has the vocabulary of its words.
       columns: Names of the features; several of a cross, one of any other.
       boundaries: Ascending, of buckets.
       vocabulary: Values, or words, of the training split, the most frequent first, equals by value.

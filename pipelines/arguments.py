@@ -32,7 +32,7 @@ from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategies import SYNC
 from trainer import options
-from trainer.data import weighing
+from trainer.data import example_weights
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
@@ -113,7 +113,7 @@ def pipeline_arguments(args: argparse.Namespace, cluster: Cluster, sources: Sequ
         numbers = [column.name for column in stored if column.dtype != "string"]
         encodings = [each.encoding for each in (*table.deep, *table.wide)] if table else []
         inputs = {column for encoding in encodings for column in encoding.columns}
-        weighing.check_name(training.weight_column, name, numbers=numbers, inputs=inputs)
+        example_weights.check_name(training.weight_column, name, numbers=numbers, inputs=inputs)
     is_own_model = ":" in (training.model or "")
     if is_own_model:
         _find_model(training.model, is_needed_here=not args.image)

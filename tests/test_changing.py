@@ -64,7 +64,7 @@ def test_every_file_that_the_document_names_is_there():
     named = collections.Counter(
         re.findall(r"`((?:common|components|pipelines|trainer|docs|clusters)/[\w./]+)`", DOCUMENT)
     )
-    assert [path for path in named if not (ROOT / path).exists()] == ["trainer/nn/models/softmax.py"]
+    assert [path for path in named if not (ROOT / path).exists()] == ["trainer/models/softmax.py"]
 
 
 @pytest.mark.cluster

@@ -20,14 +20,14 @@ import tensorflow as tf
 from common.errors import reading
 from common.manifest import Manifest
 from common.storage.files import stated, store_errors, without_nan, write_text
-from trainer.data import weighing
+from trainer.data import example_weights
 from trainer.job.checkpoints import remove
 from trainer.job.journal import Journal
 from trainer.job.state import State
-from trainer.nn.models.registry import Builder
-from trainer.nn.scoring import Scorer
-from trainer.nn.tasks.base import Task
+from trainer.models.registry import Builder
 from trainer.options import Options
+from trainer.scoring import Scorer
+from trainer.tasks.task import Task
 
 SPLIT = "validation"
 FILE = "validation.json"
@@ -52,7 +52,9 @@ class Validator:
         self.scores, self._task = Scores(opts.job_dir, build.task), build.task
         self._journal, self.tells = journal, tells
         together = together or tf.distribute.get_strategy()
-        prepare = weighing.weighed(build.prepare, manifest, classes=opts.class_weights, column=opts.weight_column)
+        prepare = example_weights.weighed(
+            build.prepare, manifest, classes=opts.class_weights, column=opts.weight_column
+        )
         build = dataclasses.replace(build, prepare=prepare)
         self._scorer = Scorer(build, manifest, opts.data_dir, SPLIT, batch_size=opts.eval_batch_size, together=together)
         self._writer: tf.summary.SummaryWriter | None = None

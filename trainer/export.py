@@ -25,10 +25,10 @@ from common import provenance
 from common.manifest import Feature, Manifest
 from common.storage.files import is_remote, read_json, store_errors, write_text
 from common.trained_on import TrainedOn
-from trainer.data.as_converted import as_converted
-from trainer.data.reader import decoding
+from trainer.data import decoding
+from trainer.data.serving_preprocessing import serving_preprocessing
+from trainer.models.registry import Builder
 from trainer.nn import weights
-from trainer.nn.models.registry import Builder
 
 IMAGE_BYTES = "image_bytes"
 _OF_A_FILE = (0.0, 255.0)  # what pixels of image files can be; others are on a scale that no file has
@@ -83,7 +83,7 @@ def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.typ
     """A function, traced, from the dataset's columns to the task's answers by the model."""
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        return build.task.answer(served(build.prepare(as_converted(manifest, features)), training=False))
+        return build.task.answer(served(build.prepare(serving_preprocessing(manifest, features)), training=False))
 
     endpoint = tf.function(serve)
     endpoint.get_concrete_function(

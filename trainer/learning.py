@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
+from trainer.models.registry import default, options, own_optimizer
 from trainer.nn import schedules
-from trainer.nn.models.registry import default, options, own_optimizer
 from trainer.nn.optimizers import SGD, Adam, AdamW, LossScale
 from trainer.options import Options
 

@@ -12,8 +12,7 @@ from trainer import model_check, watchdog
 from trainer.cluster import devices, rendezvous, strategy
 from trainer.cluster.member import Member
 from trainer.cluster.shutdown import Stop
-from trainer.data import records
-from trainer.data.reader import modes
+from trainer.data import placement, records
 from trainer.evaluator import follow, has_evaluator
 from trainer.job.journal import Journal
 from trainer.options import Options
@@ -56,14 +55,14 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
         return follow(opts, manifest, journal, stop)
     with stop.at_once():
         on_gpus = opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU"))
-        choice = modes.choose(
+        choice = placement.choose(
             manifest,
             data_dir=opts.data_dir,
-            budget_bytes=modes.budget(member.readers_here),
+            budget_bytes=placement.budget(member.readers_here),
             wish=opts.reader,
             cache_dir=opts.cache_dir,
             asynchronous=opts.strategy == "parameter_server",
-            gpu_bytes=modes.gpu_budget() if on_gpus else math.inf,
+            gpu_bytes=placement.gpu_budget() if on_gpus else math.inf,
         )
         place = records.locate(choice, manifest, member, journal.alive)
         # Before the others are waited for, where TensorFlow lets a process compute before it joins them.

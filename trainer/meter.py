@@ -8,8 +8,8 @@ import tensorflow as tf
 from common.storage.files import without_nan
 from trainer.job.journal import Journal
 from trainer.learning import Extent
-from trainer.nn.tasks.base import Task
 from trainer.steps import Window
+from trainer.tasks.task import Task
 
 _LINE_S = 2.0
 

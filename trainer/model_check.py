@@ -19,9 +19,9 @@ from common.manifest import Manifest
 from trainer import export, learning
 from trainer.data import records
 from trainer.job.done import Done
+from trainer.models import registry
+from trainer.models.registry import Builder
 from trainer.nn import tables, weights
-from trainer.nn.models import registry
-from trainer.nn.models.registry import Builder
 from trainer.options import Options
 from trainer.steps import TrainStep
 

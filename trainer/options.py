@@ -27,8 +27,8 @@ from common.flags import (
     variable,
 )
 from common.manifest import Manifest
-from trainer.data import weighing
-from trainer.nn.models import registry
+from trainer.data import example_weights
+from trainer.models import registry
 
 _GROUPS = {
     "network": "For models that have such a thing; default: the model's own.",
@@ -39,8 +39,10 @@ _MOST_THREADS = 1024
 _batch_size = at_least(1, 2**24)
 _class_weight = Kind(
     str,
-    lambda text: text == weighing.BALANCED or ("=" in text and not_negative.holds(float(text.rpartition("=")[2]))),
-    f"{weighing.BALANCED!r} or CLASS=WEIGHT with {not_negative.says}",
+    lambda text: (
+        text == example_weights.BALANCED or ("=" in text and not_negative.holds(float(text.rpartition("=")[2])))
+    ),
+    f"{example_weights.BALANCED!r} or CLASS=WEIGHT with {not_negative.says}",
     "CLASS=WEIGHT",
 )
 # Of a flag that decides what is learnt: a resumed job with another value is refused.
@@ -232,9 +234,9 @@ class Options(Flags):
     def on(self, manifest: Manifest) -> Self:
         """These with a model for the dataset; what of them does not go with it is refused."""
         if self.class_weights:
-            weighing.class_weights(self.class_weights, manifest)
+            example_weights.class_weights(self.class_weights, manifest)
         if self.weight_column is not None:
-            weighing.check_column(self.weight_column, manifest)
+            example_weights.check_column(self.weight_column, manifest)
         if manifest.is_table and self.augment not in (None, "none"):
             raise UserError(
                 f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; leave it out"

@@ -21,12 +21,12 @@ import keras
 import tensorflow as tf
 
 from trainer.cluster import collectives
-from trainer.data.reader.batches import Reader
-from trainer.data.reader.order import share
-from trainer.data.reader.storage import Columns
-from trainer.data.weighing import WEIGHT
-from trainer.nn import in_training
-from trainer.nn.tasks.base import Task
+from trainer.data.example_weights import WEIGHT
+from trainer.data.order import share
+from trainer.data.reader import Reader
+from trainer.data.storage import Columns
+from trainer.nn import randomness
+from trainer.tasks.task import Task
 
 _CALL_S = 0.5
 # Only the loops over steps are written for AutoGraph; rewriting all the rest as well took half of the time of tracing.
@@ -75,14 +75,17 @@ class TrainStep:
         features = dict(batch)
         labels, weights = features.pop(self.label), features.pop(WEIGHT, None)
         part = tf.cast(count, tf.float32) / self.global_batch
-        with tf.GradientTape() as tape, in_training.at(seed=self.seed, step=step, first=first) as added:
+        with (
+            tf.GradientTape() as tape,
+            randomness.deterministic_context(seed=self.seed, step=step, first=first) as added,
+        ):
             outputs = self.model(features, training=True)
             loss, valid = self.task.loss_sum(outputs, labels, weights)
             divisor = self.global_batch if valid is None else collectives.sum_over_replicas(valid)
             loss = tf.math.divide_no_nan(loss, divisor)
             # Layers add means over this replica's examples, regularisers what counts once: over all replicas, by their parts.
-            if own := [*added, *in_training.regularization(self.model)]:
-                loss += part * in_training.total(own)
+            if own := [*added, *randomness.regularization(self.model)]:
+                loss += part * randomness.total(own)
             objective = loss
             if self.weight_decay:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])

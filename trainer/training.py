@@ -17,9 +17,9 @@ from trainer.cluster import exit_codes, rendezvous, strategy
 from trainer.cluster.control_channel import DONE, LEFT, Line
 from trainer.cluster.member import Member
 from trainer.cluster.shutdown import Stop, StopMark
-from trainer.data import records, weighing
-from trainer.data.reader.modes import Choice
-from trainer.data.reader.shards import content_hashes
+from trainer.data import example_weights, records
+from trainer.data.placement import Choice
+from trainer.data.shards import content_hashes
 from trainer.evaluation import SPLIT, Scores, Validator
 from trainer.evaluator import await_evaluator, has_evaluator
 from trainer.export import export
@@ -29,9 +29,9 @@ from trainer.job.journal import Journal, last
 from trainer.job.state import State
 from trainer.loop import Loop
 from trainer.meter import Meter
+from trainer.models import registry
 from trainer.nn import tables
 from trainer.nn.layers import exchanges, synchronize
-from trainer.nn.models import registry
 from trainer.options import Options
 from trainer.steps import AsyncSteps, SyncSteps, TrainStep
 
@@ -227,7 +227,7 @@ class Training:
             self._manifest,
             global_batch=batch,
             seed=opts.seed,
-            prepare=weighing.weighed(
+            prepare=example_weights.weighed(
                 self._build.prepare, self._manifest, classes=opts.class_weights, column=opts.weight_column
             ),
             augment=opts.augment or registry.default(opts.model, "AUGMENT"),

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 
 from components.evaluate.gate import Comparison
-from trainer.nn.tasks.base import Task
+from trainer.tasks.task import Task
 
 _POWER, _STEP = 0.8, 0.005
 # Fewer swaps where there are many answers, for the time that they take.

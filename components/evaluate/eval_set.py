@@ -16,10 +16,10 @@ from common import provenance
 from common.errors import UserError
 from common.manifest import Manifest
 from trainer.data import records
-from trainer.data.reader.shards import content_hashes
-from trainer.data.reader.storage import Columns
-from trainer.nn.models import registry
-from trainer.nn.tasks.base import Task
+from trainer.data.shards import content_hashes
+from trainer.data.storage import Columns
+from trainer.models import registry
+from trainer.tasks.task import Task
 
 # Where two models differ on a tenth of the records, as good ones do, these are five on which just one is right: the least by
 # which the better can be told at 5 % (1 / 2**5).

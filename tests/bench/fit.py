@@ -16,8 +16,8 @@ from tests.bench.wide_deep_peer import ordinary_columns, ordinary_model
 from trainer import learning, main_loop, options
 from trainer.cluster.member import Member
 from trainer.data import records
-from trainer.data.reader.modes import budget, choose
-from trainer.nn.models import registry, resnet
+from trainer.data.placement import budget, choose
+from trainer.models import registry, resnet
 from trainer.steps import SyncSteps, TrainStep
 
 

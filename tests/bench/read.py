@@ -14,8 +14,8 @@ from tests.bench import data
 from tests.bench.usual import example
 from trainer.cluster.member import Member
 from trainer.data import records
-from trainer.data.reader.batches import Reader
-from trainer.data.reader.modes import budget, choose
+from trainer.data.placement import budget, choose
+from trainer.data.reader import Reader
 
 BATCH, STEPS = 128, 150
 _AHEAD = tf.data.AUTOTUNE

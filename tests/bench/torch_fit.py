@@ -16,7 +16,7 @@ BATCH = 128
 
 
 class Cnn(nn.Module):
-    """The network of `trainer/nn/models/cnn.py`, on images [N, 1, 28, 28]."""
+    """The network of `trainer/models/cnn.py`, on images [N, 1, 28, 28]."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Cnn(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions and a shortcut without parameters, as in `trainer/nn/models/resnet.py`."""
+    """Two convolutions and a shortcut without parameters, as in `trainer/models/resnet.py`."""
 
     def __init__(self, channels: int, filters: int, stride: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Block(nn.Module):
 
 
 class ResNet44(nn.Module):
-    """The network of `trainer/nn/models/resnet.py` with 44 layers, on images [N, 3, 32, 32]."""
+    """The network of `trainer/models/resnet.py` with 44 layers, on images [N, 3, 32, 32]."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()

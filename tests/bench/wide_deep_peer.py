@@ -32,7 +32,7 @@ def ordinary_columns(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> di
 
 
 def ordinary_model(manifest: Manifest, *, hidden_units: tuple[int, ...]) -> keras.Model:
-    """The network of `trainer.nn.models.wide_deep`; logits [N, classes]."""
+    """The network of `trainer.models.wide_deep`; logits [N, classes]."""
     layers, classes = keras.layers, len(manifest.class_names)
     inputs: dict[str, keras.KerasTensor] = {}
     deep: list[keras.KerasTensor] = []

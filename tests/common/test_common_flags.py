@@ -122,7 +122,7 @@ def test_training_that_diverges_ends_with_a_hint(learn):
 
 def test_a_model_of_ones_own_trains(learn, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
-        "from trainer.nn.models import resnet\n"
+        "from trainer.models import resnet\n"
         "LEARNING_RATE = 0.01\n"
         "def network(manifest, *, num_layers=8):\n"
         "    return resnet.build(manifest, num_layers=num_layers)\n"

@@ -11,9 +11,9 @@ from common.manifest import Manifest, Split, Summary
 from components.evaluate.checks import check_splits, metric_names
 from components.train.cluster.cluster_file import Cluster
 from components.train.component import plan
-from trainer.nn.tasks.classification import Classification
-from trainer.nn.tasks.multi_label import MultiLabel
-from trainer.nn.tasks.regression import Regression
+from trainer.tasks.classification import Classification
+from trainer.tasks.multi_label import MultiLabel
+from trainer.tasks.regression import Regression
 
 
 @pytest.mark.parametrize("names", ["ab", "abc"])

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from components.evaluate.comparing import beat, reach, sign_test
 from components.evaluate.gate import CHAMPION
-from trainer.nn.tasks.base import Task
-from trainer.nn.tasks.classification import Classification
-from trainer.nn.tasks.multi_label import MultiLabel
-from trainer.nn.tasks.own import Own
-from trainer.nn.tasks.regression import Regression
+from trainer.tasks.classification import Classification
+from trainer.tasks.multi_label import MultiLabel
+from trainer.tasks.own import Own
+from trainer.tasks.regression import Regression
+from trainer.tasks.task import Task
 
 TWO, FOUR, LABELS = Classification(("no", "yes")), Classification(tuple("abcd")), MultiLabel(("a", "b"))
 NUMBER, NUMBERS = Regression(("fare",), (1.0,)), Regression(("fare", "tip"), (1.0, 2.0))

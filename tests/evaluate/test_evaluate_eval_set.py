@@ -22,7 +22,7 @@ from components.evaluate.__main__ import main
 from components.evaluate.eval_set import LEAST, EvalSet, require_enough
 from components.register.registry import Registry
 from trainer.data import records
-from trainer.data.reader.shards import content_hashes
+from trainer.data.shards import content_hashes
 
 SCHEMA = {
     "name": "points",

@@ -18,7 +18,7 @@ from components.register.__main__ import main
 from components.register.register import promote, register
 from components.register.registry import CHAMPION, Registry
 from trainer.export import export
-from trainer.nn.models.registry import builder
+from trainer.models.registry import builder
 from trainer.nn.weights import named
 
 pytestmark = pytest.mark.cluster

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from components.train.backends.ports import reserved
 from trainer.cluster.strategy import count_exactly
-from trainer.data.reader.order import share
+from trainer.data.order import share
 from trainer.nn import embedding
 from trainer.nn.layers import BatchNormalization
 from trainer.nn.optimizers import SGD, Adam, LossScale

@@ -14,13 +14,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from trainer.data.reader.batches import Reader
-from trainer.data.reader.order import Order
-from trainer.data.reader.storage import Columns, Resident
+from trainer.data.order import Order
+from trainer.data.reader import Reader
+from trainer.data.storage import Columns, Resident
 from trainer.nn.embedding import Embedding
 from trainer.nn.optimizers import Adam
-from trainer.nn.tasks.classification import Classification
 from trainer.steps import SyncSteps, TrainStep
+from trainer.tasks.classification import Classification
 
 EXAMPLES, BATCH, STEPS = 500, 16, 6
 _PASSED_ON = ("Identity", "Switch", "Merge", "Enter")

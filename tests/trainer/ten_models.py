@@ -4,8 +4,8 @@ import keras
 import tensorflow as tf
 
 from common.manifest import Manifest
-from trainer.nn.tasks.classification import Binary
-from trainer.nn.tasks.own import Own
+from trainer.tasks.classification import Binary
+from trainer.tasks.own import Own
 
 L, M = keras.layers, keras.metrics
 

@@ -14,13 +14,13 @@ from test_trainer_any_model import trained
 from trainer_jobs import CLUSTERS
 
 from common.manifest import Manifest
-from trainer.data import records, weighing
+from trainer.data import example_weights, records
+from trainer.models import registry
+from trainer.models.registry import Builder
 from trainer.nn import weights
-from trainer.nn.models import registry
-from trainer.nn.models.registry import Builder
-from trainer.nn.scoring import Scorer
-from trainer.nn.tasks.base import state_of
+from trainer.scoring import Scorer
 from trainer.steps import TrainStep
+from trainer.tasks.task import state_of
 
 BATCH, EVAL_BATCH = 40, 16
 
@@ -29,7 +29,7 @@ def builder(data, model: str) -> Builder:
     """The builder of a model whose examples are weighted by a column."""
     manifest = Manifest.load(data)
     build = registry.builder(f"ten_models:{model}", manifest, {})
-    prepare = weighing.weighed(build.prepare, manifest, classes=None, column="importance")
+    prepare = example_weights.weighed(build.prepare, manifest, classes=None, column="importance")
     return dataclasses.replace(build, prepare=prepare)
 
 
@@ -52,7 +52,7 @@ def evaluated(model: keras.Model, data, build: Builder) -> dict[str, float]:
     """Keras' score of the validation split, whose loss counts each example once."""
     split = columns(data, build, "validation")
     options = {"x": split["numbers"], "y": split["label"][:, None], "batch_size": EVAL_BATCH, "return_dict": True}
-    by_weight = model.evaluate(**options, sample_weight=split[weighing.WEIGHT], verbose=0)
+    by_weight = model.evaluate(**options, sample_weight=split[example_weights.WEIGHT], verbose=0)
     return by_weight | {"loss": model.evaluate(**options, verbose=0)["loss"]}
 
 
@@ -64,7 +64,7 @@ def test_model_agrees_with_keras(weighed, model):
     theirs = of_keras(theirs)
     split = columns(weighed, build, "train")
     split = {name: column[: len(column) // BATCH * BATCH] for name, column in split.items()}
-    fit = {"sample_weight": split[weighing.WEIGHT], "batch_size": BATCH, "shuffle": False, "verbose": 0}
+    fit = {"sample_weight": split[example_weights.WEIGHT], "batch_size": BATCH, "shuffle": False, "verbose": 0}
     history = theirs.fit(split["numbers"], split["label"][:, None], **fit).history
     optimizer = keras.optimizers.SGD(0.1, 0.9)
     optimizer.build(ours.trainable_variables)

@@ -14,8 +14,8 @@ import wrong_models  # noqa: E402
 
 from common.manifest import Manifest  # noqa: E402
 from trainer.data import records  # noqa: E402
+from trainer.models import registry  # noqa: E402
 from trainer.nn import weights  # noqa: E402
-from trainer.nn.models import registry  # noqa: E402
 
 pytestmark = pytest.mark.cluster
 STEPS, EVERY = 300, 20

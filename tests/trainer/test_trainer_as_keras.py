@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from common.manifest import Manifest
 from trainer import learning
-from trainer.nn.tasks.classification import Classification
 from trainer.options import parse
 from trainer.steps import TrainStep
+from trainer.tasks.classification import Classification
 
 pytestmark = pytest.mark.cluster
 BATCH, STEPS = 128, 50

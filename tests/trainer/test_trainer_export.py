@@ -8,7 +8,7 @@ import tensorflow as tf
 from common import provenance
 from common.manifest import Manifest
 from trainer.export import export
-from trainer.nn.models.registry import builder
+from trainer.models.registry import builder
 from trainer.nn.weights import named
 
 

@@ -13,12 +13,12 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.data import records
 from trainer.export import export
-from trainer.nn.models import registry
-from trainer.nn.tasks.classification import Binary, Classification
-from trainer.nn.tasks.multi_label import MultiLabel
-from trainer.nn.tasks.own import Own
-from trainer.nn.tasks.regression import Regression
+from trainer.models import registry
 from trainer.nn.weights import named
+from trainer.tasks.classification import Binary, Classification
+from trainer.tasks.multi_label import MultiLabel
+from trainer.tasks.own import Own
+from trainer.tasks.regression import Regression
 
 pytestmark = pytest.mark.cluster
 ABC, SIZES = ("a", "b", "c"), [(24, 32), (40, 60), (61, 40), (12, 16), (7, 90), (90, 7), (480, 640)]

@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest, Split
-from trainer.data import weighing
-from trainer.nn.tasks.classification import Binary, Classification
-from trainer.nn.tasks.multi_label import MultiLabel
-from trainer.nn.tasks.own import Own
-from trainer.nn.tasks.regression import Regression
+from trainer.data import example_weights
+from trainer.tasks.classification import Binary, Classification
+from trainer.tasks.multi_label import MultiLabel
+from trainer.tasks.own import Own
+from trainer.tasks.regression import Regression
 
 EXAMPLES, DRAW, K = 1600, np.random.default_rng(0), keras.losses
 X = DRAW.normal(size=(EXAMPLES, 3)).astype(np.float32)
@@ -42,8 +42,8 @@ def test_loss_agrees_with_keras(name):
     task, labels, loss, importance, classes, by_column = CASES[name]
     outputs = tf.constant(4 * X[:, : task.outputs])  # sure of themselves, so that smoothing makes a difference
     columns = {"label": tf.constant(labels), **({"importance": tf.constant(IMPORTANCE)} if by_column else {})}
-    prepare = weighing.weighed(dict, MANIFEST, classes=classes, column="importance" if by_column else None)
-    total, divisor = task.loss_sum(outputs, columns["label"], prepare(columns).get(weighing.WEIGHT))
+    prepare = example_weights.weighed(dict, MANIFEST, classes=classes, column="importance" if by_column else None)
+    total, divisor = task.loss_sum(outputs, columns["label"], prepare(columns).get(example_weights.WEIGHT))
     truth = np.eye(3)[labels] if isinstance(loss, K.CategoricalCrossentropy) else labels.reshape(EXAMPLES, -1)
     assert divisor is None
     assert float(total) / EXAMPLES == pytest.approx(float(loss(truth, outputs, importance)), rel=1e-5)

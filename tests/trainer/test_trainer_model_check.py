@@ -11,10 +11,10 @@ import wrong_models
 from common.errors import UserError
 from common.manifest import Manifest
 from trainer import model_check, options
-from trainer.nn.models import registry
-from trainer.nn.tasks.base import Task
-from trainer.nn.tasks.of_dataset import task_of
-from trainer.nn.tasks.own import Own
+from trainer.models import registry
+from trainer.tasks.of_dataset import task_of
+from trainer.tasks.own import Own
+from trainer.tasks.task import Task
 
 
 def tried(data, model: str, *flags: str, task: Task | None = None) -> None:

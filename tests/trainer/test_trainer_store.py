@@ -18,7 +18,7 @@ from common.manifest import Manifest
 from common.storage import files
 from common.storage.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
 from trainer.data import records
-from trainer.data.reader.cache import localize
+from trainer.data.local_copy import localize
 from trainer.job import done, identity
 
 READS = {

@@ -6,7 +6,7 @@ import pytest
 
 from common.trained_on import FILE, TrainedOn
 from trainer import warm_start
-from trainer.data.reader.shards import content_hashes
+from trainer.data.shards import content_hashes
 
 LATER = np.random.default_rng(0).integers(0, 2**64, 500, np.uint64)
 

@@ -20,7 +20,7 @@ from trainer.job import identity
 from trainer.job.checkpoints import Checkpoints
 from trainer.job.journal import Journal
 from trainer.job.state import State
-from trainer.nn.models import registry
+from trainer.models import registry
 from trainer.nn.weights import named
 
 L = keras.layers

@@ -9,7 +9,7 @@ import math
 
 import tensorflow as tf
 
-# Tells these random numbers from those of layers (`trainer.nn.in_training`), which count up from 0.
+# Tells these random numbers from those of layers (`trainer.nn.randomness`), which count up from 0.
 _STREAM = -1
 
 

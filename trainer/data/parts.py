@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from common.manifest import Manifest
 from trainer.data import records
-from trainer.data.reader.order import share
-from trainer.data.reader.storage import Columns
+from trainer.data.order import share
+from trainer.data.storage import Columns
 
 
 def batches(

@@ -1,6 +1,6 @@
 """The examples of a converted dataset: for training in a random order, for evaluation in their own.
 
-choice = choose(manifest, data_dir="data", budget_bytes=4e9)  # of `trainer.data.reader.modes`
+choice = choose(manifest, data_dir="data", budget_bytes=4e9)  # of `trainer.data.placement`
 place = locate(choice, manifest, member, alive)  # copies or checks files
 reader = open_reader(place, manifest, global_batch=128, seed=0, prepare=build.prepare)
 batch = reader.batch(reader.load(), step, first=0, count=128)
@@ -22,12 +22,12 @@ from etils import epath
 from common.manifest import Feature, Manifest
 from common.storage.files import crc32c_of
 from trainer.cluster.member import Member
-from trainer.data.reader import cache, decoding
-from trainer.data.reader.batches import Reader
-from trainer.data.reader.modes import Choice
-from trainer.data.reader.order import Order
-from trainer.data.reader.shards import MappedRecords, Shards, damaged, readable
-from trainer.data.reader.storage import Columns, Mapped, MappedTensors, Resident, Storage
+from trainer.data import decoding, local_copy
+from trainer.data.order import Order
+from trainer.data.placement import Choice
+from trainer.data.reader import Reader
+from trainer.data.shards import MappedRecords, Shards, damaged, readable
+from trainer.data.storage import Columns, Mapped, MappedTensors, Resident, Storage
 
 _TOLD_S, _AT_ONCE = 5.0, 4
 
@@ -54,7 +54,9 @@ def locate(choice: Choice, manifest: Manifest, member: Member, alive: Callable[[
             alive()
             print(f"copying the training files to {choice.cache_dir}: {done / 1e9:.1f} GB so far", flush=True)
 
-    return dataclasses.replace(choice, data_dir=cache.localize(manifest, choice.data_dir, choice.cache_dir, progress))
+    return dataclasses.replace(
+        choice, data_dir=local_copy.localize(manifest, choice.data_dir, choice.cache_dir, progress)
+    )
 
 
 def open_reader(

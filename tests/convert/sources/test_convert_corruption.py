@@ -16,7 +16,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.writing import output
 from trainer.data import records
-from trainer.data.reader.shards import MappedRecords, Shards, content_hashes
+from trainer.data.shards import MappedRecords, Shards, content_hashes
 
 
 @pytest.fixture(scope="module", params=["images", "rows with an index"])

@@ -12,9 +12,9 @@ from components.evaluate.details.parts import in_words, parts
 from components.evaluate.details.worst import badness
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.score import Answers
-from trainer.nn.tasks.base import Task
-from trainer.nn.tasks.classification import Classification
-from trainer.nn.tasks.regression import Regression
+from trainer.tasks.classification import Classification
+from trainer.tasks.regression import Regression
+from trainer.tasks.task import Task
 
 
 @st.composite

@@ -7,7 +7,7 @@ from numbered import dataset, picture
 
 from trainer.data import records
 from trainer.data.augmentation import crop_and_flip
-from trainer.data.reader.modes import choose
+from trainer.data.placement import choose
 
 
 def draws(images: np.ndarray, changed: np.ndarray, pad: int) -> list[tuple[int, int, bool]]:

@@ -12,7 +12,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.cluster.member import Member
 from trainer.data import records
-from trainer.data.reader.modes import choose
+from trainer.data.placement import choose
 
 ALONE = Member(role="chief", index=0, addresses={})
 COPIED = {"wish": "mapped", "cache_dir": "cache"}

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from layers_program import BATCH, DECAY, batch_norm, inputs
 
-from trainer.nn import in_training
+from trainer.nn import randomness
 from trainer.nn.layers import BatchNormalization, exchanges
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -112,7 +112,7 @@ def test_parameter_servers_share_a_table_and_a_step_changes_only_the_rows_it_ask
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean():
-    with in_training.at(seed=0, step=0, first=0):
+    with randomness.deterministic_context(seed=0, step=0, first=0):
         dropped = keras.layers.Dropout(0.3)(tf.ones([1000, 50]), training=True).numpy()
     assert set(np.unique(dropped)) == {0, np.float32(1 / np.float32(0.7))}
     assert (dropped == 0).mean() == pytest.approx(0.3, abs=0.01)
@@ -133,8 +133,8 @@ def test_dropout_masks_and_seeds_are_the_same_when_xla_compiles_them():
     layer = keras.layers.Dropout(0.3)
 
     def draw(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with in_training.at(seed=1, step=tf.constant(7, tf.int64), first=first):
-            return layer(tf.ones([6, 3, 7]), training=True), in_training.seed()
+        with randomness.deterministic_context(seed=1, step=tf.constant(7, tf.int64), first=first):
+            return layer(tf.ones([6, 3, 7]), training=True), randomness.seed()
 
     for first in map(tf.constant, (0, 5)):
         for plain, compiled in zip(draw(first), tf.function(draw, jit_compile=True)(first), strict=True):
@@ -143,13 +143,13 @@ def test_dropout_masks_and_seeds_are_the_same_when_xla_compiles_them():
 
 def test_a_place_ends_with_its_block_and_the_inner_one_counts():
     def draw() -> np.ndarray:
-        return in_training.uniform(tf.constant([2, 3])).numpy()
+        return randomness.uniform(tf.constant([2, 3])).numpy()
 
-    with in_training.at(seed=0, step=1, first=0):
+    with randomness.deterministic_context(seed=0, step=1, first=0):
         outer = draw()
-        with in_training.at(seed=0, step=2, first=0):
+        with randomness.deterministic_context(seed=0, step=2, first=0):
             assert not np.array_equal(draw(), outer)
-    with in_training.at(seed=0, step=1, first=1):
+    with randomness.deterministic_context(seed=0, step=1, first=1):
         np.testing.assert_array_equal(draw()[0], outer[1])
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.nn.models import resnet
+from trainer.models import resnet
 from trainer.nn.schedules import Schedule, cosine, linear, piecewise
 
 

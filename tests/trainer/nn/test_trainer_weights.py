@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.manifest import Manifest
+from trainer.models import registry
 from trainer.nn import weights
-from trainer.nn.models import registry
 
 L = keras.layers
 OWN = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]

@@ -1,0 +1,122 @@
+import concurrent.futures
+import pathlib
+import shutil
+
+import pytest
+from numbered import dataset, picture
+
+from common.errors import UserError
+from common.machine import available_bytes
+from common.manifest import Manifest
+from trainer.data import local_copy
+from trainer.data.placement import budget, choose, gpu_budget
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("numbered") / "data"
+    dataset(directory, 100)
+    return directory
+
+
+def chosen(directory: pathlib.Path, **changes):
+    manifest = Manifest.load(directory)
+    size = sum(shard.bytes for shard in manifest.split("train").shards)
+    arguments = {"data_dir": str(directory), "budget_bytes": changes.pop("times", 10) * size}
+    return choose(manifest, **{**arguments, **changes})
+
+
+def test_split_that_fits_is_resident(numbered):
+    assert "fit into the memory budget" in str(chosen(numbered))
+    assert chosen(numbered).mode == "resident"
+    small = chosen(numbered, times=2.9)
+    assert (small.mode, small.cache_dir) == ("mapped", None)
+    assert str(small).startswith("reader: mapped (") and "would take" in str(small)
+    for mode in ("resident", "mapped"):
+        assert str(chosen(numbered, wish=mode, times=0.1)) == f"reader: {mode} (as asked for)"
+
+
+@pytest.mark.parametrize("remote", ["gs://bucket/data", "/gcs/bucket/data"])
+def test_remote_split_is_copied(numbered, remote):
+    assert chosen(numbered, data_dir=remote).mode == "resident"
+    copied = chosen(numbered, data_dir=remote, times=1)
+    assert (copied.mode, copied.cache_dir) == ("mapped", local_copy.DEFAULT_DIR)
+
+
+def test_parameter_servers_refuse_what_they_cannot_map(numbered, tmp_path):
+    assert chosen(numbered, asynchronous=True, times=1).mode == "mapped"
+    with pytest.raises(UserError, match="give --reader mapped, so that every worker"):
+        chosen(numbered, asynchronous=True, times=1, cache_dir=str(tmp_path))
+    dataset(tmp_path / "files", 3, files=[picture(4, 4)] * 3)
+    assert chosen(tmp_path / "files", asynchronous=True).mode == "resident"
+    with pytest.raises(UserError, match=r"differ in length; use .* or --strategy multi_worker_mirrored"):
+        chosen(tmp_path / "files", asynchronous=True, times=1)
+
+
+def test_budget_is_a_share_of_half_the_memory():
+    assert budget(4) == pytest.approx(available_bytes() / 8, rel=0.2)
+
+
+@pytest.mark.parametrize("free_mib", [(), (4, 9), (3, 0)], ids=str)
+def test_where_training_is_on_gpus_the_split_has_to_fit_on_each_of_them(numbered, tmp_path, monkeypatch, free_mib):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\n" + "".join(f"echo {mib}\n" for mib in free_mib) + ("" if free_mib else "exit 9\n"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    room = gpu_budget()
+    assert room == min(free_mib, default=0) * 2**20 / 2
+    size = sum(shard.bytes for shard in Manifest.load(numbered).split("train").shards)
+    for bound, mode in ((room, "resident" if room else "mapped"), (size, "resident"), (size - 1, "mapped")):
+        choice = chosen(numbered, gpu_bytes=bound)
+        assert choice.mode == mode and ("on each GPU" in choice.reason) == (mode == "mapped")
+    assert chosen(numbered, gpu_bytes=0, wish="resident").mode == "resident"
+    dataset(tmp_path / "files", 3, files=[picture(4, 4)] * 3)
+    assert chosen(tmp_path / "files", gpu_bytes=0).mode == "resident"  # which the host decodes
+    program.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_budget() == 0  # without the program nothing is supposed of a GPU
+
+
+def copied(tmp_path, manifest: Manifest, told: list[int] | None = None) -> str:
+    """Copies `data` to `cache`."""
+    progress = [].append if told is None else told.append
+    return local_copy.localize(manifest, str(tmp_path / "data"), str(tmp_path / "cache"), progress)
+
+
+@pytest.mark.parametrize("files", [None, [picture(4, 5), picture(6, 3)] * 50], ids=["fixed", "files"])
+def test_several_that_copy_at_once_copy_each_file_once_and_whole(tmp_path, files):
+    manifest, told = dataset(tmp_path / "data", 100, files=files), []
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        (copies,) = {job.result() for job in [pool.submit(copied, tmp_path, manifest, told) for _ in range(4)]}
+    originals = sorted((tmp_path / "data").glob("train-*"))
+    assert len([done for done in told if done]) == len(originals)
+    assert max(told) == sum(path.stat().st_size for path in originals)
+    for path in originals:
+        assert (pathlib.Path(copies) / path.name).read_bytes() == path.read_bytes()
+    shutil.rmtree(tmp_path / "data")
+    assert copied(tmp_path, manifest) == copies
+
+
+def test_what_cannot_be_copied_is_named_and_nothing_of_it_is_left(tmp_path):
+    manifest = dataset(tmp_path / "data", 100)
+    path = tmp_path / "data" / manifest.split("train").shards[1].file
+    content = bytearray(path.read_bytes())
+    content[99] ^= 1
+    path.write_bytes(content)
+    for match in ("is not the file", "is missing"):
+        with pytest.raises(UserError, match=f"{path.name} {match}"):
+            copied(tmp_path, manifest)
+        assert not list((tmp_path / "cache").rglob(f"{path.name}*"))
+        path.unlink(missing_ok=True)
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(UserError, match="--cache-dir"):
+        copied(tmp_path, manifest)
+
+
+def test_disk_without_room_is_refused_with_the_needed_size(tmp_path, monkeypatch):
+    manifest = dataset(tmp_path / "data", 100)
+    usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(UserError, match=r"--cache-dir \S+: 0.0 MB are needed there .* 0.0 MB are free"):
+        copied(tmp_path, manifest)

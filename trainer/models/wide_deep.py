@@ -1,0 +1,69 @@
+"""Wide and deep learning (Cheng et al. 2016, arXiv:1606.07792) of a table, as its manifest says.
+
+The wide part is linear in its categories and numbers; the deep part is a network over numbers, embeddings and
+categories. Their logits are added.
+"""
+
+import functools
+
+import keras
+
+from common.manifest import Manifest
+from trainer.data import column_encodings
+from trainer.models.heads import in_units
+from trainer.nn.embedding import Embedding
+
+OPTIMIZER = "adam"
+LEARNING_RATE = 1e-3
+
+prepare = column_encodings.prepare
+
+
+def build(manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), dropout: float = 0.0) -> keras.Model:
+    """A model from prepared columns (`prepare`) to its task's outputs [N, k] in float32.
+
+    The manifest's `wide` and `deep` say what the two parts take; `dropout` is behind each hidden layer of the deep one.
+    """
+    columns, classes, logits = {}, manifest.outputs, []
+    if manifest.wide:
+        logits.append(_affine("wide", manifest, classes, columns, dtype="float32"))
+    if manifest.deep:
+        first, *others = hidden_units
+        x = keras.layers.Dropout(dropout)(keras.layers.ReLU()(_affine("deep", manifest, first, columns)))
+        for units in others:
+            x = keras.layers.Dropout(dropout)(keras.layers.Dense(units, activation="relu")(x))
+        logits.append(keras.layers.Dense(classes, dtype="float32")(x))
+    return keras.Model(columns, in_units(manifest, _sum(logits, "float32")), name="wide_deep")
+
+
+def _affine(
+    part: str, manifest: Manifest, units: int, columns: dict[str, keras.KerasTensor], dtype: str | None = None
+) -> keras.KerasTensor:
+    """One affine layer over all that a part takes, [N, units]; notes the inputs in `columns`.
+
+    A one-hot category times a matrix is a row of it, so that is gathered.
+    """
+    dense, terms = [], []
+    for entry in column_encodings.inputs(part, manifest):
+        x = columns[entry.name] = keras.Input(
+            (len(entry.encodings),), dtype="int32" if entry.rows else "float32", name=entry.name
+        )
+        if not entry.rows:
+            dense.append(x)
+        elif entry.embedding:
+            scale = functools.partial(keras.initializers.TruncatedNormal, stddev=entry.embedding**-0.5)
+            table = Embedding(entry.rows, entry.embedding, initializer=scale, name=f"{entry.name}_table")
+            dense.append(keras.layers.Flatten()(table(x)))
+        else:
+            weights = keras.initializers.Zeros if part == "wide" else keras.initializers.GlorotUniform
+            table = Embedding(entry.rows, units, initializer=weights, dtype=dtype, name=f"{entry.name}_table")
+            terms.append(keras.ops.sum(table(x), axis=1))
+    if dense:
+        x = keras.layers.Concatenate()(dense) if len(dense) > 1 else dense[0]
+        # Rows hold a bias each. TensorFlow 2.21 also fails to fuse product, bias, another sum and ReLU in a SavedModel.
+        terms.append(keras.layers.Dense(units, use_bias=not terms, dtype=dtype, name=f"{part}_dense")(x))
+    return _sum(terms, dtype)
+
+
+def _sum(terms: list[keras.KerasTensor], dtype: str | None) -> keras.KerasTensor:
+    return keras.layers.Add(dtype=dtype)(terms) if len(terms) > 1 else terms[0]

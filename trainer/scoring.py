@@ -1,0 +1,105 @@
+"""How good a model is on a split: its task's score, by as many replicas as there are.
+
+    scorer = Scorer(build, manifest, "data/mnist", "validation", batch_size=500, together=strategy)
+    scorer.score(values, interrupted=lambda: False)     # {"loss": 0.31, "accuracy": 0.9}
+
+Each replica scores its part. The score does not depend on how many they are: their batches are those of one, and the states of
+batches are added exactly.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from common.manifest import Manifest
+from trainer.data import parts
+from trainer.data.example_weights import WEIGHT
+from trainer.data.storage import Columns
+from trainer.models.registry import Builder
+from trainer.nn import randomness, weights
+
+
+class Scorer:
+    """Scores models that one function builds, in a model of its own in every process."""
+
+    def __init__(
+        self,
+        build: Builder,
+        manifest: Manifest,
+        data_dir: str,
+        split: str,
+        *,
+        batch_size: int,
+        together: tf.distribute.Strategy,
+    ) -> None:
+        """Takes the strategy of the replicas that have the parts of a split; the default one's is one replica."""
+        self._build, self._manifest, self._strategy = build, manifest, together
+        self._split = manifest, data_dir, split, batch_size
+        self._examples = manifest.split(split).examples
+        self._rounds = math.ceil(self._examples / (batch_size * together.num_replicas_in_sync))
+        self._model: keras.Model | None = None
+        self._function = tf.function(self._round, reduce_retracing=True, autograph=False)
+
+    def score(self, values: Mapping[str, np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
+        """The task's score of a model with these weights.
+
+        All who score together call it with the same weights, and all get it; or None, when `interrupted`, which is asked
+        before every batch, says on any of them that there is no time for it.
+        """
+        if self._model is None:  # not before: a start must not wait for it
+            with self._strategy.scope():
+                self._model = self._build()
+        weights.put(values, self._model)
+        rounds = []
+        for batch, counts in self._batches():
+            gathered = self._function(batch, counts, tf.constant([float(interrupted())]))
+            if gathered[0][:, 0].numpy().any():
+                return None
+            rounds.append(gathered)
+        sums, *evidence = map(np.concatenate, zip(*rounds, strict=True))
+        _, loss, *states = map(math.fsum, sums.T.tolist())
+        return self._build.task.score(loss / self._examples, states, evidence)
+
+    def _batches(self) -> Iterator[tuple[Columns, tf.Tensor]]:
+        """Round by round what the model takes on each replica of this process, and whether it counts there."""
+        replicas = self._strategy.num_replicas_in_sync
+        read = [parts.batches(*self._split, replica=replica, replicas=replicas) for replica in range(replicas)]
+
+        def take(where: tf.distribute.experimental.ValueContext) -> tuple[Columns, tf.Tensor]:
+            batch, counts = next(read[where.replica_id_in_sync_group])
+            return self._build.prepare(batch), tf.constant(counts)
+
+        for _ in range(self._rounds):
+            yield self._strategy.experimental_distribute_values_from_function(take)
+
+    def _round(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> list[tf.Tensor]:
+        """Returns the sums and the evidence of all replicas, one behind the other.
+
+        Each gather exchanges two messages with every other replica, so there are no more than these two a round.
+        """
+        parts = self._strategy.run(self._part, args=(batch, counts, wish))
+        return [self._strategy.gather(part, axis=0) for part in parts]
+
+    def _part(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns the wish to stop, the loss and the states of the metrics, [1, values], and the evidence, if there is any.
+
+        Of a batch that does not count the sums are 0 and the evidence is of no examples.
+        """
+        task = self._build.task
+        features = dict(batch)
+        labels = features.pop(self._manifest.label)
+        importance = features.pop(WEIGHT, None)
+        outputs = self._model(features, training=False)
+        loss, valid = task.loss_sum(outputs, labels)
+        examples = tf.cast(tf.shape(labels)[0], tf.float32)
+        if valid is not None:
+            loss *= tf.math.divide_no_nan(examples, valid)
+        if losses := self._model.losses:
+            loss += examples * randomness.total(losses)
+        sums = tf.concat([[loss], *task.states(outputs, labels, importance)], 0)
+        sums = tf.concat([wish, tf.where(counts, sums, 0.0)], 0)
+        evidence = (part[: tf.where(counts, tf.shape(part)[0], 0)] for part in task.evidence(outputs, labels))
+        return sums[tf.newaxis], *evidence
