@@ -15,9 +15,9 @@ from common.errors import UserError
 from common.flags import at_least, positive
 from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
-from components.train.backends.vertex.attempts import Again, Bounds, begin
-from components.train.backends.vertex.job_settings import JobSettings, account
-from components.train.backends.vertex.job_store import JobStore
+from components.train.backends.attempts import Again, Bounds, begin
+from components.train.backends.job_settings import JobSettings, account
+from components.train.backends.job_store import JobStore
 from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_flags, evaluation
 from pipelines.vertex import config_file, step_sizes

@@ -16,7 +16,7 @@ from common.errors import UserError
 from common.framing import checksums
 from common.manifest import Manifest
 from components.convert.__main__ import main as convert
-from components.train.backends.vertex.job_store import JobStore
+from components.train.backends.job_store import JobStore
 from components.train.console import job_control
 from components.train.supervision import health, job_lock
 from components.train.supervision.health import Vitals

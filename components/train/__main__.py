@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from common.cli import run_cli
 from common.errors import UserError
 from common.machine import usable_cores
-from components.train.backends import processes
+from components.train.backends import process
 from components.train.backends.cluster_spec import misnamed
 from components.train.backends.heeded import ignored
+from components.train.backends.job_settings import DEFAULT_REGION
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program, own_program, trainer_program
-from components.train.backends.vertex.custom_job import plan_submission
-from components.train.backends.vertex.job_settings import DEFAULT_REGION
+from components.train.backends.vertex import plan_submission
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.notes import Source, refuse_changes, tell
@@ -87,14 +87,14 @@ def _program(cluster: Cluster, args: argparse.Namespace) -> Program:
 def _planned(args: argparse.Namespace, cluster: Cluster, program: Program) -> Iterator[Plan]:
     """Yields the plan of the chosen back end; what it needs is reserved until the block ends."""
     if args.mode == "process":
-        with processes.planned(cluster, program, log_dir=args.log_dir) as plan:
+        with process.planned(cluster, program, log_dir=args.log_dir) as plan:
             yield plan
     elif args.mode == "docker":
-        from components.train.backends import containers  # this and ssh: what a job does not run on, it does not import
+        from components.train.backends import docker  # this and ssh: what a job does not run on, it does not import
 
-        yield containers.plan_containers(args, cluster, program)
+        yield docker.plan_containers(args, cluster, program)
     else:
-        from components.train.backends.hosts import ssh
+        from components.train.backends import ssh
 
         yield ssh.plan_hosts(args, cluster, program)
 

@@ -31,8 +31,8 @@ def plan(
     from common.manifest import Manifest
     from components.evaluate.checks import check_column, check_metrics, check_splits
     from components.evaluate.options import Options
-    from components.train.backends.vertex.job_settings import JobSettings
-    from components.train.backends.vertex.worker_pools import plan_vertex
+    from components.train.backends.job_settings import JobSettings
+    from components.train.backends.worker_pools import plan_vertex
     from components.train.cluster.cluster_file import Cluster
     from trainer.options import parse
 
@@ -71,7 +71,7 @@ def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
       worker_pool_specs: As planned.
       log_dir: Directory for a log and a status file of each replica.
     """
-    from components.train.backends.processes import planned
+    from components.train.backends.process import planned
     from components.train.backends.program import trainer_program
     from components.train.cluster.cluster_file import Cluster
     from components.train.supervision import supervisor

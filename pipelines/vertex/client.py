@@ -7,7 +7,7 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
 from common.google_cloud import OURS, is_ours
-from components.train.backends.vertex.job_client import told
+from components.train.backends.vertex_client import told
 from pipelines.vertex.submission import Submission
 
 

@@ -13,10 +13,10 @@ from google.cloud import aiplatform_v1 as v1
 from common.errors import UserError
 from common.google_cloud import credentials
 from common.storage.listing import deleted, found
-from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, decide, ending
-from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
-from components.train.backends.vertex.job_client import ENDED, Jobs
-from components.train.backends.vertex.job_store import JobStore
+from components.train.backends.attempts import Again, Attempt, Bounds, Ending, decide, ending
+from components.train.backends.job_store import JobStore
+from components.train.backends.vertex_client import ENDED, Jobs
+from components.train.backends.vertex_logs import CloudLogs, replica_name
 from pipelines.vertex import client, watch
 from pipelines.vertex.bucket import RECORD
 from pipelines.vertex.submission import Submission

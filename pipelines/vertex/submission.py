@@ -10,9 +10,9 @@ from typing import Any
 
 from common.errors import UserError, unknown
 from components.register import serving
-from components.train.backends.vertex.attempts import Again
-from components.train.backends.vertex.job_settings import JobSettings, new_name
-from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.backends.attempts import Again
+from components.train.backends.job_settings import JobSettings, new_name
+from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.checks import read
 from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import pipeline_arguments, sources_seen

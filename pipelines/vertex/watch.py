@@ -15,7 +15,7 @@ from google.cloud import aiplatform_v1 as v1
 
 from common.errors import UserError
 from common.google_cloud import LOGIN
-from components.train.backends.vertex.job_client import expired, log_in_again
+from components.train.backends.vertex_client import expired, log_in_again
 from pipelines.vertex.bucket import newest_step
 
 POLL_S = 10.0

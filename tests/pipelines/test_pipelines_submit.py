@@ -14,7 +14,7 @@ from lint.specs import lint
 
 from common.errors import UserError
 from components.convert.options import Options
-from components.train.backends.vertex.attempts import Again
+from components.train.backends.attempts import Again
 from pipelines import submit
 from pipelines.vertex import checks, client, config_file
 from pipelines.vertex.submission import Submission, prepare

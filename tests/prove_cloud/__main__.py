@@ -19,7 +19,7 @@ from google.cloud import aiplatform, storage
 
 from common.cli import Parser, run_cli
 from common.errors import UserError
-from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from pipelines.submit import check_place
 

@@ -29,7 +29,7 @@ def test_a_three_line_program_of_the_users_own_runs(clients: Clients, backend: s
     assert "lost" not in out
 
 
-# Of containers whose guard died too, see test_train_engine_client.py.
+# Of containers whose guard died too, see test_train_docker_client.py.
 @pytest.mark.parametrize(("backend", "guard_too"), [("docker", False), ("ssh", False), ("ssh", True)])
 def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, backend: str, guard_too: bool):
     word = f"0.{time.time_ns()}"

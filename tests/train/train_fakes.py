@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from components.train.backends.plan import Plan
-from components.train.backends.processes import plan_processes
+from components.train.backends.process import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Cluster

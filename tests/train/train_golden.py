@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components.train.__main__ import main
-from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.checks import schema
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.keys import Keys

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from common.cli import Flags, Parser, flag
 from common.errors import UserError
 from common.flags import at_least, positive
+from components.train.backends.job_settings import DEFAULT_REGION, JobSettings
 from components.train.backends.plan import DEFAULT_IMAGE
-from components.train.backends.vertex.job_settings import DEFAULT_REGION, JobSettings
 from components.train.cluster.keys import STRATEGIES
 from components.train.supervision.timeouts import Patience
 

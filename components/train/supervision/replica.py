@@ -10,8 +10,8 @@ import time
 
 from common import lifeline
 from common.errors import UserError
-from components.train.backends.hosts.replica_agent import die_with_parent
 from components.train.backends.plan import ATTEMPT, Replica
+from components.train.backends.ssh_agent import die_with_parent
 from components.train.supervision.health import Vitals
 from components.train.supervision.output import Row, last_lines
 from components.train.supervision.reaper import MARK, Guard

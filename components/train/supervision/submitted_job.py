@@ -21,11 +21,11 @@ from google.auth.exceptions import GoogleAuthError
 
 from common.errors import UserError, first_line
 from common.google_cloud import LOGIN
-from components.train.backends.vertex.attempts import Again, Attempt, Ending, Over, begin, decide
-from components.train.backends.vertex.cloud_logs import CloudLogs, replica_name
-from components.train.backends.vertex.custom_job import Submission
-from components.train.backends.vertex.job_client import ENDED, Jobs, NoCapacity, Refused, expired, log_in_again
-from components.train.backends.vertex.job_store import JobStore, Taken
+from components.train.backends.attempts import Again, Attempt, Ending, Over, begin, decide
+from components.train.backends.job_store import JobStore, Taken
+from components.train.backends.vertex import Submission
+from components.train.backends.vertex_client import ENDED, Jobs, NoCapacity, Refused, expired, log_in_again
+from components.train.backends.vertex_logs import CloudLogs, replica_name
 from components.train.supervision.output import Output
 from components.train.supervision.signals import StopRequest, received
 

@@ -7,10 +7,10 @@ import pytest
 from google_cloud_pipeline_components.container.v1.gcp_launcher.utils.json_util import recursive_remove_empty
 from train_golden import CLUSTERS, GOLDEN, ROOT, text
 
-from components.train.backends.processes import plan_processes
+from components.train.backends.process import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
-from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from trainer.cluster.member import from_environment
 

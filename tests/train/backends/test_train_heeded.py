@@ -8,14 +8,13 @@ import pytest
 from train_golden import described_keys
 
 from components.train import __main__ as launcher
-from components.train.backends import processes
+from components.train.backends import process, ssh
 from components.train.backends.heeded import ignored
-from components.train.backends.hosts import ssh
-from components.train.backends.hosts.host_file import Host
-from components.train.backends.hosts.preflight import Facts
 from components.train.backends.plan import Plan
 from components.train.backends.program import Program
-from components.train.backends.vertex.custom_job import plan_submission
+from components.train.backends.ssh_hosts import Host
+from components.train.backends.ssh_preflight import Facts
+from components.train.backends.vertex import plan_submission
 from components.train.cluster.cluster_file import Cluster
 from components.train.console.command_line import parse
 
@@ -70,7 +69,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Facts(cores=8, gpus=GPUS.split(","), ports=range(10_001, 10_020), **facts)
     monkeypatch.setattr(ssh, "read_hosts", lambda _: [Host(name="a", login="a", address="a", slots=9)])
     monkeypatch.setattr(ssh, "ask", lambda *_: {"a": host})
-    monkeypatch.setattr(processes, "reserved", lambda count: contextlib.nullcontext(range(10_001, 10_001 + count)))
+    monkeypatch.setattr(process, "reserved", lambda count: contextlib.nullcontext(range(10_001, 10_001 + count)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPUS)
 
 

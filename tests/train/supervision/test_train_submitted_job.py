@@ -14,7 +14,7 @@ from google.cloud import aiplatform_v1 as v1
 
 from common.errors import UserError
 from components.train.__main__ import main
-from components.train.backends.vertex import cloud_logs
+from components.train.backends import vertex_logs
 from components.train.supervision import submitted_job
 from tests.cloud.collection import now
 from tests.cloud.entries import Entries
@@ -84,7 +84,7 @@ def training(vertex, bucket, tmp_path, monkeypatch) -> Iterator[Training]:
     # Whoever runs the tests in the background may have them ignore signals, which the launcher then does too.
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
     with Front(0, Entries(logs).answer) as front:
-        monkeypatch.setattr(cloud_logs, "URL", f"http://127.0.0.1:{front.server_port}/v2/entries:list")
+        monkeypatch.setattr(vertex_logs, "URL", f"http://127.0.0.1:{front.server_port}/v2/entries:list")
         yield Training(vertex, bucket, logs)
         front.shutdown()
     for number, handler in before.items():

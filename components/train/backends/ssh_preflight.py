@@ -13,7 +13,7 @@ from typing import Any
 
 from common.errors import UserError
 from components.train.backends import probe
-from components.train.backends.hosts.replica_client import message
+from components.train.backends.ssh_client import message
 
 _ANSWER_S = 20.0  # ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.train.backends.attempts import Again, Attempt, Bounds, Ending, Over, decide, ending, exit_code
 from components.train.backends.restarts import Kind
-from components.train.backends.vertex.attempts import Again, Attempt, Bounds, Ending, Over, decide, ending, exit_code
 
 # By state, code and text of a job that has ended.
 ENDINGS = {

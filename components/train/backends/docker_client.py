@@ -1,8 +1,8 @@
 """The launcher's part beside a container.
 
-    python -m components.train.backends.engine_client prepare NETWORK     # an empty network
-    python -m components.train.backends.engine_client run NAME LINE...    # `docker run` as LINE; its container's exit code
-    python -m components.train.backends.engine_client remove NETWORK      # the network and all its containers
+    python -m components.train.backends.docker_client prepare NETWORK     # an empty network
+    python -m components.train.backends.docker_client run NAME LINE...    # `docker run` as LINE; its container's exit code
+    python -m components.train.backends.docker_client remove NETWORK      # the network and all its containers
 
 Containers carry the network's name as the label `training.network`, by which what is left of them is removed.
 """

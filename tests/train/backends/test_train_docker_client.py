@@ -4,7 +4,7 @@ import pytest
 from train_clients import Clients
 from train_fakes import guard_of, wait_until
 
-from components.train.backends import engine_client
+from components.train.backends import docker_client
 
 pytestmark = pytest.mark.cluster
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cluster
 def test_exit_code_of_the_engines_client(
     clients: Clients, capfd: pytest.CaptureFixture, end: str, code: int, message: str
 ):
-    assert engine_client.run("box", "sh", "-c", end) == code
+    assert docker_client.run("box", "sh", "-c", end) == code
     assert (f"the engine's client of box {message}" in capfd.readouterr().out) == bool(message)
 
 

@@ -12,10 +12,9 @@ import pytest
 from train_clients import Clients
 
 from common.errors import UserError
-from components.train.backends import probe
-from components.train.backends.hosts import replica_agent
-from components.train.backends.hosts.preflight import Facts, check
-from components.train.backends.hosts.replica_client import message, on_host, pack_code
+from components.train.backends import probe, ssh_agent
+from components.train.backends.ssh_client import message, on_host, pack_code
+from components.train.backends.ssh_preflight import Facts, check
 
 pytestmark = pytest.mark.cluster
 
@@ -60,7 +59,7 @@ def test_packed_code_takes_little_memory(tmp_path: Path):
 
 def test_lost_connection_is_a_preemption(tmp_path: Path):
     request = {"host": "h", "ssh": ["sh", "-c", "exit 255"], "code": [None, "."], "variables": [], "agent": {}}
-    client = [sys.executable, "-m", "components.train.backends.hosts.replica_client", json.dumps(request)]
+    client = [sys.executable, "-m", "components.train.backends.ssh_client", json.dumps(request)]
     done = subprocess.run(client, capture_output=True, text=True)
     assert done.returncode == 137
     assert done.stdout == "the connection to host h is lost\n"
@@ -69,7 +68,7 @@ def test_lost_connection_is_a_preemption(tmp_path: Path):
 def test_replica_dies_when_the_launcher_is_silent(tmp_path: Path):
     agent = ModuleType("agent")
     agent.__file__ = str(tmp_path / "agent.py")
-    source = Path(replica_agent.__file__).read_text()
+    source = Path(ssh_agent.__file__).read_text()
     Path(agent.__file__).write_text(source.replace("SILENCE_S = 30.0", "SILENCE_S = 0.2"))
     archive = b"\0" * 1024
     request = {"mark": f"test-{os.getpid()}", "command": ["sleep", "60"], "python": "", "env": {}, "cwd": "/nowhere"}

@@ -4,9 +4,9 @@ import pytest
 from train_settings import ATTACHMENT, BOARD, GIVEN, NETWORK, RESERVATION
 
 from common.errors import UserError
-from components.train.backends.vertex.custom_job import request
-from components.train.backends.vertex.job_settings import JobSettings
-from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.backends.job_settings import JobSettings
+from components.train.backends.vertex import request
+from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 
 

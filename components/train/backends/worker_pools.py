@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from common.errors import UserError
+from components.train.backends.job_settings import JobSettings
 from components.train.backends.plan import trainer_flags
-from components.train.backends.vertex.job_settings import JobSettings
 from components.train.cluster.cluster_file import Cluster
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.errors import UserError
+from components.train.backends.attempts import Again, Bounds
+from components.train.backends.job_settings import JobSettings, new_name
 from components.train.backends.program import Goal, own_command, trainer_program
-from components.train.backends.vertex.attempts import Again, Bounds
-from components.train.backends.vertex.job_settings import JobSettings, new_name
-from components.train.backends.vertex.worker_pools import plan_vertex
+from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 
 _SCHEDULING = ("strategy", "timeout", "max_wait_duration", "restart_job_on_worker_restart")

@@ -19,7 +19,7 @@ from common import bounded_json
 from common.errors import UserError, reading
 from common.storage.store import asked
 from common.storage.versioned import VersionedObject
-from components.train.backends.vertex.attempts import Again, Attempt, Ending, ending, exit_code
+from components.train.backends.attempts import Again, Attempt, Ending, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
 from trainer.job import done
 

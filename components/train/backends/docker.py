@@ -14,7 +14,7 @@ import sys
 from common import container_engine
 from common.errors import UserError
 from common.storage.files import is_remote
-from components.train.backends import engine_client
+from components.train.backends import docker_client
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
 from components.train.backends.program import Program
@@ -22,7 +22,7 @@ from components.train.backends.resources import divide_here
 from components.train.cluster.cluster_file import Cluster
 
 _PORT = 2222
-_CLIENT = (sys.executable, "-m", "components.train.backends.engine_client")
+_CLIENT = (sys.executable, "-m", "components.train.backends.docker_client")
 
 
 def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program) -> Plan:
@@ -38,7 +38,7 @@ def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program
     place = program.job_dir if is_remote(program.job_dir) else os.path.realpath(program.job_dir)
     network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
     shared = [
-        *("--log-driver", "none", "--network", network, "--label", f"{engine_client.LABEL}={network}"),
+        *("--log-driver", "none", "--network", network, "--label", f"{docker_client.LABEL}={network}"),
         *("--workdir", os.getcwd(), "--env", "HOME=/tmp", *mounts),
         *container_engine.as_flags(container_engine.security_options(rootless=rootless)),
     ]

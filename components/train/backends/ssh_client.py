@@ -1,10 +1,10 @@
 """Runs one replica on another host: this process writes what the replica writes, and ends with its exit code.
 
-    python -m components.train.backends.hosts.replica_client REQUEST
+    python -m components.train.backends.ssh_client REQUEST
 
 REQUEST is JSON: `host`, `ssh` (command line that runs `on_host` there), `code` (a directory to copy, or null,
 and its name there), `status` (file on this machine), `variables` (names, of this process's environment), and `agent`
-(what else `replica_agent` has in its request). Standard library only: there is one such process for every replica.
+(what else `ssh_agent` has in its request). Standard library only: there is one such process for every replica.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from components.train.backends.hosts import replica_agent
+from components.train.backends import ssh_agent
 
 _BOOT = "import sys; f = sys.stdin.buffer; exec(compile(f.read(int(f.readline())), 'training', 'exec'))"
 _BEAT_S = 2.0
@@ -64,14 +64,14 @@ def run(request: dict[str, Any]) -> int:
             send(b"\n")
             time.sleep(_BEAT_S)
 
-    send(message(replica_agent, agent_request) + archive)
+    send(message(ssh_agent, agent_request) + archive)
     signal.signal(signal.SIGTERM, lambda *_: send(b"stop\n"))
     threading.Thread(target=beat, daemon=True).start()
     for line in io.TextIOWrapper(ssh.stderr, encoding="utf-8", errors="replace"):
-        if line.startswith(replica_agent.ANSWER):
+        if line.startswith(ssh_agent.ANSWER):
             with contextlib.suppress(OSError):
                 new = Path(request["status"] + ".new")
-                new.write_text(json.loads(line.removeprefix(replica_agent.ANSWER)))
+                new.write_text(json.loads(line.removeprefix(ssh_agent.ANSWER)))
                 new.replace(request["status"])
         else:
             print(line, end="", flush=True)

@@ -22,15 +22,15 @@ import trainer
 from common.errors import UserError
 from common.storage.files import is_remote
 from components.train.backends.environment import job_plan, log_place
-from components.train.backends.hosts.host_file import place, read_hosts, ssh_command
-from components.train.backends.hosts.preflight import ask, check
-from components.train.backends.hosts.replica_client import on_host
 from components.train.backends.plan import ATTEMPT, Plan, Replica
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
+from components.train.backends.ssh_client import on_host
+from components.train.backends.ssh_hosts import place, read_hosts, ssh_command
+from components.train.backends.ssh_preflight import ask, check
 from components.train.cluster.cluster_file import Cluster
 
-_CLIENT = (sys.executable, "-m", "components.train.backends.hosts.replica_client")
+_CLIENT = (sys.executable, "-m", "components.train.backends.ssh_client")
 
 
 def plan_hosts(args: argparse.Namespace, cluster: Cluster, program: Program) -> Plan:
