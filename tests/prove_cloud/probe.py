@@ -16,7 +16,7 @@ from collections.abc import Callable
 from google.api_core.exceptions import TooManyRequests
 from google.cloud import storage
 
-from pipelines.doctoring.image_checks import modules
+from pipelines.doctor import check_modules
 
 _PATIENCE_S = 400.0  # for another replica; a machine comes in two or three minutes
 
@@ -38,7 +38,7 @@ def main(place: str, code: str) -> None:
     with socket.create_server(("", int(own.rpartition(":")[2]))):
         seen["store"] = _store(bucket.blob(f"{base}/shared"))
         if len(everybody) == 1:
-            seen |= {"mount": _mount(bucket, base), "modules": modules().meaning, "gpus": _gpus()}
+            seen |= {"mount": _mount(bucket, base), "modules": check_modules(), "gpus": _gpus()}
         elif attempt == 0:
             seen["reached"] = [address for address in everybody if _until(lambda a=address: _answers(a))]
         bucket.blob(f"{job}/{me}-{attempt}.json").upload_from_string(json.dumps(seen))
