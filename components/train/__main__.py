@@ -18,8 +18,8 @@ from components.train.backends.program import Program, own_program, trainer_prog
 from components.train.backends.vertex import plan_submission
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
-from components.train.cluster.notes import Source, refuse_changes, tell
-from components.train.cluster.strategies import job_flags, resolve
+from components.train.cluster.source import Source
+from components.train.cluster.strategy import job_flags
 from components.train.console import job_control
 from components.train.console.command_line import parse
 from components.train.console.explain import explain
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.explain:
         print(explain(source, cluster))
         return 0
-    tell(source.name, source.notes)
+    source.print_notes()
     if args.mode == "vertex":
         return _vertex(source, cluster, args)
     program = _program(cluster, args)
@@ -57,11 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _cluster(args: argparse.Namespace) -> tuple[Source, Cluster]:
     """What `--cluster` says; flags and job directory that are not given become those of a file that names them."""
-    source = read(args.cluster)
     own = args.command is not None  # It has flags of its own.
-    source = resolve(source, [] if own else args.flags or source.args, args.strategy)
+    source = read(args.cluster, [] if own else args.flags or None, args.strategy)
     if args.strict:
-        refuse_changes(source.name, source.notes)
+        source.refuse_replacements()
     cluster = Cluster.of(source)
     if args.max_restarts is not None:
         scheduling = cluster.scheduling.model_copy(update={"max_restarts": args.max_restarts})

@@ -13,7 +13,6 @@ from components.register import serving
 from components.train.backends.attempts import Again
 from components.train.backends.job_settings import JobSettings, new_name
 from components.train.backends.worker_pools import plan_vertex
-from components.train.cluster.checks import read
 from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import pipeline_arguments, sources_seen
 from pipelines.compile import compile_specs
@@ -162,7 +161,7 @@ def scheduled_as(cluster: Cluster, args: argparse.Namespace) -> Cluster:
     flags = {"strategy": args.scheduling, "timeout": args.timeout, "max_restarts": args.max_restarts}
     content = cluster.model_dump(exclude_none=True)
     content["scheduling"] = {**content["scheduling"], **{k: v for k, v in flags.items() if v is not None}}
-    return read(Cluster, content)
+    return Cluster.read(content)
 
 
 def _resources(given: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:

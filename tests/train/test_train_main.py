@@ -63,7 +63,11 @@ REFUSED: dict[str, list[str]] = {
     "--code no/such: no such directory": [*OWN, "python x", "--code", "no/such"],
     "--strict allows no replacement": ["--explain", "--cluster", "BASIC_GPU", "--strict"],
     # Strategies that contradict the flags or the pools.
-    "--strategy mirrored is for one machine, and STANDARD_1 has workers": [*TIER, "--strategy", "mirrored"],
+    "STANDARD_1: worker: mirrored has none; remove worker, or write 'strategy: multi_worker_mirrored'": [
+        *TIER,
+        "--strategy",
+        "mirrored",
+    ],
 }
 
 

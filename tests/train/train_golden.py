@@ -12,9 +12,8 @@ from typing import Any
 
 from components.train.__main__ import main
 from components.train.backends.worker_pools import plan_vertex
-from components.train.cluster.checks import schema
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import Keys
+from components.train.cluster.validation import schema
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "train" / "golden"
@@ -35,10 +34,10 @@ def text(name: str) -> str:
     return f"{out.getvalue()}\nWorker pools\n{json.dumps(specs, indent=2)}\n"
 
 
-def described_keys(name: str = "Keys", prefix: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
+def described_keys(name: str = "Cluster", prefix: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
     """Each key with its JSON Schema and whether it must be there."""
-    root = schema(Keys)
-    node = root if name == "Keys" else root["$defs"][name]
+    root = schema(Cluster)
+    node = root if name == "Cluster" else root["$defs"][name]
     for key, value in node["properties"].items():
         yield prefix + key, value, key in node.get("required", ())
         if "$ref" in value and key not in ("worker", "ps", "evaluator"):

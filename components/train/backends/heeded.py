@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from components.train.cluster.checks import Model
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import By
+from components.train.cluster.cluster_file import By, Cluster
+from components.train.cluster.validation import Model
 from trainer.cluster.member import ROLES
 
 _HERE = "it runs on this machine as it is"

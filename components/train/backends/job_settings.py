@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.flags import Kind
 from common.google_cloud import MANAGED_BY
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.keys import seconds
+from components.train.cluster.validation import seconds
 
 DEFAULT_REGION = "us-central1"
 _OUR_LABELS = {MANAGED_BY[0], "run"}  # the latter has the name of one

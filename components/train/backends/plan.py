@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from common.errors import UserError
 from common.storage.files import is_remote
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.strategies import named
+from components.train.cluster.strategy import named
 
 # The names are those of `trainer.job.journal`, whose import would take as long as the rest of the launcher's.
 STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"

@@ -1,49 +1,53 @@
-"""What `--cluster` names, before it is a cluster: a file of ours, one of AI Platform, or a scale tier.
+"""Reads what `--cluster` names: a file of ours, one of AI Platform, or a scale tier.
 
 source = read("config.yaml")  # or read("STANDARD_1")
 source.values  # as our own cluster file would say it
-for note in source.notes: print(note)
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError, about, unknown
 from common.strict_yaml import parse
-from components.train.cluster import ai_platform
-from components.train.cluster.notes import Source
-from components.train.cluster.scale_tiers import CUSTOM, LEGACY_MACHINES, LEGACY_TPU, TIERS
-
-_NAMES = (*TIERS, CUSTOM, *LEGACY_MACHINES, LEGACY_TPU)
+from components.train.cluster import ai_platform, strategy
+from components.train.cluster.source import Source
 
 
-def read(name: str | Path) -> Source:
-    """Reads a file, or expands the name of a tier or legacy machine."""
-    name, written = str(name), str(name).replace("-", "_")  # gcloud wrote `basic-gpu` for `BASIC_GPU`
-    tier = next((each for each in (written.upper(), written.lower()) if each in _NAMES), None)
-    if tier and not os.path.lexists(name):
-        of_tier = tier in (*TIERS, CUSTOM)
-        values = {"scaleTier": tier} if of_tier else {"scaleTier": CUSTOM, "masterType": tier}
-        kind, document = f"AI Platform's {'scale tier' if of_tier else 'machine'} {tier}", {"trainingInput": values}
+def read(name: str | Path, flags: Sequence[str] | None = None, override: str | None = None) -> Source:
+    """Reads a file, or expands the name of a tier or legacy machine.
+
+    Args:
+      name: Path or name.
+      flags: The trainer's, which may decide the strategy; None for those that the file has.
+      override: Strategy in place of the file's.
+    """
+    name = str(name)
+    document = None if os.path.lexists(name) else ai_platform.named(name)
+    if document:
+        kind = f"AI Platform's {name}"
     else:
-        kind, document = "AI Platform trainingInput", _parsed(name)
-        if not ai_platform.is_one(document):
-            return Source(name=name, kind="cluster file", values=document, ours=True)
+        document, kind = _parsed(name), "AI Platform trainingInput"
     with about(name):
-        return ai_platform.translate(document, name, kind)
+        if ai_platform.is_one(document):
+            return ai_platform.translate(document, Source(name=name, kind=kind), flags, override)
+        source = Source(name=name, kind="cluster file", ours=True, values=document)
+        if isinstance(document, dict):
+            strategy.choose(source, flags or (), override)
+        return source
 
 
 def _parsed(name: str) -> Any:
     path = Path(name)
     try:
-        data = path.read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError:
         near = [str(each) for each in path.parent.glob("*.yaml")]
         if path.suffix or os.sep in name:
             raise unknown("cluster file", name, near) from None
-        raise unknown("cluster file or scale tier", name, [*near, *_NAMES]) from None
-    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
-        raise UserError(f"cluster file {name}: {getattr(error, 'strerror', None) or error}") from None
+        raise unknown("cluster file or scale tier", name, [*near, *ai_platform.NAMES]) from None
+    except OSError as error:
+        raise UserError(f"cluster file {name}: {error.strerror}") from None
     with about(name):
-        return parse(data)
+        return parse(content)

@@ -6,8 +6,8 @@ import yaml
 
 from components.train.backends.cluster_spec import misnamed
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.machines import offered
-from components.train.cluster.notes import Source
+from components.train.cluster.machines import MACHINES
+from components.train.cluster.source import Source
 
 _ROW = "{:<10} {:>8}  {:<20} {:>6} {:>10}  {}"
 
@@ -34,6 +34,6 @@ def _pools(cluster: Cluster) -> Iterator[tuple[object, ...]]:
     yield "pool", "replicas", "machine", "vCPUs", "memory GB", "GPUs"
     for role, pool in cluster.pools.items():
         gpus = f"{pool.accelerator.count} x {pool.accelerator.type}" if pool.accelerator else ""
-        machine = offered()[pool.machine] if pool.machine else None
+        machine = MACHINES[pool.machine] if pool.machine else None
         size = (machine.vcpus, f"{machine.memory_gb:g}") if machine else ("", "")
         yield role, pool.replicas, pool.machine or "this machine", *size, gpus

@@ -7,8 +7,8 @@ import yaml
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
-from components.train.cluster.notes import Source, refuse_changes
-from components.train.cluster.strategies import job_flags, resolve
+from components.train.cluster.source import Source
+from components.train.cluster.strategy import job_flags
 
 CASES = yaml.safe_load(Path(__file__).with_name("translations.yaml").read_text())
 CUSTOM = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4"}
@@ -25,39 +25,37 @@ def source(tmp_path: Path):
 
 
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
-def test_what_a_file_becomes_is_told_and_strict_refuses_what_is_replaced(source, case: dict[str, Any]):
-    found = source(**case["file"])
-    assert found.values == {"chief": {"machine": "n1-standard-4"}, **case.get("becomes", {})}
-    notes = [(key, case[key]) for key in ("says", "changes") if key in case]
-    assert [("changes" if note.changes else "says", str(note)) for note in found.notes] == notes
-    Cluster.of(resolve(found))
+def test_translation_is_noted_and_strict_refuses_replacements(source, case: dict[str, Any]):
+    translated = source(**case["file"])
+    expected = {"strategy": "one_device", "chief": {"machine": "n1-standard-4"}, **case.get("becomes", {})}
+    assert Cluster.of(translated) == Cluster.read(expected)
+    assert translated.notes == ([case["says"]] if "says" in case else [])
+    assert translated.replacements == ([case["changes"]] if "changes" in case else [])
     if "changes" in case:
         with pytest.raises(UserError, match=r"--strict allows no replacement: trainingInput\..* leave --strict out"):
-            refuse_changes(found.name, found.notes)
+            translated.refuse_replacements()
     else:
-        refuse_changes(found.name, found.notes)
+        translated.refuse_replacements()
 
 
-def test_workers_of_parameter_servers_become_as_many_as_there_were_gpus(source):
+def test_workers_of_parameter_servers_become_as_many_as_gpus(source):
     gpus = {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 2}}
     pools = {"workerType": "n1-standard-8", "workerCount": 3, "workerConfig": gpus}
-    found = source(**CUSTOM, **pools, parameterServerType="n1-standard-4", parameterServerCount=1)
-    worker = Cluster.of(resolve(found)).worker
+    translated = source(**CUSTOM, **pools, parameterServerType="n1-standard-4", parameterServerCount=1)
+    worker = Cluster.of(translated).worker
     assert (worker.replicas, worker.machine, worker.gpus) == (6, "n1-standard-8", 1)
 
 
-def test_arguments_and_job_directory_become_flags_unless_others_are_given(source):
-    found = source(args=["--train-steps", 1000, "--sync"], jobDir="gs://bucket/a")
-    assert job_flags(found, []) == ["--train-steps", "1000", "--job-dir", "gs://bucket/a"]
-    assert job_flags(found, ["--train-steps", "5"]) == ["--train-steps", "5", "--job-dir", "gs://bucket/a"]
-    assert job_flags(found, ["--job-dir=jobs/b"]) == ["--job-dir=jobs/b"]
-    assert "trainingInput.args: not used, as flags are given" in str(resolve(found, ["--train-steps", "5"]).notes[-1])
-    assert not resolve(found, found.args).notes
+def test_arguments_and_job_directory_become_flags(source):
+    flags = source(args=["--train-steps", 1000, "--sync"], jobDir="gs://bucket/a")
+    assert job_flags(flags, []) == ["--train-steps", "1000", "--job-dir", "gs://bucket/a"]
+    assert job_flags(flags, ["--job-dir=jobs/b"]) == ["--job-dir=jobs/b"]
+    assert not source(args=["--train-steps", 1000]).notes
+    assert job_flags(flags, ["--train-steps", "5"]) == ["--train-steps", "5", "--job-dir", "gs://bucket/a"]
+    assert flags.notes[-1] == "trainingInput.args: not used, as flags are given to the trainer here"
 
 
-def test_tier_or_machine_is_a_cluster_by_its_name_unless_there_is_such_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_name_of_tier_or_machine_is_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("STANDARD_1", "standard-1", "Standard_1"):
         assert Cluster.load(name).replicas == 8
     cluster = Cluster.load("complex_model_m_gpu")
@@ -67,7 +65,7 @@ def test_tier_or_machine_is_a_cluster_by_its_name_unless_there_is_such_a_file(
     assert Cluster.load("BASIC").chief.machine == "e2-standard-4"
 
 
-def test_replacements_are_told_whoever_loads_the_cluster(capsys: pytest.CaptureFixture):
+def test_replacements_are_printed_by_load(capsys: pytest.CaptureFixture):
     Cluster.load("BASIC_GPU")
     out, err = capsys.readouterr()
     assert err.startswith(

@@ -12,7 +12,7 @@ from jsonschema import Draft7Validator
 
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.json_schema import cluster_schema
+from components.train.cluster.validation import schema
 
 OURS = """
 strategy: parameter_server
@@ -23,6 +23,7 @@ evaluator: {machine: n1-standard-4, replicas: 1}
 disk: {type: pd-standard, size_gb: 200}
 scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 3}
 """
+SCHEMA = schema(Cluster)
 ROOT = Path(__file__).parents[3]
 THEIRS = (Path(__file__).parents[1] / "sources" / "everything.yaml").read_text()
 # By the type that is right.
@@ -31,12 +32,19 @@ WRONG: dict[type, tuple] = {
     str: (None, 7, {}, " ", "no-such-thing"),
     int: (None, "many", -1, 1.5, True, 10**30),
     list: (None, "x", [None]),
-    bool: (None, "maybe"),
 }
 # Texts that mean nothing to a launcher, so that any text is as good as another.
 FREE = {
     *("jobId", "labels", "imageUri", "jobDir", "region", "packageUris", "pythonModule", "runtimeVersion"),
-    *("pythonVersion", "serviceAccount", "network", "containerCommand", "maxWaitTime", "priority"),
+    *(
+        "useChiefInTfConfig",
+        "pythonVersion",
+        "serviceAccount",
+        "network",
+        "containerCommand",
+        "maxWaitTime",
+        "priority",
+    ),
 }
 
 NEEDED = ("strategy", "chief", "worker", "ps", "masterType", "workerType", "parameterServerType", "evaluatorType")
@@ -92,7 +100,7 @@ def test_each_mistake_is_refused_in_one_line_that_names_the_place(tmp_path: Path
 
 
 def test_an_editor_finds_what_the_reader_refuses_but_for_what_needs_the_tables():
-    validator = Draft7Validator(cluster_schema())
+    validator = Draft7Validator(SCHEMA)
     assert validator.is_valid(yaml.safe_load(OURS))
     unseen = {place for content, place in bad_files(OURS) if validator.is_valid(content)}
     # That parameter servers need workers and the other way round is the launcher's to say.
@@ -101,14 +109,14 @@ def test_an_editor_finds_what_the_reader_refuses_but_for_what_needs_the_tables()
 
 def test_published_schema_is_the_one_that_the_reader_makes():
     """Write it anew with: python -m components.train.cluster.json_schema > clusters/cluster.schema.json"""
-    assert cluster_schema() == json.loads((ROOT / "clusters" / "cluster.schema.json").read_text())
-    Draft7Validator.check_schema(cluster_schema())
+    assert json.loads((ROOT / "clusters" / "cluster.schema.json").read_text()) == SCHEMA
+    Draft7Validator.check_schema(SCHEMA)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_file_is_valid_and_says_when_to_use_it(path: Path):
-    Draft7Validator(cluster_schema()).validate(yaml.safe_load(path.read_text()))
-    Draft7Validator(cluster_schema()).validate(json.loads(Cluster.load(path).to_json()))
+    Draft7Validator(SCHEMA).validate(yaml.safe_load(path.read_text()))
+    Draft7Validator(SCHEMA).validate(json.loads(Cluster.load(path).to_json()))
     schema, comment, *_ = path.read_text().splitlines()
     assert schema == "# yaml-language-server: $schema=cluster.schema.json"
     assert comment.startswith("# ")

@@ -6,22 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from components.train.cluster.ai_platform import LEGACY_MACHINES
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
-from components.train.cluster.machines import offered
-from components.train.cluster.notes import refuse_changes
-from components.train.cluster.scale_tiers import LEGACY_MACHINES
-from components.train.cluster.strategies import resolve
+from components.train.cluster.machines import MACHINES as OFFERED
 
 PREFIXES = {"chief": "master", "worker": "worker", "ps": "parameterServer", "evaluator": "evaluator"}
-USUAL = ("n1-standard-8", "n1-standard-4", "g2-standard-12", "g2-standard-24", "a2-highgpu-2g", "n4-standard-8")
+USUAL = ("n1-standard-8", "n1-standard-4", "g2-standard-12", "g2-standard-24", "a2-highgpu-2g")
 # Type and accelerators of a pool: every machine with each number of GPUs that it may have.
 MACHINES: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in LEGACY_MACHINES]
-MACHINES += [(name, {}) for name in USUAL if not offered()[name].carries_gpus]
+MACHINES += [(name, {}) for name in USUAL if "" in OFFERED[name].gpus]
 MACHINES += [
     (name, {"acceleratorConfig": {"type": gpu, "count": count}})
     for name in USUAL
-    for gpu, counts in offered()[name].gpus.items()
+    for gpu, counts in OFFERED[name].gpus.items()
+    if gpu
     for count in counts
 ]
 DISKS = st.sampled_from(
@@ -46,8 +45,8 @@ def test_every_job_of_ai_platform_becomes_a_cluster(
             asked[role] = replicas, LEGACY_MACHINES[name].machine if name in LEGACY_MACHINES else name
     path = tmp_path_factory.getbasetemp() / "config.yaml"
     path.write_text(json.dumps({"trainingInput": values}))
-    source = resolve(read(path), flags)
+    source = read(path, flags)
     cluster = Cluster.of(source)
     if {role: (pool.replicas, pool.machine) for role, pool in cluster.pools.items()} != asked:
         with pytest.raises(UserError, match="--strict allows no replacement"):
-            refuse_changes("x", source.notes)
+            source.refuse_replacements()

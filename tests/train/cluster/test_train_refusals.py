@@ -37,7 +37,6 @@ NAMES = {
     "CUSTOM": "CUSTOM: trainingInput.masterType: missing",
     "BASIC_TPU": "BASIC_TPU: BASIC_TPU.masterType: cloud_tpu is a TPU",
     "cloud_tpu": "cloud_tpu: trainingInput.masterType: cloud_tpu is a TPU",
-    "a\0b": "cluster file a\0b: ",
     ".": "cluster file .: Is a directory",
 }
 

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
-from components.train.cluster.strategies import job_flags, resolve
+from components.train.cluster.strategy import job_flags
 
 CLUSTERS = Path(__file__).parents[3] / "clusters"
 SYNC = ["--train-steps", "9", "--sync"]
@@ -25,12 +26,17 @@ TOGETHER = "multi_worker_mirrored"
         ("local", [], "mirrored", "mirrored", None),
     ],
 )
-def test_flags_decide_and_that_parameter_servers_go_is_said(
+def test_flags_choose_and_dropped_servers_are_noted(
     name: str, flags: list[str], strategy: str | None, becomes: str, by: str | None
 ):
-    source = resolve(read(CLUSTERS / f"{name}.yaml" if name.islower() else name), flags, strategy)
+    source = read(CLUSTERS / f"{name}.yaml" if name.islower() else name, flags, strategy)
     cluster = Cluster.of(source)
     assert (cluster.strategy, cluster.ps) == (becomes, None)
-    said = f"{by}: the parameter servers are dropped: synchronous workers reduce gradients among themselves, which "
-    assert [note.changes for note in source.notes if str(note).startswith(said)] == [True] * bool(by)
+    dropped = f"{by}: the parameter servers are dropped: synchronous workers reduce gradients among themselves, which "
+    assert [text.startswith(dropped) for text in source.replacements if "dropped" in text] == [True] * bool(by)
     assert job_flags(source, SYNC) == ["--train-steps", "9"]
+
+
+def test_sync_with_parameter_servers_is_refused():
+    with pytest.raises(UserError, match="--sync: parameter servers train asynchronously in TensorFlow 2"):
+        read("STANDARD_1", ["--sync", "--strategy=parameter_server"])
