@@ -31,9 +31,8 @@ from components.train.supervision.signals import STOPPING, StopRequest
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments, sources_seen
 from pipelines.local import containers, history, summary
 from pipelines.local.cache import cache_key, dataset_dir
-from pipelines.local.progress import Progress
+from pipelines.local.progress import FAILED, Progress, Steps
 from pipelines.local.record import RunRecord
-from pipelines.local.steps import Steps
 
 _say = functools.partial(print, flush=True)
 # What steps and replicas say of mistakes that are the user's to mend.
@@ -161,22 +160,22 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
             return
         saves = is_first and record.runner == "subprocess" and steps.is_training
         _signal_group(child, signal.SIGTERM if saves else signal.SIGKILL)
-        progress.tell("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
+        progress.print("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
 
-    progress = Progress(steps, run_dir / "logs")
+    progress = Progress(steps)
     for number in STOPPING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # of nohup, say
             signal.signal(number, stop)
     try:
         with progress:
             for step in steps.follow(child.stdout):
-                progress.changed(step)
+                progress.show(step)
                 if request.number:  # it has saved, or had ended by itself
                     _signal_group(child, signal.SIGKILL)
         if child.wait() and request.number:
             return "interrupted", 128 + request.number
         # kfp's DockerRunner takes a container that vanished for one that succeeded.
-        done = not child.returncode and not steps.failed and (run_dir / "job" / "DONE.json").exists()
+        done = not child.returncode and not steps.first(FAILED) and (run_dir / "job" / "DONE.json").exists()
         return ("succeeded", 0) if done else ("failed", 1)
     finally:
         _signal_group(child, signal.SIGKILL)
@@ -198,7 +197,7 @@ def _shown(path: str | os.PathLike[str]) -> str:
 
 def _reason(steps: Steps) -> str | None:
     """What the step that failed says is for the user to mend, if it says so."""
-    if not (failed := steps.failed):
+    if not (failed := steps.first(FAILED)):
         return None
     mend = _MEND.findall(steps.log(failed).read_text(encoding="utf-8"))
     return f"step {failed.name}: {mend[-1]}" if mend else None
@@ -206,7 +205,7 @@ def _reason(steps: Steps) -> str | None:
 
 def _explain(reason: str | None, steps: Steps, dataset: pathlib.Path) -> int:
     """Says which step failed, in its own last words. Returns the exit code: 2 for what the user can mend."""
-    failed = steps.failed
+    failed = steps.first(FAILED)
     log = steps.log(failed)
     if reason:
         _say(f"error: {reason} (all of it: {_shown(log)})", file=sys.stderr)

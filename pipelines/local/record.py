@@ -1,13 +1,13 @@
-"""`run.json`: what a run was asked to do; locked as long as the process that drives it lives."""
+"""`run.json`: what a run is to do; locked as long as the process that drives the run lives."""
 
 import contextlib
 import dataclasses
 import datetime
 import fcntl
-import itertools
 import json
 import os
 import pathlib
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -26,14 +26,14 @@ class RunRecord:
 
     label: ClassVar[str] = "tfrecord-training.run"
 
-    id: str = ""  # Name of its directory, and its label everywhere else; empty before it has one.
-    runner: str  # `subprocess` or `docker`.
-    image: str  # Of the steps' containers.
-    dataset: str  # As it was asked for, for people to see, and the `cluster`.
+    id: str = ""  # name of its directory, and value of its label; empty before it begins
+    runner: str  # `subprocess` or `docker`
+    image: str  # of the steps' containers
+    dataset: str  # as on the command line, for people to see; so is `cluster`
     cluster: str
-    sources: Sequence[str] = ()  # Paths of the data, for the steps to see.
-    fail_on_reject: bool = False  # Whether a rejected model gives the run an exit code of its own.
-    arguments: Mapping[str, Any]  # Of the pipeline.
+    sources: Sequence[str] = ()  # paths of the data, which containers have to see
+    fail_on_reject: bool = False  # whether a rejected model gives the run an exit code of its own
+    arguments: Mapping[str, Any]  # of the pipeline
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike[str]) -> Self:
@@ -46,45 +46,40 @@ class RunRecord:
         write_text(run_dir / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     def begin(self, runs_dir: pathlib.Path) -> tuple[Self, pathlib.Path]:
-        """Makes a run of this, with a directory that this process holds. Returns both."""
+        """Makes a directory for this run, which this process locks. Returns the complete record and the directory."""
         with writable(f"--runs-dir {runs_dir}"):
-            run_dir = _new_run_dir(runs_dir)
-            places = {
-                "run_dir": run_dir,
-                "job_dir": run_dir / "job",
-                "log_dir": run_dir / "logs",
-                "run_id": run_dir.name,
-            }
-            arguments = {**self.arguments, **{name: str(place) for name, place in places.items()}}
+            run_dir = _make_run_dir(runs_dir)
+            paths = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs"}
+            arguments = {**self.arguments, **{name: str(path) for name, path in paths.items()}, "run_id": run_dir.name}
             record = dataclasses.replace(self, id=run_dir.name, arguments=arguments)
             record.save(run_dir)
-        hold(run_dir)
+        lock(run_dir)
         return record, run_dir
 
 
-def hold(run_dir: pathlib.Path) -> int:
-    """Locks the run's record until this process ends, however it does, or the descriptor that is returned is closed.
+def lock(run_dir: pathlib.Path) -> int:
+    """Locks a run's record until this process ends, however it does, or the returned descriptor is closed.
 
-    So other containers, and other machines that share the directory, see as well that the run goes on.
+    The lock also tells other containers, and other machines that share the directory, that the run goes on.
     """
     descriptor = os.open(run_dir / FILE, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
-def _new_run_dir(runs: pathlib.Path) -> pathlib.Path:
-    """Makes `<runs>/<date>-<time>`, with a number behind it when that is taken."""
-    first = directory = runs / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    for number in itertools.count(2):
-        with contextlib.suppress(FileExistsError):
-            directory.mkdir(parents=True)
-            return directory
-        directory = first.with_name(f"{first.name}-{number}")
-
-
-def read_if_whole(path: pathlib.Path) -> dict[str, Any]:
-    """What a file says; nothing while it is not there, or not whole."""
+def read_or_empty(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the object in a file of JSON; an empty one while the file is missing or incomplete."""
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
         content = bounded_json.parse(bounded_json.read(file))
         return content if isinstance(content, dict) else {}
     return {}
+
+
+def _make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
+    """Makes `<runs_dir>/<date>-<time>`; where another run has that already, the next second's."""
+    while True:
+        run_dir = runs_dir / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        with contextlib.suppress(FileExistsError):
+            run_dir.mkdir(parents=True)
+            return run_dir
+        time.sleep(0.1)

@@ -17,8 +17,8 @@ from kfp import local
 from common.cli import keep_exit_codes_of_children
 from common.container_engine import check_engine, security_options
 from common.lifeline import owner_pid, watch
+from pipelines.local.progress import NAMES
 from pipelines.local.record import RunRecord
-from pipelines.local.steps import NAMES
 from pipelines.training import build, step_names
 
 

@@ -13,79 +13,90 @@ from common.storage.files import write_text
 from components.convert.writing.output import PAGE
 from components.evaluate.report import section, training_section
 from components.register.registry import Registry
-from pipelines.local.record import RunRecord
-from pipelines.local.steps import Steps
+from pipelines.local.progress import FAILED, Steps
+from pipelines.local.record import RunRecord, read_or_empty
 from trainer.job import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
 TEMPLATES = templates("pipelines")
+_LAST_LINES = 12
 
 
 def write(
     run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, seconds: float, reason: str | None
 ) -> dict[str, Any]:
-    """Writes `summary.json`, which is returned, and `report.html` from what the run left.
+    """Writes `summary.json` and `report.html` from the files of a run.
 
-    `status` is `succeeded`, `failed` or `interrupted`; `reason`, why it failed, if that is the user's to mend.
+    Args:
+      run_dir: Directory of the run.
+      record: Of the run.
+      steps: With their outcome.
+      status: `succeeded`, `failed` or `interrupted`.
+      seconds: Duration of this attempt.
+      reason: Why the run failed, if the user can repair that.
+
+    Returns:
+      The content of `summary.json`.
     """
-    evaluation = _evaluation(run_dir)
+    # A resume may have evaluated again.
+    if evaluations := sorted(run_dir.glob("artifacts/*/evaluate/evaluation"), key=os.path.getmtime):
+        shutil.copyfile(evaluations[-1], run_dir / EVALUATION)
+    evaluation = read_or_empty(run_dir / EVALUATION)
     decision = evaluation.get("decision", {})
-    job, page = run_dir / "job", pathlib.Path(record.arguments["dataset_dir"], PAGE)
+    dataset = pathlib.Path(record.arguments["dataset_dir"])
+    job = run_dir / "job"
     finished = done.load(str(job))
-    name, registry = record.arguments["name"], Registry(record.arguments["registry"])
+    registry = Registry(record.arguments["registry"])
+    name = record.arguments["name"]
     version = registry.version_of(name, record.id)
-    champion, gone = registry.standing(name, but=version or "")
+    champion, passed_over = registry.standing(name, but=version or "")
+    paths = {
+        "logs": run_dir / "logs",
+        "dataset": dataset,
+        "dataset_page": dataset / PAGE,
+        "job": job,
+        "evaluation": run_dir / EVALUATION,
+    }
     summary = {
         "run": record.id,
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
-        "steps": [{"name": s.name, "status": s.status, "seconds": round(s.seconds, 1)} for s in steps.seen.values()],
+        "steps": [
+            {"name": step.name, "status": step.status, "seconds": round(step.seconds, 1)}
+            for step in steps.started.values()
+        ],
         "metrics": evaluation.get("metrics", {}),
-        "throughput": {"examples_per_s": finished.examples_per_s if finished else None},
+        "throughput": {"examples_per_s": finished and finished.examples_per_s},
         "model": {
             "name": name,
             "version": version,
             "champion": champion,
-            "passed_over": gone,
+            "passed_over": passed_over,
             "verdict": decision.get("verdict"),
             "why": decision.get("why"),
         },
         "paths": {
             "report": str(run_dir / REPORT),
-            "logs": str(run_dir / "logs"),
-            "dataset": str(page.parent) if page.exists() else None,
-            "dataset_page": str(page) if page.exists() else None,
-            "job": str(job) if job.exists() else None,
-            "evaluation": str(run_dir / EVALUATION) if evaluation else None,
+            **{what: str(path) if path.exists() else None for what, path in paths.items()},
             "model": registry.model_dir(name, version) if version else None,
         },
         "arguments": dict(record.arguments),
     }
     write_text(run_dir / FILE, json.dumps(summary, indent=1) + "\n")
-    failed = steps.failed
+    failed = steps.first(FAILED)
     body = TEMPLATES.get_template("run.html").render(
         s=summary,
         links={what: os.path.relpath(path, run_dir) for what, path in summary["paths"].items() if path},
         logs=sorted(path.name for path in (run_dir / "logs").glob("*.log")),
         place=os.path.relpath(run_dir) if run_dir.is_relative_to(pathlib.Path.cwd()) else run_dir,
         failed=failed and failed.name,
-        tail=steps.log(failed).read_text(encoding="utf-8").rstrip().splitlines()[-12:] if failed else (),
+        tail=steps.log(failed).read_text(encoding="utf-8").rstrip().splitlines()[-_LAST_LINES:] if failed else (),
         evaluation=section(evaluation) if evaluation else "",
         training=training_section(str(job)),
-        splits=Manifest.load(page.parent).splits if page.exists() else {},
-        versions={v: registry.facts(name, v) for v in registry.versions(name)[:-21:-1]},
-        aliases={version: alias for alias, version in reversed(registry.aliases(name).items())},
+        splits=Manifest.load(dataset).splits if (dataset / PAGE).exists() else {},
+        registry=registry,
         written=time.strftime("%Y-%m-%d %H:%M"),
     )
     write_text(run_dir / REPORT, render_page(f"Run {record.id}", body))
     return summary
-
-
-def _evaluation(run_dir: pathlib.Path) -> dict[str, Any]:
-    """The evaluation that the step left among its artifacts, kept in the run's directory; empty if it left none."""
-    found = run_dir.glob("artifacts/*/evaluate/evaluation")
-    if newest := max(found, key=lambda path: path.stat().st_mtime, default=None):  # a resume may have evaluated again
-        shutil.copyfile(newest, run_dir / EVALUATION)
-        return json.loads(newest.read_text(encoding="utf-8"))
-    return {}

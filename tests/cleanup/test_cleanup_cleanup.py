@@ -6,7 +6,7 @@ import pytest
 from common.errors import UserError
 from components.cleanup.__main__ import main
 from components.cleanup.cleanup import Candidate, delete, unneeded
-from pipelines.local.record import hold
+from pipelines.local.record import lock
 
 KEPT = {
     "run.json",
@@ -63,7 +63,7 @@ def test_a_run_may_be_named_by_a_path_with_dots_or_a_link(make_run, tmp_path, fi
 
 def test_a_run_is_running_until_its_driver_has_ended(make_run, refused, files):
     run = make_run()
-    before, driver = files(run), hold(run)
+    before, driver = files(run), lock(run)
     assert "is still running; stop it first" in refused(main, "--run", run, "--delete")
     assert files(run) == before
     os.close(driver)

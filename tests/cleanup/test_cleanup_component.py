@@ -7,7 +7,7 @@ import pytest
 from kfp import dsl
 
 from components.cleanup.component import cleanup
-from pipelines.local.record import hold
+from pipelines.local.record import lock
 
 pytestmark = pytest.mark.cluster
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 def test_replicas_are_stopped_and_temporary_files_go_after_a_success_alone(make_run, files, state):
     run = make_run()
     before = files(run)
-    driver = hold(run)  # the run is still going on
+    driver = lock(run)  # the run is still going on
     code = "print(flush=True); import time; time.sleep(60)"
     env = {**os.environ, "TRAINER_STATUS": str(run / "logs" / "chief-0.status.json")}
     with subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, env=env) as replica:

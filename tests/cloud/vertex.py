@@ -21,7 +21,7 @@ from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2, json_format
 
-from pipelines.local.steps import ANSI, EVENTS
+from pipelines.local.progress import ANSI, step_event
 from tests.cloud.collection import Collection, done
 from tests.cloud.front import Answer, Request
 from tests.cloud.iam import Iam
@@ -132,14 +132,15 @@ class LiveVertex(Vertex):
         last = ""
         for line in (self._logs / id / "pipeline.log").read_text(errors="replace").splitlines():
             text = ANSI.sub("", line)
-            for state, pattern in EVENTS.items():
-                if match := pattern.match(text[11:]):  # Behind the date.
-                    begun = next((task for task in tasks if task[:2] == [match[1], "RUNNING"]), None)
-                    if state == "running" or not begun:
-                        tasks.append(begun := [match[1], "", ""])
-                    begun[1:] = {"cached": "SKIPPED"}.get(state, state.upper()), text[:23]
-                    if state == "failed":
-                        errors[match[1]] = {"message": last}
+            if event := step_event(text[11:]):  # behind the date
+                name, state = event
+                task = next((task for task in tasks if task[:2] == [name, "RUNNING"]), None)
+                if state == "running" or not task:
+                    task = [name, "", ""]
+                    tasks.append(task)
+                task[1:] = {"cached": "SKIPPED"}.get(state, state.upper()), text[:23]
+                if state == "failed":
+                    errors[name] = {"message": last}
             last = line.strip() or last
         job.job_detail.task_details = [
             {

@@ -44,11 +44,11 @@ def weights() -> Callable[[pathlib.Path], list[bytes]]:
 
 @pytest.fixture
 def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
-    """Makes the directory of a run that asked for a dataset; `told` is its summary's status."""
+    """Makes the directory of a run that asked for a dataset; `status` is that of its summary, if it has one."""
 
     def make(
         name: str,
-        told: str | None = "succeeded",
+        status: str | None = "succeeded",
         *,
         dataset: str = "d1",
         accuracy: float | None = 0.5,
@@ -64,8 +64,8 @@ def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         arguments["cluster"] = '{"ps": {"n": 1}}'
         facts = {"runner": "subprocess", "image": "python", "dataset": "digits", "cluster": "clusters/local.yaml"}
         RunRecord(id=name, arguments=arguments, fail_on_reject=fail_on_reject, **facts).save(run)
-        if told:
-            summary = {"status": told, "reason": None, "seconds": 2.5, "metrics": {"accuracy": accuracy}}
+        if status:
+            summary = {"status": status, "reason": None, "seconds": 2.5, "metrics": {"accuracy": accuracy}}
             summary["steps"] = [{"name": "train", "status": "succeeded", "seconds": 1.0}]
             summary["model"] = {"name": "digits", "version": "1", "verdict": verdict}
             summary["paths"] = {"job": str(run / "job")}

@@ -1,5 +1,6 @@
 """Runs as their files tell of them: listed, compared and deleted, whatever else lies beside them."""
 
+import json
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from pipelines import runs
 from pipelines.local import history
 from pipelines.local.cache import STORE
-from pipelines.local.record import RunRecord, hold
+from pipelines.local.record import RunRecord, lock
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_a_list_has_what_became_of_each_run_and_passes_over_what_is_none(make, s
     make("1-done", accuracy=0.75)
     make("2-failed", "failed")
     make("3-killed", None)
-    descriptor = hold(make("4-running", None))
+    descriptor = lock(make("4-running", None))
     for name, content in (("5-broken", "{"), ("6-foreign", '{"id": 7}'), ("7-list", "[]"), ("8-binary", "\0\udcff")):
         (tmp_path / "runs" / name).mkdir()
         (tmp_path / "runs" / name / "run.json").write_text(content, errors="surrogateescape")
@@ -61,7 +62,7 @@ def test_what_is_no_run_is_refused_with_the_nearest_and_so_is_what_cannot_be_gon
     done, killed = make("20260101-000000"), make("20260102-000000", None)
     assert "did you mean '20260101-000000'?" in refused(runs.main, "show", "20260101-00000", *where)
     assert "no such directory" in refused(runs.main, "list", "--runs-dir", tmp_path / "nowhere")
-    descriptor = hold(killed)
+    descriptor = lock(killed)
     assert "is still running" in refused(runs.main, "resume", killed, *where)
     assert "is still running" in refused(runs.main, "delete", killed, "--yes", *where)
     os.close(descriptor)
@@ -93,6 +94,32 @@ def test_a_comparison_has_all_metrics_and_the_settings_that_differ_and_nothing_i
         assert f"accuracy {'0.7500' if name == '1' else '-'}" in " ".join(said("list").split())
         assert re.search(r"^cluster\.ps\.n +1$", shown, re.MULTILINE)
         assert re.search(r"^train +succeeded, 1\.0 s$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("job/job.json", {"identity": [7]}),
+        ("job/job.json", {"settings": "x"}),
+        ("run.json", {"arguments": {}}),
+    ],
+)
+def test_damaged_record_is_one_line(make, refused, tmp_path, file, content):
+    run = make("1")
+    make("2")
+    known = json.loads((run / file).read_text()) if (run / file).exists() else {}
+    (run / file).write_text(json.dumps(known | content))
+    for verb, *names in (("show", "1"), ("compare", "1", "2")):
+        message = refused(runs.main, verb, *names, "--runs-dir", tmp_path / "runs")
+        assert f"run.json or job/job.json of {run} cannot be used" in message
+
+
+@pytest.mark.parametrize("content", [{"metrics": 7}, {"model": [1]}, {"seconds": "x"}])
+def test_damaged_summary_makes_run_broken(make, said, refused, tmp_path, content):
+    run = make("1")
+    (run / "summary.json").write_text(json.dumps({"status": "succeeded", **content}))
+    assert [line.split() for line in said("list").splitlines()][1:] == [["1", "broken"]]
+    assert "run.json or summary.json is none of ours, or damaged" in refused(runs.main, "show", run)
 
 
 def test_the_page_leads_to_the_runs_from_wherever_they_are_moved_to(make, tmp_path):
