@@ -52,7 +52,7 @@ def read_done(directory: pathlib.Path) -> None:
 
 def read_job(directory: pathlib.Path) -> None:
     identity.check(str(directory), JOB["identity"])
-    identity.check_settings(str(directory), JOB["settings"])
+    identity.check_settings(str(directory), identity.first_start(str(directory)).get("settings", {}), JOB["settings"])
     identity.trained_on(str(directory))
 
 

@@ -6,7 +6,6 @@ not finite is null there. A score whose loss or ranking metric is not finite is 
 `--patience`. Selection is never on the test split.
 """
 
-import dataclasses
 import functools
 import json
 import math
@@ -20,12 +19,10 @@ import tensorflow as tf
 from common.errors import reading
 from common.manifest import Manifest
 from common.storage.files import stated, store_errors, without_nan, write_text
-from trainer.data import example_weights
 from trainer.job.checkpoints import remove
 from trainer.job.journal import Journal
 from trainer.job.state import State
 from trainer.models.registry import Builder
-from trainer.options import Options
 from trainer.scoring import Scorer
 from trainer.tasks.task import Task
 
@@ -33,60 +30,6 @@ SPLIT = "validation"
 FILE = "validation.json"
 # By which Vertex AI (`HyperparameterTuningJob`), and AI Platform before it, have a trial of a study write its metrics.
 _STUDY = "CLOUD_ML_HP_METRIC_FILE"
-
-
-class Validator:
-    """Scores states on the validation split, and tells how good they are."""
-
-    def __init__(
-        self,
-        build: Builder,
-        manifest: Manifest,
-        opts: Options,
-        journal: Journal,
-        *,
-        together: tf.distribute.Strategy | None = None,
-        tells: bool = True,
-    ) -> None:
-        """Takes the strategy of replicas that evaluate `together`, and whether it is this one that `tells` the score."""
-        self.scores, self._task = Scores(opts.job_dir, build.task), build.task
-        self._journal, self.tells = journal, tells
-        together = together or tf.distribute.get_strategy()
-        prepare = example_weights.weighed(
-            build.prepare, manifest, classes=opts.class_weights, column=opts.weight_column
-        )
-        build = dataclasses.replace(build, prepare=prepare)
-        self._scorer = Scorer(build, manifest, opts.data_dir, SPLIT, batch_size=opts.eval_batch_size, together=together)
-        self._writer: tf.summary.SummaryWriter | None = None
-
-    def evaluate(self, state: State, interrupted: Callable[[], bool]) -> bool:
-        """Scores the copies of `state` and tells it everywhere. All who evaluate together call it with the same state.
-
-        Returns False when `interrupted` has said on any of them to leave it.
-        """
-        step, start = state.step, time.perf_counter()
-        self._journal.status("evaluating", step)
-
-        def leave() -> bool:
-            self._journal.alive()
-            return interrupted()
-
-        score = self._scorer.score(state.weights(), leave)
-        if score is None or not self.tells:
-            return score is not None
-        self._writer = self._writer or tf.summary.create_file_writer(self._journal.outbox.path("logs", SPLIT))
-        with self._writer.as_default(step=step):
-            for name, value in score.items():
-                tf.summary.scalar(name, value)
-        self._writer.flush()
-        best = self.scores.add(step, score, state)
-        if _STUDY in os.environ:
-            for name, value in score.items():
-                _study().report_hyperparameter_tuning_metric(name, value, step)
-        self._journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
-        values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
-        print(f"step {step}  validation {values}", flush=True)
-        return True
 
 
 class Scores:
@@ -108,6 +51,13 @@ class Scores:
     def _since_best(self) -> list[int]:
         with stated(self._path) as scores:
             return list(map(int, (scores or {}).get("since_best", [])))
+
+    def is_exhausted(self, step: int, patience: int) -> bool:
+        """Returns whether the score has not risen for as many evaluations as there is patience for."""
+        enough = self.without_better(step) >= patience
+        if enough:
+            print(f"step {step}  no better score in {patience} evaluations; training ends early", flush=True)
+        return enough
 
     @property
     def latest_step(self) -> int:
@@ -145,6 +95,57 @@ class Scores:
 
     def _best(self, step: int) -> str:
         return os.path.join(self.job_dir, "best", f"ckpt-{step}")
+
+
+class Validator:
+    """Scores states on the validation split, and reports the scores."""
+
+    def __init__(
+        self,
+        build: Builder,
+        manifest: Manifest,
+        scores: Scores,
+        journal: Journal,
+        *,
+        data_dir: str,
+        batch_size: int,
+        together: tf.distribute.Strategy | None = None,
+        reports: bool = True,
+    ) -> None:
+        """Takes the strategy of replicas that evaluate `together`, and whether it is this one that `reports` the score."""
+        self.scores, self._journal, self._reports = scores, journal, reports
+        together = together or tf.distribute.get_strategy()
+        self._scorer = Scorer(build, manifest, data_dir, SPLIT, batch_size=batch_size, together=together)
+        self._writer: tf.summary.SummaryWriter | None = None
+
+    def evaluate(self, state: State, interrupted: Callable[[], bool]) -> bool:
+        """Scores the copies of `state` and reports it everywhere. All who evaluate together call it with the same state.
+
+        Returns False when `interrupted` has said on any of them to leave it.
+        """
+        step, start = state.step, time.perf_counter()
+        self._journal.status("evaluating", step)
+
+        def leave() -> bool:
+            self._journal.alive()
+            return interrupted()
+
+        score = self._scorer.score(state.weights(), leave)
+        if score is None or not self._reports:
+            return score is not None
+        self._writer = self._writer or tf.summary.create_file_writer(self._journal.outbox.path("logs", SPLIT))
+        with self._writer.as_default(step=step):
+            for name, value in score.items():
+                tf.summary.scalar(name, value)
+        self._writer.flush()
+        best = self.scores.add(step, score, state)
+        if _STUDY in os.environ:
+            for name, value in score.items():
+                _study().report_hyperparameter_tuning_metric(name, value, step)
+        self._journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
+        values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
+        print(f"step {step}  validation {values}", flush=True)
+        return True
 
 
 @functools.cache

@@ -34,8 +34,17 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
         build = opts.builder(manifest)
         model = build()
         state = State(model, learning.optimizer(opts, model, manifest))  # which gives its slots places in a checkpoint
-        checkpoints, validator = Checkpoints(opts, state), Validator(build, manifest, opts, journal)
-        scored = validator.scores.latest_step
+        checkpoints = Checkpoints(opts.job_dir, state)
+        scores = Scores(opts.job_dir, build.task)
+        validator = Validator(
+            opts.weighted(build, manifest),
+            manifest,
+            scores,
+            journal,
+            data_dir=opts.data_dir,
+            batch_size=opts.eval_batch_size,
+        )
+        scored = scores.latest_step
         journal.event("start", scored)
         while True:
             journal.status("waiting", scored)
@@ -45,10 +54,9 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
             elif (record := done.load(opts.job_dir)) and record.covers(
                 opts.train_steps, opts.train_epochs, opts.patience
             ):
-                break
+                return 0
             else:
                 time.sleep(_POLL_IN_STORE_S if is_remote(opts.job_dir) else _POLL_S)
-    return 0
 
 
 def await_evaluator(scores: Scores, step: int, journal: Journal) -> None:

@@ -1,7 +1,7 @@
 """From the options to what learns: optimizer, learning-rate schedule, decayed weights. The model states the defaults."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -24,7 +24,7 @@ _FALLING = {"linear": schedules.linear, "cosine": schedules.cosine}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Extent:
+class TrainingSize:
     """How much there is to do; where nothing is learnt, that does not matter."""
 
     replicas: int = 1  # that take part in a step
@@ -34,15 +34,34 @@ class Extent:
     horizon: int = 1  # the step at which a falling learning rate is 0
 
 
+def training_size(opts: Options, manifest: Manifest, first_start: Mapping[str, Any], replicas: int) -> TrainingSize:
+    """Returns the size of a job on `replicas`, for which `first_start` decided, if there was one."""
+    examples = manifest.split("train").examples
+    batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
+    if batch < replicas:
+        raise UserError(
+            f"--batch-size {batch} leaves some of {replicas} replicas without an example; use {replicas} or more"
+        )
+    if (before := first_start.get("batch_size", batch)) != batch:
+        raise UserError(
+            f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes {batch} examples a "
+            f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
+        )
+    # A job that is to train for more steps than at first keeps the schedule that it began with.
+    horizon = first_start.get("horizon_steps", opts.horizon_steps or last_step)
+    return TrainingSize(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
+
+
 def optimizer(
-    opts: Options, model: keras.Model, manifest: Manifest, extent: Extent = Extent()
+    opts: Options, model: keras.Model, manifest: Manifest, size: TrainingSize = TrainingSize()
 ) -> keras.optimizers.Optimizer:
     """The model's optimizer, built, with its learning rate as a function of the step. To be made in the strategy's scope."""
-    rate = _schedule(opts, extent)
-    made = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
-    whole = LossScale(made) if opts.precision == "float16" else made
-    whole.build(model.trainable_variables)
-    return whole
+    rate = _schedule(opts, size)
+    created = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
+    if opts.precision == "float16":
+        created = LossScale(created)
+    created.build(model.trainable_variables)
+    return created
 
 
 def _shipped(opts: Options, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
@@ -83,7 +102,7 @@ def falls(opts: Options) -> bool:
     return (opts.schedule or default(opts.model, "SCHEDULE")) in _FALLING
 
 
-def _schedule(opts: Options, extent: Extent) -> schedules.Schedule:
+def _schedule(opts: Options, size: TrainingSize) -> schedules.Schedule:
     rate = opts.learning_rate or default(opts.model, "LEARNING_RATE")
     name = opts.schedule or default(opts.model, "SCHEDULE")
     if opts.horizon_steps is not None and name not in _FALLING:
@@ -95,11 +114,11 @@ def _schedule(opts: Options, extent: Extent) -> schedules.Schedule:
         factor = schedules.piecewise(
             opts.boundaries_epochs or default(opts.model, "BOUNDARIES_EPOCHS"),
             opts.factors or default(opts.model, "FACTORS"),
-            examples_per_epoch=extent.examples,
-            examples_per_step=extent.batch,
+            examples_per_epoch=size.examples,
+            examples_per_step=size.batch,
         )
     elif name in _FALLING:
-        factor = _FALLING[name](extent.horizon)
+        factor = _FALLING[name](size.horizon)
     return schedules.Schedule(rate, factor, warmup_steps=opts.warmup_steps)
 
 

@@ -1,28 +1,38 @@
 """A training job from start to export, as one replica sees it."""
 
+import contextlib
 import dataclasses
 import math
+import os
+import time
 
 import keras
 import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer import model_check, watchdog
-from trainer.cluster import devices, rendezvous, strategy
+from trainer import learning, watchdog
+from trainer.async_steps import AsyncSteps
+from trainer.cluster import devices, exit_codes, rendezvous, strategy
+from trainer.cluster.control_channel import DONE, LEFT, ControlChannel
 from trainer.cluster.member import Member
-from trainer.cluster.shutdown import Stop
+from trainer.cluster.shutdown import Stop, StopRequests
 from trainer.data import placement, records
-from trainer.evaluator import follow, has_evaluator
-from trainer.job.journal import Journal
+from trainer.data.reader import Reader
+from trainer.evaluation import SPLIT
+from trainer.evaluator import await_evaluator, follow, has_evaluator
+from trainer.export import export
+from trainer.job import done
+from trainer.job.journal import Journal, last
+from trainer.models import registry
 from trainer.options import Options
-from trainer.training import Training
-
-_PEER_DIES_S = 2.0
+from trainer.setup import Setup, prepare
+from trainer.sync_steps import SyncSteps
+from trainer.train_step import TrainStep, Window
 
 
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
-    """Plays this member's part until the job is done. Returns the exit code."""
+    """Runs this replica until the job is done. Returns the exit code."""
     if opts.patience and has_evaluator():
         raise UserError(
             f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has an evaluator; leave out one"
@@ -32,8 +42,8 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"
-    others = max(1, sum(map(len, member.addresses.values())) - 1)
-    journal = Journal(opts.job_dir, member.name, beats=not leads, sharers=1 if leads else others)
+    sharers = 1 if leads else max(1, len(member.others))
+    journal = Journal(opts.job_dir, member.name, beats=not leads, sharers=sharers)
     stop.last = journal.outbox.send
     if leads:
         watchdog.watch(journal, stop)
@@ -45,42 +55,22 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
 
 def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal: Journal) -> int:
     journal.status("starting", 0)
-    found = devices.described(opts.num_gpus)
-    journal.event("machine", 0, devices=found, precision=opts.precision)
+    description = devices.described(opts.num_gpus)
+    journal.event("machine", 0, devices=description, precision=opts.precision)
     if member.is_chief:
-        print(f"{member.name} computes in {opts.precision} on {found}", flush=True)
-        if told := devices.advice(opts.precision, opts.num_gpus):
-            print(told, flush=True)
+        print(f"{member.name} computes in {opts.precision} on {description}", flush=True)
+        if advice := devices.advice(opts.precision, opts.num_gpus):
+            print(advice, flush=True)
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
     with stop.at_once():
-        on_gpus = opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU"))
-        choice = placement.choose(
-            manifest,
-            data_dir=opts.data_dir,
-            budget_bytes=placement.budget(member.readers_here),
-            wish=opts.reader,
-            cache_dir=opts.cache_dir,
-            asynchronous=opts.strategy == "parameter_server",
-            gpu_bytes=placement.gpu_budget() if on_gpus else math.inf,
-        )
-        place = records.locate(choice, manifest, member, journal.alive)
-        # Before the others are waited for, where TensorFlow lets a process compute before it joins them.
-        if member.is_chief and opts.strategy == "parameter_server":
-            model_check.run(opts.builder(manifest), opts, manifest)
-        line = rendezvous.meet(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
-    if opts.strategy == "parameter_server" and member.role in ("worker", "ps"):
+        place = _locate_split(opts, member, manifest, journal)
+        channel = rendezvous.join_cluster(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
+    if opts.strategy == "parameter_server" and not member.is_chief:
         journal.status("serving", 0)
-        strategy.serve(member, stop, opts.job_dir, line)
-    try:
-        return Training(opts, member, manifest, place, journal, stop, line).run()
-    except tf.errors.OpError as error:
-        gone = ", ".join(rendezvous.gone(member, within_s=_PEER_DIES_S if member.addresses else 0))
-        if not gone and not isinstance(error, tf.errors.UnavailableError):
-            raise
-        raise ConnectionError(
-            f"{member.name} cannot go on without {gone or 'another replica'}; the same command resumes the job"
-        ) from None
+        strategy.serve(member, stop, StopRequests(opts.job_dir, channel))
+    with strategy.naming_lost_replicas(member):
+        return main_loop(opts, member, manifest, place, journal, stop, channel)
 
 
 def configure(opts: Options) -> None:
@@ -89,10 +79,181 @@ def configure(opts: Options) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(opts.threads)
         tf.config.threading.set_inter_op_parallelism_threads(opts.threads)
     if opts.logical_cpus > 1:
-        split = [tf.config.LogicalDeviceConfiguration()] * opts.logical_cpus
-        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], split)
+        cpus = [tf.config.LogicalDeviceConfiguration()] * opts.logical_cpus
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], cpus)
     if opts.deterministic:
         tf.config.experimental.enable_op_determinism()
     if opts.precision != "float32":
         keras.mixed_precision.set_dtype_policy(f"mixed_{opts.precision}")
     keras.utils.set_random_seed(opts.seed)
+
+
+def main_loop(
+    opts: Options,
+    member: Member,
+    manifest: Manifest,
+    place: placement.Choice,
+    journal: Journal,
+    stop: Stop,
+    channel: ControlChannel,
+) -> int:
+    """Trains from the newest checkpoint to the last step, evaluates and exports. Returns the exit code."""
+    started = time.time()
+    synchronous = opts.strategy != "parameter_server"
+    requests = StopRequests(opts.job_dir, channel)
+    if member.is_chief:
+        requests.watch()
+    # Until the first step there is nothing to save; but synchronous replicas leave together, or the others hang.
+    with contextlib.nullcontext() if synchronous and member.addresses else stop.at_once():
+        job = prepare(opts, member, manifest, journal, channel)
+        steps = _make_steps(opts, member, job, _open_reader(opts, manifest, place, job))
+    checkpoints, scores, size = job.checkpoints, job.scores, job.size
+
+    def is_stop_requested() -> bool:
+        return stop.requested or (member.is_chief and requests.pending)
+
+    def evaluate(step: int) -> bool:
+        checkpoints.copy_state(step)
+        return job.validator.evaluate(job.state, is_stop_requested)
+
+    def is_training_enough(step: int) -> bool:
+        return bool(opts.patience) and steps.agree(member.is_chief and scores.is_exhausted(step, opts.patience))
+
+    def announce_departure() -> None:
+        if member.is_chief:
+            channel.send(LEFT)
+            requests.clear()
+
+    journal.status("training", job.first_step)
+    step, stopping = job.first_step, False
+    is_enough = is_training_enough(step)
+    while step < size.last_step and not (stopping or is_enough):
+        wish = is_stop_requested()
+        until = _next_pause(step, opts.eval_every_steps, opts.checkpoint_num_steps, last_step=size.last_step)
+        window = steps.run(step, until, stop=wish, drain=wish or checkpoints.is_late)
+        step += window.steps
+        job.meter.add(step, window)
+        _check_progress(step, window, job.state.optimizer)
+        stopping = window.stop and steps.idle
+        ends = stopping or step >= size.last_step
+        if steps.idle and not ends and opts.eval_every_steps and step % opts.eval_every_steps == 0:
+            if job.validator:
+                evaluate(step)
+            ends = is_enough = is_training_enough(step)
+        if ends or (steps.idle and checkpoints.is_due(step)):
+            checkpoints.save(step, last=ends)
+    checkpoints.wait()
+    # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
+    is_scored = not job.validator or (scores.latest_step == step and (is_enough or step == job.first_step))
+    is_done = not stopping and (is_scored or evaluate(step))
+    if is_done:
+        with stop.at_once(announce_departure):  # all is saved: what is interrupted now, a resume does again
+            if member.is_chief:
+                _export(opts, manifest, job, journal, step, started)
+                channel.send(DONE)
+            else:
+                channel.wait_for_end()
+                is_done = channel.received(DONE)
+    if is_done:
+        journal.event("done", step, steps=step - job.first_step)
+        journal.status("done", step)
+    else:
+        journal.event("preempted", step)
+        announce_departure()
+    if not member.is_chief:
+        channel.wait_for_end()
+    elif not is_done:
+        print(f"told to stop; saved at step {step}", flush=True)
+    if member.is_chief and synchronous:  # the servers of parameters serve until they are told to end
+        channel.wait_for_others()
+    return 0 if is_done else exit_codes.saved()
+
+
+def _next_pause(step: int, *intervals: int, last_step: int) -> int:
+    """Returns the next step at which something may be due, the same on all replicas: they make equal calls."""
+    return min([last_step, *(step - step % every + every for every in intervals if every)])
+
+
+def _check_progress(step: int, window: Window, optimizer: keras.optimizers.Optimizer) -> None:
+    if not math.isfinite(loss := window.sums[0]):
+        raise UserError(f"the loss is {loss} at step {step}: training diverged; lower --learning-rate")
+    if getattr(optimizer, "hopeless", False):
+        raise UserError(
+            f"gradients overflow float16 at step {step}, whatever the scale of the loss; use --precision bfloat16 or "
+            "float32"
+        )
+
+
+def _locate_split(opts: Options, member: Member, manifest: Manifest, journal: Journal) -> placement.Choice:
+    on_gpus = opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU"))
+    choice = placement.choose(
+        manifest,
+        data_dir=opts.data_dir,
+        budget_bytes=placement.budget(member.readers_here),
+        wish=opts.reader,
+        cache_dir=opts.cache_dir,
+        asynchronous=opts.strategy == "parameter_server",
+        gpu_bytes=placement.gpu_budget() if on_gpus else math.inf,
+    )
+    return records.locate(choice, manifest, member, journal.alive)
+
+
+def _open_reader(opts: Options, manifest: Manifest, place: placement.Choice, job: Setup) -> Reader:
+    return records.open_reader(
+        place,
+        manifest,
+        global_batch=job.size.batch,
+        seed=opts.seed,
+        prepare=job.weighted.prepare,
+        augment=opts.augment or registry.default(opts.model, "AUGMENT"),
+    )
+
+
+def _make_steps(opts: Options, member: Member, job: Setup, reader: Reader) -> SyncSteps | AsyncSteps:
+    model, optimizer = job.state.model, job.state.optimizer
+    weight_decay, decayed = learning.decay(opts, model)
+    step = TrainStep(
+        model=model,
+        optimizer=optimizer,
+        task=job.build.task,
+        label=job.label,
+        global_batch=job.size.batch,
+        seed=opts.seed,
+        weight_decay=weight_decay,
+        decayed=decayed,
+        jit_compile=opts.jit_compile,
+    )
+    if opts.strategy != "parameter_server":
+        return SyncSteps(job.strategy, step, reader, member.is_chief, job.first_step)
+    strategy.count_exactly(optimizer)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(job.strategy)
+    return AsyncSteps(coordinator, step, reader, workers=len(member.addresses["worker"]))
+
+
+def _export(opts: Options, manifest: Manifest, job: Setup, journal: Journal, step: int, started: float) -> None:
+    """Exports the last or the best weights, and writes `DONE.json`."""
+    if has_evaluator() and manifest.splits[SPLIT].examples:
+        await_evaluator(job.scores, step, journal)
+    exported = step
+    if opts.export == "best" and "best" in job.scores.load():
+        exported = job.scores.restore_best(job.state)
+    else:
+        job.state.take(step)
+        if opts.export == "best":
+            print(f"--export best: no evaluation had a finite score; step {step} is exported", flush=True)
+    journal.status("exporting", step)
+    export(job.state.weights(), job.build, manifest, os.path.join(opts.job_dir, "model"), job.learnt_records)
+    journal.event("export", step, exported_step=exported)
+    # An attempt that only had to export has not seen a step.
+    final = job.meter.final() if step > job.first_step else last(opts.job_dir, journal.name, "step")
+    done.Done(
+        step=step,
+        epochs=step * job.size.batch / job.size.examples,
+        exported_step=exported,
+        seconds=round(time.time() - started, 2),
+        validation=job.scores.load(),
+        stopped_early=opts.patience if step < job.size.last_step else None,
+        loss=final.get("loss"),
+        metrics={name: final.get(name) for name in job.build.task.metric_names},
+        examples_per_s=final.get("examples_per_s"),
+    ).save(opts.job_dir)

@@ -23,7 +23,7 @@ from trainer.models import registry
 from trainer.models.registry import Builder
 from trainer.nn import tables, weights
 from trainer.options import Options
-from trainer.steps import TrainStep
+from trainer.train_step import TrainStep
 
 _MOST_EXAMPLES = 32
 _ROUNDING = 0.05  # of probabilities, which large logits and bfloat16 make coarse

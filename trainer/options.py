@@ -250,6 +250,13 @@ class Options(Flags):
         """The builder of the model, with its task."""
         return registry.builder(self.model, manifest, self.network, label_smoothing=self.label_smoothing)
 
+    def weighted(self, build: registry.Builder, manifest: Manifest) -> registry.Builder:
+        """Returns the builder whose prepared batches tell how much each example counts, where that differs."""
+        prepare = example_weights.weighed(
+            build.prepare, manifest, classes=self.class_weights, column=self.weight_column
+        )
+        return dataclasses.replace(build, prepare=prepare)
+
     @property
     def network(self) -> dict[str, Any]:
         """The options of the model that are given."""
@@ -276,6 +283,10 @@ class Options(Flags):
         """The options that decide what is learnt. Synchronous strategies learn the same, whatever their replicas."""
         strategy = "asynchronous" if self.strategy == "parameter_server" else "synchronous"
         return {**self._where("identity", True), "strategy": strategy}
+
+    def facts(self, manifest: Manifest) -> dict[str, Any]:
+        """Returns what a job directory is for: what is learnt, and from which dataset."""
+        return {**self.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
 
     def _where(self, key: str, value: Any) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get(key) == value}

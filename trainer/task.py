@@ -18,6 +18,7 @@ from common import quiet
 from common.cli import run_cli
 from common.errors import UserError, reading
 from common.manifest import Manifest
+from common.storage.files import make_directory
 from trainer import options
 from trainer.cluster import exit_codes, member, shutdown
 from trainer.job import done, identity
@@ -53,18 +54,16 @@ def _main(argv: Sequence[str] | None, signal: shutdown.Stop) -> int:
     with without_advice(), reading(opts.data_dir, "give --data-dir a dataset that can be reached"):
         manifest = Manifest.load(opts.data_dir)
     opts = opts.on(manifest)
-    facts = {**opts.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
     # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
-    with without_advice(), reading(opts.job_dir, "give --job-dir a directory that can be reached"):
-        identity.check(opts.job_dir, facts)
+    with without_advice(), reading(f"--job-dir {opts.job_dir}", "use another"):
+        make_directory(opts.job_dir)
+        identity.check(opts.job_dir, opts.facts(manifest))
         record = done.load(opts.job_dir)
     if record and record.covers(opts.train_steps, opts.train_epochs, opts.patience):
         if (epath.Path(opts.job_dir) / "model" / "saved_model.pb").exists():
             print(f"{opts.job_dir}: already done at step {record.step}", flush=True)
             return 0
         print(f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again", flush=True)
-    if me.is_chief:
-        identity.claim(opts.job_dir, facts)
     with without_advice():
         from trainer import main_loop
     quiet.lost_replicas()

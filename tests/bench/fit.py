@@ -18,7 +18,8 @@ from trainer.cluster.member import Member
 from trainer.data import records
 from trainer.data.placement import budget, choose
 from trainer.models import registry, resnet
-from trainer.steps import SyncSteps, TrainStep
+from trainer.sync_steps import SyncSteps
+from trainer.train_step import TrainStep
 
 
 def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[], float]:
@@ -83,7 +84,9 @@ def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[]
 
 def _optimizer(opts: options.Options, model: keras.Model, manifest: Manifest) -> keras.optimizers.Optimizer:
     examples, batch = manifest.split("train").examples, opts.global_batch_size(1)
-    return learning.optimizer(opts, model, manifest, learning.Extent(examples=examples, batch=batch, horizon=1_000_000))
+    return learning.optimizer(
+        opts, model, manifest, learning.TrainingSize(examples=examples, batch=batch, horizon=1_000_000)
+    )
 
 
 def main(kind: str, model: str, data_dir: str, steps: str, *flags: str) -> None:

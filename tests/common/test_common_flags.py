@@ -33,9 +33,6 @@ def learn(digits, tmp_path, monkeypatch):
         if "--train-epochs" not in flags:
             flags += ("--train-steps", str(STEPS))
         opts = options.parse(flags, {})
-        from trainer.job import identity
-
-        identity.claim(opts.job_dir, opts.identity())
         try:
             assert main_loop.run(opts, Member(role="chief", index=0, addresses={}), Manifest.load(digits), Stop()) == 0
         finally:

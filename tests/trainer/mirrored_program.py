@@ -19,8 +19,9 @@ from trainer.data.reader import Reader
 from trainer.data.storage import Columns, Resident
 from trainer.nn.embedding import Embedding
 from trainer.nn.optimizers import Adam
-from trainer.steps import SyncSteps, TrainStep
+from trainer.sync_steps import SyncSteps
 from trainer.tasks.classification import Classification
+from trainer.train_step import TrainStep
 
 EXAMPLES, BATCH, STEPS = 500, 16, 6
 _PASSED_ON = ("Identity", "Switch", "Merge", "Enter")

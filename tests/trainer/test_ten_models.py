@@ -19,8 +19,8 @@ from trainer.models import registry
 from trainer.models.registry import Builder
 from trainer.nn import weights
 from trainer.scoring import Scorer
-from trainer.steps import TrainStep
 from trainer.tasks.task import state_of
+from trainer.train_step import TrainStep
 
 BATCH, EVAL_BATCH = 40, 16
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from common.manifest import Manifest
 from trainer import learning
 from trainer.options import parse
-from trainer.steps import TrainStep
 from trainer.tasks.classification import Classification
+from trainer.train_step import TrainStep
 
 pytestmark = pytest.mark.cluster
 BATCH, STEPS = 128, 50
@@ -78,7 +78,9 @@ def test_fifty_steps(digits, make, flags, optimizer):
 def step_of(model: keras.Model, manifest: Manifest, flags: list[str]) -> TrainStep:
     """The step that the trainer takes with these flags."""
     opts = parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "50", "--model", "cnn", *flags], {})
-    optimizer = learning.optimizer(opts, model, manifest, learning.Extent(examples=1000, batch=BATCH, horizon=STEPS))
+    optimizer = learning.optimizer(
+        opts, model, manifest, learning.TrainingSize(examples=1000, batch=BATCH, horizon=STEPS)
+    )
     image = keras.Input((8, 8, 1), dtype="uint8", name="image")
     weight_decay, decayed = learning.decay(opts, model)
     return TrainStep(

@@ -21,7 +21,9 @@ def options(*flags: str) -> Options:
 def optimizer(*flags: str):
     layers = [keras.layers.Dense(2, name=name) for name in ("body", "head")]
     model = keras.Sequential([keras.Input((3,)), *layers])
-    return learning.optimizer(options(*flags), model, MANIFEST, learning.Extent(examples=100, batch=10, horizon=20))
+    return learning.optimizer(
+        options(*flags), model, MANIFEST, learning.TrainingSize(examples=100, batch=10, horizon=20)
+    )
 
 
 @pytest.mark.parametrize(

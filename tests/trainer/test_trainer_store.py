@@ -124,11 +124,12 @@ def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, re
 def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_told(tmp_path, store, where):
     directory = (tmp_path if where == "here" else store) / "job"
     job, facts = str(directory), {"seed": 0, "model": "cnn", "fingerprint": "a"}
+    directory.mkdir()
     identity.check(job, {"seed": 1})  # a new one is for anything
-    identity.claim(job, facts)
-    assert identity.settle(job, {"horizon_steps": 7}, write=False) == {"horizon_steps": 7}
+    assert identity.begin(job, {"identity": facts, "horizon_steps": 7}, write=False)["horizon_steps"] == 7
+    assert identity.first_start(job) == {}
     for steps in (8, 9):
-        assert identity.settle(job, {"horizon_steps": steps}, write=True) == {"horizon_steps": 8}
+        assert identity.begin(job, {"identity": facts, "horizon_steps": steps}, write=True)["horizon_steps"] == 8
     with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
         identity.check(job, {**facts, "seed": 1, "fingerprint": "b"})
     there = {path.name for path in directory.iterdir()}

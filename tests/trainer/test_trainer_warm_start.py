@@ -14,7 +14,7 @@ from common import provenance
 from common.errors import UserError
 from common.manifest import Manifest
 from common.storage.files import copy_tree
-from trainer import options, warm_start
+from trainer import warm_start
 from trainer.export import export
 from trainer.job import identity
 from trainer.job.checkpoints import Checkpoints
@@ -44,10 +44,9 @@ def same(one: keras.layers.Layer, another: keras.layers.Layer) -> bool:
 
 
 def saved(directory: pathlib.Path, model: keras.Model) -> str:
-    opts = options.parse(["--data-dir", "d", "--job-dir", str(directory), "--train-steps", "1"], {})
     optimizer = keras.optimizers.SGD()
     optimizer.build(model.trainable_variables)
-    checkpoints = Checkpoints(opts, State(model, optimizer), Journal(str(directory), "chief-0"))
+    checkpoints = Checkpoints(str(directory), State(model, optimizer), Journal(str(directory), "chief-0"))
     for step in (9, 10):  # the newest counts, not the last by its name
         checkpoints.save(step)
     checkpoints.wait()
@@ -159,8 +158,9 @@ def test_weights_that_may_know_what_is_for_test_here_are_refused(digits, tmp_pat
         if kind == "model":
             provenance.write(other, "cnn", str(source))
         else:
-            identity.claim(str(source), {"dataset": other.name})
-            identity.settle(str(source), {"arguments": dict(other.arguments)}, write=True)
+            source.mkdir()
+            record = {"identity": {"dataset": other.name}, "arguments": dict(other.arguments)}
+            identity.begin(str(source), record, write=True)
         place = str(source / "best") if kind == "best" else str(source)
         with contextlib.nullcontext() if name == "shards" else pytest.raises(UserError, match=f"{name} .* and not"):
             warm_start.check_unseen(place, manifest)

@@ -42,6 +42,11 @@ class Member:
         return {f"{role}-{i}": address for role, hosts in self.addresses.items() for i, address in enumerate(hosts)}
 
     @property
+    def others(self) -> dict[str, str]:
+        """Addresses by name of the other replicas, the leader first if it is one of them."""
+        return {name: address for name, address in self.everyone.items() if name != self.name}
+
+    @property
     def is_chief(self) -> bool:
         """Whether this replica saves, exports and decides: the chief, or worker 0 where there is no chief."""
         return self.role == "chief" or (self.role == "worker" and self.index == 0 and "chief" not in self.addresses)

@@ -1,55 +1,47 @@
-"""How replicas come together and part.
-
-`meet` waits until every replica is there, and names those that are not, and one that belongs to another job.
+"""Rendezvous of the replicas: waits for every one, and names those that are missing or belong to another job.
 
 TensorFlow's multi-worker runtime waits for ever for a missing replica, and while it does no Python code runs. So the
-replicas meet before it starts, over plain sockets at the leader's address. TensorFlow takes that over afterwards, while
+replicas meet before it starts, over plain sockets at the chief's address. TensorFlow takes that over afterwards, while
 the connections stay: a port that nobody listens at can be taken in spite of them (SO_REUSEADDR, which both sides set).
-
-`part` lets them leave. A collective operation is no barrier: it returns on one replica while another still fetches the
-last piece from it, and if that one is gone then, the other fails after all the work is done.
 """
 
 import contextlib
 import json
 import socket
 import time
-from collections.abc import Callable
 
 from common import bounded_json
-from trainer.cluster.control_channel import DONE, LEFT, Line
+from trainer.cluster.control_channel import ControlChannel
 from trainer.cluster.member import Member
 
 _RETRY_S = 0.2
 _POLL_S = 0.05
 _SAY_S = 5.0
 _MOST_CHARACTERS = 1 << 16  # Of what a replica says of itself: the path of its job, escaped.
-_OTHERS_LEAVE_S = 5.0
-_LEADER_LIVES_S = 1.0
 _GREETING = b"?"  # of a leader that waits: to a server that waits for its chief it says that the chief begins anew
 _HTTP2_SETTINGS = b"\0\0"  # how a gRPC server begins: with the length of its settings, far below 64 KiB
 
 
-def meet(me: Member, *, job: str, timeout_s: float) -> Line:
+def join_cluster(me: Member, *, job: str, timeout_s: float) -> ControlChannel:
     """Returns when all members of the cluster have called it with the same `job`: ports are used again.
 
-    The line between them is broken from the start for a server that comes when the others have met already.
+    The channel between them is broken from the start for a server that comes when the others have met already.
 
     Raises:
       TimeoutError: Naming those that have not after `timeout_s`.
       ConnectionError: If the leader's address is in use by another job, which is named, or by another program.
     """
     if len(me.everyone) < 2:
-        return Line()
+        return ControlChannel()
     leader, address = next(iter(me.everyone.items()))
     host, port = address.rsplit(":", 1)
     deadline = time.monotonic() + timeout_s
     if me.name == leader:
-        return _lead(job, int(port), {*_others(me)}, deadline, timeout_s)
+        return _lead(job, int(port), {*me.others}, deadline, timeout_s)
     return _follow(job, me, leader, (host, int(port)), deadline, timeout_s)
 
 
-def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: float) -> Line:
+def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: float) -> ControlChannel:
     """Collects a line with job and name from everyone, then answers all with the job: that they may go on.
 
     A replica of another job gets the same answer, at once.
@@ -78,7 +70,7 @@ def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: f
         for connection in connections.values():
             with contextlib.suppress(OSError):
                 connection.sendall(answer)
-        return Line([connection.dup() for connection in connections.values()])
+        return ControlChannel([connection.dup() for connection in connections.values()])
 
 
 def _heard(connection: socket.socket) -> tuple[str | None, str]:
@@ -91,7 +83,9 @@ def _heard(connection: socket.socket) -> tuple[str | None, str]:
             return None, ""
 
 
-def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadline: float, timeout_s: float) -> Line:
+def _follow(
+    job: str, me: Member, leader: str, address: tuple[str, int], deadline: float, timeout_s: float
+) -> ControlChannel:
     """Says job and name to the leader until told to go on; a leader that is not up yet is tried again."""
     told, answer = f"does not answer at {address[0]}:{address[1]}", b""
     while not answer:
@@ -107,11 +101,11 @@ def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadlin
                         break
                     said = (said + more).removeprefix(_GREETING)
                     if said.startswith(_HTTP2_SETTINGS):  # The others have met: this one was started again,
-                        return Line(broken=True)  # and TensorFlow answers already.
+                        return ControlChannel(broken=True)  # and TensorFlow answers already.
             if b"\n" in said:
                 answer, _, words = said.partition(b"\n")
                 if answer == json.dumps(job).encode():
-                    return Line([connection.dup()], heard=words)
+                    return ControlChannel([connection.dup()], messages=words)
         time.sleep(_RETRY_S)
     raise ConnectionError(
         f"at {address[0]}:{address[1]}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
@@ -119,48 +113,14 @@ def _follow(job: str, me: Member, leader: str, address: tuple[str, int], deadlin
     )
 
 
-def part(me: Member, line: Line, *, completed: Callable[[], bool], every_s: float = _POLL_S) -> None:
-    """Returns when this replica may end without hurting another.
-
-    The leader, which the others depend on most, goes last; the others go when it tells them on the `line` how the job
-    ended, or when its results are there, as `completed` says, which is asked every `every_s`.
-
-    Raises:
-      ConnectionError: If the leader ends without. One that hangs is for whoever watches over the job.
-    """
-    others = _others(me)
-    if me.is_chief:
-        deadline = time.monotonic() + _OTHERS_LEAVE_S
-        while any(map(listens, others.values())) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        return
-    leader, address = next(iter(others.items()), ("", ""))
-    look_at = time.monotonic()
-    ask_at = look_at if line.broken else look_at + every_s
-    while others and not line.hears(LEFT, DONE, within_s=_POLL_S):
-        now = time.monotonic()
-        asks, looks = now >= ask_at, now >= look_at
-        ask_at, look_at = now + every_s if asks else ask_at, now + _LEADER_LIVES_S if looks else look_at
-        alive = not looks or listens(address)
-        if (asks or not alive) and completed():
-            return
-        if not alive:
-            raise ConnectionError(f"{leader} has ended before its results were written")
-
-
 def gone(me: Member, *, within_s: float = 0.0) -> list[str]:
     """The other replicas that do not answer, as soon as there is one: a process that dies may close its port last."""
     deadline = time.monotonic() + within_s
     while True:
-        names = [name for name, address in _others(me).items() if not listens(address)]
+        names = [name for name, address in me.others.items() if not listens(address)]
         if names or time.monotonic() >= deadline:
             return names
         time.sleep(_POLL_S)
-
-
-def _others(me: Member) -> dict[str, str]:
-    """Addresses by name; the leader, the chief or else worker 0, comes first."""
-    return {name: address for name, address in me.everyone.items() if name != me.name}
 
 
 def listens(address: str) -> bool:

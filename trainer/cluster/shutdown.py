@@ -22,11 +22,10 @@ from etils import epath
 
 from common.storage.files import is_remote, read_bytes, store_errors, write_text
 from trainer.cluster import exit_codes
-from trainer.cluster.control_channel import DONE, LEFT, STOP, Line
+from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel
 
-_LEFT = "the chief has left"
-# In a store: where everybody is told over the line, and where somebody may not be.
-_LOOK_S, _LOOK_RARELY_S, _LOOK_IN_STORE_S = 0.05, 30.0, 8.0
+# In a store: while all channels work, and while a replica may be without one.
+_POLL_S, _POLL_RARELY_S, _POLL_IN_STORE_S = 0.1, 30.0, 8.0
 _TICK_S = 1.0
 
 
@@ -88,81 +87,56 @@ class Stop:
             self._then()
 
 
-class StopMark:
-    """The file `STOP` in a job directory, by which a replica that was told to stop asks the chief to save.
+class StopRequests:
+    """Requests to the chief to save and leave, from replicas that were told to stop.
 
-    With it the chief also tells those that wait for the end of the job that it leaves before. Both are said on the line
-    too, and heard there first; the file is for those without, and for people.
+    They come over the control channel, and by the file `STOP` in the job directory: from a server without a channel, because
+    it was started again alone, and from people.
     """
 
-    def __init__(self, job_dir: str, line: Line) -> None:
-        self._path, self._line = epath.Path(job_dir) / "STOP", line
-        self._asked: bool | None = None
-        self._writing: threading.Thread | None = None
-        self._before = self._says()  # by an earlier attempt; it may be cleared only later, as seen from here
+    def __init__(self, job_dir: str, channel: ControlChannel) -> None:
+        self._path, self._channel = epath.Path(job_dir) / "STOP", channel
+        self._file_seen = False
 
-    @property
-    def look_s(self) -> float:
-        """How often one that waits for the file should look: a store takes its time, and money, for each request."""
-        if not is_remote(self._path):
-            return _LOOK_S
-        return _LOOK_IN_STORE_S if self._line.broken else _LOOK_RARELY_S
-
-    def set(self, who: str) -> None:
-        """Asks. Waits until the file is written only where the line tells nobody."""
-
-        def write() -> None:
-            with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
-                if not self.left:  # or others would not see that
-                    write_text(self._path, who)
-
-        told = self._line.tell(STOP)
-        self._writing = threading.Thread(target=write, name="stop-mark", daemon=True)
-        self._writing.start()
-        if not told:
-            self._writing.join()
-
-    def answered(self) -> bool:
-        """Whether the chief has done what was asked for; waits a little for it."""
-        if self._line.hears(LEFT, DONE, within_s=min(self.look_s, _TICK_S)):
-            return True
-        if not self._line.broken:
-            return False
-        self._writing.join()
-        return not self._says()
-
-    def leave(self) -> None:
-        """Tells, as the chief."""
-        with contextlib.suppress(OSError):
-            write_text(self._path, f"{_LEFT} {time.time_ns()}")
+    def send(self, sender: str, is_pending: Callable[[], bool]) -> None:
+        """Asks, as a server, and waits until the chief has done so or the request `is_pending` no more."""
+        self._channel.send(STOP)
+        by_file = False
+        while is_pending() and not self._channel.received(LEFT, DONE, within_s=min(self._poll_s, _TICK_S)):
+            if by_file and read_bytes(self._path) is None:
+                return
+            if self._channel.broken and not by_file:
+                by_file = True
+                with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
+                    write_text(self._path, sender)
 
     def watch(self) -> None:
-        """Lets `is_set` answer at once also of a store, from what a thread has seen at its last look: for the step loop."""
-        if is_remote(self._path):
-            self._asked = False
-            threading.Thread(target=self._look, name="stop-mark", daemon=True).start()
+        """Begins to look for the file, as the chief; one from an earlier attempt asks nothing of this one."""
+        self.clear()
+        threading.Thread(target=self._watch, name="stop requests", daemon=True).start()
 
-    def _look(self) -> None:
+    def _watch(self) -> None:
         looked_at = time.monotonic()
-        while not self._asked and not self._line.hears(STOP, within_s=min(self.look_s, _TICK_S)):
-            if time.monotonic() - looked_at >= self.look_s:  # which is less from when the line breaks
+        while not self._file_seen:
+            time.sleep(min(self._poll_s, _TICK_S))
+            if time.monotonic() - looked_at >= self._poll_s:  # which is less from when the channel breaks
                 looked_at = time.monotonic()
                 with contextlib.suppress(OSError):  # a store that fails for now
-                    self._asked = bool(self._says())
-
-    def is_set(self) -> bool:
-        """Whether somebody asks."""
-        return self._line.hears(STOP) or (bool(self._says()) if self._asked is None else self._asked)
+                    self._file_seen = read_bytes(self._path) is not None
 
     @property
-    def left(self) -> bool:
-        """Whether the chief has told."""
-        return self._line.hears(LEFT) or ((says := self._says()).startswith(_LEFT) and says != self._before)
+    def _poll_s(self) -> float:
+        """Seconds between two looks for the file: a store takes its time, and money, for each."""
+        if not is_remote(self._path):
+            return _POLL_S
+        return _POLL_IN_STORE_S if self._channel.broken else _POLL_RARELY_S
 
-    def _says(self) -> str:
-        return (read_bytes(self._path) or b"").decode()
+    @property
+    def pending(self) -> bool:
+        """True once someone has asked."""
+        return self._file_seen or self._channel.received(STOP)
 
     def clear(self) -> None:
-        """Answers: what was asked for is done, or nobody asks any more."""
+        """Removes the file: what was asked for is done, or is no matter of this attempt."""
         with store_errors():
             self._path.unlink(missing_ok=True)

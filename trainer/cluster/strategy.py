@@ -1,22 +1,23 @@
 """From a role in a cluster to a `tf.distribute` strategy, or to a server that waits to be told."""
 
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 
 import keras
 import tensorflow as tf
 
 from common.errors import UserError
 from common.flags import at_least, variable
-from common.storage.files import is_remote
 from trainer.cluster import exit_codes
-from trainer.cluster.control_channel import Line
 from trainer.cluster.member import POOL_GPUS, Member
-from trainer.cluster.rendezvous import begins_anew, listens
-from trainer.cluster.shutdown import Stop, StopMark
+from trainer.cluster.rendezvous import begins_anew, gone, listens
+from trainer.cluster.shutdown import Stop, StopRequests
 
 # A server told to stop holds variables that the chief has yet to save; a preempted machine leaves little time.
-_SAVE_TIMEOUT_S, _SAVE_IN_STORE_TIMEOUT_S = 8.0, 24.0
+_SAVE_TIMEOUT_S = 24.0
+_PEER_DIES_S = 2.0
 _CHIEF_SILENT_S = 60.0  # longer than TensorFlow takes to listen where the replicas met before
 
 
@@ -89,23 +90,34 @@ def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
     counter.assign_add = lambda value: counter.value.assign_add(tf.cast(value, counter.value.dtype))
 
 
-def serve(member: Member, stop: Stop, job_dir: str, line: Line) -> None:
+@contextlib.contextmanager
+def naming_lost_replicas(member: Member) -> Iterator[None]:
+    """Raises a `ConnectionError` that names the lost replicas in place of TensorFlow's errors of them."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        names = ", ".join(gone(member, within_s=_PEER_DIES_S if member.addresses else 0))
+        if not names and not isinstance(error, tf.errors.UnavailableError):
+            raise
+        raise ConnectionError(
+            f"{member.name} cannot go on without {names or 'another replica'}; the same command resumes the job"
+        ) from None
+
+
+def serve(member: Member, stop: Stop, requests: StopRequests) -> None:
     """Serves as a parameter server or its worker until the process is ended. Never returns.
 
     On SIGTERM it asks the chief, stays until that has saved, and exits; at once when the chief is gone. Without a chief
     for long it ends too: a chief that starts again has to meet it anew.
     """
     _gpus(None)
-    chief, mark = member.addresses["chief"][0], StopMark(job_dir, line)
-    timeout_s = _SAVE_IN_STORE_TIMEOUT_S if is_remote(job_dir) else _SAVE_TIMEOUT_S
+    chief = member.addresses["chief"][0]
 
     def leave() -> None:
+        deadline = time.monotonic() + _SAVE_TIMEOUT_S
         try:
-            deadline = time.monotonic() + timeout_s
             if listens(chief):
-                mark.set(member.name)
-                while listens(chief) and time.monotonic() < deadline and not mark.answered():
-                    pass
+                requests.send(member.name, lambda: listens(chief) and time.monotonic() < deadline)
         finally:  # also if the store fails
             stop.end(exit_codes.saved())
 

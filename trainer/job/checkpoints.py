@@ -5,7 +5,6 @@ copying of the state makes training wait; the files are written in a thread of t
 """
 
 import concurrent.futures
-import math
 import os
 import re
 import time
@@ -16,7 +15,6 @@ from common.errors import first_line
 from common.storage.files import is_remote, make_directory, store_errors, write_text
 from trainer.job.journal import Journal
 from trainer.job.state import State
-from trainer.options import Options
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")
 
@@ -24,29 +22,33 @@ _NAME = re.compile(r"ckpt-(\d+)\.index")
 class Checkpoints:
     """Saves and restores a `State`. Every replica restores from the same directory and follows the same policy."""
 
-    def __init__(self, opts: Options, state: State, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        job_dir: str,
+        state: State,
+        journal: Journal | None = None,
+        *,
+        keep: int = 3,
+        every_steps: int = 0,
+        every_s: float = 0.0,
+    ) -> None:
         """Only the chief saves, and tells of it in its `journal`: a save is noted when it is complete, and not before."""
-        self._directory = os.path.join(opts.job_dir, "checkpoints")
-        self._opts, self._state, self._journal = opts, state, journal
+        self._directory = os.path.join(job_dir, "checkpoints")
+        self._state, self._journal = state, journal
+        self._keep, self._every_steps, self._every_s = keep, every_steps, every_s
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._under_way: tuple[int, float, concurrent.futures.Future[float]] | None = None
         self._saved_at = time.monotonic()
         self._unreadable: set[int] = set()
 
     @property
-    def late(self) -> bool:
+    def is_late(self) -> bool:
         """Whether the time since the last one is up: to be made as soon as the state may be saved."""
-        return 0 < self._opts.checkpoint_secs <= time.monotonic() - self._saved_at
+        return 0 < self._every_s <= time.monotonic() - self._saved_at
 
-    def due(self, step: int) -> bool:
-        """Whether one is to be made at this step."""
-        every = self._opts.checkpoint_num_steps
-        return self.late or (every > 0 and step % every == 0)
-
-    def next_step(self, step: int) -> float:
-        """The next step at which one is due whatever the time, the same on all replicas; infinite if there is none."""
-        every = self._opts.checkpoint_num_steps
-        return step - step % every + every if every else math.inf
+    def is_due(self, step: int) -> bool:
+        """Returns whether one is to be made at this step."""
+        return self.is_late or (self._every_steps > 0 and step % self._every_steps == 0)
 
     def steps(self) -> list[int]:
         """Steps of the checkpoints there are, oldest first."""
@@ -93,9 +95,13 @@ class Checkpoints:
             return
         self._journal.status("saving", step)
         start = time.perf_counter()
+        self.copy_state(step)
+        self._under_way = (step, time.perf_counter() - start, self._thread.submit(self._write, step))
+
+    def copy_state(self, step: int) -> None:
+        """Copies the state of this step, when the save before has written its copies."""
         self.wait()
         self._state.take(step)
-        self._under_way = (step, time.perf_counter() - start, self._thread.submit(self._write, step))
 
     def wait(self) -> None:
         """Waits for the save under way, if there is one. If it failed, the checkpoints before it are as they were."""
@@ -117,7 +123,7 @@ class Checkpoints:
         start = time.perf_counter()
         make_directory(self._directory)
         self._state.checkpoint.write(self._path(step))
-        old = [s for s in self.steps() if s <= step][: -self._opts.keep_checkpoints]
+        old = [s for s in self.steps() if s <= step][: -self._keep]
         kept = [f"ckpt-{s}" for s in self.steps() if s not in old]
         # What TensorFlow itself finds the newest by. `update_checkpoint_state` would write it too, with a warning.
         # Its names are relative to the directory they are in; given that, it would count gs:// and jobs/a from elsewhere.

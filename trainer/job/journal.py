@@ -60,6 +60,7 @@ class Journal:
         With `beats` it shows its status every two seconds of itself: for a replica whose main thread waits for others in
         C++, for as long as they take. That its process runs is all that this says.
         """
+        self.name = name
         attempt = variable(ATTEMPT, at_least(0))
         make_directory(job_dir)
         while (path := epath.Path(job_dir) / f"journal-{name}-{attempt}.jsonl").exists():

@@ -1,3 +1,4 @@
+import concurrent.futures
 import json
 import subprocess
 import sys
@@ -5,14 +6,13 @@ import time
 
 import memory_store
 import pytest
-from etils import epath
 
 from common import provenance
 from common.errors import UserError
 from common.trained_on import FILE as RECORDS
 from trainer.cluster import shutdown
-from trainer.cluster.control_channel import Line
-from trainer.cluster.shutdown import StopMark
+from trainer.cluster.control_channel import ControlChannel
+from trainer.cluster.shutdown import StopRequests
 from trainer.job import done, identity
 from trainer.job import journal as journal_module
 from trainer.job.journal import Journal, last
@@ -77,18 +77,6 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
     assert status["memory"] > 1_000_000
 
 
-def test_the_others_know_that_the_chief_has_left_and_not_that_it_did_so_in_an_earlier_attempt(tmp_path):
-    StopMark(str(tmp_path), Line()).leave()
-    chief, other = StopMark(str(tmp_path), Line()), StopMark(str(tmp_path), Line())
-    assert not other.left
-    chief.clear()
-    assert not other.left
-    other.set("worker-0")
-    assert chief.is_set() and not other.left
-    chief.leave()
-    assert other.left
-
-
 STOP = "import os, signal, threading, time; from trainer.cluster.shutdown import Stop; stop = Stop.install()\n"
 INSIDE = "with stop.at_once(): print('ready', flush=True); time.sleep(60)\n"
 SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
@@ -116,20 +104,18 @@ def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(pr
     assert process.wait(5) == code
 
 
-def test_a_mark_in_a_store_that_is_away_is_looked_for_again_and_who_leaves_is_not_heard(store, monkeypatch):
-    monkeypatch.setattr(shutdown, "_LOOK_IN_STORE_S", 0.07)
-    mark = StopMark(str(store), Line(broken=True))
-    mark.clear()  # without anybody having asked
-    there, mark._path = mark._path, epath.Path(memory_store.AWAY) / "STOP"
-    mark.set("worker-0")
+def test_stop_request_in_store_that_was_away(store, monkeypatch):
+    monkeypatch.setattr(shutdown, "_POLL_IN_STORE_S", 0.07)
+    server, chief = (StopRequests(str(store), ControlChannel(broken=True)) for _ in range(2))
+    away = StopRequests(memory_store.AWAY, ControlChannel(broken=True))
     with pytest.raises(OSError, match="not implemented"):
-        mark.clear()
-    mark.watch()
-    time.sleep(0.2)
-    assert not mark.is_set()
-    mark._path = there
-    mark.set("worker-0")
-    deadline = time.monotonic() + 30
-    while not mark.is_set():
-        assert time.monotonic() < deadline
-    assert StopMark(str(store), Line(broken=True)).look_s == 0.07
+        away.watch()
+    chief.watch()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        request = pool.submit(server.send, "worker-0", lambda: True)
+        deadline = time.monotonic() + 30
+        while not chief.pending:
+            assert time.monotonic() < deadline
+        assert not request.done()
+        chief.clear()
+        request.result(30)

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from components.train.backends.ports import reserved
 from trainer.cluster import shutdown
-from trainer.cluster.control_channel import DONE, LEFT, STOP, Line
+from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel
 from trainer.cluster.member import Member
-from trainer.cluster.rendezvous import listens, meet
-from trainer.cluster.shutdown import StopMark
+from trainer.cluster.rendezvous import join_cluster, listens
+from trainer.cluster.shutdown import StopRequests
 
 SOON_S = 10.0
 
@@ -35,17 +35,17 @@ def members(ports: tuple[int, ...]) -> list[Member]:
 
 
 @contextlib.contextmanager
-def met(count: int) -> Iterator[tuple[list[Member], list[Line]]]:
+def met(count: int) -> Iterator[tuple[list[Member], list[ControlChannel]]]:
     """The members of a job, the chief first, and the ends of their lines."""
     with reserved(count) as ports, ThreadPoolExecutor(count) as pool:
         everyone = members(ports)
-        lines = list(pool.map(lambda member: meet(member, job="a", timeout_s=SOON_S), everyone))
+        lines = list(pool.map(lambda member: join_cluster(member, job="a", timeout_s=SOON_S), everyone))
         yield everyone, lines
         for line in lines:
             cut(line)
 
 
-def cut(line: Line, which: slice = slice(None)) -> None:
+def cut(line: ControlChannel, which: slice = slice(None)) -> None:
     for connection in line._connections[which]:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
@@ -62,10 +62,10 @@ def soon(condition: Callable[[], bool]) -> bool:
 
 def test_what_one_says_the_others_hear_at_once_and_only_they():
     with met(3) as (_, [chief, one, other]):
-        assert not chief.hears(STOP, within_s=0.05)
-        assert one.tell(STOP) and chief.hears(STOP, within_s=1)
-        assert chief.tell(DONE) and one.hears(LEFT, DONE, within_s=1) and other.hears(DONE, within_s=1)
-        assert not other.hears(STOP, LEFT, within_s=0.05)
+        assert not chief.received(STOP, within_s=0.05)
+        assert one.send(STOP) and chief.received(STOP, within_s=1)
+        assert chief.send(DONE) and one.received(LEFT, DONE, within_s=1) and other.received(DONE, within_s=1)
+        assert not other.received(STOP, LEFT, within_s=0.05)
         assert not any(line.broken for line in (chief, one, other))
         for connection in (*chief._connections, *one._connections):
             assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and not connection.get_inheritable()
@@ -80,28 +80,28 @@ def test_a_word_that_comes_at_once_is_heard_and_who_comes_when_the_others_have_m
     with reserved(2) as ports, ThreadPoolExecutor(1) as pool:
         _, worker = members(ports)
         with socket.create_server(("127.0.0.1", ports[0])) as listener:
-            line = pool.submit(meet, worker, job="a", timeout_s=SOON_S)
+            line = pool.submit(join_cluster, worker, job="a", timeout_s=SOON_S)
             with listener.accept()[0] as connection:
                 connection.sendall(answer)
-                assert line.result().hears(LEFT) is not broken and line.result().broken is broken
+                assert line.result().received(LEFT) is not broken and line.result().broken is broken
 
 
 def test_a_job_of_one_has_no_line():
-    alone = meet(Member(role="chief", index=0, addresses={}), job="a", timeout_s=1)
-    assert not alone.broken and not alone.tell(LEFT) and not alone.hears(STOP)
+    alone = join_cluster(Member(role="chief", index=0, addresses={}), job="a", timeout_s=1)
+    assert not alone.broken and not alone.send(LEFT) and not alone.received(STOP)
 
 
 CHIEF = """
 import sys
 from trainer.cluster.control_channel import STOP
 from trainer.cluster.member import Member
-from trainer.cluster.rendezvous import meet
+from trainer.cluster.rendezvous import join_cluster
 addresses = {"chief": (sys.argv[1],), "worker": (sys.argv[2],)}
-line = meet(Member(role="chief", index=0, addresses=addresses), job="a", timeout_s=60)
+line = join_cluster(Member(role="chief", index=0, addresses=addresses), job="a", timeout_s=60)
 import tensorflow as tf
 cluster = tf.train.ClusterSpec({role: list(hosts) for role, hosts in addresses.items()})
 server = tf.distribute.Server(cluster, job_name="chief", task_index=0, protocol="grpc")
-print(line.hears(STOP, within_s=60), line.broken, flush=True)
+print(line.received(STOP, within_s=60), line.broken, flush=True)
 sys.stdin.read()
 """
 
@@ -115,12 +115,12 @@ def test_tensorflow_takes_the_leaders_port_over_while_the_line_stays_and_its_end
             [sys.executable, "-c", CHIEF, *addresses], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         with chief:
-            line = meet(worker, job="a", timeout_s=60)
+            line = join_cluster(worker, job="a", timeout_s=60)
             deadline = time.monotonic() + 60
             while not listens(addresses[0]):
                 assert chief.poll() is None and time.monotonic() < deadline
                 time.sleep(0.1)
-            assert line.tell(STOP)
+            assert line.send(STOP)
             assert chief.stdout.readline() == "True False\n"
             chief.kill()
             assert soon(lambda: line.broken)
@@ -128,9 +128,32 @@ def test_tensorflow_takes_the_leaders_port_over_while_the_line_stays_and_its_end
             socket.create_server(("127.0.0.1", ports[0])).close()
 
 
-def test_a_stop_reaches_the_chief_and_is_answered_while_the_store_hangs(store, monkeypatch):
-    with met(2) as (_, [line, others]):
-        chief, worker = StopMark(str(store), line), StopMark(str(store), others)
+def test_chief_leaves_last():
+    left = []
+
+    def leave_as_worker(channel: ControlChannel) -> None:
+        channel.wait_for_end()
+        left.append("worker")
+        cut(channel)
+
+    with met(3) as (_, [chief, *workers]), ThreadPoolExecutor(2) as pool:
+        leaving = [pool.submit(leave_as_worker, channel) for channel in workers]
+        assert chief.send(DONE)
+        chief.wait_for_others()
+        assert left == ["worker", "worker"]
+        assert [future.result() for future in leaving] == [None, None]
+
+
+def test_wait_for_lost_chief():
+    with met(2) as (_, [chief, worker]):
+        cut(chief)
+        with pytest.raises(ConnectionError, match="the chief has ended before its results were written"):
+            worker.wait_for_end()
+
+
+def test_stop_request_while_store_hangs(store, monkeypatch):
+    with met(2) as (_, [channel, other]), ThreadPoolExecutor(1) as pool:
+        chief, worker = StopRequests(str(store), channel), StopRequests(str(store), other)
         chief.watch()
         back = threading.Event()
 
@@ -139,45 +162,46 @@ def test_a_stop_reaches_the_chief_and_is_answered_while_the_store_hangs(store, m
             raise tf.errors.UnavailableError(None, None, "it is away")
 
         monkeypatch.setattr(backend._TfBackend, "open", hang)
-        worker.set("worker-0")
-        assert soon(chief.is_set)
-        assert not worker.answered()
-        line.tell(LEFT)
-        assert worker.answered() and worker.left
+        request = pool.submit(worker.send, "worker-0", lambda: True)
+        assert soon(lambda: chief.pending)
+        assert not request.done()
+        channel.send(LEFT)
+        request.result(SOON_S)
         back.set()
 
 
-WHAT = ("told", "its end breaks", "the chief's end breaks")
+WHAT = ("asks", "its end breaks", "the chief's end breaks")
 EVENTS = st.permutations([(what, who) for who in (1, 2) for what in WHAT])
 
 
 @settings(max_examples=max(5, settings.default.max_examples // 10), deadline=None)
 @given(events=EVENTS, count=st.integers(1, 6), remote=st.booleans())
-def test_in_whichever_order_lines_break_and_replicas_are_told_all_have_heard(events, count, remote, tmp_path_factory):
+def test_stop_requests_in_any_order(events, count, remote, tmp_path_factory):
+    """In whichever order channels break and replicas ask, the chief hears of it."""
     events = events[:count]
     with (
         memory_store.mounted() as root,
-        mock.patch.multiple(shutdown, _LOOK_S=0.01, _LOOK_IN_STORE_S=0.02, _LOOK_RARELY_S=3600.0, _TICK_S=0.01),
-        met(3) as (_, lines),
+        mock.patch.multiple(shutdown, _POLL_S=0.01, _POLL_IN_STORE_S=0.02, _POLL_RARELY_S=3600.0, _TICK_S=0.01),
+        met(3) as (_, channels),
+        ThreadPoolExecutor(2) as pool,
     ):
         directory = str(tmp_path_factory.mktemp("job"))
-        marks = [StopMark(f"{root}bucket{directory}" if remote else directory, line) for line in lines]
-        marks[0].clear()
-        marks[0].watch()
+        job_dir = f"{root}bucket{directory}" if remote else directory
+        chief, *others = (StopRequests(job_dir, channel) for channel in channels)
+        chief.watch()
+        gone, sent = threading.Event(), []
         for what, who in events:
-            if what == "told":
-                marks[who].set(f"worker-{who - 1}")
+            if what == "asks":
+                sent.append(pool.submit(others[who - 1].send, f"worker-{who - 1}", lambda: not gone.is_set()))
             else:
-                cut(*((lines[who],) if what == "its end breaks" else (lines[0], slice(who - 1, who))))
-        told = [who for what, who in events if what == "told"]
-        if told:
-            assert soon(marks[0].is_set), events
+                cut(*((channels[who],) if what == "its end breaks" else (channels[0], slice(who - 1, who))))
+        if sent:
+            assert soon(lambda: chief.pending), events
         else:
-            assert not marks[0].is_set()
-        for who in told:
-            marks[who]._writing.join()
-        lines[0].tell(LEFT)
-        marks[0].leave()
-        for mark in marks[1:]:
-            assert soon(lambda mark=mark: mark.left), events
-        marks[0]._asked = True  # its thread ends
+            assert not chief.pending
+        channels[0].send(LEFT)
+        chief.clear()
+        gone.set()
+        for request in sent:
+            request.result(SOON_S)
+        chief._file_seen = True  # its thread ends

@@ -9,9 +9,8 @@ import pytest
 
 from components.train.backends.ports import reserved
 from trainer.cluster import strategy
-from trainer.cluster.control_channel import Line
 from trainer.cluster.member import Member
-from trainer.cluster.rendezvous import gone, listens, meet, part
+from trainer.cluster.rendezvous import gone, join_cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +37,7 @@ def test_all_go_on_when_the_last_has_come(members, late):
     def come(index: int) -> None:
         time.sleep(0.5 if index == late else 0)
         came.append(time.monotonic())
-        meet(members[index], job="a", timeout_s=10)
+        join_cluster(members[index], job="a", timeout_s=10)
         assert time.monotonic() >= max(came)
         assert len(came) == 3
 
@@ -50,13 +49,13 @@ def test_all_go_on_when_the_last_has_come(members, late):
 
 
 def test_the_missing_is_named(members):
-    outcomes = together({str(i): (lambda i=i: meet(members[i], job="a", timeout_s=1)) for i in (0, 2)})
+    outcomes = together({str(i): (lambda i=i: join_cluster(members[i], job="a", timeout_s=1)) for i in (0, 2)})
     assert isinstance(outcomes["0"], TimeoutError)
     assert str(outcomes["0"]) == "after 1 s these replicas are missing: worker-0"
     assert isinstance(outcomes["2"], TimeoutError)
     assert "chief-0" in str(outcomes["2"])
     with pytest.raises(TimeoutError, match=rf"chief-0 does not answer at {members[0].addresses['chief'][0]}"):
-        meet(members[1], job="a", timeout_s=0.5)
+        join_cluster(members[1], job="a", timeout_s=0.5)
 
 
 def test_a_replica_of_another_job_on_a_port_used_again_is_told_and_like_a_stranger_does_no_harm(members, capsys):
@@ -69,13 +68,13 @@ def test_a_replica_of_another_job_on_a_port_used_again_is_told_and_like_a_strang
 
     def foreign() -> None:
         time.sleep(0.3)  # after worker 0 of the right job
-        meet(members[2], job="jobs/old", timeout_s=10)
+        join_cluster(members[2], job="jobs/old", timeout_s=10)
 
     def late() -> None:
         time.sleep(1)
-        meet(members[2], job="jobs/new", timeout_s=10)
+        join_cluster(members[2], job="jobs/new", timeout_s=10)
 
-    calls = {str(i): (lambda i=i: meet(members[i], job="jobs/new", timeout_s=10)) for i in (0, 1)}
+    calls = {str(i): (lambda i=i: join_cluster(members[i], job="jobs/new", timeout_s=10)) for i in (0, 1)}
     outcomes = together({**calls, "stranger": stranger, "foreign": foreign, "late": late})
     told = outcomes.pop("foreign")
     assert set(outcomes.values()) == {None} and isinstance(told, ConnectionError)
@@ -90,39 +89,13 @@ def test_a_leader_whose_port_is_taken_says_so(members):
     port = int(members[0].addresses["chief"][0].split(":")[1])
     told = f"cannot listen at port {port}, its own: Addr"
     with socket.create_server(("", port)), pytest.raises(ConnectionError, match=told):
-        meet(members[0], job="a", timeout_s=1)
+        join_cluster(members[0], job="a", timeout_s=1)
 
 
-def test_the_leader_parts_last(members):
-    servers = [socket.create_server(tuple_of(m)) for m in members]
-    left: list[str] = []
-    written = threading.Event()
-
-    def worker(index: int) -> None:
-        part(members[index], Line(broken=True), completed=written.is_set)
-        left.append(members[index].name)
-        servers[index].close()
-
-    def chief() -> None:
-        time.sleep(0.3)
-        assert not left
-        written.set()
-        part(members[0], Line(), completed=lambda: True)
-        left.append("chief-0")
-
-    together({"0": chief, "1": lambda: worker(1), "2": lambda: worker(2)})
-    assert left[-1] == "chief-0"
-    assert len(left) == 3
-    assert not listens(members[1].addresses["worker"][0])
-
-
-def test_the_others_do_not_wait_for_a_leader_that_is_gone(members):
+def test_lost_replicas_are_named(members):
     with socket.create_server(tuple_of(members[1])):
         assert gone(members[0]) == ["worker-1"]
         assert gone(members[2]) == ["chief-0"]
-    with pytest.raises(ConnectionError, match="chief-0 has ended before its results were written"):
-        part(members[1], Line(broken=True), completed=lambda: False)
-    part(members[1], Line(broken=True), completed=lambda: True)
 
 
 @pytest.mark.parametrize("chief", ["began anew", "stopped"])
@@ -136,7 +109,7 @@ def test_a_server_ends_when_its_chief_began_anew_and_not_while_it_is_stopped(mem
     ):  # which accepts nobody
         server.start()
         if chief == "began anew":
-            outcomes = together({"chief": lambda: meet(members[0], job="a", timeout_s=5)})
+            outcomes = together({"chief": lambda: join_cluster(members[0], job="a", timeout_s=5)})
             assert isinstance(outcomes["chief"], TimeoutError)
             assert capsys.readouterr().out == f"the chief at {address} has been started again; this server ends\n"
         else:

@@ -6,11 +6,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from etils import epath
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from trainer import options
 from trainer.evaluation import Scores
 from trainer.job.checkpoints import Checkpoints, remove
 from trainer.job.journal import Journal
@@ -32,13 +32,8 @@ def state(model) -> State:
     return State(model, optimizer)
 
 
-def opts(directory: pathlib.Path, keep: int = 3, *flags: str) -> options.Options:
-    known = ["--data-dir", "unused", "--job-dir", str(directory), "--train-steps", "1"]
-    return options.parse([*known, "--keep-checkpoints", str(keep), *flags], {})
-
-
-def chief(given: options.Options, state: State) -> Checkpoints:
-    return Checkpoints(given, state, Journal(given.job_dir, "chief-0"))
+def chief(directory: epath.PathLike, state: State, keep: int = 3) -> Checkpoints:
+    return Checkpoints(str(directory), state, Journal(str(directory), "chief-0"), keep=keep)
 
 
 def fill(model: keras.Model, value: float) -> None:
@@ -55,12 +50,12 @@ def saved(checkpoints: Checkpoints, model: keras.Model, *steps: int) -> None:
 
 
 def test_the_newest_are_kept_and_what_was_saved_is_what_was_at_that_step(tmp_path, model, state):
-    checkpoints = chief(opts(tmp_path, 2), state)
+    checkpoints = chief(tmp_path, state, 2)
     assert checkpoints.restore() == 0
     saved(checkpoints, model, 10, 20, 30)
     assert checkpoints.steps() == [20, 30]
     assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-30")
-    assert chief(opts(tmp_path, 2), state).restore() == 30
+    assert chief(tmp_path, state, 2).restore() == 30
     assert np.unique(model.get_weights()[0]) == [30]
 
 
@@ -77,7 +72,7 @@ def two(tmp_path_factory) -> tuple[pathlib.Path, keras.Model, State]:
     """A job directory with two checkpoints."""
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(300)])
     state, directory = State(model, keras.optimizers.SGD()), tmp_path_factory.mktemp("two")
-    saved(chief(opts(directory), state), model, 10, 20)
+    saved(chief(directory, state), model, 10, 20)
     return directory, model, state
 
 
@@ -93,7 +88,7 @@ def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(tw
         file.write_bytes(damaged)
     capsys.readouterr()
     try:
-        checkpoints = Checkpoints(opts(directory), state)
+        checkpoints = Checkpoints(str(directory), state)
         # Every byte of a value is under a checksum; what is not read may be anything.
         assert checkpoints.load_newest() == state.put() == np.unique(model.get_weights()[0])
         assert checkpoints.load_newest() == state.step
@@ -108,10 +103,8 @@ def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(tw
 def test_training_waits_for_a_store_with_its_last_checkpoint_alone(
     tmp_path, monkeypatch, store, model, state, place, kept
 ):
-    given, slow = opts(tmp_path), threading.Event()
-    if place == "store":
-        object.__setattr__(given, "job_dir", str(store / "job"))
-    checkpoints = chief(given, state)
+    slow = threading.Event()
+    checkpoints = chief(store / "job" if place == "store" else tmp_path, state)
     write = checkpoints._write
     monkeypatch.setattr(checkpoints, "_write", lambda step: slow.wait(60) and write(step))
     checkpoints.save(10, last=False)
@@ -123,7 +116,7 @@ def test_training_waits_for_a_store_with_its_last_checkpoint_alone(
 
 
 def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):
-    checkpoints = chief(opts(tmp_path, 3), state)
+    checkpoints = chief(tmp_path, state)
     saved(checkpoints, model, 10)
     next((tmp_path / "checkpoints").glob("ckpt-10.data-*")).write_bytes(b"")
     with pytest.raises(OSError, match="none of the checkpoints"):
@@ -131,7 +124,7 @@ def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, mo
 
 
 def test_a_store_that_is_away_ends_the_attempt_and_damages_no_checkpoint(tmp_path, monkeypatch, model, state):
-    checkpoints = chief(opts(tmp_path), state)
+    checkpoints = chief(tmp_path, state)
     saved(checkpoints, model, 10, 20)
     away = mock.Mock(side_effect=tf.errors.AbortedError(None, None, "All 10 retry attempts failed."))
     with monkeypatch.context() as patch:
@@ -157,7 +150,7 @@ def test_a_store_that_is_away_ends_the_attempt_and_damages_no_checkpoint(tmp_pat
 
 @pytest.mark.parametrize("name", ["a*", "é {a]"])
 def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_is_called(tmp_path, model, state, name):
-    neighbour, own = (chief(opts(tmp_path / each, 1), state) for each in ("ab", name))
+    neighbour, own = (chief(tmp_path / each, state, 1) for each in ("ab", name))
     saved(neighbour, model, 10)
     for best in ((own_scores := Scores(str(tmp_path / name), TASK)), Scores(str(tmp_path / "ab"), TASK)):
         best.add(10, {"loss": 1.0, "accuracy": 0.5}, state)

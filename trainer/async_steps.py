@@ -1,0 +1,74 @@
+"""Steps of a parameter-server job, many a call, scheduled by the chief on whichever worker is free."""
+
+import collections
+import time
+
+import tensorflow as tf
+
+from trainer.data.reader import Reader
+from trainer.train_step import CALL_S, TrainStep, Window
+
+
+class AsyncSteps:
+    """Steps of a parameter-server job, scheduled by the chief on whichever worker is free.
+
+    The step number is an argument of the scheduled call, so a call repeated after a worker died sees the same batch.
+    """
+
+    def __init__(
+        self, coordinator: tf.distribute.coordinator.ClusterCoordinator, step: TrainStep, reader: Reader, workers: int
+    ) -> None:
+        self._coordinator, self._strategy, self._step, self._workers = coordinator, coordinator.strategy, step, workers
+        self._reader = reader
+        # The data is held by each worker: a dataset that yields the same tensors again and again copies nothing.
+        self._held = iter(
+            coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(reader.load()).repeat())
+        )
+        self._function = tf.function(self._call)
+        self._under_way: collections.deque[tuple[int, tf.distribute.coordinator.RemoteValue]] = collections.deque()
+        self._scheduled = 0
+        self._steps_a_call = 1
+        self._fetched = 0
+        self._last_s = time.perf_counter()
+
+    def agree(self, wish: bool) -> bool:
+        """The wish, which is the chief's alone: nobody else trains of himself."""
+        return wish
+
+    @property
+    def idle(self) -> bool:
+        """Whether the state may be saved now: every scheduled call has been waited for."""
+        return not self._under_way
+
+    def run(self, step: int, until: int, stop: bool, drain: bool = False) -> Window:
+        """Schedules calls towards `until` and waits for the oldest; with `drain`, adds none to those under way."""
+        if self.idle:
+            self._scheduled, self._last_s = step, time.perf_counter()
+        # Two calls a worker keep all busy; more would only delay a stop.
+        while self._scheduled < until and len(self._under_way) < (1 if drain else 2 * self._workers):
+            steps = min(self._steps_a_call, until - self._scheduled)
+            arguments = (self._held, tf.constant(self._scheduled, tf.int64), tf.constant(steps))
+            self._under_way.append((steps, self._coordinator.schedule(self._function, args=arguments)))
+            self._scheduled += steps
+        steps, result = self._under_way.popleft()
+        sums = tuple(result.fetch().tolist())
+        now = time.perf_counter()
+        seconds, self._last_s = now - self._last_s, now
+        self._fetched += 1
+        warm = self._fetched > 2 * self._workers  # until then some worker may still be tracing
+        if warm:
+            rate = steps / seconds / self._workers
+            self._steps_a_call = max(1, min(4 * self._steps_a_call, round(CALL_S * rate)))
+        return Window(steps=steps, sums=sums, seconds=seconds, warm=warm, stop=stop)
+
+    def _call(self, source, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+        held = next(source)
+        totals = tf.zeros([self._step.values])
+        for i in tf.range(steps):
+            totals += self._strategy.run(self._one, args=(held, step + tf.cast(i, tf.int64)))
+        return totals
+
+    @tf.autograph.experimental.do_not_convert
+    def _one(self, held, step: tf.Tensor) -> tf.Tensor:
+        whole = (0, self._reader.global_batch)
+        return self._step(self._reader.batch(held, step, *whole), step, *whole)
