@@ -254,6 +254,6 @@ def _export(opts: Options, manifest: Manifest, job: Setup, journal: Journal, ste
         validation=job.scores.load(),
         stopped_early=opts.patience if step < job.size.last_step else None,
         loss=final.get("loss"),
-        metrics={name: final.get(name) for name in job.build.task.metric_names},
         examples_per_s=final.get("examples_per_s"),
+        **{name: final.get(name) for name in job.build.task.metric_names},
     ).save(opts.job_dir)

@@ -15,66 +15,57 @@ _LINE_S = 2.0
 
 
 class Meter:
-    """Tells of every window in the journal, the status file and TensorBoard, and prints a line now and then."""
+    """Reports every window in the journal, the status file and TensorBoard, and prints a line now and then."""
 
     def __init__(
-        self,
-        size: TrainingSize,
-        task: Task,
-        journal: Journal,
-        optimizer: keras.optimizers.Optimizer,
-        chief: bool,
+        self, size: TrainingSize, task: Task, journal: Journal, optimizer: keras.optimizers.Optimizer, is_chief: bool
     ) -> None:
         """Takes the size of a job whose steps give the loss and states of the metrics of `task`."""
-        self._size, self._journal, self._optimizer, self._chief = size, journal, optimizer, chief
-        self._task = task
+        self._size, self._task, self._journal, self._optimizer = size, task, journal, optimizer
         self._warm_steps, self._warm_s = 0, 0.0
         # Since the last line: a window may be a single step, whose loss says little.
-        self._since: list[Window] = []
+        self._windows: list[Window] = []
         self._line_at = 0.0
-        self._line = dict.fromkeys(("loss", *task.metric_names), float("nan"))
-        self._summary = tf.summary.create_file_writer(journal.outbox.path("logs", "train")) if chief else None
+        self._means = dict.fromkeys(("loss", *task.metric_names), float("nan"))
+        self._summary = tf.summary.create_file_writer(journal.outbox.path("logs", "train")) if is_chief else None
 
     @property
     def examples_per_s(self) -> float:
-        """Of the whole job, over training only: first calls, saving and export are left out."""
-        return self._warm_steps * self._size.batch / self._warm_s if self._warm_s else 0.0
+        """Examples per second of the whole job, over training only: first calls, saving and export are left out."""
+        return round(self._warm_steps * self._size.batch / self._warm_s, 1) if self._warm_s else 0.0
 
     def add(self, step: int, window: Window) -> None:
         """Counts one window that ended at `step`."""
         if window.warm:
             self._warm_steps += window.steps
             self._warm_s += window.seconds
-        self._since.append(window)
-        means = self._means([window])
-        speed = round(self.examples_per_s, 1)
-        replica_speed = round(speed / self._size.replicas, 1)
-        rate = (
-            {"learning_rate": float(keras.ops.convert_to_numpy(self._optimizer.learning_rate))} if self._chief else {}
-        )
-        told = {**means, **rate, "seconds": round(window.seconds, 4), "examples_per_s": speed}
-        self._journal.event("step", step, **told, replica_examples_per_s=replica_speed)
-        self._journal.status("training", step, examples_per_s=speed, **means, train_steps=self._size.last_step)
-        if self._chief:
+        self._windows.append(window)
+        values = {**self._mean([window]), "examples_per_s": self.examples_per_s}
+        self._journal.status("training", step, **values, train_steps=self._size.last_step)
+        if self._summary:
+            values["learning_rate"] = float(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
             with self._summary.as_default(step=step):
-                for name, value in {**means, **rate, "examples_per_s": speed}.items():
+                for name, value in values.items():
                     tf.summary.scalar(name, value)
+        replica_speed = round(self.examples_per_s / self._size.replicas, 1)
+        seconds = round(window.seconds, 4)
+        self._journal.event("step", step, **values, seconds=seconds, replica_examples_per_s=replica_speed)
         if time.monotonic() - self._line_at >= _LINE_S or step >= self._size.last_step or window.stop:
-            self._tell(step, speed)
+            self._print_line(step)
 
-    def _means(self, windows: list[Window]) -> dict[str, float]:
-        loss, *states = map(sum, zip(*(w.sums for w in windows), strict=True))
-        return {"loss": loss / sum(w.steps for w in windows), **self._task.results(states)}
+    def _mean(self, windows: list[Window]) -> dict[str, float]:
+        loss, *states = map(sum, zip(*(window.sums for window in windows), strict=True))
+        return {"loss": loss / sum(window.steps for window in windows), **self._task.results(states)}
 
-    def _tell(self, step: int, speed: float) -> None:
-        self._line = self._means(self._since)
-        self._since = []
+    def _print_line(self, step: int) -> None:
+        self._means = self._mean(self._windows)
+        self._windows = []
         self._line_at = time.monotonic()
-        if self._chief:
+        if self._summary:
             self._summary.flush()
-            values = "  ".join(f"{name} {value:.4f}" for name, value in self._line.items())
-            print(f"step {step}/{self._size.last_step}  {values}  {speed:.0f} examples/s", flush=True)
+            values = "  ".join(f"{name} {value:.4f}" for name, value in self._means.items())
+            print(f"step {step}/{self._size.last_step}  {values}  {self.examples_per_s:.0f} examples/s", flush=True)
 
     def final(self) -> dict[str, float | None]:
-        """Loss and metrics of the last line, and examples per second of the attempt, for `DONE.json`."""
-        return {**without_nan(self._line), "examples_per_s": round(self.examples_per_s, 1)}
+        """Returns loss and metrics of the last line, and examples per second of the attempt, for `DONE.json`."""
+        return {**without_nan(self._means), "examples_per_s": self.examples_per_s}

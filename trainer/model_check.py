@@ -6,9 +6,10 @@ On one batch of the training split, on the chief's processor and on models of it
 and makes the signature of the export. The models that come with the trainer need no check.
 """
 
-import dataclasses
+import functools
 import gc
 import math
+from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -27,7 +28,7 @@ from trainer.train_step import TrainStep
 
 _MOST_EXAMPLES = 32
 _ROUNDING = 0.05  # of probabilities, which large logits and bfloat16 make coarse
-_RESERVED = {"step", "time", "event", "best", "loss", "examples"} | {f.name for f in dataclasses.fields(Done)}
+_RESERVED = {"step", "time", "event", "best", "loss", "examples"} | {*Done.model_fields}
 
 
 def run(build: Builder, opts: Options, manifest: Manifest) -> None:
@@ -38,100 +39,59 @@ def run(build: Builder, opts: Options, manifest: Manifest) -> None:
     """
     if opts.model in registry.NAMES:
         return
-    try:
-        _check(build, opts, manifest)
-    except _Refusal as refusal:
-        raise UserError(f"--model {opts.model}: {refusal}") from None
+    for problem in _problems(build, opts, manifest):
+        if problem:
+            raise UserError(f"--model {opts.model}: {problem}")
     keras.utils.set_random_seed(opts.seed)  # the job's weights are to be those that they would be without
     gc.collect()  # models refer to themselves, and a GPU's memory is wanted
 
 
-class _Refusal(Exception):
-    """A reason why the model cannot be trained."""
-
-
-def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
-    model = build()
+def _problems(build: Builder, opts: Options, manifest: Manifest) -> Iterator[str | None]:
+    """Yields what is wrong with one part of a job after the other, in words; None where nothing is."""
+    model, task = build(), build.task
     columns = next(records.batches(manifest, opts.data_dir, "train", _MOST_EXAMPLES))
     batch = build.prepare(columns)
     if manifest.label not in batch:
-        raise _Refusal(f"prepare leaves out the label, {manifest.label!r}, where it is among the columns")
-    features = {name: column for name, column in batch.items() if name != manifest.label}
-    labels = batch[manifest.label].numpy()
-    if reserved := _RESERVED.intersection(build.task.metric_names):
-        raise _Refusal(f"a metric cannot be called {min(reserved)}, which the job tells beside the metrics")
-    _refuse_if(build.task.wrong_labels(labels))
-    _check_outputs(model, build, features, len(labels))
-    _refuse_if(build.task.wrong_metrics(model(features, training=False), batch[manifest.label]))
-    _take_step(model, build, opts, manifest, batch, len(labels))
-    _check_export(model, build, manifest, columns, features)
+        yield f"prepare leaves out the label, {manifest.label!r}, where it is among the columns"
+    features = dict(batch)
+    labels = features.pop(manifest.label)
+    examples = len(labels)
+    if reserved := _RESERVED.intersection(task.metric_names):
+        yield f"a metric cannot be called {min(reserved)}, which the job tells beside the metrics"
+    yield task.wrong_labels(labels.numpy())
 
-
-def _refuse_if(problem: str | None) -> None:
-    if problem:
-        raise _Refusal(problem)
-
-
-def _check_outputs(model: keras.Model, build: Builder, features: dict[str, tf.Tensor], examples: int) -> None:
-    """Compares the outputs with what the task takes."""
-
-    @tf.function(autograph=False)
-    def call() -> tf.Tensor:
-        outputs = model(features, training=False)
-        _refuse_if(build.task.wrong_form(outputs, examples))
-        return tf.identity(outputs)
-
-    operation = call.get_concrete_function().graph.outputs[0].op
+    infer = tf.function(functools.partial(model, training=False), autograph=False)
+    outputs = infer(features)
+    yield task.wrong_form(outputs, examples)
+    operation = infer.get_concrete_function(features).graph.outputs[0].op
     while operation.type in ("Identity", "Cast", "Reshape", "Squeeze"):  # which do not compute
         operation = operation.inputs[0].op
-    _refuse_if(build.task.wrong_values(call().numpy(), operation.type))
+    yield task.wrong_values(outputs.numpy(), operation.type)
+    yield task.wrong_metrics(outputs, labels)
 
-
-def _take_step(
-    model: keras.Model, build: Builder, opts: Options, manifest: Manifest, batch: dict[str, tf.Tensor], examples: int
-) -> None:
     if not model.trainable_variables:
-        raise _Refusal("it has no weight to train")
+        yield "it has no weight to train"
     optimizer = learning.optimizer(opts, model, manifest)
     step = TrainStep(
-        model=model,
-        optimizer=optimizer,
-        task=build.task,
-        label=manifest.label,
-        global_batch=examples,
-        seed=opts.seed,
+        model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=examples, seed=opts.seed
     )
-
-    @tf.function(autograph=False)
-    def take_step() -> tf.Tensor:
-        values, gradients = step.differentiate(batch, tf.constant(0, tf.int64), 0, examples)
-        if all(gradient is None for gradient in gradients):
-            raise _Refusal("no weight has a gradient: the loss does not follow from any in a way that can be learnt")
-        optimizer.apply(gradients, model.trainable_variables)
-        return values[0]
-
-    loss = float(take_step())
+    differentiate = tf.function(step.differentiate, autograph=False)
+    (loss, *_), gradients = differentiate(batch, tf.constant(0, tf.int64), 0, examples)
+    if all(gradient is None for gradient in gradients):
+        yield "no weight has a gradient: the loss does not follow from any in a way that can be learnt"
+    optimizer.apply(gradients, model.trainable_variables)
     if not math.isfinite(loss):
-        raise _Refusal(f"the loss of the untrained model is {loss}")
+        yield f"the loss of the untrained model is {float(loss)}"
 
-
-def _check_export(
-    model: keras.Model,
-    build: Builder,
-    manifest: Manifest,
-    columns: dict[str, tf.Tensor],
-    features: dict[str, tf.Tensor],
-) -> None:
-    """Makes the exported model's signature and compares its answers with those of the model."""
     served = build()
     if tables.digest(served) != tables.digest(model):
-        raise _Refusal(
+        yield (
             "it has other weights, vocabularies or statistics each time that it is built; make them a function of the "
             "manifest and of files alone, in a fixed order"
         )
     weights.put({name: weight.numpy() for name, weight in weights.named(model).items()}, served)
     endpoint = export.signature(served, build, manifest)
     answers = endpoint(**{feature.name: columns[feature.name] for feature in manifest.inputs})
-    for name, answer in build.task.answer(model(features, training=False)).items():
+    for name, answer in task.answer(infer(features)).items():
         if answer.dtype.is_floating and not np.allclose(answers[name], answer, rtol=_ROUNDING, atol=_ROUNDING):
-            raise _Refusal("the exported model does not answer as the model that was trained")
+            yield "the exported model does not answer as the model that was trained"

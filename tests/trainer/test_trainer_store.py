@@ -137,7 +137,7 @@ def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_
         write_text(directory / identity.FILE, "new \ud800")  # no such character in UTF-8
     assert {path.name for path in directory.iterdir()} == there
     identity.check(job, facts)  # which are as they were
-    ended = {"metrics": {"accuracy": 0.25}, "validation": {}, "seconds": 1.5, "examples_per_s": 10.0}
+    ended = {"accuracy": 0.25, "validation": {}, "seconds": 1.5, "examples_per_s": 10.0}
     assert done.load(job) is None
     (record := done.Done(step=3, epochs=0.5, loss=0.5, **ended)).save(job)
     assert done.load(job) == record

@@ -23,9 +23,9 @@ def flags(digits, tmp_path) -> list[str]:
     flags = ["--data-dir", str(digits), "--job-dir", str(tmp_path), "--train-steps", "10", "--strategy", "one_device"]
     opts, manifest = options.parse([*flags, "--model", "cnn"], {}), Manifest.load(digits)
     identity.begin(str(tmp_path), {"identity": opts.facts(manifest)}, write=True)
-    done.Done(
-        step=10, epochs=1.0, loss=0.5, metrics={"accuracy": 0.5}, validation={}, seconds=1.0, examples_per_s=None
-    ).save(str(tmp_path))
+    done.Done(step=10, epochs=1.0, loss=0.5, accuracy=0.5, validation={}, seconds=1.0, examples_per_s=None).save(
+        str(tmp_path)
+    )
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "saved_model.pb").touch()
     return flags

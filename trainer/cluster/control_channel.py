@@ -25,14 +25,12 @@ _OTHERS_LEAVE_S = 5.0
 class ControlChannel:
     """One end: the chief's goes to all the others, theirs to the chief; that of a job of one to nobody."""
 
-    def __init__(
-        self, connections: Sequence[socket.socket] = (), *, broken: bool = False, messages: bytes = b""
-    ) -> None:
-        """Takes the connections over; `messages` are those that were read from them already."""
+    def __init__(self, connections: Sequence[socket.socket] = (), *, broken: bool = False) -> None:
+        """Takes the connections over."""
         self.broken = broken  # for good: someone who should be there cannot be reached
         self._connections = connections
         self._open = len(connections)
-        self._messages = set(messages)
+        self._messages: set[int] = set()
         self._news = threading.Condition()
         for connection in connections:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -8,10 +8,10 @@ Three launchers, one answer:
 """
 
 import dataclasses
-import json
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated
+
+import pydantic
 
 from common import bounded_json
 from common.errors import UserError
@@ -66,54 +66,38 @@ class Member:
         return "multi_worker_mirrored" if sum(map(len, self.addresses.values())) > 1 else "one_device"
 
 
+class _Task(pydantic.BaseModel):
+    type: str = "chief"
+    index: int = pydantic.Field(0, ge=0, lt=10**6)
+
+
+class _Spec(pydantic.BaseModel):
+    cluster: dict[str, tuple[Annotated[str, pydantic.Field(pattern=r"^\S+:\d{1,5}$")], ...]] = {}
+    task: _Task = _Task()
+
+
 def from_environment(environ: Mapping[str, str]) -> Member:
-    """The member that `environ` describes."""
+    """Returns the member that `environ` describes."""
+    variable, roles = "TF_CONFIG", {"master": "chief", **dict(zip(ROLES, ROLES, strict=True))}
     if environ.get("CLUSTER_SPEC") and environ.get(POOL_ROLES):
-        return _from_pools(_object("CLUSTER_SPEC", environ["CLUSTER_SPEC"]), environ[POOL_ROLES].split(","))
-    config = _object("TF_CONFIG", environ.get("TF_CONFIG") or "{}")
-    return _member("TF_CONFIG", config.get("cluster") or {}, config.get("task") or {})
-
-
-def _from_pools(spec: Mapping[str, Any], roles: Sequence[str]) -> Member:
-    names = {f"workerpool{i}": role for i, role in enumerate(roles)}
+        variable = "CLUSTER_SPEC"
+        roles = {f"workerpool{i}": role for i, role in enumerate(environ[POOL_ROLES].split(","))}
     try:
-        cluster = {names[pool]: hosts for pool, hosts in spec["cluster"].items()}
-        task = {"type": names[spec["task"]["type"]], "index": spec["task"]["index"]}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"CLUSTER_SPEC: {error} is missing or not among the pools {', '.join(names)} of {POOL_ROLES}"
-        ) from None
-    return _member("CLUSTER_SPEC", cluster, task)
-
-
-def _object(variable: str, text: str) -> dict[str, Any]:
-    try:
-        value = bounded_json.parse(text)
+        spec = _Spec.model_validate(bounded_json.parse(environ.get(variable) or "{}"))
+    except pydantic.ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"])) or "it"
+        raise UserError(f"{variable}: {where} cannot be {problem['input']!r:.80}: {problem['msg']}") from None
     except ValueError as error:
         raise UserError(f"{variable} is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{variable} is not a JSON object: {text[:80]}")
-    return value
-
-
-def _member(variable: str, cluster: Any, task: Any) -> Member:
-    if not isinstance(cluster, dict) or not all(map(_are_addresses, cluster.values())):
-        raise UserError(f"{variable}: the cluster is not lists of host:port by role: {json.dumps(cluster)[:80]}")
-    if not isinstance(task, dict) or not re.fullmatch(r"\d{1,6}", str(task.get("index", 0))):
-        raise UserError(f"{variable}: the task is not a type with an index of at least 0: {json.dumps(task)[:80]}")
-    cluster = {"chief" if key == "master" else key: tuple(hosts) for key, hosts in cluster.items()}
-    role, index = task.get("type", "chief"), int(task.get("index", 0))
-    role = "chief" if role == "master" else role
-    if role not in ROLES:
-        raise UserError(f"{variable}: task type {role!r} is none of {', '.join(ROLES)}")
+    if (role := roles.get(spec.task.type)) not in ROLES:
+        raise UserError(f"{variable}: task type {spec.task.type!r} is none of {', '.join(roles)}")
+    cluster = {roles[key]: hosts for key, hosts in spec.cluster.items() if key in roles}
     if len(cluster.get("chief", ())) > 1:
         raise UserError(f"{variable}: {len(cluster['chief'])} chiefs in the cluster; there can be one")
     addresses = {key: cluster[key] for key in ROLES if key != "evaluator" and cluster.get(key)}
-    if addresses and role != "evaluator" and index >= len(addresses.get(role, ())):
-        raise UserError(f"{variable}: task {role}/{index} is not in the cluster {addresses}")
+    if addresses and role != "evaluator" and spec.task.index >= len(addresses.get(role, ())):
+        raise UserError(f"{variable}: task {role}/{spec.task.index} is not in the cluster {addresses}")
     # A cluster of one needs no addresses: it trains without a server.
-    return Member(role=role, index=index, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})
-
-
-def _are_addresses(hosts: Any) -> bool:
-    return isinstance(hosts, list) and all(isinstance(h, str) and re.fullmatch(r"\S+:\d{1,5}", h) for h in hosts)
+    addresses = addresses if sum(map(len, addresses.values())) > 1 else {}
+    return Member(role=role, index=spec.task.index, addresses=addresses)

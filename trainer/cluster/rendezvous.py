@@ -19,7 +19,7 @@ _POLL_S = 0.05
 _SAY_S = 5.0
 _MOST_CHARACTERS = 1 << 16  # Of what a replica says of itself: the path of its job, escaped.
 _GREETING = b"?"  # of a leader that waits: to a server that waits for its chief it says that the chief begins anew
-_HTTP2_SETTINGS = b"\0\0"  # how a gRPC server begins: with the length of its settings, far below 64 KiB
+_HTTP2_SETTINGS = b"\0"  # how a gRPC server begins: with the length of its settings, below 16 MiB
 
 
 def join_cluster(me: Member, *, job: str, timeout_s: float) -> ControlChannel:
@@ -33,20 +33,20 @@ def join_cluster(me: Member, *, job: str, timeout_s: float) -> ControlChannel:
     """
     if len(me.everyone) < 2:
         return ControlChannel()
-    leader, address = next(iter(me.everyone.items()))
-    host, port = address.rsplit(":", 1)
     deadline = time.monotonic() + timeout_s
-    if me.name == leader:
-        return _lead(job, int(port), {*me.others}, deadline, timeout_s)
-    return _follow(job, me, leader, (host, int(port)), deadline, timeout_s)
+    try:
+        return _lead(me, job, deadline) if me.is_chief else _follow(me, job, deadline)
+    except TimeoutError as error:
+        raise TimeoutError(f"after {timeout_s:.0f} s {error}") from None
 
 
-def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: float) -> ControlChannel:
-    """Collects a line with job and name from everyone, then answers all with the job: that they may go on.
+def _lead(me: Member, job: str, deadline: float) -> ControlChannel:
+    """Collects job and name from everyone, then answers all with the job: that they may go on.
 
     A replica of another job gets the same answer, at once.
     """
-    answer = f"{json.dumps(job)}\n".encode()
+    answer, expected = f"{json.dumps(job)}\n".encode(), me.others.keys()
+    port = int(me.everyone[me.name].rsplit(":", 1)[1])
     with contextlib.ExitStack() as stack:
         try:
             listener = stack.enter_context(socket.create_server(("", port), backlog=len(expected)))
@@ -56,65 +56,50 @@ def _lead(job: str, port: int, expected: set[str], deadline: float, timeout_s: f
         connections: dict[str, socket.socket] = {}
         while missing := expected - connections.keys():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {timeout_s:.0f} s these replicas are missing: {', '.join(sorted(missing))}")
-            with contextlib.suppress(OSError):  # nobody came, or came and went: it will come again
+                raise TimeoutError(f"these replicas are missing: {', '.join(sorted(missing))}")
+            with contextlib.suppress(OSError, ValueError, TypeError):  # nobody came, came and went, or is no replica
                 connection = stack.enter_context(listener.accept()[0])
                 connection.settimeout(_SAY_S)
                 connection.sendall(_GREETING)
-                theirs, name = _heard(connection)
-                if theirs == job and name in expected:
-                    connections[name] = connection
-                elif theirs not in (job, None):
-                    print(f"{name} of another job, {theirs}, came to port {port}, and was sent away", flush=True)
+                with connection.makefile("r", encoding="utf-8", errors="replace") as lines:
+                    their_job, name = map(str, bounded_json.parse(lines.readline(_MOST_CHARACTERS)))
+                if their_job != job:
+                    print(f"{name} of another job, {their_job}, came to port {port}, and was sent away", flush=True)
                     connection.sendall(answer)
+                elif name in expected:
+                    connections[name] = connection
         for connection in connections.values():
             with contextlib.suppress(OSError):
                 connection.sendall(answer)
         return ControlChannel([connection.dup() for connection in connections.values()])
 
 
-def _heard(connection: socket.socket) -> tuple[str | None, str]:
-    """Job and name that the other end tells, or None and nothing if it is no replica."""
-    with connection.makefile("r", encoding="utf-8", errors="replace") as lines:
-        try:
-            job, name = bounded_json.parse(lines.readline(_MOST_CHARACTERS))
-            return str(job), str(name)
-        except (ValueError, TypeError):
-            return None, ""
-
-
-def _follow(
-    job: str, me: Member, leader: str, address: tuple[str, int], deadline: float, timeout_s: float
-) -> ControlChannel:
-    """Says job and name to the leader until told to go on; a leader that is not up yet is tried again."""
-    told, answer = f"does not answer at {address[0]}:{address[1]}", b""
+def _follow(me: Member, job: str, deadline: float) -> ControlChannel:
+    """Sends job and name to the leader until it answers; a leader that is not up yet is tried again."""
+    leader, address = next(iter(me.others.items()))
+    state, answer = f"does not answer at {address}", b""
     while not answer:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"after {timeout_s:.0f} s {leader} {told}")
-        with contextlib.suppress(OSError), socket.create_connection(address, timeout=_SAY_S) as connection:
-            told, said = "still waits for others", b""
+            raise TimeoutError(f"{leader} {state}")
+        with contextlib.suppress(OSError), _connected(address, _SAY_S) as connection:
+            state = "still waits for others"
             connection.sendall(f"{json.dumps([job, me.name])}\n".encode())
-            connection.settimeout(_RETRY_S)
-            while b"\n" not in said and time.monotonic() < deadline:
-                with contextlib.suppress(TimeoutError):
-                    if not (more := connection.recv(4096)):
-                        break
-                    said = (said + more).removeprefix(_GREETING)
-                    if said.startswith(_HTTP2_SETTINGS):  # The others have met: this one was started again,
-                        return ControlChannel(broken=True)  # and TensorFlow answers already.
-            if b"\n" in said:
-                answer, _, words = said.partition(b"\n")
-                if answer == json.dumps(job).encode():
-                    return ControlChannel([connection.dup()], messages=words)
+            if connection.recv(1) == _HTTP2_SETTINGS:  # The others have met: this one was started again,
+                return ControlChannel(broken=True)  # and TensorFlow answers already.
+            connection.settimeout(max(deadline - time.monotonic(), _RETRY_S))
+            # Unbuffered: what comes behind the answer is for the channel.
+            answer = connection.makefile("rb", buffering=0).readline()
+            if answer == f"{json.dumps(job)}\n".encode():
+                return ControlChannel([connection.dup()])
         time.sleep(_RETRY_S)
     raise ConnectionError(
-        f"at {address[0]}:{address[1]}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
-        f"{answer.decode(errors='replace')}; give every job ports of its own"
+        f"at {address}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
+        f"{answer.decode(errors='replace').strip()}; give every job ports of its own"
     )
 
 
 def gone(me: Member, *, within_s: float = 0.0) -> list[str]:
-    """The other replicas that do not answer, as soon as there is one: a process that dies may close its port last."""
+    """Returns other replicas that do not answer, as soon as there is one: a process that dies may close its port last."""
     deadline = time.monotonic() + within_s
     while True:
         names = [name for name, address in me.others.items() if not listens(address)]
@@ -124,23 +109,19 @@ def gone(me: Member, *, within_s: float = 0.0) -> list[str]:
 
 
 def listens(address: str) -> bool:
-    """Whether a server answers at `host:port`: a replica's ends with its process."""
-    try:
-        _connected(address).close()
-    except OSError:
-        return False
-    return True
+    """Returns whether a server answers at `host:port`: a replica's ends with its process."""
+    with contextlib.suppress(OSError), _connected(address):
+        return True
+    return False
 
 
 def begins_anew(address: str) -> bool:
-    """Whether a leader at `host:port` waits for replicas to come; one that is stopped says nothing for now."""
-    try:
-        with _connected(address) as connection:
-            return connection.recv(1) == _GREETING
-    except OSError:
-        return False
+    """Returns whether a leader at `host:port` waits for replicas to come; one that is stopped says nothing for now."""
+    with contextlib.suppress(OSError), _connected(address) as connection:
+        return connection.recv(1) == _GREETING
+    return False
 
 
-def _connected(address: str) -> socket.socket:
+def _connected(address: str, timeout_s: float = 1.0) -> socket.socket:
     host, port = address.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout=1)
+    return socket.create_connection((host, int(port)), timeout=timeout_s)

@@ -1,26 +1,26 @@
 """`DONE.json`: the job has reached its step. Imports no TensorFlow."""
 
-import dataclasses
-import json
 import os
-from collections.abc import Mapping
 from typing import Any
+
+import pydantic
 
 from common.storage.files import stated, write_text
 
 FILE = "DONE.json"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Done:
-    """The end of a job. What an attempt that only exports again does not know any more is None."""
+class Done(pydantic.BaseModel, frozen=True, extra="allow"):
+    """The end of a job, with the task's metrics over the last reported steps by their names.
+
+    What an attempt that only exports again does not know any more is None.
+    """
 
     step: int  # global step reached
     epochs: float  # passes over the training split until then
     exported_step: int | None = None  # whose weights the exported model has; another one with `--export best`
     loss: float | None  # mean over the last reported steps, per example
-    metrics: Mapping[str, float | None]  # of the task, over those steps; in the file by their names
-    validation: Mapping[str, Any]  # the `latest` and the `best` evaluation on the validation split, if there was any
+    validation: dict[str, Any]  # the `latest` and the `best` evaluation on the validation split, if there was any
     seconds: float  # wall time of the attempt that finished, from its start to the export
     stopped_early: int | None = None  # by `--patience` of so many evaluations, before the last step asked for
     examples_per_s: float | None  # of the whole job while training; first call, saving and export excluded
@@ -39,20 +39,10 @@ class Done:
 
     def save(self, job_dir: str) -> None:
         """Writes the file; after this the job is finished."""
-        fields = dataclasses.asdict(self)
-        write_text(os.path.join(job_dir, FILE), json.dumps(fields | fields.pop("metrics"), indent=1) + "\n")
+        write_text(os.path.join(job_dir, FILE), self.model_dump_json(indent=1) + "\n")
 
 
 def load(job_dir: str) -> Done | None:
-    """The record of a finished job, or None."""
+    """Returns the record of a finished job, or None."""
     with stated(os.path.join(job_dir, FILE)) as record:
-        return None if record is None else of_record(record)
-
-
-def of_record(record: dict[str, Any]) -> Done:
-    """The content of the file as what it says."""
-    names = {field.name for field in dataclasses.fields(Done)}
-    metrics = {name: record.pop(name) for name in record.keys() - names}
-    if not isinstance(record["step"], int) or not isinstance(record["epochs"], int | float):
-        raise ValueError("its step or its epochs are no number")
-    return Done(**record, metrics=metrics)
+        return None if record is None else Done.model_validate(record)

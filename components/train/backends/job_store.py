@@ -64,7 +64,7 @@ class JobStore:
         file = VersionedObject(f"{self.job_dir}/{done.FILE}")
         content = file.read(bounded_json.MOST_BYTES)
         with reading(file.place):
-            return done.of_record(bounded_json.parse(content)) if file.generation else None
+            return done.Done.model_validate(bounded_json.parse(content)) if file.generation else None
 
     def load(self) -> None:
         """Reads the record; what `write` then writes is its next version."""

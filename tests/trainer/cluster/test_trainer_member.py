@@ -62,12 +62,12 @@ def test_pools_are_named_by_our_variable_so_pool_1_can_be_parameter_servers():
     ("environ", "message"),
     [
         ({"TF_CONFIG": "{"}, "TF_CONFIG is not JSON"),
-        ({"TF_CONFIG": "[]"}, "TF_CONFIG is not a JSON object"),
-        (tf_config({"chief": CHIEF}, "boss"), "'boss' is none of chief, worker, ps, evaluator"),
+        ({"TF_CONFIG": "[]"}, r"TF_CONFIG: it cannot be \[\]"),
+        (tf_config({"chief": CHIEF}, "boss"), "'boss' is none of master, chief, worker, ps, evaluator"),
         (tf_config({"chief": CHIEF, "worker": WORKERS}, "worker", 2), "worker/2 is not in the cluster"),
-        ({"CLUSTER_SPEC": "{}", "TRAINER_POOL_ROLES": "chief"}, "'cluster' is missing"),
-        (tf_config({"chief": CHIEF}, "chief", "first"), "task is not a type with an index of at least 0: .*first"),
-        (tf_config({"chief": ["c"]}, "chief"), "cluster is not lists of host:port by role"),
+        ({"CLUSTER_SPEC": "{}", "TRAINER_POOL_ROLES": "chief"}, "task type 'chief' is none of workerpool0"),
+        (tf_config({"chief": CHIEF}, "chief", "first"), r"task\.index cannot be 'first'"),
+        (tf_config({"chief": ["c"]}, "chief"), r"cluster\.chief\.0 cannot be 'c'"),
         (tf_config({"chief": WORKERS}, "chief"), "2 chiefs in the cluster; there can be one"),
     ],
 )
