@@ -5,6 +5,7 @@ import dataclasses
 import math
 import os
 import time
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -107,17 +108,9 @@ def main_loop(
     with contextlib.nullcontext() if synchronous and member.addresses else stop.at_once():
         job = prepare(opts, member, manifest, journal, channel)
         steps = _make_steps(opts, member, job, _open_reader(opts, manifest, place, job))
-    checkpoints, scores, size = job.checkpoints, job.scores, job.size
 
     def is_stop_requested() -> bool:
         return stop.requested or (member.is_chief and requests.pending)
-
-    def evaluate(step: int) -> bool:
-        checkpoints.copy_state(step)
-        return job.validator.evaluate(job.state, is_stop_requested)
-
-    def is_training_enough(step: int) -> bool:
-        return bool(opts.patience) and steps.agree(member.is_chief and scores.is_exhausted(step, opts.patience))
 
     def announce_departure() -> None:
         if member.is_chief:
@@ -125,27 +118,7 @@ def main_loop(
             requests.clear()
 
     journal.status("training", job.first_step)
-    step, stopping = job.first_step, False
-    is_enough = is_training_enough(step)
-    while step < size.last_step and not (stopping or is_enough):
-        wish = is_stop_requested()
-        until = _next_pause(step, opts.eval_every_steps, opts.checkpoint_num_steps, last_step=size.last_step)
-        window = steps.run(step, until, stop=wish, drain=wish or checkpoints.is_late)
-        step += window.steps
-        job.meter.add(step, window)
-        _check_progress(step, window, job.state.optimizer)
-        stopping = window.stop and steps.idle
-        ends = stopping or step >= size.last_step
-        if steps.idle and not ends and opts.eval_every_steps and step % opts.eval_every_steps == 0:
-            if job.validator:
-                evaluate(step)
-            ends = is_enough = is_training_enough(step)
-        if ends or (steps.idle and checkpoints.is_due(step)):
-            checkpoints.save(step, last=ends)
-    checkpoints.wait()
-    # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
-    is_scored = not job.validator or (scores.latest_step == step and (is_enough or step == job.first_step))
-    is_done = not stopping and (is_scored or evaluate(step))
+    step, is_done = _train(opts, member, job, steps, is_stop_requested)
     if is_done:
         with stop.at_once(announce_departure):  # all is saved: what is interrupted now, a resume does again
             if member.is_chief:
@@ -167,6 +140,46 @@ def main_loop(
     if member.is_chief and synchronous:  # the servers of parameters serve until they are told to end
         channel.wait_for_others()
     return 0 if is_done else exit_codes.saved()
+
+
+def _train(
+    opts: Options,
+    member: Member,
+    job: Setup,
+    steps: SyncSteps | AsyncSteps,
+    is_stop_requested: Callable[[], bool],
+) -> tuple[int, bool]:
+    """Steps, evaluates and saves. Returns the step it ends at, whose state is saved, and whether nothing stopped it."""
+    checkpoints, scores, last_step = job.checkpoints, job.scores, job.size.last_step
+
+    def evaluate(step: int) -> bool:
+        checkpoints.copy_state(step)
+        return job.validator.evaluate(job.state, is_stop_requested)
+
+    def is_training_enough(step: int) -> bool:
+        return bool(opts.patience) and steps.agree(member.is_chief and scores.is_exhausted(step, opts.patience))
+
+    step, is_stopping = job.first_step, False
+    is_enough = is_training_enough(step)
+    while step < last_step and not (is_stopping or is_enough):
+        wish = is_stop_requested()
+        until = _next_pause(step, opts.eval_every_steps, opts.checkpoint_num_steps, last_step=last_step)
+        window = steps.run(step, until, stop=wish, drain=wish or checkpoints.is_late)
+        step += window.steps
+        job.meter.add(step, window)
+        _check_progress(step, window, job.state.optimizer)
+        is_stopping = window.stop and steps.idle
+        ends = is_stopping or step >= last_step
+        if steps.idle and not ends and opts.eval_every_steps and step % opts.eval_every_steps == 0:
+            if job.validator:
+                evaluate(step)
+            ends = is_enough = is_training_enough(step)
+        if ends or (steps.idle and checkpoints.is_due(step)):
+            checkpoints.save(step, last=ends)
+    checkpoints.wait()
+    # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
+    is_scored = not job.validator or (scores.latest_step == step and (is_enough or step == job.first_step))
+    return step, not is_stopping and (is_scored or evaluate(step))
 
 
 def _next_pause(step: int, *intervals: int, last_step: int) -> int:
