@@ -63,8 +63,8 @@ def soon(condition: Callable[[], bool]) -> bool:
 def test_what_one_says_the_others_hear_at_once_and_only_they():
     with met(3) as (_, [chief, one, other]):
         assert not chief.received(STOP, within_s=0.05)
-        assert one.send(STOP) and chief.received(STOP, within_s=1)
-        assert chief.send(DONE) and one.received(LEFT, DONE, within_s=1) and other.received(DONE, within_s=1)
+        assert one.send(STOP) and chief.received(STOP, within_s=SOON_S)
+        assert chief.send(DONE) and one.received(LEFT, DONE, within_s=SOON_S) and other.received(DONE, within_s=1)
         assert not other.received(STOP, LEFT, within_s=0.05)
         assert not any(line.broken for line in (chief, one, other))
         for connection in (*chief._connections, *one._connections):
