@@ -3,7 +3,7 @@
 import pathlib
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kfp import compiler
@@ -12,13 +12,17 @@ from common.cli import Parser, run_cli
 from common.errors import UserError, writable
 from common.flags import local
 from components.train.backends.plan import DEFAULT_IMAGE
+from components.train.backends.job_settings import JobSettings
+from components.train.cluster.cluster_file import Cluster
 from pipelines.training import BACKENDS, NAME, build
 
+# Arguments of the training job on Vertex AI where nothing else is known.
+_JOB = JobSettings().arguments(Cluster(strategy="mirrored", chief={}))
 _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 
 
 def compile_specs(
-    image: str, output_dir: str, backends: Iterable[str] = BACKENDS, **options: Any
+    image: str, output_dir: str, backends: Iterable[str] = BACKENDS, *, job: Mapping[str, Any] = _JOB, **options: Any
 ) -> list[pathlib.Path]:
     """Writes `training-<backend>.yaml` for each, with `options` of `build`: the same bytes every time. Returns the paths."""
     if not _IMAGE.fullmatch(image):
@@ -31,7 +35,7 @@ def compile_specs(
             warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
             partial = path.with_name(f".{path.name}")
             try:
-                compiler.Compiler().compile(build(backend, image, **options), str(partial))
+                compiler.Compiler().compile(build(backend, image, job=job, **options), str(partial))
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)

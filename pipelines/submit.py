@@ -125,9 +125,8 @@ def _resumed(submission: Submission, args: argparse.Namespace) -> Submission:
     """Returns a run as it was submitted, with what the command line says of its limits and its evaluation."""
     evaluate_args = evaluation(args, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
     cluster = scheduled_as(submission.cluster, args)
-    JobSettings.parse(submission.values["job_args"], "pipelines/submit.py").check(cluster, args.location)
-    changes = {"cluster": cluster.to_json(), "strategy": cluster.scheduling.strategy}
-    values = {**submission.values, **changes, "evaluate_args": evaluate_args}
+    submission.job_settings.check(cluster, args.location)
+    values = {**submission.values, "cluster": cluster.to_json(), "evaluate_args": evaluate_args}
     hours = args.max_machine_hours or submission.max_machine_hours
     job = {**submission.job, "parameter_values": values}
     return dataclasses.replace(submission, job=job, max_machine_hours=hours)

@@ -19,7 +19,7 @@ from common.container_engine import check_engine, security_options
 from common.lifeline import owner_pid, watch
 from pipelines.local.progress import NAMES
 from pipelines.local.record import RunRecord
-from pipelines.training import build, step_names
+from pipelines.training import STEPS, build, digest
 
 
 def main(run_dir: str) -> int:
@@ -48,10 +48,9 @@ def main(run_dir: str) -> int:
         enable_caching=True,
         cache_root=str(directory / "artifacts" / ".done"),  # what a resume does not do again
     )
-    pipeline = build("local", record.image)
-    print(NAMES + " ".join(step_names(pipeline)), flush=True)
+    print(NAMES + " ".join(step.__name__ for step in STEPS if step is not digest), flush=True)
     try:
-        pipeline(**record.arguments)
+        build("local", record.image)(**record.arguments)
     except RuntimeError as error:  # all that kfp says of a failure; the step's own words are in the log
         print(error)
         return 1

@@ -157,7 +157,7 @@ def _training_account(submission: Submission, ask: Asker) -> Iterator[str]:
     Only that account could ask Google Cloud, so policies are read: the training account's own, and the
     project's. A right that may come from elsewhere, as from a group or a folder, is only warned of.
     """
-    account = submission.values["service_account"]
+    account = submission.job_settings.training_service_account
     actor = submission.body["serviceAccount"]
     if not account:
         return

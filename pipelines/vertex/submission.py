@@ -11,15 +11,16 @@ from typing import Any
 from common.errors import UserError, unknown
 from components.register import serving
 from components.train.backends.attempts import Again
-from components.train.backends.job_settings import JobSettings, new_name
+from components.train.backends.job_settings import JobSettings, as_list, new_name
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
+from pipelines import training
 from pipelines.arguments import pipeline_arguments, sources_seen
 from pipelines.compile import compile_specs
 from pipelines.vertex.bucket import RECORD, reached, read_json, write_json
 
 # What people may give CPUs and memory: all steps of ours that run on a machine of their own.
-STEPS = ("digest", "convert", "plan", "evaluate", "gate", "register", "promote", "cleanup")
+STEPS = tuple(step.__name__ for step in training.STEPS if step is not training.train)
 # Of each flag that is needed: its form, what it means, and an example.
 NEEDED = {
     "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "the id of a project", "my-project"),
@@ -43,7 +44,9 @@ class Submission:
     body: Mapping[str, Any]  # What the resource has beside what that makes of them.
     sources: Sequence[str] = ()  # `gs://` places of the data.
     resources: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)  # CPUs and memory by step.
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # `JobSettings` that are no default.
     scheduled: bool = False
+    timeout_s: int | None = None  # Of the training, in this attempt.
     max_machine_hours: float | None = None  # Of the training, all attempts together.
 
     @property
@@ -55,6 +58,11 @@ class Submission:
     def cluster(self) -> Cluster:
         """What the training runs on."""
         return Cluster.from_json(self.values["cluster"])
+
+    @property
+    def job_settings(self) -> JobSettings:
+        """Settings of the training job."""
+        return JobSettings(**self.settings)
 
     @property
     def directory(self) -> str:
@@ -73,17 +81,23 @@ class Submission:
 
     def attempt(self, order: Again) -> "Submission":
         """The same on the machines, and within the time, of an attempt."""
-        values = {"cluster": self.cluster.choices[order.choice].to_json(), "timeout": f"{order.timeout_s}s"}
-        return dataclasses.replace(self, job={**self.job, "parameter_values": {**self.values, **values}})
+        values = {**self.values, "cluster": self.cluster.choices[order.choice].to_json()}
+        return dataclasses.replace(self, job={**self.job, "parameter_values": values}, timeout_s=order.timeout_s)
 
     def request(self, job_id: str) -> dict[str, Any]:
         """The request that makes the run, as JSON: of `pipelineJobs.create`, and a schedule has it too. Nobody is asked."""
         from google.auth.credentials import AnonymousCredentials
         from google.cloud import aiplatform  # 2 s
 
-        resources = {step: tuple(each) for step, each in self.resources.items()}
+        job = self.job_settings.arguments(self.cluster, "" if self.scheduled else self.run)
+        options = {
+            "job": {**job, "timeout": f"{self.timeout_s}s"} if self.timeout_s else job,
+            "job_args": self.job_settings.as_flags(),
+            "scheduled": self.scheduled,
+            "resources": self.resources,
+        }
         with tempfile.TemporaryDirectory(prefix="training-") as place:
-            [spec] = compile_specs(self.image, place, ["vertex"], scheduled=self.scheduled, resources=resources)
+            [spec] = compile_specs(self.image, place, ["vertex"], **options)
             try:
                 made = aiplatform.PipelineJob(
                     **self.job, job_id=job_id, template_path=str(spec), credentials=AnonymousCredentials()
@@ -112,7 +126,6 @@ def prepare(args: argparse.Namespace) -> Submission:
     arguments = pipeline_arguments(args, cluster, sources_seen(args, reached))
     run = new_name()
     root, scheduled = f"{args.bucket}/runs", bool(args.cron)
-    parameters = settings.parameters(cluster, "" if scheduled else run)
     place = {"project": args.project, "location": args.location}
     return Submission(
         run=run,
@@ -121,6 +134,7 @@ def prepare(args: argparse.Namespace) -> Submission:
         resources=dict(_resources(args.step_resources)),
         scheduled=scheduled,
         max_machine_hours=args.max_machine_hours,
+        settings={f.name: v for f in dataclasses.fields(settings) if (v := getattr(settings, f.name)) != f.default},
         job={
             "display_name": run,
             "pipeline_root": root,
@@ -130,20 +144,18 @@ def prepare(args: argparse.Namespace) -> Submission:
                 "job_dir": root if scheduled else f"{root}/{run}/job",
                 "registry": f"vertex://{args.project}/{args.location}",
                 "serving_image": args.serving_image,
-                "job_args": settings.as_flags(),
-                **parameters,
                 **place,
             },
             # None leaves each step what the spec says: only `convert` may come from the cache.
             "enable_caching": None if args.cache else False,
             "encryption_spec_key_name": settings.encryption_key,
-            "labels": parameters["labels"],
+            "labels": settings.all_labels("" if scheduled else run),
             **place,
         },
         body={
             "serviceAccount": args.service_account,
             "network": settings.network,
-            "reservedIpRanges": parameters["reserved_ip_ranges"],
+            "reservedIpRanges": as_list(settings.reserved_ip_ranges),
             "pscInterfaceConfig": settings.network_attachment and {"networkAttachment": settings.network_attachment},
         },
     )

@@ -1,7 +1,7 @@
 """What a training job on Vertex AI is given beside its machines, for the pipeline and for a job by itself.
 
     settings = JobSettings(network="projects/123456/global/networks/default", env=("LEVEL=2",))
-    settings.parameters(cluster, run="training-1")   # what `CustomTrainingJobOp` takes: network, labels, strategy, ...
+    settings.arguments(cluster, run="training-1")   # of `CustomTrainingJobOp`: network, labels, strategy, ...
 
 The rules are those of Vertex AI's reference of `CustomJobSpec`, and of its guides to custom training.
 """
@@ -12,6 +12,8 @@ import functools
 import re
 import secrets
 from typing import Any
+
+import pydantic.dataclasses
 
 from common.cli import Flags, flag
 from common.errors import UserError
@@ -28,6 +30,11 @@ _OUR_ENV = re.compile("TRAINER_.*|CLUSTER_SPEC|TF_CONFIG|AIP_.*|CLOUD_ML_.*")
 def new_name() -> str:
     """A name for a run, or for a job by itself; two may be submitted in one second."""
     return f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def as_list(values: str | tuple[str, ...] | None) -> list[str]:
+    """Returns the values of a flag that takes several; one alone is no tuple."""
+    return [values] if isinstance(values, str) else list(values or ())
 
 
 def matching(form: str, says: str, metavar: str) -> Kind:
@@ -60,24 +67,51 @@ _duration = matching("[1-9][0-9]{0,8}[smhd]", "a number with s, m, h or d, such 
 _job = functools.partial(flag, group="training job on Vertex AI")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class JobSettings(Flags):
-    """The settings; those of machines, strategy, time limit and restarts are the cluster file's."""
+    """Settings of a training job; those of machines, strategy, time limit and restarts are the cluster file's.
 
-    training_service_account: str | None = _job(account, "that the training job acts as (None: as the run does)")
-    network: str | None = _job(network, "VPC network that the job's machines are peered with")
-    reserved_ip_ranges: tuple[str, ...] | None = _job(
-        matching("[a-z][a-z0-9-]*", "the name of an address range", "RANGE"), "of --network for them", several=True
+    A field is a flag, and a key of `run.yaml`. Its `argument` names what `CustomTrainingJobOp` takes it by, a key of a
+    dictionary behind a dot; `convert` turns the value into that argument.
+    """
+
+    training_service_account: str | None = _job(
+        account, "that the training job acts as (None: as the run does)", argument="service_account"
     )
-    network_attachment: str | None = _job(attachment, "Private Service Connect interface, in place of --network")
-    encryption_key: str | None = _job(encryption_key, "Cloud KMS key (CMEK) for all that the run makes on Vertex AI")
-    labels: tuple[str, ...] | None = _job(label, "more labels for everything that the run makes", several=True)
-    env: tuple[str, ...] | None = _job(_variable, "of every replica's environment", several=True)
-    tensorboard: str | None = _job(_board, "Vertex AI TensorBoard that follows the job; it costs by the month and user")
-    persistent_resource: str | None = _job(_machines, "machines that are there already, in place of new ones")
+    network: str | None = _job(network, "VPC network that the job's machines are peered with", argument="network")
+    reserved_ip_ranges: str | tuple[str, ...] | None = _job(
+        matching("[a-z][a-z0-9-]*", "the name of an address range", "RANGE"),
+        "of --network for them",
+        several=True,
+        argument="reserved_ip_ranges",
+        convert=as_list,
+    )
+    network_attachment: str | None = _job(
+        attachment,
+        "Private Service Connect interface, in place of --network",
+        argument="psc_interface_config.network_attachment",
+    )
+    encryption_key: str | None = _job(
+        encryption_key,
+        "Cloud KMS key (CMEK) for all that the run makes on Vertex AI",
+        argument="encryption_spec_key_name",
+    )
+    labels: str | tuple[str, ...] | None = _job(label, "more labels for everything that the run makes", several=True)
+    env: str | tuple[str, ...] | None = _job(_variable, "of every replica's environment", several=True)
+    tensorboard: str | None = _job(
+        _board, "Vertex AI TensorBoard that follows the job; it costs by the month and user", argument="tensorboard"
+    )
+    persistent_resource: str | None = _job(
+        _machines, "machines that are there already, in place of new ones", argument="persistent_resource_id"
+    )
     reservation: str | None = _job(_reservation, "Compute Engine reservation that the machines come from")
-    max_wait: str | None = _job(_duration, "for machines of a FLEX_START cluster (None: 1d)")
-    web_access: bool = _job(bool, "an interactive shell in the job's containers")
+    max_wait: str | None = _job(
+        _duration,
+        "for machines of a FLEX_START cluster (None: 1d)",
+        argument="max_wait_duration",
+        convert=lambda text: f"{seconds(text)}s",
+    )
+    web_access: bool = _job(bool, "an interactive shell in the job's containers", argument="enable_web_access")
     restart: str | None = _job(
         ("all", "one"), "who starts again when a machine is lost (None: all, with parameter servers only the lost one)"
     )
@@ -113,30 +147,26 @@ class JobSettings(Flags):
         """The labels, ours among them; that of the run if its name is known."""
         return {**_pairs(self.labels), **dict([MANAGED_BY]), **({"run": run} if run else {})}
 
-    def parameters(self, cluster: Cluster, run: str = "") -> dict[str, Any]:
-        """Parameters of `CustomTrainingJobOp` by name, all but those of machines and place."""
-        scheduling, job_time = cluster.scheduling, {}
-        if scheduling.timeout_s:
-            job_time["timeout"] = f"{scheduling.timeout_s}s"
-        if self.max_wait:
-            job_time["max_wait_duration"] = f"{seconds(self.max_wait)}s"
-        # Synchronous replicas cannot go on without one of them; asynchronous ones can, and the lost one comes back.
-        restart = self.restart or ("one" if cluster.strategy == "parameter_server" else "all")
-        attached = {"network_attachment": self.network_attachment} if self.network_attachment else {}
-        return {
-            "strategy": scheduling.strategy,
-            "restart_job_on_worker_restart": restart == "all",
-            **job_time,
-            "service_account": self.training_service_account or "",
-            "network": self.network or "",
-            "reserved_ip_ranges": _listed(self.reserved_ip_ranges),
-            "psc_interface_config": attached,
-            "encryption_spec_key_name": self.encryption_key or "",
-            "tensorboard": self.tensorboard or "",
-            "persistent_resource_id": self.persistent_resource or "",
-            "enable_web_access": self.web_access,
+    def arguments(self, cluster: Cluster, run: str = "") -> dict[str, Any]:
+        """Returns the arguments of `CustomTrainingJobOp` by name, all but those of machines and place."""
+        arguments: dict[str, Any] = {
+            "strategy": cluster.scheduling.strategy,
+            # Synchronous replicas cannot go on without one of them; asynchronous ones can, and the lost one comes back.
+            "restart_job_on_worker_restart": (
+                self.restart == "all" if self.restart else cluster.strategy != "parameter_server"
+            ),
             "labels": self.all_labels(run),
+            "persistent_resource_id": "",  # its default is a placeholder that few surroundings fill in
         }
+        if cluster.scheduling.timeout_s:
+            arguments["timeout"] = f"{cluster.scheduling.timeout_s}s"
+        for field in dataclasses.fields(self):
+            value, name = getattr(self, field.name), field.metadata.get("argument")
+            if value and name:
+                value = field.metadata.get("convert", lambda same: same)(value)
+                name, _, key = name.partition(".")
+                arguments[name] = {**arguments.get(name, {}), key: value} if key else value
+        return arguments
 
     @property
     def environment(self) -> dict[str, str]:
@@ -157,10 +187,5 @@ class JobSettings(Flags):
         }
 
 
-def _listed(given: str | tuple[str, ...] | None) -> list[str]:
-    """The values of a flag that takes several; one alone is no tuple."""
-    return [given] if isinstance(given, str) else list(given or ())
-
-
 def _pairs(given: str | tuple[str, ...] | None) -> dict[str, str]:
-    return dict(pair.split("=", 1) for pair in _listed(given))
+    return dict(pair.split("=", 1) for pair in as_list(given))

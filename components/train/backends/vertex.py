@@ -87,8 +87,9 @@ def request(
     cluster: Cluster, settings: JobSettings, specs: Sequence[Mapping[str, Any]], *, name: str, job_dir: str
 ) -> dict[str, Any]:
     """The body of `customJobs.create`, without what is empty; its `jobSpec` is what gcloud takes as --config."""
-    given = settings.parameters(cluster, name)
-    labels, key = given.pop("labels"), given.pop("encryption_spec_key_name")
+    given = settings.arguments(cluster, name)
+    labels = given.pop("labels")
+    key = given.pop("encryption_spec_key_name", None)
     scheduling = {each: given.pop(each) for each in _SCHEDULING if each in given}
     output = {"output_uri_prefix": job_dir}
     spec = {"worker_pool_specs": specs, "scheduling": scheduling, **given, "base_output_directory": output}

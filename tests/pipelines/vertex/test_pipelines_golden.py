@@ -41,6 +41,10 @@ def text(*flags: str) -> str:
     spec = request["pipelineJob"].pop("pipelineSpec")
     containers = {name: e["container"] for name, e in spec["deploymentSpec"]["executors"].items()}
     request["machines of steps"] = {name: c["resources"] for name, c in containers.items() if "resources" in c}
+    tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    for name in ("plan", "custom-training-job"):
+        inputs = tasks[name]["inputs"]["parameters"].items()
+        request[f"constants of {name}"] = {k: v["runtimeValue"]["constant"] for k, v in inputs if "runtimeValue" in v}
     values = request["pipelineJob"]["runtimeConfig"]["parameterValues"]
     values["cluster"] = json.loads(values["cluster"])
     return json.dumps(request, indent=1, sort_keys=True) + "\n"

@@ -84,7 +84,7 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
 
     def request(submission: Submission, job_id: str) -> dict[str, Any]:  # Without a compilation of seconds.
         job = {"displayName": RUN, "labels": {**submission.job["labels"], "run": RUN}}
-        shown = {name: submission.values[name] for name in ("timeout", "strategy")}
+        shown = {"timeout": f"{submission.timeout_s}s", "strategy": submission.cluster.scheduling.strategy}
         job["runtimeConfig"] = {"parameterValues": shown}
         return {"parent": vertex.parent, "pipelineJobId": job_id, "pipelineJob": job}
 

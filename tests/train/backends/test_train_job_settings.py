@@ -86,4 +86,4 @@ def test_replicas_of_parameter_servers_start_again_alone_and_others_all_together
     pools = {"chief": {}, "worker": {}, "ps": {}}
     alone = Cluster(strategy="parameter_server", **pools)
     for each, restart, expected in ((cluster(), None, True), (alone, None, False), (alone, "all", True)):
-        assert JobSettings(restart=restart).parameters(each)["restart_job_on_worker_restart"] is expected
+        assert JobSettings(restart=restart).arguments(each)["restart_job_on_worker_restart"] is expected
