@@ -29,7 +29,7 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 	@touch $@
 
 run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--dataset ...' for another)
-	@exec $(PY) pipelines/run.py --die-with-parent $(ARGS)
+	@PIPELINE_OWNER_PID=$$PPID exec $(PY) pipelines/run.py $(ARGS)
 
 check: lint  ## lint and the fast tests, in about a minute
 	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not slow and not smoke and not cloud" \

@@ -23,7 +23,7 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from common.errors import UserError, unknown
+from common.errors import UserError, about, unknown
 from common.version import code_version
 
 if TYPE_CHECKING:
@@ -66,11 +66,8 @@ class Flags:
     def __post_init__(self) -> None:
         """Refuses what the command line would refuse."""
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or value == field.default:
-                continue
-            for part in value if isinstance(value, list | tuple) else (value,):
-                _check(field, part)
+            with about(_flag(field)):
+                check_value(field, getattr(self, field.name))
 
     @classmethod
     def add_flags(
@@ -129,14 +126,23 @@ class Flags:
         return line
 
 
-def _check(field: dataclasses.Field, value: Any) -> None:
+def as_list(values: str | tuple[str, ...] | None) -> list[str]:
+    """Returns the values of a flag that takes several; one alone is no tuple."""
+    return [values] if isinstance(values, str) else list(values or ())
+
+
+def check_value(field: dataclasses.Field, value: Any) -> None:
+    """Refuses a value of a field made by `flag` that the command line would refuse."""
+    if isinstance(value, bool) or value == field.default:
+        return
     takes = field.metadata["argparse"]
-    try:
-        takes.get("type", str)(str(value))
-    except (argparse.ArgumentTypeError, ValueError) as error:
-        raise UserError(f"{_flag(field)}: {error}") from None
-    if value not in takes.get("choices", (value,)):
-        raise unknown(_flag(field), str(value), takes["choices"])
+    for part in value if isinstance(value, list | tuple) else (value,):
+        try:
+            takes.get("type", str)(str(part))
+        except (argparse.ArgumentTypeError, ValueError) as error:
+            raise UserError(str(error)) from None
+        if part not in takes.get("choices", (part,)):
+            raise unknown("value", str(part), takes["choices"])
 
 
 def _flag(field: dataclasses.Field) -> str:

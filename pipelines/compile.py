@@ -1,5 +1,6 @@
 """Writes the pipeline's specs: `python pipelines/compile.py`, with `--image REF` for Vertex AI."""
 
+import dataclasses
 import pathlib
 import re
 import warnings
@@ -8,25 +9,31 @@ from typing import Any
 
 from kfp import compiler
 
-from common.cli import Parser, run_cli
+from common.cli import Parser, as_list, run_cli
 from common.errors import UserError, writable
 from common.flags import local
-from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.backends.job_settings import JobSettings
+from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.cluster.cluster_file import Cluster
+from pipelines.cloud_options import DEFAULT_CLUSTER, KEYS, scheduled_as
 from pipelines.training import BACKENDS, NAME, build
 
-# Arguments of the training job on Vertex AI where nothing else is known.
-_JOB = JobSettings().arguments(Cluster(strategy="mirrored", chief={}))
 _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 
 
 def compile_specs(
-    image: str, output_dir: str, backends: Iterable[str] = BACKENDS, *, job: Mapping[str, Any] = _JOB, **options: Any
+    image: str,
+    output_dir: str,
+    backends: Iterable[str] = BACKENDS,
+    *,
+    job: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> list[pathlib.Path]:
     """Writes `training-<backend>.yaml` for each, with `options` of `build`: the same bytes every time. Returns the paths."""
     if not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
+    if job is None:
+        job = JobSettings().arguments(Cluster.load(DEFAULT_CLUSTER))
     directory, paths = pathlib.Path(output_dir), []
     for backend in backends:
         path = directory / f"{NAME}-{backend}.yaml"
@@ -45,20 +52,23 @@ def compile_specs(
 
 def main() -> int:
     """Runs the command line."""
+    keys = dataclasses.replace(KEYS, flags=("image", "cluster"))
     p = Parser(prog="pipelines/compile.py", description="Writes build/training-vertex.yaml and training-local.yaml.")
-    p.add_argument(
-        "--image",
-        default=DEFAULT_IMAGE,
-        help="container image of the project, by digest for Vertex AI; default: %(default)s",
-    )
     p.add_argument("--output-dir", type=local, default="build", help="made when it is not there")
+    keys.add_flags(p)
     args = p.parse_args()
-    if "@sha256:" not in args.image:
+    config = keys.read(args)
+    cluster = scheduled_as(Cluster.load(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config)
+    settings = JobSettings.of(config)
+    settings.check(cluster, config.location)
+    image = config.image or DEFAULT_IMAGE
+    if "@sha256:" not in image:
         print(
-            f"note: Vertex AI needs an image by digest, and {args.image} has none; "
+            f"note: Vertex AI needs an image by digest, and {image} has none; "
             "give --image REGISTRY/NAME@sha256:DIGEST for training-vertex.yaml"
         )
-    for path in compile_specs(args.image, args.output_dir):
+    job = {"job": settings.arguments(cluster), "job_args": settings.as_flags()}
+    for path in compile_specs(image, args.output_dir, **job):
         print(f"wrote {path}")
     return 0
 

@@ -3,8 +3,8 @@
 Every run has a directory, `runs/<id>`: `summary.json`, `report.html`, `evaluation.json`, `logs/`, `job/`.
 """
 
-import argparse
 import contextlib
+import dataclasses
 import functools
 import os
 import pathlib
@@ -17,18 +17,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.cli import Parser, run_cli
+from common.cli import Flags, Parser, as_list, flag, run_cli
 from common.container_engine import check_engine
 from common.errors import UserError, writable
 from common.flags import job_directory, local
-from common.lifeline import OWNER_PID, watch
+from common.lifeline import OWNER_PID, owner_pid, watch
 from common.storage.files import is_remote
 from components.convert import store
 from components.evaluate.gate import REJECT
 from components.register.registry import Registry
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.signals import STOPPING, StopRequest
-from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, add_flags, pipeline_arguments, sources_seen
+from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, SHARED, add_trainer_flags, pipeline_arguments
+from pipelines.config import Config, Keys
 from pipelines.local import containers, history, summary
 from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import FAILED, Progress, Steps
@@ -45,11 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     A rejected model is a success too, unless --fail-on-reject makes it 3.
     """
     sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
-    args = _parser().parse_args(argv)
-    if args.die_with_parent:
-        watch(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGKILL))
-    record, run_dir = _prepare(args)
-    _say(f"run {record.id}: {args.dataset} on {args.cluster}; logs in {_shown(run_dir / 'logs')}")
+    if owner := owner_pid(os.environ):
+        watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    record, run_dir = _prepare(KEYS.read(_parser().parse_args(argv)))
+    _say(f"run {record.id}: {record.dataset} on {record.cluster}; logs in {_shown(run_dir / 'logs')}")
     return execute(record, run_dir)
 
 
@@ -82,55 +82,67 @@ def of_finished(record: RunRecord, told: Mapping[str, Any]) -> int:
     return EXIT_REJECTED if record.fail_on_reject and told["model"]["verdict"] == REJECT else 0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalOptions(Flags):
+    """Keys of a run on this machine."""
+
+    runner: str = flag(("subprocess", "docker"), "what steps run in", default="subprocess")
+    registry: str = flag(local, "directory of the model registry", default="registry", metavar="DIR")
+    # Where TensorFlow would not find its files is refused before a dataset is converted for nothing.
+    runs_dir: str = flag(
+        lambda text: job_directory(os.path.abspath(local(text))), "where the runs are", default="runs", metavar="DIR"
+    )
+
+
+KEYS = Keys(
+    options={**SHARED, LocalOptions: ()},
+    flags=(
+        *("dataset", "source", "schema", "model", "train_steps", "train_epochs", "seed", "cluster", "name", "gate"),
+        *("threshold", "min_accuracy", "fail_on_reject", "runner", "image", "registry", "runs_dir"),
+    ),
+)
+
+
 def _parser() -> Parser:
     p = Parser(
         prog="pipelines/run.py",
         description="Converts a dataset, trains on a cluster of processes of this machine, evaluates, registers the "
         "model if it earns it, and cleans up.",
     )
-    add_flags(p, cluster=DEFAULT_CLUSTER)
-    here = p.add_argument_group("this run")
-    here.add_argument("--runner", choices=("subprocess", "docker"), default="subprocess", help="what steps run in")
-    here.add_argument("--image", default="", help="container image of --runner docker (make image builds one)")
-    here.add_argument("--registry", type=local, default="registry", help="directory of the model registry")
-    # Where TensorFlow would not find its files is told before a dataset is converted for nothing.
-    here.add_argument(
-        "--runs-dir",
-        type=lambda text: job_directory(os.path.abspath(local(text))),
-        default="runs",
-        help="where the runs are",
-    )
-    here.add_argument("--no-cache", dest="cache", action="store_false", help="convert again")
-    here.add_argument("--die-with-parent", action="store_true", help="end when the process that started this ends")
+    KEYS.add_flags(p)
+    add_trainer_flags(p)
     return p
 
 
-def _prepare(args: argparse.Namespace) -> tuple[RunRecord, pathlib.Path]:
+def _prepare(config: Config) -> tuple[RunRecord, pathlib.Path]:
     """Checks everything, and only then makes the run's directory."""
-    if args.runner == "docker":
-        if not args.image:
+    if config.runner == "docker":
+        if not config.image:
             raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
         check_engine("--runner subprocess")  # Before anything is made.
-    cluster = Cluster.load(args.cluster, args.trainer_flags)
-    sources = sources_seen(args, lambda path: path if is_remote(path) else str(pathlib.Path(path).resolve()))
-    arguments = pipeline_arguments(args, cluster, sources)
-    key = cache_key(args.dataset, args.source, args.schema)
-    registry = pathlib.Path(args.registry).resolve()
+    cluster_file = config.cluster or DEFAULT_CLUSTER
+    cluster = Cluster.load(cluster_file, as_list(config.trainer_flags))
+    sources = given = as_list(config.source)
+    if config.dataset != "bigquery":  # whose source is a query
+        sources = [path if is_remote(path) else str(pathlib.Path(path).resolve()) for path in given]
+    arguments = pipeline_arguments(config, cluster, sources)
+    key = cache_key(config.dataset, given, config.schema)
+    registry = pathlib.Path(config.registry).resolve()
     Registry(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
     with writable(f"--registry {registry}"):
         registry.mkdir(parents=True, exist_ok=True)
-    runs_dir = pathlib.Path(args.runs_dir).resolve()
-    known = dataset_dir(runs_dir, args.dataset, key, arguments["convert_args"], arguments["schema"])
+    runs_dir = pathlib.Path(config.runs_dir).resolve()
+    known = dataset_dir(runs_dir, config.dataset, key, arguments["convert_args"], arguments["schema"])
     # A new one is for this run alone: others may read the one that is there.
-    dataset = known if args.cache else known.with_name(f"{known.name}-{secrets.token_hex(4)}")
+    dataset = known.with_name(f"{known.name}-{secrets.token_hex(4)}") if config.no_cache else known
     record = RunRecord(
-        runner=args.runner,
+        runner=config.runner,
         # Processes run in this interpreter; kfp warns about an image whose name does not say so.
-        image=args.image or "python",
-        dataset=args.dataset,
-        cluster=args.cluster,
+        image=config.image or "python",
+        dataset=config.dataset,
+        cluster=cluster_file,
         sources=sources,
-        fail_on_reject=args.fail_on_reject,
+        fail_on_reject=config.fail_on_reject,
         arguments={**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": str(registry)},
     )
     return record.begin(runs_dir)

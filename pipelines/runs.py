@@ -18,8 +18,11 @@ from components.convert import store
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.comparison import rows, table, text
 from pipelines.arguments import EVALUATE_OWN, evaluation
+from pipelines.config import Keys
 from pipelines.local import cache, history, record, summary
 from pipelines.run import execute, of_finished
+
+KEYS = Keys(options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,10 +50,10 @@ def _parser() -> Parser:
     add(_compare, "metrics of two, and the settings in which they differ", runs=2)
     resume = add(
         _resume,
-        "finish a run, whatever ended it, with the flags that it was started with; those of its evaluation may be others",
+        "finish a run, whatever ended it, as it was started; keys of its evaluation may be others",
         runs=1,
     )
-    EvaluateOptions.add_flags(resume, but=EVALUATE_OWN, defaults=False)
+    KEYS.add_flags(resume)
     delete = add(_delete, "delete runs; other runs and versions in the registry stay whole", runs="*")
     delete.add_argument("--datasets", action="store_true", help="delete also the datasets that no run is left to use")
     delete.add_argument("--yes", action="store_true", help="without asking")
@@ -123,11 +126,11 @@ def _resume(args: argparse.Namespace) -> int:
     record.lock(run_dir)
     run = history.find(run_dir, args.runs_dir)  # another process may have finished it meanwhile
     arguments = run.record.arguments
-    evaluate_args = evaluation(args, arguments["evaluate_args"]).as_flags(but=EVALUATE_OWN)
-    has_other_flags = evaluate_args != arguments["evaluate_args"]
+    evaluate_args = evaluation(KEYS.read(args), arguments["evaluate_args"]).as_flags(but=EVALUATE_OWN)
+    has_other_keys = evaluate_args != arguments["evaluate_args"]
     if run.row["status"] == "succeeded":
-        if has_other_flags:
-            raise UserError(f"run {run_dir.name} is finished; give other flags of evaluation to a new run")
+        if has_other_keys:
+            raise UserError(f"run {run_dir.name} is finished; give other keys of evaluation to a new run")
         print(f"run {run_dir.name} is finished; there is nothing to go on with")
         return of_finished(run.record, run.summary)
     if arguments["run_dir"] != str(run_dir):
@@ -135,7 +138,7 @@ def _resume(args: argparse.Namespace) -> int:
     _require_same_dataset(run.record)
     (run_dir / summary.FILE).unlink(missing_ok=True)
     resumed = dataclasses.replace(run.record, arguments={**arguments, "evaluate_args": evaluate_args})
-    if has_other_flags:
+    if has_other_keys:
         resumed.save(run_dir)
         record.lock(run_dir)  # the file is another one now
     print(f"run {resumed.id} goes on: {resumed.dataset} on {resumed.cluster}", flush=True)

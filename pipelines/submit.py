@@ -12,57 +12,59 @@ from collections.abc import Iterator, Sequence
 
 from common.cli import Parser, confirm, run_cli
 from common.errors import UserError
-from common.flags import at_least, positive
 from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
 from components.train.backends.attempts import Again, Bounds, begin
-from components.train.backends.job_settings import JobSettings, account
 from components.train.backends.job_store import JobStore
 from components.train.cluster.cluster_file import Cluster
-from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_flags, evaluation
-from pipelines.vertex import config_file, step_sizes
+from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_trainer_flags, evaluation
+from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
+from pipelines.config import Config
+from pipelines.vertex import step_sizes
 from pipelines.vertex.bucket import like, read_json
-from pipelines.vertex.submission import NEEDED, STEPS, Submission, check_place, prepare, scheduled_as
+from pipelines.vertex.submission import Submission, prepare
 
 VERTEX_TIMEOUT_S = 7 * 86_400  # of a job without a time limit
-DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
 _EXIT_CODES = f"""exit codes: 0 submitted, or with --wait ended well; 1 the run failed, or Google Cloud does not answer; 2 a
 mistake that the message names; {EXIT_REJECTED} rejected, with --fail-on-reject; 130 Ctrl-C, which ends the waiting and not the run."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns its exit code, as the help has them."""
-    args = config_file.parse(_parser(), argv)
+    args = _parser().parse_args(argv)
+    config = KEYS.read(args)
+    if not config.project:
+        config = config.model_copy(update={"project": os.environ.get("GOOGLE_CLOUD_PROJECT")})
     if args.list or args.cancel:
-        return _manage(args)
-    if args.fail_on_reject and not args.wait:
+        return _manage(args, config)
+    if config.fail_on_reject and not args.wait:
         raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
     if args.wait and args.cron:
         raise UserError("--wait and --cron exclude each other; --list shows what the schedule has begun")
     if args.dry_run:
-        missing = {flag: example for flag, (_, _, example) in NEEDED.items() if not getattr(args, flag)}
-        vars(args).update(missing)
+        missing = {key: example for key, (_, _, example) in NEEDED.items() if not getattr(config, key)}
+        config = config.model_copy(update=missing)
         if missing:
-            print(f"note: {', '.join(f'--{flag}' for flag in missing)} not given; examples stand in", file=sys.stderr)
+            print(f"note: {', '.join(f'--{key}' for key in missing)} not given; examples stand in", file=sys.stderr)
     if args.resume:
-        check_place(args, ("project", "location", "bucket"))
-    earlier = Submission.load(args.bucket, args.resume) if args.resume else None
-    submission = _resumed(earlier, args) if earlier else prepare(args)
+        check_place(config, ("project", "location", "bucket"))
+    earlier = Submission.load(config.bucket, args.resume) if args.resume else None
+    submission = _resumed(earlier, config) if earlier else prepare(config, is_scheduled=bool(args.cron))
     store = JobStore(submission.values["job_dir"])
     if earlier:
         from pipelines.vertex import sending  # 2 s
 
-        sending.connect(args.project, args.location)
+        sending.connect(config.project, config.location)
         store, has_ended_well = sending.recorded(submission)
         if has_ended_well and submission.values["evaluate_args"] == earlier.values["evaluate_args"]:
             print(f"{submission.run} has ended well, and nothing is sent:")
-            return _ended(args, submission)
+            return _ended(config, submission)
     bounds = _bounds(submission)
     first = begin(bounds, store.attempts)
     if args.dry_run:
         print(json.dumps(submission.attempt(first).request(submission.run), indent=2))
         return 0
-    return _submit(args, submission, bounds, first, store)
+    return _submit(args, config, submission, bounds, first, store)
 
 
 def _parser() -> Parser:
@@ -71,63 +73,35 @@ def _parser() -> Parser:
         description="Submits the pipeline to Vertex AI Pipelines; everything is checked before.",
         epilog=_EXIT_CODES,
     )
-    add_flags(p, cluster=DEFAULT_CLUSTER)
-    cloud = p.add_argument_group("Vertex AI")
-    cloud.add_argument("--project", default=os.environ.get("GOOGLE_CLOUD_PROJECT"), help="id of the project")
-    cloud.add_argument("--location", default="us-central1", help="region")
-    cloud.add_argument("--bucket", help="gs://BUCKET for everything that the run writes, in that region")
-    cloud.add_argument("--image", help="container image of the project, by digest")
-    cloud.add_argument("--service-account", type=account, help="that the run acts as (None: the project's default)")
-    cloud.add_argument("--no-cache", dest="cache", action="store_false", help="convert again")
-    cloud.add_argument(
-        "--step-resources",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="STEP=CPUS:MEMORY",
-        help=f"of a step's machine, such as convert=8:32G ({', '.join(STEPS)}; without it 4:16G, and more for much data)",
-    )
-    cloud.add_argument(
-        "--serving-image",
-        default="",
-        help="that serves the version, TensorFlow Serving's, by digest; else it has the label servable=no",
-    )
-    JobSettings.add_flags(p)
-    limits = p.add_argument_group("limits, in place of the cluster file's scheduling")
-    limits.add_argument("--scheduling", choices=("STANDARD", "SPOT", "FLEX_START"), help="how machines are obtained")
-    limits.add_argument("--timeout", metavar="TIME", help="of the training, all attempts together: 90m, 12h, 7d")
-    limits.add_argument(
-        "--max-restarts", type=at_least(0), help="further attempts after failures, and after preemptions"
-    )
-    limits.add_argument("--max-machine-hours", type=positive, help="of the training, all attempts together")
-    doing = p.add_argument_group("this command")
-    doing.add_argument("--config", metavar="FILE", help="YAML with any of these flags; the command line wins")
-    doing.add_argument("--dry-run", action="store_true", help="print the request and send nothing; needs no account")
-    doing.add_argument("--yes", action="store_true", help="do not ask before it is sent")
-    doing.add_argument(
+    KEYS.add_flags(p)
+    add_trainer_flags(p)
+    command = p.add_argument_group("this command")
+    command.add_argument("--dry-run", action="store_true", help="print the request and send nothing; needs no account")
+    command.add_argument("--yes", action="store_true", help="do not ask before it is sent")
+    command.add_argument(
         "--wait",
         action="store_true",
         help="until the run has ended, telling what it does; training that Vertex AI gives up is submitted again as "
         "long as it comes further or there are other machines to try",
     )
-    doing.add_argument("--cron", metavar="TIMES", help="begin a run whenever these say, such as '0 3 * * 1'")
-    doing.add_argument(
+    command.add_argument("--cron", metavar="TIMES", help="begin a run whenever these say, such as '0 3 * * 1'")
+    command.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on with a run of this bucket as it was submitted, but for limits and flags of evaluation",
+        help="go on with a run of this bucket as it was submitted, but for keys of limits and of the evaluation",
     )
-    doing.add_argument("--list", action="store_true", help="runs and schedules of ours, and nothing else")
-    doing.add_argument("--cancel", metavar="NAME", help="end a run, or delete a schedule, and nothing else")
+    command.add_argument("--list", action="store_true", help="runs and schedules of ours, and nothing else")
+    command.add_argument("--cancel", metavar="NAME", help="end a run, or delete a schedule, and nothing else")
     return p
 
 
-def _resumed(submission: Submission, args: argparse.Namespace) -> Submission:
-    """Returns a run as it was submitted, with what the command line says of its limits and its evaluation."""
-    evaluate_args = evaluation(args, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
-    cluster = scheduled_as(submission.cluster, args)
-    submission.job_settings.check(cluster, args.location)
+def _resumed(submission: Submission, config: Config) -> Submission:
+    """Returns a run as it was submitted, with the keys that are given of its limits and its evaluation."""
+    evaluate_args = evaluation(config, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
+    cluster = scheduled_as(submission.cluster, config)
+    submission.job_settings.check(cluster, config.location)
     values = {**submission.values, "cluster": cluster.to_json(), "evaluate_args": evaluate_args}
-    hours = args.max_machine_hours or submission.max_machine_hours
+    hours = config.max_machine_hours or submission.max_machine_hours
     job = {**submission.job, "parameter_values": values}
     return dataclasses.replace(submission, job=job, max_machine_hours=hours)
 
@@ -154,14 +128,16 @@ def _machines(cluster: Cluster, longest_s: float) -> Iterator[str]:
     yield f"  at most {hours * cluster.replicas:,.1f} machine-hours ({machines} for {hours:,.1f} h)"
 
 
-def _submit(args: argparse.Namespace, submission: Submission, bounds: Bounds, first: Again, store: JobStore) -> int:
+def _submit(
+    args: argparse.Namespace, config: Config, submission: Submission, bounds: Bounds, first: Again, store: JobStore
+) -> int:
     from pipelines.vertex import checks, client, sending  # 2 s
 
     sending.connect(submission.job["project"], submission.job["location"])
     checks.look(submission)
     print(f"{submission.run} in {submission.job['location']} of {submission.job['project']}, {submission.image}")
     print("\n".join(_machines(submission.cluster, first.timeout_s)))
-    found = like(args.bucket, submission.values)
+    found = like(config.bucket, submission.values)
     if not args.resume:
         submission, told = step_sizes.sized(submission, found and found[0])
         print("\n".join(told))
@@ -173,10 +149,10 @@ def _submit(args: argparse.Namespace, submission: Submission, bounds: Bounds, fi
         print(f"scheduled: {client.schedule(submission.attempt(first), args.cron)}")
         return 0
     code = sending.run(submission, bounds, store, wait=args.wait)
-    return _ended(args, submission) if args.wait and not code else code
+    return _ended(config, submission) if args.wait and not code else code
 
 
-def _ended(args: argparse.Namespace, submission: Submission) -> int:
+def _ended(config: Config, submission: Submission) -> int:
     """Tells what a run came to that has ended well."""
     job_dir, values = submission.values["job_dir"], submission.values
     evaluation = read_json(f"{job_dir}/evaluation.json")
@@ -188,15 +164,15 @@ def _ended(args: argparse.Namespace, submission: Submission) -> int:
         registry = open_registry(values["registry"])
         version = registry.version_of(values["name"], submission.run)
         print(f"version {version} of {values['name']} in {registry}: {registry.model_dir(values['name'], version)}")
-    return EXIT_REJECTED if args.fail_on_reject and decided["verdict"] == REJECT else 0
+    return EXIT_REJECTED if config.fail_on_reject and decided["verdict"] == REJECT else 0
 
 
-def _manage(args: argparse.Namespace) -> int:
+def _manage(args: argparse.Namespace, config: Config) -> int:
     """Lists runs and schedules, or ends one."""
     from pipelines.vertex import client, sending, watch
 
-    check_place(args, ("project", "location"))
-    sending.connect(args.project, args.location)
+    check_place(config, ("project", "location"))
+    sending.connect(config.project, config.location)
     if args.list:
         for job in client.runs():
             state, made = watch.state_of(job).lower(), f"{job.create_time:%Y-%m-%d %H:%M}"

@@ -69,10 +69,10 @@ def test_every_file_that_the_document_names_is_there():
 
 @pytest.mark.cluster
 def test_a_flag_of_convert_goes_through_the_pipeline(tree):
-    assert "--origin TEXT" in run(tree, "pipelines/run.py", "--help")
+    assert "origin: str" in run(tree, "pipelines/run.py", "--help-config")
     run(tree, "-m", "components.convert", "--output", "data", "--shards", "1", "--origin", "found")
     assert json.loads((tree / "data" / "manifest.json").read_text())["origin"] == "found"
-    said = run(tree, "pipelines/submit.py", "--dry-run", "--origin", "found in a drawer")
+    said = run(tree, "pipelines/submit.py", "--dry-run", "--set", "origin=found in a drawer")
     assert "--origin=found in a drawer" in said
 
 
@@ -91,10 +91,20 @@ def test_a_key_of_a_cluster_and_a_machine_type_reach_the_plans(tree):
 
 @pytest.mark.cluster
 def test_vertex_setting_reaches_pipeline_and_job(tree):
-    setting = ["--dns-peering", "a.b.:project:network"]
-    assert "dns_peering_configs" in run(tree, "pipelines/submit.py", "--dry-run", *setting)
+    setting = "a.b.:project:network"
+    assert "dns_peering_configs" in run(tree, "pipelines/submit.py", "--dry-run", "--set", f"dns_peering='{setting}'")
     job = ["--job-dir=gs://b/j", "--data-dir=d", "--train-steps=1"]
-    flags = ["--backend", "vertex", "--cluster", "clusters/vertex-cpu.yaml", "--image", "i", "--dry-run", *setting]
+    flags = [
+        "--backend",
+        "vertex",
+        "--cluster",
+        "clusters/vertex-cpu.yaml",
+        "--image",
+        "i",
+        "--dry-run",
+        "--dns-peering",
+        setting,
+    ]
     assert '"targetProject": "project"' in run(tree, "-m", "components.train", *flags, "--", *job)
 
 

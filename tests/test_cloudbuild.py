@@ -11,7 +11,7 @@ FILES = ["cloudbuild.yaml", *(str(path.relative_to(ROOT)) for path in sorted((RO
 TRIGGERS = sorted((ROOT / "deploy/triggers").iterdir())
 ACCOUNTS = (
     "--service-account training-pipeline@my-project.iam.gserviceaccount.com "
-    "--training-service-account training-train@my-project.iam.gserviceaccount.com"
+    "--set training_service_account=training-train@my-project.iam.gserviceaccount.com"
 )
 MAIN = BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b"})
 
@@ -101,7 +101,7 @@ def workspace(tmp_path):
         (
             {"_CONFIG": "c.yaml", "_CLUSTER": "STANDARD_1", "_DATASET": "mnist", "_SOURCE": "gs://b/x gs://b/*", "_GATE": "gates/default.yaml", "_SERVICE_ACCOUNT": "p@x", "_TRAINING_ACCOUNT": "t@x",
              "_FLAGS": "--train-steps 9 -- --momentum 0.9"},
-            "--config c.yaml --cluster STANDARD_1 --dataset mnist --source gs://b/x gs://b/* --gate gates/default.yaml --service-account p@x --training-service-account t@x "
+            "--config c.yaml --cluster STANDARD_1 --dataset mnist --source gs://b/x gs://b/* --gate gates/default.yaml --service-account p@x --set training_service_account=t@x "
             "--dry-run --train-steps 9 -- --momentum 0.9",
         ),
     ],

@@ -1,37 +1,23 @@
 """A run for Vertex AI, described whole: what is shown, checked, sent, kept in the bucket, and sent again."""
 
-import argparse
 import dataclasses
 import functools
-import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.errors import UserError, unknown
+from common.cli import as_list
+from common.errors import UserError
 from components.register import serving
 from components.train.backends.attempts import Again
-from components.train.backends.job_settings import JobSettings, as_list, new_name
+from components.train.backends.job_settings import JobSettings, new_name
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from pipelines import training
-from pipelines.arguments import pipeline_arguments, sources_seen
+from pipelines.arguments import pipeline_arguments
+from pipelines.cloud_options import DEFAULT_CLUSTER, check_place, scheduled_as
 from pipelines.compile import compile_specs
+from pipelines.config import Config
 from pipelines.vertex.bucket import RECORD, reached, read_json, write_json
-
-# What people may give CPUs and memory: all steps of ours that run on a machine of their own.
-STEPS = tuple(step.__name__ for step in training.STEPS if step is not training.train)
-# Of each flag that is needed: its form, what it means, and an example.
-NEEDED = {
-    "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "the id of a project", "my-project"),
-    "location": (r"[a-z]+-[a-z]+\d+", "a region", "us-central1"),
-    "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket", "gs://my-bucket"),
-    "image": (
-        serving.IMAGE,
-        "the project's container image in Artifact Registry by digest (a tag can be moved)",
-        f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}",
-    ),
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,30 +95,32 @@ class Submission:
         return {"parent": parent, "pipelineJobId": job_id, "pipelineJob": body}
 
 
-def prepare(args: argparse.Namespace) -> Submission:
-    """Checks every flag by itself and against the others, and asks nobody; what is wrong with one is a UserError."""
+def prepare(args: Config, *, is_scheduled: bool = False) -> Submission:
+    """Checks every key by itself and against the others, and asks nobody; a mistake is a UserError."""
     check_place(args)
-    cluster = scheduled_as(Cluster.load(args.cluster, args.trainer_flags), args)
-    settings = JobSettings.of(args)
-    trained_by = settings.training_service_account or args.service_account
-    settings = dataclasses.replace(settings, training_service_account=trained_by)
+    cluster = scheduled_as(Cluster.load(args.cluster or DEFAULT_CLUSTER, as_list(args.trainer_flags)), args)
+    trained_by = args.training_service_account or args.service_account
+    settings = dataclasses.replace(JobSettings.of(args), training_service_account=trained_by)
     settings.check(cluster, args.location)
     for choice in cluster.choices:  # refuses pools that cannot run there
         plan_vertex(choice, args.image, [], settings=settings)
     if args.serving_image:
         serving.check("--serving-image", args.serving_image)
-    if args.dataset == "bigquery":
-        args.export_dir = args.export_dir or f"{args.bucket}/exports"
-    arguments = pipeline_arguments(args, cluster, sources_seen(args, reached))
+    sources = as_list(args.source)
+    if args.dataset != "bigquery":
+        sources = [reached(source) for source in sources]
+    elif not args.export_dir:
+        args = args.model_copy(update={"export_dir": f"{args.bucket}/exports"})
+    arguments = pipeline_arguments(args, cluster, sources)
     run = new_name()
-    root, scheduled = f"{args.bucket}/runs", bool(args.cron)
+    root = f"{args.bucket}/runs"
     place = {"project": args.project, "location": args.location}
     return Submission(
         run=run,
         image=args.image,
-        sources=() if args.dataset == "bigquery" else args.source,
-        resources=dict(_resources(args.step_resources)),
-        scheduled=scheduled,
+        sources=() if args.dataset == "bigquery" else sources,
+        resources=dict(map(_step_resources, as_list(args.step_resources))),
+        scheduled=is_scheduled,
         max_machine_hours=args.max_machine_hours,
         settings={f.name: v for f in dataclasses.fields(settings) if (v := getattr(settings, f.name)) != f.default},
         job={
@@ -141,15 +129,15 @@ def prepare(args: argparse.Namespace) -> Submission:
             "parameter_values": {
                 **arguments,
                 "run_id": run,
-                "job_dir": root if scheduled else f"{root}/{run}/job",
+                "job_dir": root if is_scheduled else f"{root}/{run}/job",
                 "registry": f"vertex://{args.project}/{args.location}",
                 "serving_image": args.serving_image,
                 **place,
             },
             # None leaves each step what the spec says: only `convert` may come from the cache.
-            "enable_caching": None if args.cache else False,
+            "enable_caching": False if args.no_cache else None,
             "encryption_spec_key_name": settings.encryption_key,
-            "labels": settings.all_labels("" if scheduled else run),
+            "labels": settings.all_labels("" if is_scheduled else run),
             **place,
         },
         body={
@@ -161,25 +149,8 @@ def prepare(args: argparse.Namespace) -> Submission:
     )
 
 
-def check_place(args: argparse.Namespace, flags: Iterable[str] = NEEDED) -> None:
-    """Checks the flags that say where, and with what, something is to run: project, location, bucket and image."""
-    for flag, (form, meaning, example) in ((flag, NEEDED[flag]) for flag in flags):
-        if not re.fullmatch(form, getattr(args, flag) or ""):
-            raise UserError(f"--{flag} {getattr(args, flag) or 'is missing'}: give {meaning}, such as {example}")
-
-
-def scheduled_as(cluster: Cluster, args: argparse.Namespace) -> Cluster:
-    """The cluster, with what the flags say of its scheduling."""
-    flags = {"strategy": args.scheduling, "timeout": args.timeout, "max_restarts": args.max_restarts}
-    content = cluster.model_dump(exclude_none=True)
-    content["scheduling"] = {**content["scheduling"], **{k: v for k, v in flags.items() if v is not None}}
-    return Cluster.read(content)
-
-
-def _resources(given: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    for text in given:
-        if not (match := re.fullmatch(r"(\w+)=([1-9]\d{0,2}):([1-9]\d{0,4})G", text)):
-            raise UserError(f"--step-resources {text}: write STEP=CPUS:MEMORY, such as convert=8:32G")
-        if match[1] not in STEPS:
-            raise unknown("step", match[1], STEPS)
-        yield match[1], (match[2], f"{match[3]}G")
+def _step_resources(text: str) -> tuple[str, tuple[str, str]]:
+    """Returns step, CPUs and memory of `convert=8:32G`."""
+    step, _, machine = text.partition("=")
+    cpus, _, memory = machine.partition(":")
+    return step, (cpus, memory)

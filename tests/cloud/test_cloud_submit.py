@@ -145,7 +145,7 @@ def test_settings_arrive_in_the_job_that_the_pipeline_makes(cloud, tmp_path):
         tmp_path / "cluster.yaml",
         "--yes",
     ]
-    flags = [f"--{name.replace('_', '-')}={value}" for name, (value, _) in _SETTINGS.items()]
+    flags = [f"--set={name}={value}" for name, (value, _) in _SETTINGS.items()]
     run = re.search(r"submitted (\S+):", _said(*place, *flags))[1]
     [job] = cloud.until(lambda: aiplatform.CustomJob.list(filter=f'display_name="{run}"'))
     made = v1.CustomJob.to_dict(job.gca_resource, use_integers_for_enums=False)

@@ -149,7 +149,7 @@ def test_the_digest_that_was_pushed_is_the_one_that_was_tried_compiled_stored_su
     finally:
         docker("network", "rm", "cloudbuild")
     assert digest(registry, "v1.0.0") == pushed.split("@")[1]
-    accounts = ("--service-account training-pipeline", "--training-service-account training-train")
+    accounts = ("--service-account training-pipeline", "--set training_service_account=training-train")
     place = f"--image {pushed} --project production --location us-central1 --bucket gs://other"
     place = " ".join([place, *(f"{account}@production.iam.gserviceaccount.com" for account in accounts), "--yes"])
     assert f"{COMMIT} runs: pipelines.submit {place}" in told

@@ -1,4 +1,3 @@
-import argparse
 import ast
 import pathlib
 import re
@@ -14,7 +13,8 @@ from components.evaluate.options import Options as EvaluateOptions
 from components.register.store import check_name
 from components.train.cluster.cluster_file import Cluster
 from pipelines import run
-from pipelines.arguments import DEFAULT_CLUSTER, add_flags, pipeline_arguments
+from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
+from pipelines.config import Config
 from pipelines.local.cache import CODE, code_digest
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -54,18 +54,22 @@ def test_another_conversion_code_is_not_taken_from_the_cache(tmp_path):
     assert len({*digests, code_digest(tmp_path)}) == 3
 
 
+def config(*flags: str) -> Config:
+    """Keys of a run, given as flags or as `key=value` for --set."""
+    words = [word for flag in flags for word in ([flag] if flag.startswith("-") else ["--set", flag])]
+    return run.KEYS.read(run._parser().parse_args(words))
+
+
 def arguments(*flags: str, sources: tuple[str, ...] = ()) -> dict:
-    parser = argparse.ArgumentParser()
-    add_flags(parser, cluster=DEFAULT_CLUSTER)
-    return pipeline_arguments(parser.parse_args(flags), CLUSTER, sources)
+    return pipeline_arguments(config(*flags), CLUSTER, sources)
 
 
 def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters():
     plain = arguments()
-    for flag, told in (("--seed", "trainer_args"), ("--split-seed", "convert_args")):
-        found = arguments(flag, "7")
+    for setting, told in (("seed=7", "trainer_args"), ("split_seed=7", "convert_args")):
+        found = arguments(setting)
         assert [name for name in plain if found[name] != plain[name]] == [told]
-    assert arguments("--split-seed", "0") == plain  # the same key of the cache
+    assert arguments("split_seed=0") == plain  # the same key of the cache
 
 
 @given(
@@ -85,7 +89,7 @@ def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters():
 def test_a_step_gets_the_options_that_the_front_door_was_given(convert, evaluate, sources):
     given = {**convert, **evaluate, "dataset": "taxi"}
     sources = [source for source in sources if "://" not in source]
-    found = arguments(*(f"--{name.replace('_', '-')}={value}" for name, value in given.items()), sources=sources)
+    found = arguments(*(f"{name}={value}" for name, value in given.items()), sources=sources)
     source = sources[0] if len(sources) == 1 else tuple(sources) or None
     assert ConvertOptions.parse(found["convert_args"], "step", output="o") == ConvertOptions(
         **convert, dataset="taxi", source=source, output="o"
@@ -103,15 +107,14 @@ def test_default_name_is_valid(dataset):
 def test_no_source_is_forgotten_however_it_is_given(split):
     names = ["a", "b", "c"]
     given = [["--source", *part] for part in (names[:split], names[split:]) if part]
-    parser = argparse.ArgumentParser()
-    add_flags(parser, cluster=DEFAULT_CLUSTER)
-    for kind in (parser.parse_args, lambda line: ConvertOptions.parse(line, "test", output="o")):
-        assert list(kind([word for part in given for word in part]).source) == names
+    line = [word for part in given for word in part]
+    for found in (run.KEYS.read(run._parser().parse_args(line)), ConvertOptions.parse(line, "test", output="o")):
+        assert list(found.source) == names
 
 
 def test_more_files_than_a_step_can_be_given_are_refused():
     with pytest.raises(UserError, match="bytes of flags are too many; give --source the directory"):
-        arguments("--dataset", "taxi", sources=[f"/data/{'x' * 50}/{number}.csv" for number in range(2000)])
+        arguments("dataset=taxi", sources=[f"/data/{'x' * 50}/{number}.csv" for number in range(2000)])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +133,7 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--threshold", "banana=1"], "unknown metric of a threshold 'banana' (known: accuracy, loss)"),
         (["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"], "(known: accuracy, auc, loss)"),
         (
-            ["--dataset=csv", "--schema=SCHEMA", "--source=.", "--slice=colour"],
+            ["--dataset=csv", "--schema=SCHEMA", "--source=.", "--set=slice=colour"],
             "unknown column of slices 'colour' (known: ",
         ),
         (["--dataset=csv", "--schema=SCHEMA", "--source=.", "--", "--weight-column=x"], "(it has fare, "),

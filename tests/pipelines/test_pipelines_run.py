@@ -176,7 +176,7 @@ def start(place: pathlib.Path, parent: str = "") -> tuple[subprocess.Popen[bytes
     """Starts a long run on a terminal of its own; returns the process and the terminal."""
     line = list(map(str, [sys.executable, "pipelines/run.py", *flags(place), "--train-steps", 100000]))
     if parent:
-        line = [parent, "-c", " ".join(line) + " --die-with-parent; true"]
+        line = [parent, "-c", f"PIPELINE_OWNER_PID=$$ {' '.join(line)}; true"]
     terminal, inner = pty.openpty()
     # Who runs tests in the background of a shell has them ignore Ctrl-C, and a child inherits that.
     heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)

@@ -16,7 +16,8 @@ from common.errors import UserError
 from components.convert.options import Options
 from components.train.backends.attempts import Again
 from pipelines import submit
-from pipelines.vertex import checks, client, config_file
+from pipelines.cloud_options import KEYS
+from pipelines.vertex import checks, client
 from pipelines.vertex.submission import Submission, prepare
 from tests.cloud.collection import now
 
@@ -26,8 +27,8 @@ NETWORK = "projects/1/global/networks/n"
 
 
 def prepared(*flags: str) -> Submission:
-    args = config_file.parse(submit._parser(), ["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
-    return prepare(args)
+    args = submit._parser().parse_args(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
+    return prepare(KEYS.read(args), is_scheduled=bool(args.cron))
 
 
 def test_a_query_reaches_its_step_as_it_is_and_is_exported_to_the_bucket(tmp_path):
@@ -44,7 +45,7 @@ def test_a_query_reaches_its_step_as_it_is_and_is_exported_to_the_bucket(tmp_pat
 
 def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
     flags = ["--project", "demo-project", "--bucket", "gs://my-bucket", "--image", IMAGE]
-    flags += ["--network", NETWORK]
+    flags += ["--set", f"network={NETWORK}"]
     assert submit.main([*flags, "--cluster", "clusters/vertex-ps.yaml", "--dry-run"]) == 0
     shown = json.loads(capsys.readouterr().out)
     submission = prepared(*flags[4:], "--cluster", "clusters/vertex-ps.yaml")
@@ -96,10 +97,10 @@ def test_a_schedule_makes_runs_that_have_names_and_directories_of_their_own(vert
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
         (["--image", IMAGE, "--", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),
-        (["--image", IMAGE, "--timeout", "soon"], "'soon' is not a duration"),
-        (["--image", IMAGE, "--step-resources", "convert=8"], "write STEP=CPUS:MEMORY"),
-        (["--image", IMAGE, "--step-resources", "train=8:8G"], "unknown step 'train'"),
-        (["--image", IMAGE, "--tensorboard", f"{REGION}/tensorboards/1"], "needs --training-service-account"),
+        (["--image", IMAGE, "--set", "timeout=soon"], "'soon' is not a duration"),
+        (["--image", IMAGE, "--set", "step_resources=convert=8"], "is not STEP=CPUS:MEMORY"),
+        (["--image", IMAGE, "--set", "step_resources=train=8:8G"], "'train=8:8G' is not STEP"),
+        (["--image", IMAGE, "--set", f"tensorboard={REGION}/tensorboards/1"], "needs training_service_account"),
         (["--image", IMAGE, "--wait", "--cron", "* * * * *"], "--wait and --cron exclude each other"),
         (["--image", IMAGE, "--fail-on-reject"], "--fail-on-reject needs --wait"),
     ],
@@ -131,7 +132,7 @@ def test_a_run_can_be_sent_again_from_what_its_bucket_keeps(monkeypatch):
     kept: dict[str, Any] = {}
     monkeypatch.setattr("pipelines.vertex.submission.write_json", kept.__setitem__)
     monkeypatch.setattr("pipelines.vertex.submission.read_json", lambda place: json.loads(json.dumps(kept[place])))
-    submission = prepared("--image", IMAGE, "--step-resources", "convert=8:32G", "--network", NETWORK)
+    submission = prepared("--image", IMAGE, "--set", "step_resources=convert=8:32G", "--set", f"network={NETWORK}")
     submission.save()
     again = Submission.load("gs://my-bucket", submission.run)
     assert again.request("a") == submission.request("a")
@@ -190,7 +191,7 @@ def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, proje
     monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
     monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
     try:
-        checks.look(prepared("--image", IMAGE, "--service-account", RUN, "--training-service-account", TRAIN))
+        checks.look(prepared("--image", IMAGE, "--service-account", RUN, "--set", f"training_service_account={TRAIN}"))
         outcome = capsys.readouterr().err
     except UserError as error:
         outcome = str(error)

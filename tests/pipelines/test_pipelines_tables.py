@@ -85,7 +85,7 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
         newest = max((table / "runs").glob("*/summary.json"))
         return {**json.loads(newest.read_text()), "told": done.stdout}
 
-    first = run("--min-auc", "0.6")
+    first = run("--set", "min_auc=0.6")
     manifest = Manifest.load(first["paths"]["dataset"])
     assert sum(split.examples for split in manifest.splits.values()) == len(trips.rows())
     assert first["model"]["name"] == "trips" and first["model"]["verdict"] in ("register", "promote", "reject")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pydantic.dataclasses
 
-from common.cli import Flags, flag
+from common.cli import Flags, as_list, flag
 from common.errors import UserError
 from common.flags import Kind
 from common.google_cloud import MANAGED_BY
@@ -30,11 +30,6 @@ _OUR_ENV = re.compile("TRAINER_.*|CLUSTER_SPEC|TF_CONFIG|AIP_.*|CLOUD_ML_.*")
 def new_name() -> str:
     """A name for a run, or for a job by itself; two may be submitted in one second."""
     return f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-def as_list(values: str | tuple[str, ...] | None) -> list[str]:
-    """Returns the values of a flag that takes several; one alone is no tuple."""
-    return [values] if isinstance(values, str) else list(values or ())
 
 
 def matching(form: str, says: str, metavar: str) -> Kind:
@@ -120,28 +115,26 @@ class JobSettings(Flags):
         """Refuses settings that do not go together, or not with the cluster, or that lie in another region."""
         strategy = cluster.scheduling.strategy
         for refused, why in (
-            (self.network and self.network_attachment, "--network and --network-attachment exclude each other; leave one out"),
-            (self.reserved_ip_ranges and not self.network, "--reserved-ip-ranges are those of a --network; give it too"),
-            (self.max_wait and strategy != "FLEX_START", f"--max-wait is for FLEX_START; the cluster file says {strategy}"),
-            (self.reservation and strategy != "STANDARD", f"--reservation needs STANDARD machines; not {strategy}"),
-            (self.persistent_resource and strategy != "STANDARD", f"--persistent-resource has machines; {strategy} asks for others"),
-            (self.reservation and self.persistent_resource, "--reservation and --persistent-resource exclude each other"),
-            (self.tensorboard and not self.training_service_account, "--tensorboard needs --training-service-account, which writes to it"),
+            (self.network and self.network_attachment, "network and network_attachment exclude each other; leave one out"),
+            (self.reserved_ip_ranges and not self.network, "reserved_ip_ranges are those of a network; give it too"),
+            (self.max_wait and strategy != "FLEX_START", f"max_wait is for FLEX_START; the cluster file says {strategy}"),
+            (self.reservation and strategy != "STANDARD", f"reservation needs STANDARD machines; not {strategy}"),
+            (self.persistent_resource and strategy != "STANDARD", f"persistent_resource has machines; {strategy} asks for others"),
+            (self.reservation and self.persistent_resource, "reservation and persistent_resource exclude each other"),
+            (self.tensorboard and not self.training_service_account, "tensorboard needs training_service_account, which writes to it"),
         ):  # fmt: skip
             if refused:
                 raise UserError(why)
         for name in ("network_attachment", "encryption_key", "tensorboard", "reservation"):
             place = re.search("/(?:regions|locations|zones)/([a-z0-9-]+)/", getattr(self, name) or "")
             if place and not f"{place[1]}-".startswith(f"{region}-"):
-                raise UserError(
-                    f"--{name.replace('_', '-')} lies in {place[1]}, and the run in {region}; take one of there"
-                )
+                raise UserError(f"{name} lies in {place[1]}, and the run in {region}; take one of there")
         for name in _pairs(self.labels):
             if name in _OUR_LABELS:
-                raise UserError(f"--labels {name}: cleanup and registry go by it; choose another name")
+                raise UserError(f"labels {name}: cleanup and registry go by it; choose another name")
         for name in _pairs(self.env):
             if _OUR_ENV.fullmatch(name):
-                raise UserError(f"--env {name}: the cluster is described by it; choose another name")
+                raise UserError(f"env {name}: the cluster is described by it; choose another name")
 
     def all_labels(self, run: str = "") -> dict[str, str]:
         """The labels, ours among them; that of the run if its name is known."""

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from common.google_cloud import MANAGED_BY
 from pipelines import submit
-from pipelines.vertex import config_file, sending, watch
+from pipelines.cloud_options import KEYS
+from pipelines.vertex import sending, watch
 from pipelines.vertex.submission import Submission, prepare
 from tests.cloud.collection import now
 
@@ -33,8 +34,8 @@ class Run:
     def __init__(self, vertex: Any, files: pathlib.Path, cluster: pathlib.Path) -> None:
         self.vertex, self.files = vertex, files / "runs" / RUN
         cluster.write_text("{strategy: one_device, chief: {machine: n1-standard-4}}")
-        flags = [*PLACE, "--image", IMAGE, "--cluster", str(cluster), "--max-machine-hours", "3"]
-        new = prepare(config_file.parse(submit._parser(), flags))
+        flags = [*PLACE, "--image", IMAGE, "--cluster", str(cluster), "--set", "max_machine_hours=3"]
+        new = prepare(KEYS.read(submit._parser().parse_args(flags)))
         text = json.dumps({"run": new.run, "job": new.job}).replace(new.run, RUN)
         self.submission = Submission(**{**vars(new), **json.loads(text)})
         self.submission.save()
@@ -153,9 +154,9 @@ def test_resume_has_what_is_left(run, refused, capsys, is_gone):
     sent.state = State.PIPELINE_STATE_FAILED
     line = refused(submit.main, *PLACE, "--resume", RUN)
     assert "(--max-machine-hours) are used up: 3.00 of 3; nothing is submitted; allow more" in line
-    for flags in (["--timeout", "1h"], ["--max-machine-hours", "4", "--max-restarts", "0"]):
+    for flags in (["--set", "timeout=1h"], ["--set", "max_machine_hours=4", "--set", "max_restarts=0"]):
         assert "allow more" in refused(submit.main, *PLACE, "--resume", RUN, *flags)
-    more = ["--max-machine-hours", "4", "--scheduling", "SPOT", "--dry-run"]
+    more = ["--set", "max_machine_hours=4", "--set", "scheduling=SPOT", "--dry-run"]
     assert submit.main([*PLACE, "--resume", RUN, *more]) == 0
     assert '"strategy": "SPOT"' in capsys.readouterr().out
     assert len(run.sent()) == (1 if is_gone else 2)
@@ -166,7 +167,7 @@ def test_finished_run_is_not_sent_again(run, capsys):
     run.pipeline(RUN, State.PIPELINE_STATE_SUCCEEDED)
     decision = {"verdict": "reject", "why": "accuracy 0.5 is too low"}
     (run.files / "job" / "evaluation.json").write_text(json.dumps({"decision": decision, "metrics": {"accuracy": 0.5}}))
-    assert submit.main([*PLACE, "--resume", RUN, "--max-restarts", "7"]) == 0
+    assert submit.main([*PLACE, "--resume", RUN, "--set", "max_restarts=7"]) == 0
     assert f"{RUN} has ended well, and nothing is sent:\naccuracy 0.5\n" in capsys.readouterr().out
     assert run.sent() == [RUN]
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from common.storage.listing import File
 from pipelines import submit
-from pipelines.vertex import config_file, step_sizes
+from pipelines.cloud_options import KEYS
+from pipelines.vertex import step_sizes
 from pipelines.vertex.submission import prepare
 
 GB = st.floats(0, 1e5)
@@ -24,7 +25,7 @@ def test_no_step_gets_less_memory_than_it_holds_nor_more_than_there_is(source, e
     ("flags", "resources"),
     [
         ([], {"convert": ("32", "128G"), "evaluate": ("16", "64G")}),
-        (["--step-resources", "evaluate=4:26G"], {"convert": ("32", "128G"), "evaluate": ("4", "26G")}),
+        (["--set", "step_resources=evaluate=4:26G"], {"convert": ("32", "128G"), "evaluate": ("4", "26G")}),
     ],
 )
 def test_a_run_gets_what_its_data_takes_and_what_was_asked_for_stays(monkeypatch, flags, resources):
@@ -36,7 +37,9 @@ def test_a_run_gets_what_its_data_takes_and_what_was_asked_for_stays(monkeypatch
     monkeypatch.setattr(step_sizes, "listed", files.__getitem__)
     image = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
     given = ["--project", "demo-project", "--bucket", "gs://my-bucket", "--image", image, *flags]
-    submission = prepare(config_file.parse(submit._parser(), [*given, "--dataset", "mnist", "--source", "gs://b/data"]))
+    submission = prepare(
+        KEYS.read(submit._parser().parse_args([*given, "--dataset", "mnist", "--source", "gs://b/data"]))
+    )
     sized, told = step_sizes.sized(submission, "old")
     assert sized.resources == resources
     assert len(told) == 2 - len(flags) // 2 and "32 CPUs, 128GB: 110.0 GB of source" in told[0]

@@ -59,16 +59,16 @@ def test_environment_arrives_in_every_pool():
     ("given", "strategy", "message"),
     [
         ({"network": NETWORK, "network_attachment": ATTACHMENT}, "STANDARD", "exclude each other"),
-        ({"reserved_ip_ranges": "r"}, "STANDARD", "are those of a --network"),
+        ({"reserved_ip_ranges": "r"}, "STANDARD", "are those of a network"),
         ({"max_wait": "6h"}, "SPOT", "for FLEX_START; the cluster file says SPOT"),
-        ({"reservation": RESERVATION}, "SPOT", "--reservation needs STANDARD"),
+        ({"reservation": RESERVATION}, "SPOT", "reservation needs STANDARD"),
         ({"persistent_resource": "pool-1"}, "FLEX_START", "FLEX_START asks for others"),
         ({"reservation": RESERVATION, "persistent_resource": "pool-1"}, "STANDARD", "exclude each other"),
-        ({"tensorboard": BOARD}, "STANDARD", "needs --training-service-account"),
+        ({"tensorboard": BOARD}, "STANDARD", "needs training_service_account"),
         ({"encryption_key": GIVEN["encryption_key"].replace("us-", "eu-")}, "STANDARD", "lies in eu-central1"),
         ({"reservation": RESERVATION.replace("1-a", "10-a")}, "STANDARD", "lies in us-central10-a"),
-        ({"labels": ("a=b", "run=mine")}, "STANDARD", "--labels run: "),
-        ({"env": "TF_CONFIG={}"}, "STANDARD", "--env TF_CONFIG: "),
+        ({"labels": ("a=b", "run=mine")}, "STANDARD", "labels run: "),
+        ({"env": "TF_CONFIG={}"}, "STANDARD", "env TF_CONFIG: "),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(given, strategy, message):

@@ -1,0 +1,90 @@
+"""Keys of a run on Vertex AI, and what of them can be checked without asking anybody."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+
+from common.cli import Flags, flag
+from common.errors import UserError
+from common.flags import at_least, positive
+from components.register import serving
+from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, account, matching
+from components.train.cluster.cluster_file import Cluster
+from pipelines import training
+from pipelines.arguments import SHARED
+from pipelines.config import Config, Keys
+
+DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
+# What people may give CPUs and memory: all steps of ours that run on a machine of their own.
+STEPS = tuple(step.__name__ for step in training.STEPS if step is not training.train)
+# Of each flag that is needed: its form, what it means, and an example.
+NEEDED = {
+    "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "the id of a project", "my-project"),
+    "location": (r"[a-z]+-[a-z]+\d+", "a region", "us-central1"),
+    "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket", "gs://my-bucket"),
+    "image": (
+        serving.IMAGE,
+        "the project's container image in Artifact Registry by digest (a tag can be moved)",
+        f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}",
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LimitOptions(Flags):
+    """Limits of a training on Vertex AI."""
+
+    scheduling: str | None = flag(
+        ("STANDARD", "SPOT", "FLEX_START"),
+        "how machines are obtained (None: as the cluster file says; so the next two)",
+    )
+    timeout: str | None = flag(str, "of the training, all attempts together: 90m, 12h, 7d")
+    max_restarts: int | None = flag(at_least(0), "further attempts after failures, and after preemptions")
+    max_machine_hours: float | None = flag(positive, "of the training, all attempts together")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CloudOptions(Flags):
+    """Keys of a run on Vertex AI."""
+
+    project: str | None = flag(str, "id of the project (None: GOOGLE_CLOUD_PROJECT)", metavar="ID")
+    location: str = flag(str, "region", default=DEFAULT_REGION, metavar="REGION")
+    bucket: str | None = flag(str, "gs://BUCKET for everything that the run writes, in that region")
+    service_account: str | None = flag(account, "that the run acts as (None: the project's default)")
+    step_resources: str | tuple[str, ...] | None = flag(
+        matching(
+            rf"({'|'.join(STEPS)})=[1-9]\d{{0,2}}:[1-9]\d{{0,4}}G",
+            f"STEP=CPUS:MEMORY, such as convert=8:32G, of {', '.join(STEPS)}",
+            "STEP=CPUS:MEMORY",
+        ),
+        "of a step's machine (None: 4:16G, and more for much data)",
+        several=True,
+    )
+    serving_image: str = flag(
+        str, "that serves the version, TensorFlow Serving's, by digest; else it has the label servable=no", default=""
+    )
+
+
+KEYS = Keys(
+    options={**SHARED, CloudOptions: (), JobSettings: (), LimitOptions: ()},
+    flags=(
+        *("dataset", "source", "schema", "model", "train_steps", "cluster", "name", "gate", "min_accuracy"),
+        *("fail_on_reject", "project", "location", "bucket", "image", "service_account"),
+    ),
+)
+
+
+def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
+    """Checks the keys that say where, and with what, something is to run: project, location, bucket and image."""
+    for key in keys:
+        form, meaning, example = NEEDED[key]
+        if not re.fullmatch(form, getattr(args, key) or ""):
+            raise UserError(f"--{key} {getattr(args, key) or 'is missing'}: give {meaning}, such as {example}")
+
+
+def scheduled_as(cluster: Cluster, args: Config) -> Cluster:
+    """Returns the cluster with the scheduling that the keys give."""
+    flags = {"strategy": args.scheduling, "timeout": args.timeout, "max_restarts": args.max_restarts}
+    content = cluster.model_dump(exclude_none=True)
+    content["scheduling"] = {**content["scheduling"], **{k: v for k, v in flags.items() if v is not None}}
+    return Cluster.read(content)

@@ -1,0 +1,109 @@
+"""Keys of a run: those of a file `run.yaml`, of `--set KEY=VALUE`, and the few that are flags of a command as well.
+
+keys = Keys(options={ConvertOptions: ("output",), Own: ()}, flags=("dataset", "source"))
+keys.add_flags(parser)
+args = parser.parse_args()
+config = keys.read(args)      # the pydantic model: flags before --set, --set before the file, the file before defaults
+config.shards, config.model_fields_set
+
+A key is a field of the `Flags` that use it, such as the options of a step; nothing declares it a second time.
+"""
+
+import argparse
+import dataclasses
+import functools
+import pathlib
+import textwrap
+import typing
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, NoReturn
+
+import pydantic
+
+from common import strict_yaml
+from common.cli import Flags, check_value
+from common.errors import UserError, about, readable
+from components.train.cluster.validation import Model
+
+
+class Config(Model, coerce_numbers_to_str=True):
+    """Base of the models of keys."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Keys:
+    """Keys of a command."""
+
+    options: Mapping[type[Flags], Collection[str]]  # What declares them, with its fields that are no keys.
+    flags: Collection[str]  # Keys that are flags as well.
+
+    @functools.cached_property
+    def model(self) -> type[Config]:
+        """The model of `run.yaml`."""
+        keys: dict[str, Any] = {}
+        for options, hidden in self.options.items():
+            hints = typing.get_type_hints(options)
+            for field in dataclasses.fields(options):
+                if field.name not in hidden:
+                    kind = Annotated[hints[field.name], pydantic.AfterValidator(functools.partial(_checked, field))]
+                    text = field.metadata["argparse"]["help"]
+                    keys[field.name] = (kind, pydantic.Field(default=field.default, description=text))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of the key `schema`, which pydantic once had a method for
+            return pydantic.create_model("RunConfig", __base__=Config, **keys)
+
+    def add_flags(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the flags, `--config`, `--set` and `--help-config`."""
+        for options, hidden in self.options.items():
+            others = [field.name for field in dataclasses.fields(options) if field.name not in self.flags]
+            options.add_flags(parser, but={*others, *hidden}, defaults=False)
+        group = parser.add_argument_group("all other keys of a run")
+        group.add_argument("--config", metavar="FILE", help="run.yaml with any of them, or of the flags; the flags win")
+        group.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one of them, VALUE in YAML")
+        group.add_argument("--help-config", action=_Help, keys=self, help="list them, and exit")
+
+    def read(self, args: argparse.Namespace) -> Config:
+        """Returns the keys that a command line and its file give; the others have their defaults."""
+        content: dict[str, Any] = {}
+        if args.config:
+            with readable(args.config):
+                text = pathlib.Path(args.config).read_bytes()
+            with about(args.config):
+                document = strict_yaml.parse(text)
+                if not isinstance(document, dict):
+                    raise UserError("a file of keys has one a line, such as 'project: my-project'")
+                content = {str(key): value for key, value in document.items()}
+                self.model.read(content)
+        for text in args.set:
+            key, equals, value = text.partition("=")
+            if not equals:
+                raise UserError(f"--set {text}: write KEY=VALUE, such as shards=8")
+            with about(f"--set {text}"):
+                content[key] = strict_yaml.parse(value.encode())
+                self.model.read({key: content[key]})
+        flags = {name: value for name, value in vars(args).items() if name in self.model.model_fields and value != []}
+        return self.model.read(content | flags)
+
+
+def _checked(field: dataclasses.Field, value: Any) -> Any:
+    check_value(field, value)
+    return value
+
+
+class _Help(argparse.Action):
+    """Prints each key with type, default and meaning."""
+
+    def __init__(self, *, keys: Keys, **rest: Any) -> None:
+        super().__init__(nargs=0, **{**rest, "default": argparse.SUPPRESS})
+        self._keys = keys
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        for name, field in self._keys.model.model_fields.items():
+            kind = getattr(field.annotation, "__name__", str(field.annotation))
+            print(
+                f"{name}: {kind} = {field.default!r}",
+                textwrap.indent(textwrap.fill(field.description, 90), "    "),
+                sep="\n",
+            )
+        parser.exit()

@@ -1,0 +1,78 @@
+"""Keys of a run, from wherever they come."""
+
+import pathlib
+import re
+
+import pytest
+
+from common.errors import UserError
+from pipelines import run, submit
+from pipelines.cloud_options import KEYS
+
+
+def read(*words: object):
+    return KEYS.read(submit._parser().parse_args(list(map(str, words))))
+
+
+@pytest.fixture
+def file(tmp_path) -> pathlib.Path:
+    return tmp_path / "run.yaml"
+
+
+def test_flags_win_over_settings_over_file(file):
+    file.write_text(
+        "{source: [gs://b/a], env: [A=b], project: one-project, location: here, train_steps: 5, no_cache: true,"
+        " trainer_flags: [--momentum, 0.5]}"
+    )
+    settings = ["--set", "location=there", "--set", "train_steps=6", "--set", "labels=[a=b]"]
+    config = read("--config", file, *settings, "--source", "gs://b/c", "--train-steps", "7")
+    assert (config.source, config.env, config.project) == (("gs://b/c",), ("A=b",), "one-project")
+    assert (config.location, config.train_steps, config.labels) == ("there", 7, ("a=b",))
+    assert config.no_cache and config.trainer_flags == ("--momentum", "0.5") and config.shards is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a", "a file of keys has one a line"),
+        ("projekt: a", "unknown key 'projekt'; did you mean 'project'"),
+        ("yes: true", "unknown key 'True'"),
+        ("'yes': true", "unknown key 'yes'"),
+        ("project: {a: b}", "project: .* is not a text"),
+        ("project: [a, b]", "project: .* is not a text"),
+        ("project: true", "project: .* is not a text"),
+        ("project:", "project: nothing"),
+        ("max_restarts: -1", "max_restarts: '-1' is not a whole number"),
+        ("restart: al", "restart: unknown value 'al'; did you mean 'all'"),
+        ("project: a\nproject: b", "'project' stands there twice"),
+    ],
+)
+def test_mistake_in_file_names_file(file, text, message):
+    file.write_text(text)
+    with pytest.raises(UserError, match=f"run.yaml.*({message})"):
+        read("--config", file)
+
+
+def test_config_that_is_gone(file):
+    with pytest.raises(UserError, match="cannot be read"):
+        read("--config", file)
+
+
+@pytest.mark.parametrize(("text", "message"), [("shards", "write KEY=VALUE"), ("shrds=1", "did you mean 'shards'")])
+def test_mistake_in_setting_is_shown(text, message):
+    with pytest.raises(UserError, match=f"--set {text}: .*{message}"):
+        read("--set", text)
+
+
+@pytest.mark.parametrize(("parser", "most"), [(run._parser, 20), (submit._parser, 25)])
+def test_commands_have_few_flags(parser, most):
+    flags = re.findall(r"^  (--[a-z-]+)", parser().format_help(), re.MULTILINE)
+    assert len({*flags} - {"--version"}) <= most
+
+
+def test_every_key_is_listed(capsys):
+    with pytest.raises(SystemExit):
+        submit._parser().parse_args(["--help-config"])
+    listed = capsys.readouterr().out
+    assert all(f"\n{key}: " in f"\n{listed}" for key in KEYS.model.model_fields)
+    assert "shards: int | None = None\n    files of the training split" in listed
