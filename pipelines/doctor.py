@@ -30,10 +30,9 @@ from common.cli import Parser, run_cli
 from common.errors import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-OK, WARNING, FAILED = "ok", "warning", "failed"
+OK, WARNING, FAILED = "✓", "!", "✗"
 PACKAGES = ("common", "trainer", "components", "pipelines")
 PERMISSIONS = {f"aiplatform.{name}" for name in ("pipelineJobs.create", "customJobs.create", "models.upload")}
-_MARKS = {OK: "✓", WARNING: "!", FAILED: "✗"}
 _MIN_DISK_GB = 5  # a run of the digits takes 20 MB, the environment 2 GB
 _MIN_MEMORY_GB = 4  # two or three replicas of TensorFlow beside the pipeline
 
@@ -51,7 +50,7 @@ class Finding(NamedTuple):
     repair: str = ""
 
     def __str__(self) -> str:
-        line = f"{_MARKS[self.status]} {self.name:<12} {self.meaning}"
+        line = f"{self.status} {self.name:<12} {self.meaning}"
         return f"{line}\n  {'':<12} -> {self.repair}" if self.repair else line
 
 

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import os
 import pathlib
-import re
 import secrets
 import signal
 import subprocess
@@ -34,10 +33,9 @@ from pipelines.local import containers, history, summary
 from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import FAILED, Progress, Steps
 from pipelines.local.record import RunRecord
+from pipelines.local.summary import shown
 
 _say = functools.partial(print, flush=True)
-# What steps and replicas say of mistakes that are the user's to mend.
-_MEND = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if owner := owner_pid(os.environ):
         watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
     record, run_dir = _prepare(KEYS.read(_parser().parse_args(argv)))
-    _say(f"run {record.id}: {record.dataset} on {record.cluster}; logs in {_shown(run_dir / 'logs')}")
+    _say(f"run {record.id}: {record.dataset} on {record.cluster}; logs in {shown(run_dir / 'logs')}")
     return execute(record, run_dir)
 
 
@@ -59,27 +57,23 @@ def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     for part in ("logs", "tmp"):
         (run_dir / part).mkdir(exist_ok=True)
     steps = Steps(run_dir / "logs")
-    runs = f"{_shown(sys.executable)} pipelines/runs.py"
-    _say(f"TensorBoard: {_shown(pathlib.Path(sys.executable).parent)}/tensorboard --logdir {_shown(run_dir / 'job')}")
+    _say(f"TensorBoard: {shown(pathlib.Path(sys.executable).parent)}/tensorboard --logdir {shown(run_dir / 'job')}")
     status, code = _drive(record, run_dir, steps)
-    reason = _reason(steps) if status == "failed" else None
     with writable(run_dir):
-        result = summary.write(run_dir, record, steps, status, time.monotonic() - started, reason)
+        result = summary.write(run_dir, record, steps, status, time.monotonic() - started)
         history.write_page(run_dir.parent)
+    text = summary.TEMPLATES.get_template("ended.txt").render(result, python=sys.executable)
+    _say(text.rstrip(), file=sys.stdout if status == "succeeded" else sys.stderr)
     if status == "succeeded":
-        text = summary.TEMPLATES.get_template("succeeded.txt")
-        _say(text.render(result, shown=_shown, python=sys.executable))
         return of_finished(record, result)
     if status == "failed":
-        code = _explain(reason, steps, pathlib.Path(record.arguments["dataset_dir"]))
-    way = f"{runs} resume {_shown(run_dir)}"
-    _say(f"{status}; to go on with the same flags (those of the evaluation may be others): {way}", file=sys.stderr)
-    return code
+        _discard_damaged(pathlib.Path(record.arguments["dataset_dir"]))
+    return 2 if result["reason"] else code
 
 
-def of_finished(record: RunRecord, told: Mapping[str, Any]) -> int:
-    """The exit code of a run that has ended well, by its summary."""
-    return EXIT_REJECTED if record.fail_on_reject and told["model"]["verdict"] == REJECT else 0
+def of_finished(record: RunRecord, result: Mapping[str, Any]) -> int:
+    """Returns the exit code of a run that succeeded, by its summary."""
+    return EXIT_REJECTED if record.fail_on_reject and result["model"]["verdict"] == REJECT else 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -201,36 +195,12 @@ def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> Non
         os.killpg(child.pid, number)
 
 
-def _shown(path: str | os.PathLike[str]) -> str:
-    """A path as a person would type it here."""
-    path = os.fspath(path)
-    return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
-
-
-def _reason(steps: Steps) -> str | None:
-    """What the step that failed says is for the user to mend, if it says so."""
-    if not (failed := steps.first(FAILED)):
-        return None
-    mend = _MEND.findall(steps.log(failed).read_text(encoding="utf-8"))
-    return f"step {failed.name}: {mend[-1]}" if mend else None
-
-
-def _explain(reason: str | None, steps: Steps, dataset: pathlib.Path) -> int:
-    """Says which step failed, in its own last words. Returns the exit code: 2 for what the user can mend."""
-    failed = steps.first(FAILED)
-    log = steps.log(failed)
-    if reason:
-        _say(f"error: {reason} (all of it: {_shown(log)})", file=sys.stderr)
-    else:
-        lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
-        what = f"step {failed.name}" if failed else "the run"
-        _say("\n  ".join([f"{what} failed; its last lines:", *lines[-12:]]), file=sys.stderr)
-        _say(f"all of it: {_shown(log)}", file=sys.stderr)
+def _discard_damaged(dataset: pathlib.Path) -> None:
+    """Deletes a dataset with wrong files, and says so."""
     with store.held(dataset):
-        damaged = dataset.exists() and not store.ready(dataset, thoroughly=True)
-    if damaged:
-        _say(f"{_shown(dataset)} is damaged; it is converted again when the next run needs it", file=sys.stderr)
-    return 2 if reason else 1
+        is_damaged = dataset.exists() and not store.ready(dataset, thoroughly=True)
+    if is_damaged:
+        _say(f"{shown(dataset)} is damaged; it is converted again when the next run needs it", file=sys.stderr)
 
 
 if __name__ == "__main__":

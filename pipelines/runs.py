@@ -71,15 +71,14 @@ def _show(args: argparse.Namespace) -> None:
     (run,) = args.runs
     with reading(run.dir / summary.FILE):
         groups = (
-            {**run.row, "metric": "", "reason": run.summary.get("reason")},
+            {**run.row, "metric": None, "reason": run.summary.get("reason")},
             {f"test {name}": text(value) for name, value in run.summary.get("metrics", {}).items()},
             {step["name"]: f"{step['status']}, {step['seconds']} s" for step in run.summary.get("steps", ())},
             run.settings,
             run.summary.get("paths", {}),
         )
-        width = max(len(name) for group in groups for name in group)
-    for group in groups:
-        print("".join(f"{name:{width}}  {value}\n" for name, value in group.items() if value not in (None, "")))
+        lines = [item for group in filter(None, groups) for item in (*group.items(), ("", " "))]
+    print(*table([(name, str(value)) for name, value in lines if value not in (None, "")]), sep="\n")
 
 
 def _compare(args: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import time
 from typing import Any
@@ -19,12 +20,21 @@ from trainer.job import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
 TEMPLATES = templates("pipelines")
+# Mistakes that the user can repair, as steps and replicas report them.
+_REPAIRABLE = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 _LAST_LINES = 12
 
 
-def write(
-    run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, seconds: float, reason: str | None
-) -> dict[str, Any]:
+def shown(path: str | os.PathLike[str]) -> str:
+    """Returns a path as a person would type it in this directory."""
+    path = os.fspath(path)
+    return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
+
+
+TEMPLATES.filters["shown"] = shown
+
+
+def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, seconds: float) -> dict[str, Any]:
     """Writes `summary.json` and `report.html` from the files of a run.
 
     Args:
@@ -33,7 +43,6 @@ def write(
       steps: With their outcome.
       status: `succeeded`, `failed` or `interrupted`.
       seconds: Duration of this attempt.
-      reason: Why the run failed, if the user can repair that.
 
     Returns:
       The content of `summary.json`.
@@ -45,7 +54,10 @@ def write(
     decision = evaluation.get("decision", {})
     dataset = pathlib.Path(record.arguments["dataset_dir"])
     job = run_dir / "job"
-    finished = done.load(str(job))
+    failed = steps.first(FAILED)
+    log = steps.log(failed)
+    output = log.read_text(encoding="utf-8") if status != "succeeded" and log.exists() else ""
+    reasons = _REPAIRABLE.findall(output) if failed and status == "failed" else ()
     registry = Registry(record.arguments["registry"])
     name = record.arguments["name"]
     version = registry.version_of(name, record.id)
@@ -60,14 +72,17 @@ def write(
     summary = {
         "run": record.id,
         "status": status,
-        "reason": reason,
+        "reason": f"step {failed.name}: {reasons[-1]}" if reasons else None,
+        "failed_step": failed and failed.name,
+        "log": str(log),
+        "last_lines": [line for line in output.splitlines() if line.strip()][-_LAST_LINES:],
         "seconds": round(seconds, 1),
         "steps": [
             {"name": step.name, "status": step.status, "seconds": round(step.seconds, 1)}
             for step in steps.started.values()
         ],
         "metrics": evaluation.get("metrics", {}),
-        "throughput": {"examples_per_s": finished and finished.examples_per_s},
+        "throughput": {"examples_per_s": read_or_empty(job / done.FILE).get("examples_per_s")},
         "model": {
             "name": name,
             "version": version,
@@ -84,14 +99,10 @@ def write(
         "arguments": dict(record.arguments),
     }
     write_text(run_dir / FILE, json.dumps(summary, indent=1) + "\n")
-    failed = steps.first(FAILED)
     body = TEMPLATES.get_template("run.html").render(
         s=summary,
         links={what: os.path.relpath(path, run_dir) for what, path in summary["paths"].items() if path},
         logs=sorted(path.name for path in (run_dir / "logs").glob("*.log")),
-        place=os.path.relpath(run_dir) if run_dir.is_relative_to(pathlib.Path.cwd()) else run_dir,
-        failed=failed and failed.name,
-        tail=steps.log(failed).read_text(encoding="utf-8").rstrip().splitlines()[-_LAST_LINES:] if failed else (),
         evaluation=section(evaluation) if evaluation else "",
         training=training_section(str(job)),
         splits=Manifest.load(dataset).splits if (dataset / PAGE).exists() else {},

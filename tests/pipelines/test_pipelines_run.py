@@ -118,7 +118,7 @@ def test_rejected_run_shows_the_threshold(command, place, first_run):
     assert "Versions of digits" in page and page.index("champion</td>") > page.index(">2</th>")  # the newest first
 
 
-def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_evidence(command, place):
+def test_failed_step_is_named_and_resumed(command, place):
     dataset = pathlib.Path(summary(newest(place))["paths"]["dataset"])
     shard = dataset / "train-00000-of-00001.tfrecord"
     good = shard.read_bytes()
@@ -134,13 +134,13 @@ def test_a_step_that_fails_is_named_with_its_own_last_words_and_keeps_the_eviden
     assert not dataset.exists()
     assert "logs/train.log" in done.stderr
     run = newest(place)
-    told = summary(run)
-    assert told["status"] == "failed"
-    assert {s["name"]: s["status"] for s in told["steps"]}["cleanup"] == "succeeded"
+    failed = summary(run)
+    assert failed["status"] == "failed"
+    assert {s["name"]: s["status"] for s in failed["steps"]}["cleanup"] == "succeeded"
     assert (run / "tmp").exists()
-    assert told["reason"].startswith(reason)
+    assert failed["reason"].startswith(reason)
     page = (run / "report.html").read_text()
-    assert f"<b>Failed</b>: {told['reason'][:60]}" in page and f"runs.py resume {run}" in page
+    assert f"<b>Failed</b>: {failed['reason'][:60]}" in page and f"runs.py resume {run}" in page
     assert "is not the file that the manifest" in page.split("The last lines of train")[1].split("</pre>")[0]
     assert command("pipelines/runs.py", "resume", run).returncode == 0
     assert shard.read_bytes() == good
@@ -163,7 +163,7 @@ def test_resume_takes_other_evaluation_flags(command, place):
     assert again.returncode == 2 and "is finished" in again.stderr
 
 
-def test_deleting_the_first_run_leaves_the_second_whole(command, place):
+def test_deleting_run_leaves_others_whole(command, place):
     first, second, *_ = (path.parent for path in sorted((place / "runs").glob("*/summary.json")))
     deleted = command("pipelines/runs.py", "delete", first, "--datasets", "--yes")
     assert deleted.returncode == 0, deleted.stderr
@@ -194,7 +194,7 @@ def shown_until_training(terminal: int) -> bytes:
     return shown
 
 
-def test_ctrl_c_has_the_training_save_and_says_how_to_go_on(place):
+def test_ctrl_c_saves_the_training(place):
     process, terminal = start(place)
     shown = shown_until_training(terminal)
     os.kill(process.pid, signal.SIGINT)
@@ -207,8 +207,8 @@ def test_ctrl_c_has_the_training_save_and_says_how_to_go_on(place):
     run = newest(place)
     assert summary(run)["status"] == "interrupted"
     assert f"pipelines/runs.py resume {run}".encode() in shown
-    told = (run / "logs/train.log").read_text()
-    step = int(re.search(r"told to stop by SIGTERM after [\d.]+ s, at step (\d+)", told)[1])
+    log = (run / "logs/train.log").read_text()
+    step = int(re.search(r"told to stop by SIGTERM after [\d.]+ s, at step (\d+)", log)[1])
     assert step > 0 and (run / "job" / "checkpoints" / f"ckpt-{step}.index").exists()
 
 

@@ -18,18 +18,18 @@ from pipelines.local.record import RunRecord, lock
 
 
 @pytest.fixture
-def said(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def output_of(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Runs a verb to its end, and returns what it printed."""
 
-    def said(verb: str, *more: object) -> str:
+    def run_verb(verb: str, *more: object) -> str:
         capsys.readouterr()
         assert runs.main([verb, *map(str, more), "--runs-dir", str(tmp_path / "runs")]) == 0
         return capsys.readouterr().out
 
-    return said
+    return run_verb
 
 
-def test_a_list_has_what_became_of_each_run_and_passes_over_what_is_none(make, said, tmp_path):
+def test_list_shows_outcome_of_each_run(make, output_of, tmp_path):
     make("1-done", accuracy=0.75)
     make("2-failed", "failed")
     make("3-killed", None)
@@ -41,7 +41,7 @@ def test_a_list_has_what_became_of_each_run_and_passes_over_what_is_none(make, s
     (tmp_path / "runs" / "readme.txt").touch()
     (tmp_path / "runs" / "latest").symlink_to("1-done")
     try:
-        heads, *lines = (line.split() for line in said("list").splitlines())
+        heads, *lines = (line.split() for line in output_of("list").splitlines())
     finally:
         os.close(descriptor)
     assert heads == ["run", "status", "verdict", "metric", "version", "dataset", "cluster", "seconds"]
@@ -55,9 +55,7 @@ def test_a_list_has_what_became_of_each_run_and_passes_over_what_is_none(make, s
     assert lines[2] == ["3-killed", "killed", *of_digits]
 
 
-def test_what_is_no_run_is_refused_with_the_nearest_and_so_is_what_cannot_be_gone_on_with(
-    make, said, refused, tmp_path
-):
+def test_unusable_run_is_refused(make, output_of, refused, tmp_path):
     where = ("--runs-dir", tmp_path / "runs")
     done, killed = make("20260101-000000"), make("20260102-000000", None)
     assert "did you mean '20260101-000000'?" in refused(runs.main, "show", "20260101-00000", *where)
@@ -70,28 +68,28 @@ def test_what_is_no_run_is_refused_with_the_nearest_and_so_is_what_cannot_be_gon
     assert f"move it back to {killed}" in refused(runs.main, "resume", moved, *where)
     before = sorted(tmp_path.rglob("*"))
     assert "add --yes" in refused(runs.main, "delete", done, *where)
-    assert said("resume", done) == f"run {done.name} is finished; there is nothing to go on with\n"
+    assert output_of("resume", done) == f"run {done.name} is finished; there is nothing to go on with\n"
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
     ("verdict", "fail_on_reject", "code"), [("reject", True, 3), ("reject", False, 0), ("register", True, 0)]
 )
-def test_a_finished_run_that_is_resumed_exits_as_it_did(make, verdict, fail_on_reject, code):
+def test_resume_of_finished_run_exits_alike(make, verdict, fail_on_reject, code):
     run = make("1", verdict=verdict, fail_on_reject=fail_on_reject)
     assert runs.main(["resume", str(run)]) == code
 
 
-def test_a_comparison_has_all_metrics_and_the_settings_that_differ_and_nothing_is_none(make, said):
+def test_compare_shows_metrics_and_differing_settings(make, output_of):
     same = {"identity": {"momentum": None, "fingerprint": "f"}, "versions": {"tf": "2"}}
     for name, accuracy, rate in (("1", 0.75, 0.001), ("2", None, 0.01)):  # a metric may be undefined
         make(name, accuracy=accuracy, settings={"learning_rate": rate, "schedule": "constant"}, **same)
-    lines = [line.split() for line in said("compare", "1", "2").splitlines()]
+    lines = [line.split() for line in output_of("compare", "1", "2").splitlines()]
     assert lines == [["1", "2"], ["test", "accuracy", "0.75", "-"], ["learning_rate", "0.001", "0.01"]]
     for name in "12":
-        shown = said("show", name)
+        shown = output_of("show", name)
         assert "None" not in shown and "null" not in shown
-        assert f"accuracy {'0.7500' if name == '1' else '-'}" in " ".join(said("list").split())
+        assert f"accuracy {'0.7500' if name == '1' else '-'}" in " ".join(output_of("list").split())
         assert re.search(r"^cluster\.ps\.n +1$", shown, re.MULTILINE)
         assert re.search(r"^train +succeeded, 1\.0 s$", shown, re.MULTILINE)
 
@@ -115,14 +113,14 @@ def test_damaged_record_is_one_line(make, refused, tmp_path, file, content):
 
 
 @pytest.mark.parametrize("content", [{"metrics": 7}, {"model": [1]}, {"seconds": "x"}])
-def test_damaged_summary_makes_run_broken(make, said, refused, tmp_path, content):
+def test_damaged_summary_makes_run_broken(make, output_of, refused, tmp_path, content):
     run = make("1")
     (run / "summary.json").write_text(json.dumps({"status": "succeeded", **content}))
-    assert [line.split() for line in said("list").splitlines()][1:] == [["1", "broken"]]
+    assert [line.split() for line in output_of("list").splitlines()][1:] == [["1", "broken"]]
     assert "run.json or summary.json is none of ours, or damaged" in refused(runs.main, "show", run)
 
 
-def test_the_page_leads_to_the_runs_from_wherever_they_are_moved_to(make, tmp_path):
+def test_page_links_survive_a_move(make, tmp_path):
     make("1")
     make("2 & <3>", None)
     history.write_page(tmp_path / "runs")
@@ -133,24 +131,24 @@ def test_the_page_leads_to_the_runs_from_wherever_they_are_moved_to(make, tmp_pa
     assert "2 &amp; &lt;3&gt;" in page.read_text() and str(tmp_path) not in page.read_text()
 
 
-def test_a_run_that_another_begins_with_stays(make, said, refused, tmp_path):
+def test_run_that_another_needs_stays(make, output_of, refused, tmp_path):
     first, second = make("1"), make("2")
     record = RunRecord.load(second)
     record.arguments["trainer_args"].append(f"--init-from={first / 'job'}")
     record.save(second)
     assert "2 begins with what 1 has learnt" in refused(runs.main, "delete", first, "--yes")
     assert first.exists()
-    said("delete", "1", "2", "--yes")
+    output_of("delete", "1", "2", "--yes")
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["index.html"]
 
 
-def test_where_it_cannot_be_known_which_datasets_are_in_use_none_goes(make, said, refused, tmp_path):
+def test_datasets_stay_beside_broken_run(make, output_of, refused, tmp_path):
     (make("1") / "run.json").write_text("{")
     (tmp_path / "runs" / STORE / "d1").mkdir(parents=True)
     flags = ("--datasets", "--yes", "--runs-dir", tmp_path / "runs")
     assert "its dataset is not known" in refused(runs.main, "delete", *flags)
     assert (tmp_path / "runs" / STORE / "d1").exists()
-    said("delete", make("2"), "--yes")
+    output_of("delete", make("2"), "--yes")
     assert not (tmp_path / "runs" / "2").exists()
 
 
@@ -163,14 +161,14 @@ NAMES = ("d1", "d2", "d3")
     moved=st.booleans(),
     data=st.data(),
 )
-def test_datasets_go_when_no_run_is_left_to_use_them_and_not_before(make, said, tmp_path, uses, moved, data):
+def test_only_unused_datasets_are_deleted(make, output_of, tmp_path, uses, moved, data):
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
     for number, name in enumerate(uses):
         make(f"run{number}", dataset=f"../../elsewhere/{STORE}/{name}" if moved else name)
     for name in NAMES:
         (tmp_path / "runs" / STORE / name).mkdir(parents=True)
     going = data.draw(st.sets(st.sampled_from(range(len(uses))))) if uses else set()
-    said("delete", *(f"run{number}" for number in going), "--datasets", "--yes")
+    output_of("delete", *(f"run{number}" for number in going), "--datasets", "--yes")
     left = {name for number, name in enumerate(uses) if number not in going}
     assert {path.name for path in (tmp_path / "runs").glob("run*")} == {
         f"run{number}" for number in range(len(uses)) if number not in going
