@@ -9,114 +9,34 @@ Cluster.from_json(cluster.to_json()) == cluster
 """
 
 import contextlib
-import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from common import bounded_json
 from common.errors import UserError, about
-from components.train.cluster import machines
 from components.train.cluster.lookup import read
-from components.train.cluster.machines import FLEX_START_GPUS, GPU_TYPES, MACHINES
+from components.train.cluster.machines import FLEX_START_GPUS, MACHINES
+from components.train.cluster.pool import VERTEX, By, Disk, Pool
 from components.train.cluster.source import Source
 from components.train.cluster.strategy import STRATEGIES_WITH, Strategy, most_gpus
-from components.train.cluster.validation import Duration, Model, Name, number, seconds
+from components.train.cluster.validation import Duration, Model, number, seconds
 from trainer.cluster.member import ROLES
 
-MAX_REPLICAS = 1000  # Of one pool; nobody means more.
-_VERTEX = ("vertex",)
 
-
-@dataclasses.dataclass(frozen=True)
-class By:
-    """The back ends that heed a key, where not all do."""
-
-    back_ends: tuple[str, ...]
-
-
-def _single(pool: "Pool") -> "Pool":
+def _single(pool: Pool) -> Pool:
     if pool.replicas != 1:
         raise ValueError(f"{pool.replicas} replicas, but a job has at most 1; write 'replicas: 1'")
     return pool
 
 
-def _offers(names: Iterable[str], example: str) -> Any:
-    """Names that an editor offers."""
-    return Field(json_schema_extra={"enum": sorted(names)}, examples=[example])
-
-
-GpuType = Annotated[Name, AfterValidator(machines.check_gpu), _offers(GPU_TYPES, "NVIDIA_TESLA_T4")]
-MachineType = Annotated[Name, AfterValidator(machines.check_machine), _offers(MACHINES, "n1-standard-16")]
-
-
-class Accelerator(Model):
-    """The GPUs of one machine."""
-
-    type: Annotated[GpuType, By(_VERTEX)]
-    """GPU type, as Vertex AI calls it."""
-    count: number(1, 16) = 1
-    """GPUs of each machine; every machine type has its own allowed counts."""
-
-
-class MachineSpec(Model):
-    """A machine and its GPUs."""
-
-    machine: MachineType
-    """Machine type."""
-    accelerator: Accelerator | None = None
-    """GPUs of each replica; none without it."""
-
-    @model_validator(mode="after")
-    def _is_offered(self) -> Self:
-        if self.machine:
-            machines.check_gpus(self.machine, self.accelerator.type if self.accelerator else "", self.gpus)
-        return self
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of each replica."""
-        return self.accelerator.count if self.accelerator else 0
-
-    @property
-    def shape(self) -> str:
-        """The machine and its GPUs, for people."""
-        gpus = f" with {self.gpus} {self.accelerator.type}" if self.accelerator else ""
-        return f"{self.machine}{gpus}"
-
-
-class Pool(MachineSpec):
-    """Equal replicas of one role."""
-
-    machine: Annotated[MachineType | None, By(_VERTEX)] = None
-    """Machine type; only Vertex AI needs one."""
-    replicas: number(1, MAX_REPLICAS) = 1
-    """How many; exactly 1 of chief and evaluator."""
-    alternatives: Annotated[tuple[MachineSpec, ...], By(_VERTEX)] = ()
-    """What to take, in this order, when Vertex AI has none of these machines."""
-
-    def choice(self, k: int) -> Self:
-        """Returns the pool on its k-th machines, or the last if it has fewer."""
-        spec = [self, *self.alternatives][: k + 1][-1]
-        return self.model_copy(update={"machine": spec.machine, "accelerator": spec.accelerator, "alternatives": ()})
-
-
-class Disk(Model):
-    """Boot disk of each replica."""
-
-    type: Literal["pd-ssd", "pd-standard", "hyperdisk-balanced"] = "pd-ssd"
-    """Kind of disk."""
-    size_gb: number(100, 64_000) = 100
-    """Size in GB."""
-
-
 class Scheduling(Model):
     """How machines are obtained, and for how long."""
 
-    strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(_VERTEX)] = "STANDARD"
+    strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(VERTEX)] = "STANDARD"
     """STANDARD machines stay, SPOT ones are cheap and may be taken away, FLEX_START ones are waited for."""
     timeout: Duration | None = None
     """Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's (Vertex AI: 7d)."""
@@ -144,7 +64,7 @@ class Cluster(Model):
     """Parameter servers, which hold the variables."""
     evaluator: Annotated[Pool, AfterValidator(_single)] | None = None
     """Scores every checkpoint beside the training; at most 1."""
-    disk: Annotated[Disk | None, By(_VERTEX)] = None
+    disk: Annotated[Disk | None, By(VERTEX)] = None
     """Boot disk of each replica on Vertex AI; without it 100 GB of what its machine boots from."""
     scheduling: Scheduling = Field(default_factory=Scheduling)
     """How machines are obtained, for how long, and how often the job starts again."""

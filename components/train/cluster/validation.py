@@ -55,7 +55,7 @@ class Model(BaseModel):
             raise UserError(_message(cls, error)) from None
 
 
-def _show(value: Any) -> str:
+def show(value: Any) -> str:
     """Returns a value as messages show it: short."""
     return "nothing" if value is None else reprlib.repr(value)
 
@@ -77,7 +77,7 @@ def seconds(duration: str) -> int:
 def _duration(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(_DURATION, value) or seconds(value) > seconds("30d"):
         raise ValueError(
-            f"{_show(value)} is not a duration of at most 30 days; write a number with s, m, h or d, as in '90s', '1h', '7d'"
+            f"{show(value)} is not a duration of at most 30 days; write a number with s, m, h or d, as in '90s', '1h', '7d'"
         )
     return value
 
@@ -114,7 +114,7 @@ def _message(model: type[Model], error: ValidationError) -> str:
         return f"{place}: missing; add '{location[-1]}: {node['examples'][0]}'"
     if kind == "literal_error":
         return f"{place}: {unknown('value', str(value), node['enum'])}"
-    return f"{place}: {_show(value)} {_repair(node)}"
+    return f"{place}: {show(value)} {_repair(node)}"
 
 
 def _repair(node: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from components.train.cluster.machines import MACHINES as OFFERED
 PREFIXES = {"chief": "master", "worker": "worker", "ps": "parameterServer", "evaluator": "evaluator"}
 USUAL = ("n1-standard-8", "n1-standard-4", "g2-standard-12", "g2-standard-24", "a2-highgpu-2g")
 # Type and accelerators of a pool: every machine with each number of GPUs that it may have.
-MACHINES: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in LEGACY_MACHINES]
+MACHINES: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in LEGACY_MACHINES if name != "cloud_tpu"]
 MACHINES += [(name, {}) for name in USUAL if "" in OFFERED[name].gpus]
 MACHINES += [
     (name, {"acceleratorConfig": {"type": gpu, "count": count}})
@@ -42,7 +42,7 @@ def test_every_job_of_ai_platform_becomes_a_cluster(
         values |= {f"{prefix}Type": name, f"{prefix}Config": gpus | disk}
         values |= {f"{prefix}Count": replicas} if role != "chief" else {}
         if replicas:
-            asked[role] = replicas, LEGACY_MACHINES[name].machine if name in LEGACY_MACHINES else name
+            asked[role] = replicas, LEGACY_MACHINES[name]["machine"] if name in LEGACY_MACHINES else name
     path = tmp_path_factory.getbasetemp() / "config.yaml"
     path.write_text(json.dumps({"trainingInput": values}))
     source = read(path, flags)
