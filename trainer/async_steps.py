@@ -21,7 +21,7 @@ class AsyncSteps:
         self._coordinator, self._strategy, self._step, self._workers = coordinator, coordinator.strategy, step, workers
         self._reader = reader
         # The data is held by each worker: a dataset that yields the same tensors again and again copies nothing.
-        self._held = iter(
+        self._loaded = iter(
             coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(reader.load()).repeat())
         )
         self._function = tf.function(self._call)
@@ -47,7 +47,7 @@ class AsyncSteps:
         # Two calls a worker keep all busy; more would only delay a stop.
         while self._scheduled < until and len(self._under_way) < (1 if drain else 2 * self._workers):
             steps = min(self._steps_a_call, until - self._scheduled)
-            arguments = (self._held, tf.constant(self._scheduled, tf.int64), tf.constant(steps))
+            arguments = (self._loaded, tf.constant(self._scheduled, tf.int64), tf.constant(steps))
             self._under_way.append((steps, self._coordinator.schedule(self._function, args=arguments)))
             self._scheduled += steps
         steps, result = self._under_way.popleft()
@@ -62,13 +62,13 @@ class AsyncSteps:
         return Window(steps=steps, sums=sums, seconds=seconds, warm=warm, stop=stop)
 
     def _call(self, source, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
-        held = next(source)
+        loaded = next(source)
         totals = tf.zeros([self._step.values])
         for i in tf.range(steps):
-            totals += self._strategy.run(self._one, args=(held, step + tf.cast(i, tf.int64)))
+            totals += self._strategy.run(self._one, args=(loaded, step + tf.cast(i, tf.int64)))
         return totals
 
     @tf.autograph.experimental.do_not_convert
-    def _one(self, held, step: tf.Tensor) -> tf.Tensor:
-        whole = (0, self._reader.global_batch)
-        return self._step(self._reader.batch(held, step, *whole), step, *whole)
+    def _one(self, loaded, step: tf.Tensor) -> tf.Tensor:
+        all_examples = (0, self._reader.global_batch)
+        return self._step(self._reader.batch(loaded, step, *all_examples), step, *all_examples)

@@ -55,7 +55,7 @@ def training_size(opts: Options, manifest: Manifest, first_start: Mapping[str, A
 def optimizer(
     opts: Options, model: keras.Model, manifest: Manifest, size: TrainingSize = TrainingSize()
 ) -> keras.optimizers.Optimizer:
-    """The model's optimizer, built, with its learning rate as a function of the step. To be made in the strategy's scope."""
+    """Returns the model's optimizer, built, with its learning rate as a function of the step. For use in the strategy's scope."""
     rate = _schedule(opts, size)
     created = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
     if opts.precision == "float16":
@@ -76,29 +76,31 @@ def _shipped(opts: Options, rate: schedules.Schedule) -> keras.optimizers.Optimi
 
 
 def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
-    """That of the model's module."""
+    """Returns the optimizer of the model's module."""
     flags = [f"--{name.replace('_', '-')}" for name in _OF_OURS if getattr(opts, name) is not None]
-    if flags := [*flags, *(["--precision float16"] if opts.precision == "float16" else [])]:
+    if opts.precision == "float16":
+        flags.append("--precision float16")
+    if flags:
         raise UserError(
             f"{flags[0]} means nothing to --model {opts.model}, whose module has an optimizer; leave it out"
         )
-    made, general = own_optimizer(opts.model)(manifest, rate), keras.optimizers.Optimizer
-    if not isinstance(made, general) or type(made).apply is not general.apply:
-        why = f"gives a {type(made).__name__}; give an optimizer of Keras that has no other inside"
-    elif made._learning_rate is not rate:
+    created, general = own_optimizer(opts.model)(manifest, rate), keras.optimizers.Optimizer
+    if not isinstance(created, general) or type(created).apply is not general.apply:
+        why = f"gives a {type(created).__name__}; give an optimizer of Keras that has no other inside"
+    elif created._learning_rate is not rate:
         why = "does not take the schedule that it is given as its learning rate, so flags of that would do nothing"
-    elif used := [name for name in _NOT_HERE if getattr(made, name)]:
+    elif used := [name for name in _NOT_HERE if getattr(created, name)]:
         why = f"uses {used[0]}, which means nothing here"
     # Each replica would clip its own part of the gradients.
-    elif tf.distribute.get_strategy().num_replicas_in_sync > 1 and (used := [n for n in _CLIPS if getattr(made, n)]):
+    elif tf.distribute.get_strategy().num_replicas_in_sync > 1 and (used := [n for n in _CLIPS if getattr(created, n)]):
         why = f"uses {used[0]}, which on several replicas is another thing than on one; train on one device"
     else:
-        return made
+        return created
     raise UserError(f"--model {opts.model}: its optimizer(manifest, schedule) {why}")
 
 
 def falls(opts: Options) -> bool:
-    """Whether the learning rate ends at 0, at the horizon."""
+    """Returns whether the learning rate ends at 0, at the horizon."""
     return (opts.schedule or default(opts.model, "SCHEDULE")) in _FALLING
 
 
@@ -123,28 +125,28 @@ def _schedule(opts: Options, size: TrainingSize) -> schedules.Schedule:
 
 
 def settings(opts: Options, *, batch_size: int, horizon_steps: int) -> dict[str, Any]:
-    """Every option that decides what is learnt, with the value that it has in a job: also what nobody gave.
+    """Returns every option that decides what is learnt, with the value that it has in a job: also where nobody gave one.
 
-    `none` is of what there is not, and of what means nothing to the model or to the other options.
+    `none` stands for what does not exist, or means nothing to the model or to the other options.
     """
-    found = {**opts.identity(), "batch_size": batch_size, "weight_decay": _decay_rate(opts)}
+    resolved = {**opts.identity(), "batch_size": batch_size, "weight_decay": _decay_rate(opts)}
     for name in ("optimizer", "learning_rate", "schedule", "boundaries_epochs", "factors", "augment"):
-        found[name] = found[name] or default(opts.model, name.upper())
+        resolved[name] = resolved[name] or default(opts.model, name.upper())
     network = {field.name for field in dataclasses.fields(opts) if field.metadata["group"] == "network"}
-    taken = options(opts.model)
-    found |= {name: taken[name] for name in network & taken.keys() if found[name] is None}
-    if found["optimizer"] == "sgd" and found["momentum"] is None:
-        found["momentum"] = _MOMENTUM
+    of_model = options(opts.model)
+    resolved |= {name: of_model[name] for name in network & of_model.keys() if resolved[name] is None}
+    if resolved["optimizer"] == "sgd" and resolved["momentum"] is None:
+        resolved["momentum"] = _MOMENTUM
     if own_optimizer(opts.model):
-        found["optimizer"] = "the model's own"
-    if found["schedule"] != "piecewise":
-        found["boundaries_epochs"] = found["factors"] = None
-    found["horizon_steps"] = horizon_steps if falls(opts) else None
-    return {name: "none" if value is None else value for name, value in found.items()}
+        resolved["optimizer"] = "the model's own"
+    if resolved["schedule"] != "piecewise":
+        resolved["boundaries_epochs"] = resolved["factors"] = None
+    resolved["horizon_steps"] = horizon_steps if falls(opts) else None
+    return {name: "none" if value is None else value for name, value in resolved.items()}
 
 
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
-    """What of the squares of weights is added to the loss, and of which; nothing where the optimizer itself lets them decay."""
+    """Returns the factor of the squared weights in the loss, and these weights; 0 where the optimizer itself lets them decay."""
     rate = 0.0 if _optimizer(opts) == "adamw" else _decay_rate(opts)
     return rate, [weight for weight in model.trainable_variables if _decays(weight)]
 

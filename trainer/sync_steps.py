@@ -84,8 +84,8 @@ class SyncSteps:
     def _call(self, source, step: tf.Tensor, steps: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
         totals = tf.zeros([self._step.values])
         for i in tf.range(steps):
-            held = next(source) if self._reader.ahead else source
-            results = self._strategy.run(self._replica, args=(held, step + tf.cast(i, tf.int64)))
+            loaded = next(source) if self._reader.ahead else source
+            results = self._strategy.run(self._replica, args=(loaded, step + tf.cast(i, tf.int64)))
             totals += tf.add_n(self._strategy.experimental_local_results(results))
         # One reduction a call carries the sums and what every process wishes.
         return self._total(tf.concat([totals, wish], 0))
@@ -98,12 +98,12 @@ class SyncSteps:
 
     # Only the loop over steps is written for AutoGraph; rewriting the rest too takes half of the time of tracing.
     @tf.autograph.experimental.do_not_convert
-    def _replica(self, held, step: tf.Tensor) -> tf.Tensor:
+    def _replica(self, loaded, step: tf.Tensor) -> tf.Tensor:
         replica = tf.distribute.get_replica_context()
         part = share(
             replica.replica_id_in_sync_group,
             replicas=replica.num_replicas_in_sync,
             global_batch=self._reader.global_batch,
         )
-        batch = held if self._reader.ahead else self._reader.batch(held, step, *part)
+        batch = loaded if self._reader.ahead else self._reader.batch(loaded, step, *part)
         return self._step(batch, step, *part)

@@ -41,7 +41,7 @@ _Keys = Callable[[keras.layers.Layer], Mapping[Hashable, keras.Variable]]
 
 
 def learnt_from(source: str) -> TrainedOn | None:
-    """The records that weights have learnt from; None if the source does not tell, as files of Keras do not."""
+    """Returns the records that weights have learnt from; None if the source does not say, as files of Keras do not."""
     if source.endswith(_KERAS):
         return None
     return provenance.records_of(source) or TrainedOn.load(os.path.join(_job_dir(source), RECORDS))
@@ -59,40 +59,42 @@ def check_unseen(source: str, manifest: Manifest) -> None:
     """
     if source.endswith(_KERAS):
         return
-    if told := provenance.trained_on(source) or identity.trained_on(_job_dir(source)):
-        dataset, arguments = told
+    if trained_on := provenance.trained_on(source) or identity.trained_on(_job_dir(source)):
+        dataset, arguments = trained_on
         if dataset == manifest.name:
             provenance.check_drawn(manifest, "validation", f"--init-from {source}", arguments)
 
 
 def take(source: str, model: keras.Model) -> str:
-    """Assigns to the model's weights what fits of the source. Every replica must do it. Returns a line that tells it."""
+    """Assigns to the model's weights what fits of the source. Every replica must do it. Returns a line that describes it."""
     with reading(f"--init-from {source}", _REPAIR), store_errors():
-        values, keys, what = _read(source)
+        values, keys, kind = _read(source)
     names = weights.names(model)
     parts = [part for part in model._flatten_layers() if part is model or part._layers]
-    # Of each part the weights that are there, and the keys that they have there.
-    found = [{id(w): (key, w) for key, w in keys(part).items() if key in values and id(w) in names} for part in parts]
-    fitting = [{i: (key, w) for i, (key, w) in some.items() if w.shape == values[key].shape} for some in found]
+    # Of each part the weights that the source has, and the keys that they have there.
+    matches = [{id(w): (key, w) for key, w in keys(part).items() if key in values and id(w) in names} for part in parts]
+    fitting = [{i: (key, w) for i, (key, w) in match.items() if w.shape == values[key].shape} for match in matches]
     best = max(range(len(parts)), key=lambda i: len(fitting[i]))  # of equals the outermost
-    there, taken = found[best], fitting[best]
-    if not taken:
+    matched, assigned = matches[best], fitting[best]
+    if not assigned:
         raise UserError(
-            f"--init-from {source}: no weight of this model is there by its name and shape ({what}); the model has "
+            f"--init-from {source}: no weight of this model is there by its name and shape ({kind}); the model has "
             f"{weights.listed(list(names.values()))}"
         )
-    for key, weight in taken.values():
+    for key, weight in assigned.values():
         weight.assign(values[key])
-    unlike = [f"{names[i]} {values[key].shape} and not {w.shape}" for i, (key, w) in there.items() if i not in taken]
-    absent = [name for i, name in names.items() if i not in there]
-    told = {"of another shape there": unlike, "not there": absent}
+    misfits = [
+        f"{names[i]} {values[key].shape} and not {w.shape}" for i, (key, w) in matched.items() if i not in assigned
+    ]
+    absent = [name for i, name in names.items() if i not in matched]
+    left_out = {"of another shape there": misfits, "not there": absent}
     into = "" if parts[best] is model else f" into layer {parts[best].name!r}"
-    rest = "".join(f"; {why}: {weights.listed(some)}" for why, some in told.items() if some)
-    return f"{len(taken)} of {len(names)} weights from {what}{into}{rest}"
+    rest = "".join(f"; {why}: {weights.listed(some)}" for why, some in left_out.items() if some)
+    return f"{len(assigned)} of {len(names)} weights from {kind}{into}{rest}"
 
 
 def _read(source: str) -> tuple[_Values, _Keys, str]:
-    """Values by key, what gives the same keys to a layer's weights, and what was read, in words."""
+    """Returns values by key, a function from a layer to its weights by the same keys, and what was read, in words."""
     if source.endswith(_KERAS):
         return _of_keras(source), _keras_keys, "the file"
     if tf.io.gfile.exists(os.path.join(source, "saved_model.pb")):
@@ -103,10 +105,10 @@ def _read(source: str) -> tuple[_Values, _Keys, str]:
     for directory in (os.path.join(source, "checkpoints"), source):
         if steps := checkpoints.steps(directory):
             reader = tf.compat.v1.train.NewCheckpointReader(os.path.join(directory, f"ckpt-{steps[-1]}"))
-            found = filter(None, map(_WEIGHT.fullmatch, reader.get_variable_to_dtype_map()))
+            matches = filter(None, map(_WEIGHT.fullmatch, reader.get_variable_to_dtype_map()))
             # TensorFlow's names have ".S" for "/" and ".." for ".".
             values = {
-                re.sub(r"\.(.)", lambda m: "/" if m[1] == "S" else ".", m[1]): reader.get_tensor(m[0]) for m in found
+                re.sub(r"\.(.)", lambda m: "/" if m[1] == "S" else ".", m[1]): reader.get_tensor(m[0]) for m in matches
             }
             return values, weights.named, f"the checkpoint of step {steps[-1]}"
     raise FileNotFoundError("there is neither a checkpoint nor a model")
@@ -143,7 +145,7 @@ def _keras_keys(layer: keras.layers.Layer) -> Mapping[Hashable, keras.Variable]:
         automatic = weights.automatic_name(part)
         name = _automatic(automatic) if automatic else part.name
         for weight in (*part._trainable_variables, *part._non_trainable_variables):
-            if place := places.found.get(id(weight)):
+            if place := places.by_weight.get(id(weight)):
                 path, key = place
                 keys[path, name, key] = weight
     return keys
@@ -157,7 +159,7 @@ class _Places(saving_lib.H5IOStore):
     """Notes what Keras would write where, and writes nothing."""
 
     def __init__(self) -> None:
-        self.found: dict[int, tuple[str, str]] = {}
+        self.by_weight: dict[int, tuple[str, str]] = {}
 
     def __bool__(self) -> bool:
         return True
@@ -167,4 +169,4 @@ class _Places(saving_lib.H5IOStore):
         return self
 
     def __setitem__(self, key: str, variable: keras.Variable) -> None:
-        self.found[id(variable)] = self._path, key
+        self.by_weight[id(variable)] = self._path, key

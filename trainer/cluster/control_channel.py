@@ -40,14 +40,13 @@ class ControlChannel:
         if connections:
             threading.Thread(target=self._listen, name="control channel", daemon=True).start()
 
-    def send(self, message: bytes) -> bool:
-        """Sends a message to all peers. Returns False if there is none, or any is unreachable."""
+    def send(self, message: bytes) -> None:
+        """Sends a message to all peers that can be reached."""
         for connection in self._connections:
             try:
                 connection.sendall(message)
             except OSError:
                 self.broken = True
-        return bool(self._connections) and not self.broken
 
     def received(self, *messages: bytes, within_s: float = 0.0) -> bool:
         """Returns whether any peer has sent one of the messages, at the latest after `within_s`."""

@@ -56,7 +56,7 @@ class Member:
         """Replicas that read the training split on the machine of this one."""
         hosts = {role: [a.rsplit(":", 1)[0] for a in self.addresses.get(role, ())] for role in ("chief", "worker")}
         own = hosts.get(self.role, [])[self.index :][:1]
-        return max(1, sum(there.count(host) for host in own for there in hosts.values()))
+        return max(1, sum(others.count(host) for host in own for others in hosts.values()))
 
     @property
     def default_strategy(self) -> str:

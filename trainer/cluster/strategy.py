@@ -1,4 +1,4 @@
-"""From a role in a cluster to a `tf.distribute` strategy, or to a server that waits to be told."""
+"""A replica as part of its cluster: its `tf.distribute` strategy, or its server, and what it does when others are lost."""
 
 import contextlib
 import threading
@@ -34,7 +34,11 @@ def _resolver(member: Member) -> tf.distribute.cluster_resolver.ClusterResolver:
 def create(
     name: str, member: Member, *, num_gpus: int | None, logical_cpus: int, all_reduce: str
 ) -> tf.distribute.Strategy:
-    """The strategy of that name, for this member, by the flags of these names."""
+    """Returns the strategy of that name for this member, by the flags of these names.
+
+    Raises:
+      UserError: If the cluster, or this machine, is not one for it.
+    """
     gpus, shape = _gpus(num_gpus), _shape(member)
     if name == "parameter_server":
         if not (member.addresses.get("ps") and member.addresses.get("worker")):
@@ -60,19 +64,19 @@ def create(
 
 
 def _gpus(wanted: int | None) -> int:
-    """GPUs to use; the others are hidden."""
-    there = tf.config.list_physical_devices("GPU")
+    """Returns the number of GPUs to use, and hides the others."""
+    gpus = tf.config.list_physical_devices("GPU")
     planned = variable(POOL_GPUS, at_least(0))
-    if wanted is None and planned > len(there):
+    if wanted is None and planned > len(gpus):
         how = "was built for them" if tf.test.is_built_with_cuda() else "was not built for GPUs"
         raise UserError(
-            f"the cluster file gives this replica {planned} GPUs, and TensorFlow sees {len(there)}: TensorFlow "
+            f"the cluster file gives this replica {planned} GPUs, and TensorFlow sees {len(gpus)}: TensorFlow "
             f"{tf.__version__} in this image {how}; use an image with CUDA and a driver for it, or a pool without GPUs"
         )
-    wanted = len(there) if wanted is None else wanted
-    if wanted > len(there):
-        raise UserError(f"--num-gpus {wanted}, and this machine has {len(there)}; give what it has, or another machine")
-    tf.config.set_visible_devices(there[:wanted], "GPU")
+    wanted = len(gpus) if wanted is None else wanted
+    if wanted > len(gpus):
+        raise UserError(f"--num-gpus {wanted}, and this machine has {len(gpus)}; give what it has, or another machine")
+    tf.config.set_visible_devices(gpus[:wanted], "GPU")
     return wanted
 
 
@@ -129,11 +133,12 @@ def serve(member: Member, stop: Stop, requests: StopRequests) -> None:
 
 def _follow(chief: str, stop: Stop) -> None:
     """Ends this process when the chief has been started again, or nobody has listened at its address for a while."""
-    heard_at, anew = time.monotonic(), False
-    while not anew and time.monotonic() - heard_at < _CHIEF_SILENT_S:
+    seen_at, is_new = time.monotonic(), False
+    while not is_new and time.monotonic() - seen_at < _CHIEF_SILENT_S:
         time.sleep(_CHIEF_SILENT_S / 10)
         if listens(chief):
-            anew, heard_at = begins_anew(chief), time.monotonic()
-    why = "has been started again" if anew else f"has been gone for {_CHIEF_SILENT_S:.0f} s"
+            is_new = begins_anew(chief)
+            seen_at = time.monotonic()
+    why = "has been started again" if is_new else f"has been gone for {_CHIEF_SILENT_S:.0f} s"
     print(f"the chief at {chief} {why}; this server ends", flush=True)
     stop.end(exit_codes.failed(others=True))
