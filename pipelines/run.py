@@ -43,7 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     A rejected model is a success too, unless --fail-on-reject makes it 3.
     """
-    sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
     if owner := owner_pid(os.environ):
         watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
     record, run_dir = _prepare(KEYS.read(_parser().parse_args(argv)))
@@ -53,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
     """Runs what the record of a run says, in its directory, which this process holds. Returns the exit code."""
+    sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
     started = time.monotonic()
     for part in ("logs", "tmp"):
         (run_dir / part).mkdir(exist_ok=True)
@@ -116,11 +116,11 @@ def _prepare(config: Config) -> tuple[RunRecord, pathlib.Path]:
         check_engine("--runner subprocess")  # Before anything is made.
     cluster_file = config.cluster or DEFAULT_CLUSTER
     cluster = Cluster.load(cluster_file, as_list(config.trainer_flags))
-    sources = given = as_list(config.source)
+    sources = as_list(config.source)
     if config.dataset != "bigquery":  # whose source is a query
-        sources = [path if is_remote(path) else str(pathlib.Path(path).resolve()) for path in given]
+        sources = [path if is_remote(path) else str(pathlib.Path(path).resolve()) for path in sources]
     arguments = pipeline_arguments(config, cluster, sources)
-    key = cache_key(config.dataset, given, config.schema)
+    key = cache_key(arguments["convert_args"], arguments["schema"])
     registry = pathlib.Path(config.registry).resolve()
     Registry(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
     with writable(f"--registry {registry}"):

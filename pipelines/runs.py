@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 
 from common.cli import Parser, confirm, run_cli
@@ -19,7 +18,8 @@ from components.evaluate.options import Options as EvaluateOptions
 from components.register.comparison import rows, table, text
 from pipelines.arguments import EVALUATE_OWN, evaluation
 from pipelines.config import Keys
-from pipelines.local import cache, history, record, summary
+from pipelines.local import history, record, summary
+from pipelines.local.cache import cache_key
 from pipelines.run import execute, of_finished
 
 KEYS = Keys(options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate"))
@@ -134,7 +134,12 @@ def _resume(args: argparse.Namespace) -> int:
         return of_finished(run.record, run.summary)
     if arguments["run_dir"] != str(run_dir):
         raise UserError(f"{run_dir} was moved; move it back to {arguments['run_dir']} to go on with it")
-    _require_same_dataset(run.record)
+    has_dataset = (pathlib.Path(arguments["dataset_dir"]) / MANIFEST).exists()
+    if not has_dataset and arguments["source_digest"] != cache_key(arguments["convert_args"], arguments["schema"]):
+        raise UserError(
+            f"run {run_dir.name}: its dataset is gone, and the source, or the code that converts it, has changed since; "
+            "start a new run with pipelines/run.py"
+        )
     (run_dir / summary.FILE).unlink(missing_ok=True)
     resumed = dataclasses.replace(run.record, arguments={**arguments, "evaluate_args": evaluate_args})
     if has_other_keys:
@@ -142,21 +147,6 @@ def _resume(args: argparse.Namespace) -> int:
         record.lock(run_dir)  # the file is another one now
     print(f"run {resumed.id} goes on: {resumed.dataset} on {resumed.cluster}", flush=True)
     return execute(resumed, run_dir)
-
-
-def _require_same_dataset(run: record.RunRecord) -> None:
-    """Raises a UserError if the dataset is gone, and another one would be made of its source by now."""
-    if (pathlib.Path(run.arguments["dataset_dir"]) / MANIFEST).exists():
-        return
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as schema:
-        schema.write(run.arguments["schema"])
-        schema.flush()
-        key = cache.cache_key(run.dataset, run.sources, schema.name if run.arguments["schema"] else None)
-    if key != run.arguments["source_digest"]:
-        raise UserError(
-            f"run {run.id}: its dataset is gone, and the source, or the code that converts it, has changed since; start a "
-            "new run with pipelines/run.py"
-        )
 
 
 if __name__ == "__main__":

@@ -10,17 +10,18 @@ import re
 from collections.abc import Sequence
 
 from components.convert.sources.registry import source_digest
+from components.convert.step import parsed_options
 
 STORE = ".datasets"  # beside the runs, and shared by all of them
 # The code that makes a dataset and its page: the step, and all that it imports.
 CODE = ("common/**/*", "components/convert/**/*", "trainer/cluster/member.py")
 
 
-def cache_key(dataset: str, sources: Sequence[str], schema: str | None = None) -> str:
-    """Returns a SHA-256 (hexadecimal) of a source's files, its schema file if it needs one, and the code that converts."""
-    source = sources[0] if len(sources) == 1 else tuple(sources) or None
-    content = source_digest(dataset, source, schema) + code_digest(pathlib.Path(__file__).parents[2])
-    return hashlib.sha256(content.encode()).hexdigest()
+def cache_key(convert_args: Sequence[str], schema: str) -> str:
+    """Returns a SHA-256 (hexadecimal) of a source's files, its schema, and the code that converts; arguments as of the step."""
+    with parsed_options(convert_args, schema, "-") as options:
+        content = source_digest(options.dataset, options.source, options.schema)
+    return hashlib.sha256((content + code_digest(pathlib.Path(__file__).parents[2])).encode()).hexdigest()
 
 
 def code_digest(root: pathlib.Path) -> str:

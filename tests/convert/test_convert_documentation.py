@@ -96,11 +96,12 @@ def test_the_documented_source_is_a_file_and_an_entry(tmp_path, monkeypatch):
     images = {f"x_{split}": np.arange(n * 20, dtype=np.uint8).reshape(n, 5, 4) for split, n in SIZES.items()}
     path = tmp_path / "images.npz"
     np.savez(path, **images, **{f"y_{split}": np.arange(n) % 3 for split, n in SIZES.items()})
-    key = cache_key("npz", [str(path)])
-    main(["--dataset", "npz", "--source", str(path), "--output", str(tmp_path / "out")])
+    flags = ["--dataset=npz", f"--source={path}"]
+    key = cache_key(flags, "")
+    main([*flags, "--output", str(tmp_path / "out")])
     assert Manifest.load(tmp_path / "out").splits["test"].examples == SIZES["test"]
     path.write_bytes(path.read_bytes() + b"more")
-    assert cache_key("npz", [str(path)]) != key
+    assert cache_key(flags, "") != key
 
 
 def blocks(language: str) -> str:

@@ -66,6 +66,7 @@ def test_unusable_run_is_refused(make, output_of, refused, tmp_path):
     os.close(descriptor)
     moved = killed.rename(killed.with_name("moved"))
     assert f"move it back to {killed}" in refused(runs.main, "resume", moved, *where)
+    assert "its dataset is gone, and the source" in refused(runs.main, "resume", make("3", "failed"), *where)
     before = sorted(tmp_path.rglob("*"))
     assert "add --yes" in refused(runs.main, "delete", done, *where)
     assert output_of("resume", done) == f"run {done.name} is finished; there is nothing to go on with\n"
