@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
+import sys
 from collections.abc import Iterable, Iterator
 
 
@@ -69,3 +71,29 @@ def about(name: object) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
+
+
+@contextlib.contextmanager
+def store_errors() -> Iterator[None]:
+    """Turns the errors of TensorFlow's file system, which reads stores too, into the usual ones.
+
+    Raises:
+      FileNotFoundError: If it is not there.
+      EOFError: If it ends before the place that was asked for.
+      ConnectionError: If the store still fails after the library has tried again, ten times over some minutes.
+      OSError: If the store refuses.
+    """
+    try:
+        yield
+    except Exception as error:
+        library = sys.modules.get("tensorflow")  # where it was not needed yet, the error is not its
+        if library is None or not isinstance(error, library.errors.OpError):
+            raise
+        message = " ".join(error.message.split())
+        if isinstance(error, library.errors.NotFoundError):
+            raise FileNotFoundError(errno.ENOENT, message) from None
+        if isinstance(error, library.errors.OutOfRangeError):
+            raise EOFError(message) from None
+        if isinstance(error, (library.errors.UnavailableError, library.errors.AbortedError)):
+            raise ConnectionError(message) from None
+        raise OSError(errno.EIO, message) from None

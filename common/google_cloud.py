@@ -33,8 +33,14 @@ def credentials() -> Any:
 
 @contextlib.contextmanager
 def refusals(subject: str) -> Iterator[None]:
-    """Around what is asked of Google Cloud: what it refuses is a `UserError` that begins with `subject`."""
+    """Turns errors of Google's clients into ones that begin with `subject`.
+
+    Raises:
+      UserError: If a request is refused.
+      ConnectionError: If a service does not answer, or says that it cannot now.
+    """
     from google.api_core.exceptions import GoogleAPICallError, RetryError
+    from google.api_core.retry import if_transient_error
     from google.auth.exceptions import GoogleAuthError
 
     try:
@@ -42,4 +48,6 @@ def refusals(subject: str) -> Iterator[None]:
     except GoogleAuthError as error:
         raise UserError(f"{subject}: no credentials for Google Cloud ({error}); {LOGIN}") from None
     except (GoogleAPICallError, RetryError, OSError) as error:
-        raise UserError(f"{subject}: {' '.join(str(error).split())}") from None
+        is_down = isinstance(error, RetryError | OSError) or if_transient_error(error)
+        kind = ConnectionError if is_down else UserError
+        raise kind(f"{subject}: {' '.join(str(error).split())}") from None

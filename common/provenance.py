@@ -12,7 +12,7 @@ from etils import epath
 
 from common.errors import UserError
 from common.manifest import Manifest
-from common.storage.files import stated, write_text
+from common.storage.files import parsed_json, write_text
 from common.trained_on import FILE as RECORDS
 from common.trained_on import TrainedOn
 
@@ -45,7 +45,7 @@ def write(
 
 def task_of(model_dir: str) -> str | None:
     """`package.module:function` that makes the model's task; None if its dataset says it, or another program made it."""
-    with stated(os.path.join(model_dir, _FILE)) as facts:
+    with parsed_json(os.path.join(model_dir, _FILE)) as facts:
         return facts and facts.get("task")
 
 
@@ -56,7 +56,7 @@ def records_of(model_dir: str) -> TrainedOn | None:
 
 def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Name of the dataset that a model was trained on, and arguments of its conversion; None if it does not tell."""
-    with stated(os.path.join(model_dir, _FILE)) as facts:
+    with parsed_json(os.path.join(model_dir, _FILE)) as facts:
         return None if facts is None else (facts["dataset"], dict(facts["arguments"]))
 
 

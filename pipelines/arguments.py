@@ -21,7 +21,7 @@ from common.cli import Flags, as_list, flag
 from common.errors import UserError, unknown
 from common.flags import Kind
 from common.manifest import CLASSIFICATION
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from components.convert.options import Options as ConvertOptions
 from components.convert.sources.base import Reader
 from components.convert.sources.registry import find_reader

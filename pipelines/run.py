@@ -21,7 +21,7 @@ from common.container_engine import check_engine
 from common.errors import UserError, writable
 from common.flags import job_directory, local
 from common.lifeline import OWNER_PID, owner_pid, watch
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from components.convert import store
 from components.evaluate.gate import REJECT
 from components.register.registry import Registry

@@ -1,15 +1,87 @@
-"""TensorFlow's file system in memory, reached by epath exactly as `gs://` is: the same back end and the same files."""
+"""TensorFlow's file system in memory, reached by epath and by `common.storage` as `gs://` is.
+
+`AWAY` is below a scheme that TensorFlow has no file system for: every request fails, as of a store that is away.
+"""
+
+from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import io
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
 from typing import IO
 from unittest import mock
 
+from etils import epath
 from etils.epath import backend, gpath, register
 
-# TensorFlow has no file system for it, so whatever is asked fails: for who asks it is a store that is away.
+from common.errors import store_errors
+from common.storage import storage
+
 AWAY = "s3://bucket/away"
 _open = backend._TfBackend.open
+
+
+class EpathStorage(storage.Storage):
+    """Files by epath, small ones; a version is the checksum of the content."""
+
+    def stat(self, path: str) -> storage.File | None:
+        """Returns the file of a path."""
+        content = self.read(path, None)
+        return content and storage.File(path=path, num_bytes=len(content[0]), version=content[1])
+
+    def list(self, folder: str, *, follow_links: bool = True) -> list[storage.File]:
+        """Returns the files below a folder."""
+        folders, files = self.list_folder(folder)
+        return sorted([*files, *(file for inner in folders for file in self.list(inner))], key=lambda file: file.path)
+
+    def list_folder(self, folder: str) -> tuple[list[str], list[storage.File]]:
+        """Returns the folders and files directly in a folder."""
+        with store_errors():
+            paths = sorted(map(os.fspath, epath.Path(folder).iterdir())) if self.is_folder(folder) else []
+        folders = [path for path in paths if self.is_folder(path)]
+        return folders, [self.stat(path) for path in paths if path not in folders]
+
+    def is_folder(self, path: str) -> bool:
+        """Returns whether there is a folder of this path."""
+        with store_errors():
+            return epath.Path(path).is_dir()
+
+    def open(self, file: storage.File, start: int, stop: int) -> io.RawIOBase:
+        """Opens a listed file at a position."""
+        data = io.BytesIO(self.read(file.path, None)[0])
+        data.seek(start)
+        return data
+
+    def read(self, path: str, max_bytes: int | None) -> tuple[bytes, str] | None:
+        """Returns the content of a file and its version."""
+        try:
+            with store_errors():
+                content = epath.Path(path).read_bytes()[:max_bytes]
+        except FileNotFoundError:
+            return None
+        return content, str(zlib.crc32(content))
+
+    def delete(self, path: str, *, if_version: str | None = None) -> None:
+        """Deletes a file."""
+        with store_errors():
+            epath.Path(path).unlink(missing_ok=True)
+
+    def _join(self, parts: Sequence[storage.File], target: str) -> storage.File:
+        raise NotImplementedError
+
+    def _open_temporary(self, path: str) -> IO[bytes]:
+        return tempfile.TemporaryFile()
+
+    def _publish(self, temporary: IO[bytes], file: storage.File, writer: storage.Writer) -> str:
+        temporary.seek(0)
+        content = temporary.read()
+        with store_errors():
+            epath.Path(file.path).parent.mkdir(parents=True, exist_ok=True)
+            epath.Path(file.path).write_bytes(content)
+        return str(zlib.crc32(content))
 
 
 def _open_anew(self: backend.Backend, path: str, mode: str) -> contextlib.AbstractContextManager[IO]:
@@ -20,7 +92,7 @@ def _open_anew(self: backend.Backend, path: str, mode: str) -> contextlib.Abstra
 
 @contextlib.contextmanager
 def mounted() -> Iterator[str]:
-    """Lets epath know `ram://`; gives its root."""
+    """Makes `ram://` known, and the store that is away; yields the root of the former."""
     with contextlib.ExitStack() as changes:
         for holder, name, value in (
             (backend._TfBackend, "open", _open_anew),
@@ -31,4 +103,6 @@ def mounted() -> Iterator[str]:
             (register, "_URI_PREFIXES_TO_CLS", {**register._URI_PREFIXES_TO_CLS, "ram://": gpath.PosixGPath}),
         ):
             changes.enter_context(mock.patch.object(holder, name, value))
+        schemes = dict.fromkeys(("ram", "s3"), f"{__name__}:EpathStorage")
+        changes.enter_context(mock.patch.dict(storage.IMPLEMENTATIONS, schemes))
         yield "ram://"

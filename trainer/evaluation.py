@@ -16,9 +16,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from common.errors import reading
+from common.errors import reading, store_errors
 from common.manifest import Manifest
-from common.storage.files import stated, store_errors, without_nan, write_text
+from common.storage.files import parsed_json, without_nan, write_text
 from trainer.job.checkpoints import remove
 from trainer.job.journal import Journal
 from trainer.job.state import State
@@ -40,7 +40,7 @@ class Scores:
 
     def load(self) -> dict[str, dict[str, Any]]:
         """Returns `latest` and, once a score was finite, `best`; nothing before the first evaluation."""
-        with stated(self._path) as scores:
+        with parsed_json(self._path) as scores:
             scores = {which: (scores or {}).get(which) for which in ("latest", "best")}
             return {which: {**score, "step": int(score["step"])} for which, score in scores.items() if score}
 
@@ -49,7 +49,7 @@ class Scores:
         return sum(scored <= step for scored in self._since_best())
 
     def _since_best(self) -> list[int]:
-        with stated(self._path) as scores:
+        with parsed_json(self._path) as scores:
             return list(map(int, (scores or {}).get("since_best", [])))
 
     def is_exhausted(self, step: int, patience: int) -> bool:

@@ -4,7 +4,7 @@ import os
 import time
 
 from common.manifest import Manifest
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from trainer import learning
 from trainer.cluster.member import POOL_ROLES
 from trainer.cluster.shutdown import Stop

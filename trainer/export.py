@@ -22,8 +22,10 @@ import numpy as np
 import tensorflow as tf
 
 from common import provenance
+from common.errors import store_errors
 from common.manifest import Feature, Manifest
-from common.storage.files import is_remote, read_json, store_errors, write_text
+from common.storage.files import read_json, write_text
+from common.storage.storage import is_remote
 from common.trained_on import TrainedOn
 from trainer.data import decoding
 from trainer.data.serving_preprocessing import serving_preprocessing

@@ -18,7 +18,7 @@ from common import quiet
 from common.cli import run_cli
 from common.errors import UserError, reading
 from common.manifest import Manifest
-from common.storage.files import make_directory
+from common.storage.storage import is_remote
 from trainer import options
 from trainer.cluster import exit_codes, member, shutdown
 from trainer.job import done, identity
@@ -56,7 +56,8 @@ def _main(argv: Sequence[str] | None, signal: shutdown.Stop) -> int:
     opts = opts.on(manifest)
     # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
     with without_advice(), reading(f"--job-dir {opts.job_dir}", "use another"):
-        make_directory(opts.job_dir)
+        if not is_remote(opts.job_dir):
+            os.makedirs(opts.job_dir, exist_ok=True)
         identity.check(opts.job_dir, opts.facts(manifest))
         record = done.load(opts.job_dir)
     if record and record.covers(opts.train_steps, opts.train_epochs, opts.patience):

@@ -22,9 +22,8 @@ from etils import epath
 from keras.src.saving import saving_lib
 
 from common import provenance
-from common.errors import UserError, reading
+from common.errors import UserError, reading, store_errors
 from common.manifest import Manifest
-from common.storage.files import store_errors
 from common.trained_on import FILE as RECORDS
 from common.trained_on import TrainedOn
 from trainer import export

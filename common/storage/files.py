@@ -1,82 +1,105 @@
-"""Small files, whole or not at all, in a directory or an object store.
+"""Files by path, whatever storage they lie in: `common.storage.storage` has the contract.
 
-A store's files come from TensorFlow: they open as context managers only, give bytes to `read` and nothing else, and fail
-with errors of TensorFlow's own, which `store_errors` makes the usual ones.
+write_text("gs://bucket/notes/7.json", "{}")
+read_json("gs://bucket/notes/7.json")                        # {}
+with open_file(file, start=1 << 30, stop=2 << 30) as data:   # a file as it was listed, or a path
+    data.read(4096), data.seek(0), data.tell()
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import errno
 import hashlib
+import io
 import math
 import os
-import pathlib
-import sys
-import threading
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
 from common import bounded_json
 from common.errors import UserError, reading
+from common.storage.storage import MAX_THREADS, File, Path, is_remote, map_in_threads, storage_of
 
 if TYPE_CHECKING:
-    import numpy as np  # it would start threads, and replicas first have to block signals
-    from etils import epath
+    import numpy as np  # It would start threads, and replicas first have to block signals.
 
-_PIECE_BYTES = 1 << 20
-
-
-class Counts:
-    """What all threads of this process have done so far, by name."""
-
-    def __init__(self, *names: str):
-        self._counts, self._counting = collections.Counter(dict.fromkeys(names, 0)), threading.Lock()
-        let_go = self._counting.release  # nobody is to be forked in the middle
-        os.register_at_fork(before=self._counting.acquire, after_in_parent=let_go, after_in_child=let_go)
-
-    def add(self, **more: int) -> None:
-        """Adds to some of them."""
-        with self._counting:
-            self._counts.update(more)
-
-    def told(self) -> dict[str, int]:
-        """All of them."""
-        with self._counting:
-            return dict(self._counts)
+_MIN_BUFFER_BYTES, _MAX_BUFFER_BYTES = 4 << 10, 64 << 10
+_CHUNK_BYTES = 1 << 20
 
 
-def is_remote(path: epath.PathLike) -> bool:
-    """Whether a path is in an object store, where every request takes its time and nothing can be renamed at once."""
-    return "://" in os.fspath(path)
+def stat_file(path: Path) -> File | None:
+    """Returns the file of a path; None if there is none, or if it is a folder."""
+    return storage_of(path).stat(os.fspath(path))
 
 
-def read_bytes(path: epath.PathLike, most_bytes: float = math.inf) -> bytes | None:
-    """Returns the content of a small file, or None if there is no such file: one request where it is in a store.
+def list_files(path: Path, *, follow_links: bool = True) -> list[File]:
+    """Returns the file of a path, or those below the folder of that path, sorted by path."""
+    file = stat_file(path)
+    return [file] if file else storage_of(path).list(os.fspath(path), follow_links=follow_links)
 
-    TensorFlow, if asked for all of an object, asks for its size before, and whether it is a directory if it is not there;
-    of one that is replaced in between it gives a piece. So it is asked for pieces; it fetches up to 64 MiB at once.
+
+def list_folder(folder: Path) -> tuple[list[str], list[File]]:
+    """Returns the folders and files directly in a folder, sorted by path; none if there is no such folder."""
+    return storage_of(folder).list_folder(os.fspath(folder))
+
+
+def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io.BufferedReader:
+    """Opens a file at a position.
+
+    Args:
+      place: File as it was listed: reading another version of it is a `UserError`. Or a path.
+      start: Offset at which reading begins.
+      stop: Offset up to which it is read ahead, by default its end; what follows can be read too.
 
     Raises:
-      UserError: If it has more than `most_bytes`.
+      FileNotFoundError: If there is no file of this path.
     """
-    try:
-        with store_errors(), _path(path).open("rb") as file:
-            content = bytearray()
-            while piece := file.read(_PIECE_BYTES):
-                content += piece
-                if len(content) > most_bytes:
-                    raise UserError(f"it has more than {most_bytes:,} bytes")
-            return bytes(content)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    file = _require_file(place)
+    stop = file.num_bytes if stop is None else stop
+    raw = storage_of(file.path).open(file, start, stop)
+    return io.BufferedReader(raw, min(max(_MIN_BUFFER_BYTES, stop - start), _MAX_BUFFER_BYTES))
 
 
-def read_json(path: epath.PathLike) -> Any:
-    """What a JSON file says, or None if there is none."""
+def open_random_access(file: File) -> io.RawIOBase:
+    """Opens a listed file of which `read` reads no byte but those that are asked for."""
+    return storage_of(file.path).open(file, 0, 0)
+
+
+def open_files(files: Sequence[File], stop: int | None = None) -> Iterator[io.BufferedReader]:
+    """Opens listed files one after another, in a bucket some of them at once; each is read ahead up to `stop`."""
+
+    def open_and_fetch(file: File) -> io.BufferedReader:
+        data = open_file(file, stop=stop)
+        data.peek(1)
+        return data
+
+    for first in range(0, len(files), MAX_THREADS):
+        batch = files[first : first + MAX_THREADS]
+        yield from (
+            map_in_threads(open_and_fetch, batch)
+            if is_remote(batch[0].path)
+            else (open_file(file, stop=stop) for file in batch)
+        )
+
+
+def read_bytes(path: Path, max_bytes: int | None = None) -> bytes | None:
+    """Returns the content of a file; None if there is none; a `UserError` if it has more than `max_bytes`."""
+    read = storage_of(path).read(os.fspath(path), max_bytes and max_bytes + 1)
+    if read and max_bytes and len(read[0]) > max_bytes:
+        raise UserError(f"it has more than {max_bytes:,} bytes")
+    return read and read[0]
+
+
+def read_json(path: Path) -> Any:
+    """Returns the value of a JSON file, or None if there is none.
+
+    Raises:
+      ValueError: If it is no JSON, has more than `bounded_json.MOST_BYTES`, or is `null`.
+    """
     if (text := read_bytes(path, bounded_json.MOST_BYTES)) is None:
         return None
     if (content := bounded_json.parse(text)) is None:
@@ -85,21 +108,43 @@ def read_json(path: epath.PathLike) -> Any:
 
 
 @contextlib.contextmanager
-def stated(path: epath.PathLike) -> Iterator[Any]:
-    """What `read_json` has of the program's own; what goes wrong with it inside is a `UserError` that names the file."""
+def parsed_json(path: Path) -> Iterator[Any]:
+    """Yields what `read_json` returns; what goes wrong inside is a `UserError` that names the file."""
     with reading(path):
         yield read_json(path)
 
 
-def make_directory(path: epath.PathLike) -> None:
-    """Makes a directory and those above it, if they are not there; a store needs none."""
-    if not is_remote(path):
-        os.makedirs(path, exist_ok=True)
+def write_bytes(path: Path, content: bytes, **options: Any) -> File:
+    """Writes a file, complete or not at all; `options` are those of `Storage.create`."""
+    with storage_of(path).create(os.fspath(path), **options) as file:
+        file.write(content)
+    return file.file
 
 
-def write_text(path: epath.PathLike, text: str) -> None:
-    """Writes a file of text, whole or not at all, as `write_bytes` does."""
-    write_bytes(path, text.encode())
+def write_text(path: Path, text: str, **options: Any) -> File:
+    """Writes a text file in UTF-8, as `write_bytes` does."""
+    return write_bytes(path, text.encode(), **options)
+
+
+def delete_files(paths: Iterable[Path]) -> None:
+    """Deletes files; those that do not exist are passed over."""
+    map_in_threads(lambda path: storage_of(path).delete(os.fspath(path)), paths)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copies all files below a folder to below another one; within a store, no bytes leave it."""
+    source = os.fspath(source).rstrip("/")
+    storage = storage_of(target)
+
+    def copy(file: File) -> None:
+        path = f"{os.fspath(target).rstrip('/')}{file.path.removeprefix(source)}"
+        if is_remote(source) and source.split("/")[2] == path.split("/")[2]:
+            storage.join([file], path)
+            return
+        with open_file(file) as data, storage.create(path) as writer:
+            shutil.copyfileobj(data, writer, _CHUNK_BYTES)
+
+    map_in_threads(copy, storage_of(source).list(source))
 
 
 def without_nan(values: Mapping[str, float]) -> dict[str, float | None]:
@@ -107,107 +152,34 @@ def without_nan(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def write_bytes(path: epath.PathLike, content: bytes) -> None:
-    """Writes a file so that a reader sees the old content or the new, never a part, even after a crash."""
-    path = _path(path)
-    if is_remote(path):
-        with store_errors():
-            path.write_bytes(content)  # an object appears when its upload is complete
-        return
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        _path(temporary).unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
-def store_errors() -> Iterator[None]:
-    """Around what is done with a path that may be in an object store.
-
-    Raises:
-      FileNotFoundError: If it is not there.
-      EOFError: If it ends before the place that was asked for.
-      ConnectionError: If the store still fails after the library has tried again, ten times over some minutes.
-      OSError: If the store refuses.
-    """
-    try:
-        yield
-    except Exception as error:
-        library = sys.modules.get("tensorflow")  # where it was not needed yet, the error is not its
-        if library is None or not isinstance(error, library.errors.OpError):
-            raise
-        message = " ".join(error.message.split())
-        if isinstance(error, library.errors.NotFoundError):
-            raise FileNotFoundError(errno.ENOENT, message) from None
-        if isinstance(error, library.errors.OutOfRangeError):
-            raise EOFError(message) from None
-        if isinstance(error, (library.errors.UnavailableError, library.errors.AbortedError)):
-            raise ConnectionError(message) from None
-        raise OSError(errno.EIO, message) from None
-
-
-def digest_of(path: os.PathLike[str]) -> str:
-    """SHA-256 (hexadecimal) of a file."""
-    digest = hashlib.sha256()
-    with store_errors(), _path(path).open("rb") as file:
-        while piece := file.read(_PIECE_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+def sha256_of(place: File | Path) -> str:
+    """Returns the SHA-256 (hexadecimal) of a file."""
+    with open_file(place) as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def crc32c(content: bytes | np.ndarray) -> str:
-    """CRC-32C (hexadecimal, 8 digits) of contiguous bytes."""
+    """Returns the CRC-32C (hexadecimal, 8 digits) of contiguous bytes."""
     return f"{google_crc32c.value(content):08x}"
 
 
-def crc32c_of(path: os.PathLike[str]) -> str:
-    """CRC-32C (hexadecimal, 8 digits) of a file, which is also what Cloud Storage keeps of an object."""
-    checksum = google_crc32c.Checksum()
-    with store_errors(), _path(path).open("rb") as file:
-        for _ in checksum.consume(file, _PIECE_BYTES):
-            pass
-    return checksum.hexdigest().decode()
+def crc32c_of(path: Path) -> str:
+    """Returns the CRC-32C (hexadecimal, 8 digits) of a file, which a store knows without reading it."""
+    return storage_of(path).crc32c(_require_file(path))
 
 
-def tree_digest(directory: epath.PathLike) -> str:
-    """SHA-256 (hexadecimal) over the names and contents of all files below a directory."""
-    root = _path(directory)
+def tree_digest(folder: Path) -> str:
+    """Returns the SHA-256 (hexadecimal) over the names and contents of all files below a folder."""
+    root = os.fspath(folder).rstrip("/")
     digest = hashlib.sha256()
-    with store_errors():
-        for path in sorted(_files(root), key=str):
-            digest.update(f"{path.relative_to(root)}\0{digest_of(path)}\n".encode())
+    for file in storage_of(root).list(root):
+        digest.update(f"{file.path.removeprefix(f'{root}/')}\0{sha256_of(file)}\n".encode())
     return digest.hexdigest()
 
 
-def copy_tree(source: epath.PathLike, target: epath.PathLike) -> None:
-    """Copies all files below a directory to below another one."""
-    from etils import epath
-
-    root = epath.Path(source)
-    with store_errors():
-        for path in _files(root):
-            copied = epath.Path(target) / path.relative_to(root)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            path.copy(copied)
-
-
-def _path(path: epath.PathLike) -> epath.Path | pathlib.Path:
-    if not is_remote(path):
-        return pathlib.Path(path)
-    from etils import epath  # 50 ms
-
-    return epath.Path(path)
-
-
-def _files(directory: epath.Path) -> Iterator[epath.Path]:
-    for path in directory.iterdir():
-        if path.is_dir():
-            yield from _files(path)
-        else:
-            yield path
+def _require_file(place: File | Path) -> File:
+    path = place.path if isinstance(place, File) else place
+    file = place if isinstance(place, File) and place.version else stat_file(path)
+    if file is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
+    return file

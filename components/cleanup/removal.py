@@ -13,8 +13,7 @@ from google.cloud.aiplatform.utils import MetadataClientWithOverride
 
 from common.errors import UserError
 from common.google_cloud import refusals
-from common.storage.listing import deleted
-from common.storage.writing import written
+from common.storage.files import delete_files, write_text
 from components.cleanup.project_state import Leftover, ProjectState
 from components.register.register import open_registry
 
@@ -37,7 +36,7 @@ def remove(state: ProjectState, leftovers: Iterable[Leftover]) -> Iterator[tuple
                 with refusals(state.registry):
                     _remove(state, each)
                 line["error"] = ""
-            except UserError as error:
+            except (UserError, ConnectionError) as error:
                 line["error"] = str(error)
             yield each, line["error"]
     finally:
@@ -54,8 +53,8 @@ def _remove(state: ProjectState, leftover: Leftover) -> None:
             if leftover.kind == "dataset":
                 _forget(leftover.name.rstrip("/"))
             *files, record = (f"{state.bucket}/{name}" for name in leftover.files)
-            deleted(files)
-            deleted([record])  # last: without it nobody would know the others
+            delete_files(files)
+            delete_files([record])  # last: without it nobody would know the others
 
 
 def _forget(dataset: str) -> None:
@@ -72,4 +71,4 @@ def _forget(dataset: str) -> None:
 
 
 def _write(journal: str, lines: Iterable[dict]) -> None:
-    written(journal, "".join(json.dumps(line) + "\n" for line in lines))
+    write_text(journal, "".join(json.dumps(line) + "\n" for line in lines))

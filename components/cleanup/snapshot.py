@@ -11,7 +11,8 @@ from google.cloud import aiplatform
 from common import bounded_json
 from common.errors import UserError
 from common.google_cloud import OURS, refusals
-from common.storage.store import asked, parallel
+from common.storage.bucket import connect
+from common.storage.storage import map_in_threads
 from components.cleanup.project_state import ProjectState, StoredFile
 from components.register.register import open_registry
 from components.register.store import NAME, RECORD
@@ -26,12 +27,12 @@ def look(project: str, location: str, bucket: str) -> ProjectState:
     aiplatform.init(project=project, location=location)
     registry = open_registry(f"vertex://{project}/{location}")
     now = datetime.datetime.now(datetime.UTC)
-    with asked(bucket) as (store, _):
+    with connect(bucket) as (store, _):
         blobs = [blob for top in ("runs/", "models/") for blob in store.list_blobs(prefix=top, fields=_FIELDS)]
         # A job may have its directory anywhere, and its dataset below `runs/`.
         jobs = [blob.name for blob in store.list_blobs(match_glob="**/job.json", fields=_FIELDS)]
         names = [*jobs, *(blob.name for blob in blobs if _RECORD.fullmatch(blob.name))]
-        contents = parallel(lambda name: store.blob(name).download_as_bytes(), names)
+        contents = map_in_threads(lambda name: store.blob(name).download_as_bytes(), names)
     with refusals(str(registry)):
         kinds = (aiplatform.PipelineJob, OURS), (aiplatform.CustomJob, None), (aiplatform.PipelineJobSchedule, None)
         lists = (tuple(each.gca_resource for each in kind.list(filter=terms)) for kind, terms in kinds)

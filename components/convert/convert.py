@@ -10,8 +10,7 @@ import time
 
 from common.errors import UserError, writable
 from common.manifest import Manifest
-from common.storage.listing import found
-from common.storage.writing import written
+from common.storage.files import stat_file, write_text
 from components.convert import running
 from components.convert.options import Options
 from components.convert.report.tallies import Tallies
@@ -44,7 +43,7 @@ def _compared(options: Options, existing: Manifest) -> tuple[Manifest, str]:
     old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
     output.refuse_other(directory, old, new)
     output.tidy(directory)
-    if found(f"{directory}/{output.PAGE}"):
+    if stat_file(f"{directory}/{output.PAGE}"):
         return manifest, "was already there, nothing is changed"
     _write_page(manifest, tallies, options)
     return manifest, f"was already there, without {output.PAGE}, which is made again"
@@ -89,14 +88,14 @@ def _tell_rows(options: Options, manifest: Manifest, tallies: Tallies, place: st
     if skipped:
         print(f"{len(skipped):,} of {rows:,} rows are wrong and left out; {output.SKIPPED} lists them", flush=True)
         if place:
-            written(f"{options.directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in skipped))
+            write_text(f"{options.directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in skipped))
 
 
 def _write_page(manifest: Manifest, tallies: Tallies, options: Options) -> None:
     """Writes the page of the dataset into the output directory, whole or not at all."""
     from components.convert.report import page  # what it needs is slow to import
 
-    written(f"{options.directory}/{output.PAGE}", page.render(manifest, tallies))
+    write_text(f"{options.directory}/{output.PAGE}", page.render(manifest, tallies))
 
 
 def _tell(directory: str, manifest: Manifest, seconds: float, outcome: str) -> None:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Self
 
-from common.storage.files import digest_of
+from common.storage.files import sha256_of
 from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.sources import registry
@@ -43,7 +43,7 @@ class Origin:
         reader, source = registry.located(options.dataset, options.source, **options.reading)
         files = [[file.path, file.num_bytes, file.version] for file in reader.files(source)]
         if reader.schema:
-            files.append(["schema", 0, digest_of(reader.schema)])
+            files.append(["schema", 0, sha256_of(reader.schema)])
         return cls(options=options, reader=reader, source=source, files=files)
 
     def cut(self) -> Division:

@@ -12,8 +12,7 @@ from typing import Any
 from common.errors import UserError, readable
 from common.machine import usable_cores
 from common.manifest import Manifest
-from common.storage.files import is_remote
-from common.storage.store import parallel
+from common.storage.storage import is_remote, map_in_threads
 from components.convert.division import Division
 from components.convert.options import Options
 from components.convert.origin import Origin
@@ -61,7 +60,7 @@ def _do(stage: str, work: Work, do: Callable[[int, workers.Advance], Any], notes
     """Does the pieces of which nothing is noted, and returns the results of all in their order."""
     sizes, names = [piece.num_bytes for piece in work.division.cut.pieces], notes.names
     done = [i for i in range(len(sizes)) if _name(stage, i) in names]
-    results = dict(zip(done, parallel(lambda i: notes.get(_name(stage, i)), done), strict=True))
+    results = dict(zip(done, map_in_threads(lambda i: notes.get(_name(stage, i)), done), strict=True))
     rest = [i for i in range(len(sizes)) if i not in results]
     due, done_bytes, written_bytes = sum(sizes[i] for i in rest), 0, 0
     if stage == _PIECE:

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from common.errors import UserError, readable
 from common.manifest import Manifest, Shard, Split, Summary
-from common.storage.store import parallel
+from common.storage.storage import map_in_threads
 from components.convert import pieces
 from components.convert.division import Division
 from components.convert.options import Options
@@ -136,7 +136,7 @@ class Work:
 
         due = sum(part.num_bytes for _, _, named in jobs for _, part in named)
         with track("joining", max(1, due), "bytes") as advance:
-            made = parallel(join, jobs)  # by threads: the system copies
+            made = map_in_threads(join, jobs)  # by threads: the system copies
         joined = {split: [shard for job, shard in zip(jobs, made, strict=True) if job[0] == split] for split in shards}
         return self._manifest(described, joined), tallies
 

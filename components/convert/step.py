@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from common.cli import escape_output
-from common.storage.reading import opened
+from common.storage.files import open_file
 from components.convert import store
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -42,7 +42,7 @@ def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, st
             print(f"{directory}: another run has converted it")
         else:
             manifest = convert(dataclasses.replace(options, output=directory))
-        with opened(f"{directory}/{output.PAGE}") as text, open(page, "wb") as copy:
+        with open_file(f"{directory}/{output.PAGE}") as text, open(page, "wb") as copy:
             shutil.copyfileobj(text, copy)
     counts = {split: part.examples for split, part in manifest.splits.items()}
     return directory, {"name": manifest.name, "fingerprint": manifest.fingerprint, **counts}

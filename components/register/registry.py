@@ -20,7 +20,8 @@ from typing import Any
 from common.errors import UserError, reading
 from common.google_cloud import MANAGED_BY, is_ours
 from common.locks import locked
-from common.storage.files import copy_tree, is_remote, write_text
+from common.storage.files import copy_tree, write_text
+from common.storage.storage import is_remote
 from components.register.store import (
     ADD,
     CHAMPION,

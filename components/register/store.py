@@ -24,9 +24,9 @@ from typing import Any
 
 from etils import epath
 
-from common.errors import UserError, reading, unknown
+from common.errors import UserError, reading, store_errors, unknown
 from common.google_cloud import MANAGED_BY
-from common.storage.files import read_json, store_errors, write_text
+from common.storage.files import read_json, write_text
 from components.register import answers
 
 RECORD = "version.json"  # in the folder of each version: it is written first and deleted last

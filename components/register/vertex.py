@@ -31,9 +31,7 @@ from google.cloud.aiplatform.utils import ModelClientWithOverride
 
 from common.errors import UserError
 from common.google_cloud import MANAGED_BY, OURS, is_ours, refusals
-from common.storage.files import write_text
-from common.storage.listing import deleted, listed
-from common.storage.writing import copy_folder
+from common.storage.files import copy_tree, delete_files, list_files, write_text
 from components.register import serving
 from components.register.store import (
     CHAMPION,
@@ -136,7 +134,7 @@ class VertexRegistry(Store):
         )
         write_record(folder, {"registry": str(self), "facts": dict(facts), "moves": []})
         # It stays: of an upload that fails nobody knows whether there is a version now.
-        copy_folder(model_dir, f"{folder}/{serving.VERSION}")
+        copy_tree(model_dir, f"{folder}/{serving.VERSION}")
         with refusals(self._place):
             version = self._upload(name, model)
         if card:
@@ -237,6 +235,6 @@ def folder_of(model: v1.Model) -> epath.Path:
 
 
 def _delete_folder(folder: epath.Path) -> None:
-    paths = {file.path for file in listed(f"{folder}/")}
-    deleted(paths - {record := f"{folder}/{RECORD}"})
-    deleted([record])
+    paths = {file.path for file in list_files(f"{folder}/")}
+    delete_files(paths - {record := f"{folder}/{RECORD}"})
+    delete_files([record])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from common.errors import UserError
-from common.storage.store import asked
+from common.storage.bucket import connect
 
 RECORD = "run.json"  # in a run's directory: what was submitted
 _TAIL_BYTES = 65_536
@@ -22,19 +22,19 @@ def reached(source: str) -> str:
 
 def read_json(place: str) -> dict[str, Any]:
     """The content of an object, `gs://BUCKET/NAME`."""
-    with asked(place) as (bucket, name):
+    with connect(place) as (bucket, name):
         return json.loads(bucket.blob(name).download_as_bytes())
 
 
 def write_json(place: str, content: dict[str, Any]) -> None:
     """Makes or replaces an object."""
-    with asked(place) as (bucket, name):
+    with connect(place) as (bucket, name):
         bucket.blob(name).upload_from_string(json.dumps(content, indent=1) + "\n", content_type="application/json")
 
 
 def newest_step(job_dir: str) -> dict[str, Any]:
     """The newest line `step` or `evaluation` that the chief's journals of a job in a bucket have; empty if there is none."""
-    with asked(job_dir) as (bucket, folder):
+    with connect(job_dir) as (bucket, folder):
         journals = sorted(bucket.list_blobs(prefix=f"{folder}/journal-chief-0-"), key=lambda blob: blob.updated)
         for blob in reversed(journals):
             tail = bucket.blob(blob.name).download_as_bytes(start=max(0, blob.size - _TAIL_BYTES))
@@ -47,7 +47,7 @@ def newest_step(job_dir: str) -> dict[str, Any]:
 
 def like(bucket: str, values: Mapping[str, Any]) -> tuple[str, float] | None:
     """The newest run of a bucket that has trained the same on the same cluster, and its seconds; None if none of the last has."""
-    with asked(f"{bucket}/runs/") as (store, folder):
+    with connect(f"{bucket}/runs/") as (store, folder):
         listing = store.list_blobs(prefix=folder, delimiter="/")
         list(listing)
         for run in sorted(listing.prefixes, reverse=True)[:_LOOKED_AT]:

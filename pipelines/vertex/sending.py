@@ -12,7 +12,7 @@ from google.cloud import aiplatform_v1 as v1
 
 from common.errors import UserError
 from common.google_cloud import credentials
-from common.storage.listing import deleted, found
+from common.storage.files import delete_files, stat_file
 from components.train.backends.attempts import Again, Attempt, Bounds, Ending, decide, ending
 from components.train.backends.job_store import JobStore
 from components.train.backends.vertex_client import ENDED, Jobs
@@ -51,7 +51,7 @@ def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) 
     """
     names = {_id(run) for run in _ended_runs(submission)} | {line["display_name"] for line in store.lines}
     record = f"{submission.directory}/{RECORD}"
-    is_new = not store.lines and not found(record)
+    is_new = not store.lines and not stat_file(record)
     if is_new:
         submission.save()
     earlier = store.attempts
@@ -64,10 +64,10 @@ def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) 
         try:
             name = client.send(submission.attempt(order), job_id)
         except UserError:  # Where there was no answer it may have begun, and what is kept of it is needed.
-            with contextlib.suppress(UserError):
+            with contextlib.suppress(UserError, ConnectionError):
                 store.undo()
                 if is_new:
-                    deleted([record])
+                    delete_files([record])
             raise
         if not is_new:
             submission.save()  # With what this command changes of it.

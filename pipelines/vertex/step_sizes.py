@@ -9,7 +9,8 @@ that of any custom job, 100 GB.
 import dataclasses
 from collections.abc import Iterable
 
-from common.storage.listing import File, listed
+from common.storage.files import list_files
+from common.storage.storage import File
 from pipelines.vertex.submission import Submission
 
 _GB = 1_000_000_000
@@ -25,8 +26,8 @@ def sized(submission: Submission, like: str | None) -> tuple[Submission, list[st
 
     What was given stays. `like` is the newest run that has trained the same: its export says how large a model is.
     """
-    source = gigabytes(file for place in submission.sources for file in listed(place))
-    export = gigabytes(listed(f"{submission.job['pipeline_root']}/{like}/job/model")) if like else 0.0
+    source = gigabytes(file for place in submission.sources for file in list_files(place))
+    export = gigabytes(list_files(f"{submission.job['pipeline_root']}/{like}/job/model")) if like else 0.0
     is_table = "columns:" in submission.values["schema"]
     sizes = step_sizes(source=source, export=export, is_table=is_table)
     larger = {step: size for step, size in sizes.items() if size != _machine(0, 0)}  # the others get that anyway

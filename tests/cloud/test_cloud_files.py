@@ -5,16 +5,14 @@ import re
 
 import pytest
 
-from common.storage.listing import deleted, listed
-from common.storage.reading import opened
-from common.storage.store import COUNTS, parallel
-from common.storage.writing import created, joined
+from common.storage.files import delete_files, list_files, open_file, write_bytes
+from common.storage.storage import COUNTS, map_in_threads, storage_of
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_ci]
 
 
 def test_files_come_through_a_store_that_fails_one_request_in_twenty(cloud):
-    place, before = f"gs://{cloud.bucket}/data", COUNTS.told()
+    place, before = f"gs://{cloud.bucket}/data", COUNTS.snapshot()
     contents = [os.urandom(1 << 18) for _ in range(70)] + [os.urandom(20 << 20)]
     cloud.fail(
         {"match": rf"/b/{cloud.bucket}/o", "status": 503, "share": 0.04},
@@ -27,22 +25,20 @@ def test_files_come_through_a_store_that_fails_one_request_in_twenty(cloud):
     )
 
     def write(number: int):
-        with created(f"{place}/parts/{number:02}", new=True) as file:
-            file.write(contents[number])
-        return file.made
+        return write_bytes(f"{place}/parts/{number:02}", contents[number], if_version="")
 
-    parts = parallel(write, range(len(contents)))
-    made = joined(parts, f"{place}/whole")
+    parts = map_in_threads(write, range(len(contents)))
+    made = storage_of(place).join(parts, f"{place}/whole")
     whole = b"".join(contents)
     middle = made.num_bytes // 2
-    with opened(made, 0, middle) as one, opened(made, middle, made.num_bytes) as other:
+    with open_file(made, 0, middle) as one, open_file(made, middle, made.num_bytes) as other:
         assert one.read(middle) + other.read() == whole
-    assert [file.path for file in listed(place)] == [*(part.path for part in parts), made.path]
+    assert [file.path for file in list_files(place)] == [*(part.path for part in parts), made.path]
     assert (cloud.files / "data" / "whole").read_bytes() == whole
-    deleted(part.path for part in parts)
-    assert [file.path for file in listed(place)] == [made.path]
+    delete_files(part.path for part in parts)
+    assert [file.path for file in list_files(place)] == [made.path]
     log = [line for line in (cloud.work / "requests.log").read_text().splitlines() if f"/b/{cloud.bucket}/o" in line]
     failed = sum(bool(re.search(" (503|429)$", line)) for line in log)
-    after = COUNTS.told()
+    after = COUNTS.snapshot()
     assert failed and after["retries"] - before["retries"] == failed + 4, (failed, after)
     assert after["bytes_written"] - before["bytes_written"] == len(whole)

@@ -103,7 +103,7 @@ def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_w
         folder,
         *(p for p in before if folder in p.parents),
     }
-    for dies_in in ("copy_folder", "write_record"):
+    for dies_in in ("copy_tree", "write_record"):
         with monkeypatch.context() as patched, pytest.raises(IndexError):
             patched.setattr(registry_there, dies_in, lambda *_: [][0])
             add(f"dies-in-{dies_in}")

@@ -1,22 +1,15 @@
 """Whatever is read and written may lie in an object store, whose files are TensorFlow's."""
 
-import json
 import pathlib
-import tempfile
 
-import memory_store
 import numpy as np
 import pytest
 import tensorflow as tf
-from etils import epath
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numbered import dataset, picture
 
-from common.errors import UserError
+from common.errors import UserError, store_errors
 from common.manifest import Manifest
-from common.storage import files
-from common.storage.files import copy_tree, crc32c_of, digest_of, read_bytes, tree_digest, write_text
+from common.storage.files import copy_tree, write_text
 from trainer.data import records
 from trainer.data.local_copy import localize
 from trainer.job import done, identity
@@ -37,42 +30,6 @@ def data(request, tmp_path, store):
     return tmp_path / "data", store / "data"
 
 
-@settings(max_examples=settings.default.max_examples // 4)
-@given(files=st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e/f"]), st.binary(max_size=3000), min_size=1))
-def test_the_digest_of_a_tree_follows_names_and_contents_and_is_the_same_in_a_store(files):
-    with memory_store.mounted() as root, tempfile.TemporaryDirectory() as directory:
-        here, there = pathlib.Path(directory, "tree"), epath.Path(f"{root}bucket{directory}")
-        for name, content in files.items():
-            (here / name).parent.mkdir(parents=True, exist_ok=True)
-            (here / name).write_bytes(content)
-        copy_tree(here, there)
-        assert tree_digest(there) == (digest := tree_digest(here))
-        for name in files:
-            for checksum in (digest_of, crc32c_of):
-                assert checksum(there / name) == checksum(here / name)
-        (here / name).write_bytes(content + b"!")
-        assert tree_digest(here) != digest
-        (here / name).write_bytes(content)
-        (here / name).rename(here / "renamed")
-        assert tree_digest(here) != digest
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        read_bytes,
-        digest_of,
-        crc32c_of,
-        lambda path: write_text(path, "a"),
-        lambda path: copy_tree(pathlib.Path(__file__).parent / "nn", path),
-    ],
-    ids=["read", "SHA-256", "CRC-32C", "write", "copy"],
-)
-def test_a_store_that_does_not_answer_is_an_error_of_the_system(use):
-    with pytest.raises(OSError, match="not implemented"):
-        use(epath.Path(memory_store.AWAY))
-
-
 @pytest.mark.parametrize(
     ("error", "usual"),
     [
@@ -84,9 +41,9 @@ def test_a_store_that_does_not_answer_is_an_error_of_the_system(use):
     ],
 )
 def test_errors_of_tensorflow_become_the_usual_ones_and_others_stay(error, usual):
-    with pytest.raises(usual, match="what it says"), files.store_errors():
+    with pytest.raises(usual, match="what it says"), store_errors():
         raise getattr(tf.errors, error)(None, None, "what it says")
-    with pytest.raises(ZeroDivisionError), files.store_errors():
+    with pytest.raises(ZeroDivisionError), store_errors():
         raise ZeroDivisionError
 
 
@@ -141,15 +98,3 @@ def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_
     assert done.load(job) is None
     (record := done.Done(step=3, epochs=0.5, loss=0.5, **ended)).save(job)
     assert done.load(job) == record
-
-
-def test_a_small_file_of_a_store_is_read_whole_without_asking_for_its_size(store, monkeypatch):
-    # Its size may be that of what it was: an object that is replaced in between would come as a piece.
-    whole = json.dumps({"a": "b" * 100})
-    (store / "a.json").write_text(whole)
-    monkeypatch.setattr(tf.io.gfile.GFile, "size", lambda self: 40)
-    assert files.read_json(store / "a.json") == json.loads(whole)
-    assert files.read_bytes(store / "no.json") is None
-    long = "c" * (5 << 19)
-    (store / "long").write_text(long)
-    assert files.read_bytes(store / "long") == long.encode()

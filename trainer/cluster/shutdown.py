@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from etils import epath
-
-from common.storage.files import is_remote, read_bytes, store_errors, write_text
+from common.errors import UserError
+from common.storage.files import delete_files, read_bytes, write_text
+from common.storage.storage import is_remote
 from trainer.cluster import exit_codes
 from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel
 
@@ -95,7 +95,7 @@ class StopRequests:
     """
 
     def __init__(self, job_dir: str, channel: ControlChannel) -> None:
-        self._path, self._channel = epath.Path(job_dir) / "STOP", channel
+        self._path, self._channel = os.path.join(job_dir, "STOP"), channel
         self._file_seen = False
 
     def send(self, sender: str, is_pending: Callable[[], bool]) -> None:
@@ -107,7 +107,7 @@ class StopRequests:
                 return
             if self._channel.broken and not by_file:
                 by_file = True
-                with contextlib.suppress(OSError):  # a full disk: it leaves without being heard
+                with contextlib.suppress(OSError, UserError):  # a full disk: it leaves without being heard
                     write_text(self._path, sender)
 
     def watch(self) -> None:
@@ -121,7 +121,7 @@ class StopRequests:
             time.sleep(min(self._poll_s, _TICK_S))
             if time.monotonic() - looked_at >= self._poll_s:  # which is less from when the channel breaks
                 looked_at = time.monotonic()
-                with contextlib.suppress(OSError):  # a store that fails for now
+                with contextlib.suppress(OSError, UserError):  # a store that fails for now
                     self._file_seen = read_bytes(self._path) is not None
 
     @property
@@ -138,5 +138,4 @@ class StopRequests:
 
     def clear(self) -> None:
         """Removes the file: what was asked for is done, or is no matter of this attempt."""
-        with store_errors():
-            self._path.unlink(missing_ok=True)
+        delete_files([self._path])

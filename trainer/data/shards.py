@@ -19,10 +19,11 @@ import google_crc32c
 import numpy as np
 from etils import epath
 
-from common.errors import UserError
+from common.errors import UserError, store_errors
 from common.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from common.manifest import HEAD_BYTES, Manifest, Shard
-from common.storage.files import crc32c, is_remote, store_errors
+from common.storage.files import crc32c
+from common.storage.storage import is_remote
 
 
 def in_bucket(data_dir: str) -> bool:

@@ -11,8 +11,9 @@ import time
 
 import tensorflow as tf
 
-from common.errors import first_line
-from common.storage.files import is_remote, make_directory, store_errors, write_text
+from common.errors import first_line, store_errors
+from common.storage.files import write_text
+from common.storage.storage import is_remote
 from trainer.job.journal import Journal
 from trainer.job.state import State
 
@@ -121,7 +122,6 @@ class Checkpoints:
     def _write(self, step: int) -> float:
         """Returns how long it took, in seconds."""
         start = time.perf_counter()
-        make_directory(self._directory)
         self._state.checkpoint.write(self._path(step))
         old = [s for s in self.steps() if s <= step][: -self._keep]
         kept = [f"ckpt-{s}" for s in self.steps() if s not in old]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pydantic
 
-from common.storage.files import stated, write_text
+from common.storage.files import parsed_json, write_text
 
 FILE = "DONE.json"
 
@@ -44,5 +44,5 @@ class Done(pydantic.BaseModel, frozen=True, extra="allow"):
 
 def load(job_dir: str) -> Done | None:
     """Returns the record of a finished job, or None."""
-    with stated(os.path.join(job_dir, FILE)) as record:
+    with parsed_json(os.path.join(job_dir, FILE)) as record:
         return None if record is None else Done.model_validate(record)

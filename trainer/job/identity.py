@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from common.errors import UserError
-from common.storage.files import stated, write_text
+from common.storage.files import parsed_json, write_text
 
 FILE = "job.json"
 _MAPPINGS = ("identity", "settings", "replicas", "arguments", "versions")
@@ -18,7 +18,7 @@ _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
 
 def first_start(job_dir: str) -> dict[str, Any]:
     """Returns what the job's first start has written down; nothing before it, or if this is no job's directory."""
-    with stated(os.path.join(job_dir, FILE)) as content:
+    with parsed_json(os.path.join(job_dir, FILE)) as content:
         if content is None:
             return {}
         return content | {key: dict(content[key]) for key in _MAPPINGS if key == "identity" or key in content}

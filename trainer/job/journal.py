@@ -21,7 +21,7 @@ from etils import epath
 
 from common import bounded_json
 from common.flags import at_least, variable
-from common.storage.files import make_directory, write_text
+from common.storage.files import write_text
 from trainer.job.outbox import Outbox
 
 STATUS = "TRAINER_STATUS"
@@ -62,7 +62,6 @@ class Journal:
         """
         self.name = name
         attempt = variable(ATTEMPT, at_least(0))
-        make_directory(job_dir)
         while (path := epath.Path(job_dir) / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
         # Where it writes, and other files that grow can be.

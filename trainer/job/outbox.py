@@ -13,7 +13,9 @@ import time
 
 from etils import epath
 
-from common.storage.files import is_remote, store_errors
+from common.errors import UserError
+from common.storage.files import write_bytes
+from common.storage.storage import is_remote
 
 _LAST_S = 20.0
 
@@ -22,7 +24,7 @@ class Outbox:
     """Where one replica writes what grows."""
 
     def __init__(self, job_dir: str, every_s: float) -> None:
-        self._job_dir, self._directory = epath.Path(job_dir), job_dir
+        self._job_dir, self._directory = job_dir, job_dir
         self._sent: dict[pathlib.Path, int] = {}
         self._lock = threading.Lock()
         self._copies = is_remote(job_dir)
@@ -53,7 +55,7 @@ class Outbox:
         with self._lock:
             try:
                 self._copy()
-            except OSError as error:
+            except (OSError, UserError) as error:
                 return f"{self._job_dir}: journal and events could not be copied there for now: {error}\n"
         return ""
 
@@ -62,6 +64,5 @@ class Outbox:
         for path in filter(pathlib.Path.is_file, root.rglob("*")):
             content = path.read_bytes()
             if content and self._sent.get(path) != len(content):  # these files only grow
-                with store_errors():
-                    (self._job_dir / path.relative_to(root)).write_bytes(content)
+                write_bytes(os.path.join(self._job_dir, path.relative_to(root)), content)
                 self._sent[path] = len(content)

@@ -8,9 +8,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 from common.errors import UserError
-from common.storage.files import digest_of as digest_of_file
-from common.storage.files import is_remote
-from common.storage.listing import File, found, is_folder
+from common.storage.files import sha256_of, stat_file
+from common.storage.storage import File, is_remote, storage_of
 from components.convert import pieces
 
 Paths = str | Sequence[str] | None
@@ -59,8 +58,8 @@ class Reader(abc.ABC):
         files = self.files(source)
         root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"])
         # A store knows checksums, which cost nothing.
-        named = [(os.path.relpath(file.path, root), file.crc32c or digest_of_file(file.path)) for file in files]
-        return digest_of([*([("", digest_of_file(self.schema))] if self.schema else []), *named])
+        named = [(os.path.relpath(file.path, root), file.crc32c or sha256_of(file.path)) for file in files]
+        return digest_of([*([("", sha256_of(self.schema))] if self.schema else []), *named])
 
     def places(self, source: Paths, wanted: str) -> list[tuple[str, File | None]]:
         """What `--source` gives, at least one path or address, each with the file that it is, None of a folder.
@@ -72,8 +71,8 @@ class Reader(abc.ABC):
         places = []
         for given in [source] if isinstance(source, str) else source:
             place = given.rstrip("/") if is_remote(given) else str(pathlib.Path(given))
-            file = found(place)
-            if not file and not is_folder(place):
+            file = stat_file(place)
+            if not file and not storage_of(place).is_folder(place):
                 raise UserError(f"{place}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
             places.append((place, file))
         return places

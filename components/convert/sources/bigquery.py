@@ -4,8 +4,8 @@ import dataclasses
 import pathlib
 
 from common.errors import UserError
-from common.storage.files import digest_of as digest_of_file
-from common.storage.listing import File
+from common.storage.files import sha256_of
+from common.storage.storage import File
 from components.convert.sources.base import Paths, digest_of
 from components.convert.sources.exports import arrow_schema, export, planned
 from components.convert.sources.parquet import ParquetReader
@@ -27,7 +27,7 @@ class BigQueryReader(ParquetReader):
         """SHA-256 (hexadecimal) over the schema, the question, and when each table that it reads was changed; nothing is exported."""
         return digest_of(
             [
-                ("", digest_of_file(pathlib.Path(str(self.schema)))),
+                ("", sha256_of(pathlib.Path(str(self.schema)))),
                 (self._asked(source), planned(self._asked(source)).name),
             ]
         )

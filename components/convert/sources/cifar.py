@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from common.errors import UserError, readable
-from common.storage.listing import File, inside
-from common.storage.reading import opened
+from common.storage.files import list_folder, open_file
+from common.storage.storage import File
 from components.convert.images.pixels import image_feature
 from components.convert.pieces import Block, Cut, Piece, Source, evenly
 from components.convert.sources.base import Paths, Reader
@@ -101,9 +101,9 @@ class CifarReader(Reader):
         place, archive = self.place(source, "PATH, its binary version: a directory or an archive")
         if archive:
             return {"": archive}
-        folders, files = inside(place)
+        folders, files = list_folder(place)
         if (inner := f"{place}/{self.folder}") in folders:
-            files = inside(inner)[1]
+            files = list_folder(inner)[1]
         present = {file.path.rpartition("/")[2]: file for file in files}
         require(place, self._names, present)
         return {name: present[name] for name in self._names}
@@ -149,7 +149,7 @@ class CifarSource(Source):
             at += records
             if first >= last:
                 continue
-            with readable(file.path), opened(file, first * size, last * size) as stream:
+            with readable(file.path), open_file(file, first * size, last * size) as stream:
                 for start in range(first, last, step):
                     yield self.reader.checked(stream.read(min(step, last - start) * size), file.path, start)
 
@@ -157,7 +157,7 @@ class CifarSource(Source):
         """All records of a split in an archive, which has its members in whatever order."""
         archive, wanted, found = self.files[""], self.reader.files_of[split], {}
         try:
-            with readable(archive.path), opened(archive) as raw:
+            with readable(archive.path), open_file(archive) as raw:
                 unpack = _OPENERS.get(raw.peek(2)[:2], contextlib.nullcontext)
                 with unpack(raw) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as tar:
                     for member in tar:

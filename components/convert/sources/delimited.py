@@ -6,7 +6,8 @@ import pathlib
 import re
 
 from common.errors import UserError
-from common.storage.listing import File, inside
+from common.storage.files import list_folder
+from common.storage.storage import File
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, print_left_out
 from components.convert.tables.schema import Schema
@@ -60,7 +61,7 @@ class TextReader(Reader):
         """The files in a folder that have the names of tables."""
         endings = ("jsonl", "ndjson") if self.json else ("csv", "tsv")
         pattern = re.compile(rf".*\.({'|'.join(endings)})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
-        folders, files = inside(folder)
+        folders, files = list_folder(folder)
         taken = [file for file in files if pattern.fullmatch(os.path.basename(file.path))]
         named = f"*.{' or *.'.join(endings)} files, or such with .gz or .zst behind"
         if not taken:

@@ -17,10 +17,7 @@ from typing import Any
 
 from common.errors import UserError
 from common.google_cloud import MANAGED_BY, refusals
-from common.storage.files import crc32c
-from common.storage.listing import found, listed
-from common.storage.reading import opened
-from common.storage.writing import written
+from common.storage.files import crc32c, list_files, open_file, stat_file, write_text
 
 _LEAST_BYTES = 10 << 20  # that are billed of each table
 _RECORD = "export.json"  # beside the files, and written last
@@ -119,8 +116,8 @@ def export(plan: Plan, place: str) -> str:
         for attempt in itertools.count():
             folder = f"{place.rstrip('/')}/{plan.name}/{attempt}"
             job_id = f"{plan.name}-{crc32c(folder.encode())}"
-            if record := found(f"{folder}/{_RECORD}"):
-                if json.loads(opened(record).read())["files"] == _files(folder):
+            if record := stat_file(f"{folder}/{_RECORD}"):
+                if json.loads(open_file(record).read())["files"] == _files(folder):
                     return folder
                 continue  # files are missing since
             print(f"{plan.told}; job {job_id} writes to {folder}", flush=True)
@@ -132,7 +129,7 @@ def export(plan: Plan, place: str) -> str:
                 raise UserError(f"BigQuery cannot export {plan.asked}: {job.error_result['message']}")
             if not job.error_result and (files := _files(folder)):
                 content = dataclasses.asdict(plan) | {"job": job_id, "files": files}
-                written(f"{folder}/{_RECORD}", json.dumps(content, indent=1), new=True)
+                write_text(f"{folder}/{_RECORD}", json.dumps(content, indent=1), if_version="")
                 return folder
             if ours:
                 raise UserError(f"BigQuery has written nothing to {folder}")
@@ -160,7 +157,7 @@ def _begun(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool
 
 def _files(folder: str) -> list[list[str]]:
     """The names and versions of what was written."""
-    return [[file.path, file.version] for file in listed(folder) if file.path.endswith(".parquet")]
+    return [[file.path, file.version] for file in list_files(folder) if file.path.endswith(".parquet")]
 
 
 @contextlib.contextmanager

@@ -22,8 +22,8 @@ from typing import IO
 import numpy as np
 
 from common.errors import UserError, readable
-from common.storage.listing import File, inside
-from common.storage.reading import opened
+from common.storage.files import list_folder, open_file
+from common.storage.storage import File
 from components.convert.images.pixels import image_feature
 from components.convert.pieces import Block, Cut, Piece, Source, evenly
 from components.convert.sources.base import Paths, Reader
@@ -47,7 +47,7 @@ class Array:
     @classmethod
     def of(cls, file: File, dimensions: int) -> "Array":
         """Reads the header of a file."""
-        with readable(file.path), opened(file, stop=len(_GZIP_MAGIC)) as raw:
+        with readable(file.path), open_file(file, stop=len(_GZIP_MAGIC)) as raw:
             packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
         with _opened(file, packed, 0, _HEAD_BYTES) as data:
             header = data.read(4 + 4 * dimensions)
@@ -90,7 +90,7 @@ class Array:
 def _opened(file: File, packed: bool, start: int, stop: int | None) -> Iterator[IO[bytes]]:
     """Opens a file; what is wrong with it while it is unpacked is told too."""
     try:
-        with readable(file.path), opened(file, start, stop) as raw, gzip.open(raw) if packed else raw as data:
+        with readable(file.path), open_file(file, start, stop) as raw, gzip.open(raw) if packed else raw as data:
             yield data
     except (EOFError, zlib.error) as error:
         raise UserError(f"{file.path}: {error}") from None
@@ -166,7 +166,7 @@ class IdxReader(Reader):
         names = ", ".join(f"{prefix}{{images-idx3,labels-idx1}}-ubyte[.gz]" for prefix in self.prefixes.values())
         directory = str(self.embedded) if self.embedded else self.directory(source, f"DIR, the directory of {names}")
         pairs, missing = {}, []
-        present = {file.path.rpartition("/")[2].replace(".idx", "-idx"): file for file in inside(directory)[1]}
+        present = {file.path.rpartition("/")[2].replace(".idx", "-idx"): file for file in list_folder(directory)[1]}
         for split, prefix in self.prefixes.items():
             pair = {name: present.get(name, present.get(f"{name}.gz")) for name in (prefix + _IMAGES, prefix + _LABELS)}
             if split in self.required or any(pair.values()):

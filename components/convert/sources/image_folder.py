@@ -15,9 +15,8 @@ import os
 from collections.abc import Iterator
 
 from common.errors import UserError
-from common.storage.listing import File, inside
-from common.storage.reading import opened_in_turn
-from common.storage.store import parallel
+from common.storage.files import list_folder, open_files
+from common.storage.storage import File, map_in_threads
 from components.convert.images.encodings import ImageSource, Picture
 from components.convert.pieces import Cut, Piece, evenly
 from components.convert.sources.base import Paths, Reader, print_left_out, there
@@ -98,7 +97,7 @@ class FolderReader(Reader):
         for part, split in parts.items():
             classes, others = _entries(part)
             images, others = [], others * (part != root)
-            for inner, files in parallel(_entries, classes):
+            for inner, files in map_in_threads(_entries, classes):
                 strays += [f"{folder}/" for folder in inner]
                 for file in files:
                     (images if file.path.lower().endswith(_SUFFIXES) else others).append(file)
@@ -121,7 +120,7 @@ class FolderSource(ImageSource):
         facts, span = self.cut.facts, slice(piece.file + piece.start, piece.file + piece.stop)
         found = zip(*(facts[fact][span] for fact in ("names", "num_bytes", "versions")), strict=True)
         files = [File(path=f"{facts['root']}/{name}", num_bytes=size, version=version) for name, size, version in found]
-        for i, content in enumerate(opened_in_turn(files, _HEAD_BYTES if heads else None)):
+        for i, content in enumerate(open_files(files, _HEAD_BYTES if heads else None)):
             with content:
                 yield Picture(
                     position=piece.position + i,
@@ -134,7 +133,7 @@ class FolderSource(ImageSource):
 
 def _entries(folder: str) -> tuple[list[str], list[File]]:
     """Folders and files in a folder, in order; hidden ones are passed over."""
-    folders, files = inside(folder)
+    folders, files = list_folder(folder)
     return (
         [inner for inner in folders if not os.path.basename(inner).startswith(".")],
         there([file for file in files if not os.path.basename(file.path).startswith(".")]),

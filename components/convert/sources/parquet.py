@@ -6,7 +6,8 @@ import re
 import urllib.parse
 
 from common.errors import UserError
-from common.storage.listing import File, listed
+from common.storage.files import list_files
+from common.storage.storage import File
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, once, print_left_out
 from components.convert.tables.schema import Schema
@@ -56,7 +57,7 @@ class ParquetReader(Reader):
             if given:
                 found.append((given, {}))
                 continue
-            inside = [(file, file.path.removeprefix(place).strip("/").split("/")) for file in listed(place)]
+            inside = [(file, file.path.removeprefix(place).strip("/").split("/")) for file in list_files(place)]
             visible = [(f, parts) for f, parts in inside if not any(part.startswith((".", "_")) for part in parts)]
             taken = [(f, parts) for f, parts in visible if _NAME.fullmatch(parts[-1])]
             if not taken:

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.errors import UserError, about
-from common.storage.listing import File
-from common.storage.reading import jumping
-from common.storage.store import parallel
+from common.storage.files import open_random_access
+from common.storage.storage import File, map_in_threads
 from components.convert.pieces import Cut, Piece
 from components.convert.tables import arrow_columns
 from components.convert.tables.schema import Schema
@@ -28,7 +27,7 @@ _MAGIC_BYTES = 8  # behind the footer: its size, and what says that this is Parq
 
 def cut(found: Sequence[tuple[File, Mapping[str, str]]], schema: Schema, *, pieces: int, piece_bytes: int) -> Cut:
     """Puts neighbouring row groups of files together; of each file there are the columns that its folders' names say."""
-    footers = parallel(lambda file: _checked(*file, schema), found)
+    footers = map_in_threads(lambda file: _checked(*file, schema), found)
     rows = [footer.num_rows for footer in footers]
     if not any(rows):
         raise UserError(f"{found[0][0].path}{f' and {len(found) - 1} more' * (len(found) > 1)}: no rows")
@@ -122,7 +121,7 @@ def _columns_of(
 @functools.lru_cache(4)  # of the files that a process has pieces of
 def _footer(file: File, num_bytes: int) -> pq.FileMetaData:
     """The footer of a file, which has so many bytes."""
-    with jumping(file) as content:
+    with open_random_access(file) as content:
         content.seek(file.num_bytes - num_bytes - _MAGIC_BYTES)
         return pq.read_metadata(pa.BufferReader(content.read()))
 
@@ -131,7 +130,7 @@ def _footer(file: File, num_bytes: int) -> pq.FileMetaData:
 def _opened(file: File, footer_bytes: int | None = None, buffer_bytes: int = 0) -> Iterator[pq.ParquetFile]:
     """The file; whatever is wrong with it is told in a line."""
     try:
-        with jumping(file) as content:
+        with open_random_access(file) as content:
             yield pq.ParquetFile(
                 content,
                 metadata=footer_bytes and _footer(file, footer_bytes),

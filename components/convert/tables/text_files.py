@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from common.errors import UserError, about, first_line, readable
 from common.machine import usable_cores
-from common.storage.listing import File
-from common.storage.reading import opened
+from common.storage.files import open_file
+from common.storage.storage import File
 from components.convert.pieces import Cut, Piece
 from components.convert.tables import arrow_columns
 from components.convert.tables.csv_parser import CsvParser, header
@@ -49,7 +49,7 @@ class TextTable(TableSource):
         if not self.json:
             return dict.fromkeys(fact["header"], arrow_columns.LIKELIEST)
         file = File(**fact["file"])
-        with opened(file) as raw, about(file.path):
+        with open_file(file) as raw, about(file.path):
             return headers(next(chunks(file.path, _unpacked(raw, fact["codec"]), None)))
 
     def batches(self, piece: Piece) -> Iterator[TableBlock]:
@@ -61,7 +61,7 @@ class TextTable(TableSource):
             parser = JsonParser(self.schema)
         else:
             parser = CsvParser(schema=self.schema, names=header(fact["header"], self.schema, delimiter))
-        with readable(path), opened(file, *((0, file.num_bytes) if codec else place.values())) as raw:
+        with readable(path), open_file(file, *((0, file.num_bytes) if codec else place.values())) as raw:
             for chunk in chunks(path, _unpacked(raw, codec, skip=piece.start), delimiter, line=line, **place):
                 block = self._block(path, parser, chunk, position)
                 position += len(block.positions) + len(block.skipped)
@@ -147,7 +147,7 @@ def _scan(
     """
     path, found, parts, rows, at, stop = file.path, [], [], 0, 0, 0
     delimiter = _delimiter(file, schema, json=json)
-    with readable(path), opened(file) as raw:
+    with readable(path), open_file(file) as raw:
         magic = raw.peek(max(map(len, _PACKED)))
         codec = next((codec for begin, codec in _PACKED.items() if magic.startswith(begin)), None)
         due = list(due[:1] if codec else due)[::-1]

@@ -13,9 +13,7 @@ from collections.abc import Set
 from typing import Any
 
 from common.errors import reading, writable
-from common.storage.listing import inside
-from common.storage.reading import whole
-from common.storage.writing import written
+from common.storage.files import list_folder, read_bytes, write_text
 
 
 class Notes:
@@ -28,14 +26,14 @@ class Notes:
     @property
     def names(self) -> Set[str]:
         """Names of the notes."""
-        files = inside(self._folder)[1] if self.place else ()
+        files = list_folder(self._folder)[1] if self.place else ()
         # One of no bytes is of a machine that has lost its power.
         names = (os.path.basename(file.path) for file in files if file.num_bytes)
         return {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
     def get(self, name: str) -> Any | None:
         """Returns what was noted under the name, if anything was."""
-        text = whole(self.path(name)) if self.place else None
+        text = read_bytes(self.path(name)) if self.place else None
         with reading(self.path(name), "delete it: what it notes is then done again"):
             return json.loads(text) if text else None
 
@@ -48,5 +46,5 @@ class Notes:
         text = json.dumps(content)
         if self.place:
             with writable(f"--output {os.path.dirname(self.place)}"):
-                written(self.path(name), text, durable=False)  # nor are the parts that it tells of
+                write_text(self.path(name), text, durable=False)  # nor are the parts that it tells of
         return json.loads(text)

@@ -19,10 +19,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from common.errors import UserError, readable, writable
 from common.locks import locked
 from common.manifest import FILE, Manifest
-from common.storage.files import crc32c_of, is_remote
-from common.storage.listing import deleted, inside, listed
-from common.storage.reading import opened
-from common.storage.writing import written
+from common.storage.files import crc32c_of, delete_files, list_files, list_folder, open_file, write_text
+from common.storage.storage import is_remote
 from components.convert.writing.notes import Notes
 
 PAGE, SKIPPED = "dataset.html", "skipped.txt"
@@ -76,10 +74,10 @@ def finished(output: str) -> Manifest | None:
 
     Anything else is refused.
     """
-    folders, files = inside(output)
+    folders, files = list_folder(output)
     names = {os.path.basename(path) for path in (*folders, *(file.path for file in files))}
     if FILE in names:
-        with opened(f"{output}/{FILE}") as file:
+        with open_file(f"{output}/{FILE}") as file:
             return Manifest.of_text(file.read(), f"{output}/{FILE}")
     if foreign := sorted(name for name in names if _WORK not in names or not _OURS.fullmatch(name)):
         raise UserError(
@@ -106,7 +104,7 @@ def refuse_other(output: str, held: Mapping[str, object], wanted: Mapping[str, o
 
 def verify(output: str, manifest: Manifest) -> None:
     """Refuses a dataset of which a file is missing, or is not what its checksum in the manifest says."""
-    there = {os.path.basename(file.path): file for file in inside(output)[1]}
+    there = {os.path.basename(file.path): file for file in list_folder(output)[1]}
     for name, crc32c in (item for split in manifest.splits.values() for item in split.checksums.items()):
         path = f"{output}/{name}"
         with readable(path):
@@ -125,7 +123,9 @@ def publish(output: str, manifest: Manifest) -> None:
     """Saves the manifest of a dataset whose files are there: after this it exists."""
     if is_remote(output):
         verify(output, manifest)  # where nothing keeps others from deleting them
-    written(f"{output}/{FILE}", manifest.dump(), new=is_remote(output))  # what others have made meanwhile stays
+    write_text(
+        f"{output}/{FILE}", manifest.dump(), if_version="" if is_remote(output) else None
+    )  # what others have made meanwhile stays
     tidy(output)
 
 
@@ -138,19 +138,19 @@ def discard(output: str) -> None:
     """Deletes the files of an unfinished conversion; of a dataset nothing."""
     files = _there(output, is_own)
     if f"{output}/{FILE}" not in files:
-        deleted({Notes(work(output)).path("plan")}.intersection(files))  # so that nobody goes on with a half of it
+        delete_files({Notes(work(output)).path("plan")}.intersection(files))  # so that nobody goes on with a half of it
         _delete(output, files)
 
 
 def _there(output: str, ours: Callable[[str], bool]) -> list[str]:
     """The files of such names, and those in folders of such names."""
-    folders, files = inside(output)
+    folders, files = list_folder(output)
     found = [file.path for file in files if ours(os.path.basename(file.path))]
     inner = [folder for folder in folders if ours(os.path.basename(folder))]
-    return found + [file.path for folder in inner for file in listed(folder, follow_links=False)]
+    return found + [file.path for folder in inner for file in list_files(folder, follow_links=False)]
 
 
 def _delete(output: str, files: Collection[str]) -> None:
-    deleted(files)
+    delete_files(files)
     if not is_remote(output):
         shutil.rmtree(work(output), ignore_errors=True)

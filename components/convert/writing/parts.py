@@ -18,10 +18,8 @@ import google_crc32c
 import numpy as np
 
 from common.manifest import HEAD_BYTES, Shard
-from common.storage.files import crc32c
-from common.storage.listing import File, deleted, found
-from common.storage.reading import opened, whole
-from common.storage.writing import created, joined
+from common.storage.files import crc32c, delete_files, open_file, read_bytes, stat_file
+from common.storage.storage import File, FileChanged, storage_of
 from components.convert.writing.checksums import combined
 from components.convert.writing.content_hashes import content_hashes
 from components.convert.writing.tfrecord import Column, Layout, hashed, taken
@@ -52,7 +50,10 @@ class Writer:
         self._layout, self._examples, self.num_bytes = layout, 0, 0
         suffixes = (RECORDS, HASHES) if layout.record_bytes else (RECORDS, HASHES, INDEX)
         # A shard is on the disk when its parts are joined: thousands of them need not be, one by one.
-        self._files = {suffix: created(f"{name}{suffix}", durable=False) if name else _Nothing() for suffix in suffixes}
+        self._files = {
+            suffix: storage_of(name).create(f"{name}{suffix}", durable=False) if name else _Nothing()
+            for suffix in suffixes
+        }
 
     def append(self, columns: Mapping[str, Column]) -> None:
         """Appends examples, whose values are given by field."""
@@ -107,10 +108,10 @@ def join(parts: Sequence[tuple[str, Part]], target: str, *, indexed: bool) -> Sh
     examples, num_bytes = sum(part.examples for _, part in parts), sum(part.num_bytes for _, part in parts)
     sizes = {RECORDS: num_bytes, HASHES: 8 * examples, **({INDEX: 8 * (examples + 1)} if indexed else {})}
     for suffix, due in sizes.items():
-        existing, files = found(target + suffix), [part.file(name, suffix) for name, part in parts]
+        existing, files = stat_file(target + suffix), [part.file(name, suffix) for name, part in parts]
         if not existing or existing.num_bytes != due:
-            (_join_indexes if suffix == INDEX else joined)(files, target + suffix)
-        deleted(file.path for file in files)
+            (_join_indexes if suffix == INDEX else storage_of(target).join)(files, target + suffix)
+        delete_files(file.path for file in files)
     return shard_of([part for _, part in parts], target, indexed=indexed)
 
 
@@ -136,21 +137,21 @@ def shard_of(parts: Sequence[Part], target: str, *, indexed: bool) -> Shard:
 
 def _checksum(path: str, num_bytes: int = -1) -> str:
     """Of a file, or of its beginning; empty if it is not there."""
-    if not (file := found(path)):
+    if not (file := stat_file(path)):
         return ""
     if num_bytes < 0 and file.crc32c:
         return file.crc32c  # which the store knows
-    with opened(file, stop=None if num_bytes < 0 else num_bytes) as content:
+    with open_file(file, stop=None if num_bytes < 0 else num_bytes) as content:
         return crc32c(content.read(num_bytes))
 
 
 def _join_indexes(files: Sequence[File], target: str) -> None:
     """Writes where the records of a shard start, and where the last one ends, of where they end in each part."""
     before = np.int64(0)
-    with created(target) as index:
+    with storage_of(target).create(target) as index:
         index.write(np.zeros(1, "<i8"))
         for file in files:
-            if (ends := whole(file.path)) is None:
-                raise file.changed()
+            if (ends := read_bytes(file.path)) is None:
+                raise FileChanged(file.path)
             index.write(starts := np.frombuffer(ends, "<i8") + before)
             before = starts[-1]

@@ -13,7 +13,7 @@ import sys
 
 from common import container_engine
 from common.errors import UserError
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from components.train.backends import docker_client
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from common.errors import UserError
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from components.train.backends.heeded import ignored
 from components.train.backends.plan import STATUS, Plan, Replica
 from components.train.backends.program import Program

@@ -17,8 +17,8 @@ import pydantic
 
 from common import bounded_json
 from common.errors import UserError, reading
-from common.storage.store import asked
-from common.storage.versioned import VersionedObject
+from common.storage.files import list_folder, write_bytes
+from common.storage.storage import storage_of
 from components.train.backends.attempts import Again, Attempt, Ending, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
 from trainer.job import done
@@ -44,8 +44,8 @@ class JobStore:
     def __init__(self, job_dir: str) -> None:
         self.job_dir = job_dir
         self.lines: list[dict[str, Any]] = []
-        self._object = VersionedObject(f"{job_dir}/{RECORD}")
-        self._content, self._replaced = b"", b""
+        self._path = f"{job_dir}/{RECORD}"
+        self._content, self._version, self._replaced = b"", "", b""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -54,23 +54,20 @@ class JobStore:
 
     def step(self) -> int:
         """Step of the newest checkpoint; -1 if there is none."""
-        with asked(f"{self.job_dir}/checkpoints/") as (bucket, folder):
-            names = [blob.name.removeprefix(folder) for blob in bucket.list_blobs(prefix=folder)]
-        found = filter(None, map(re.compile(r"ckpt-(\d+)\.index").fullmatch, names))
-        return max((int(match[1]) for match in found), default=-1)
+        paths = [file.path for file in list_folder(f"{self.job_dir}/checkpoints")[1]]
+        matches = filter(None, map(re.compile(r".*/ckpt-(\d+)\.index").fullmatch, paths))
+        return max((int(match[1]) for match in matches), default=-1)
 
     def done(self) -> done.Done | None:
         """The trainer's record of a finished job, or None."""
-        file = VersionedObject(f"{self.job_dir}/{done.FILE}")
-        content = file.read(bounded_json.MOST_BYTES)
-        with reading(file.place):
-            return done.Done.model_validate(bounded_json.parse(content)) if file.generation else None
+        return done.load(self.job_dir)
 
     def load(self) -> None:
         """Reads the record; what `write` then writes is its next version."""
-        self._content = self._object.read(bounded_json.MOST_BYTES)
-        with reading(self._object.place, _MEND):
-            lines = _Lines.validate_python(bounded_json.parse(self._content) if self._object.generation else [])
+        content = storage_of(self._path).read(self._path, bounded_json.MOST_BYTES)
+        self._content, self._version = content or (b"", "")
+        with reading(self._path, _MEND):
+            lines = _Lines.validate_python(bounded_json.parse(self._content) if content else [])
             _Attempts.validate_python([{**_RUNNING, **line} for line in lines if line["display_name"]])
             self.lines = lines
 
@@ -126,6 +123,12 @@ class JobStore:
         self.lines = lines
 
     def _replace(self, content: bytes) -> None:
-        if not self._object.write(content):
-            raise Taken(f"{self.job_dir}: another command submits jobs for it; end that, or wait")
+        if content:
+            try:
+                self._version = write_bytes(self._path, content, if_version=self._version).version
+            except FileExistsError:
+                raise Taken(f"{self.job_dir}: another command submits jobs for it; end that, or wait") from None
+        else:
+            storage_of(self._path).delete(self._path, if_version=self._version)
+            self._version = ""
         self._replaced, self._content = self._content, content

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from common.errors import UserError
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.strategy import named
 

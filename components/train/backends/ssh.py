@@ -20,7 +20,7 @@ from pathlib import Path
 
 import trainer
 from common.errors import UserError
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from components.train.backends.environment import job_plan, log_place
 from components.train.backends.plan import ATTEMPT, Plan, Replica
 from components.train.backends.program import Program

@@ -16,9 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from common.errors import UserError
-from common.storage.versioned import VersionedObject
+from common.storage.files import write_bytes
+from common.storage.storage import storage_of
 from components.train.backends.launcher_identity import Fate, Launcher
 from components.train.supervision.job_lock import FILE, refusal
 from components.train.supervision.signals import STOPPING
@@ -39,7 +41,9 @@ class BucketLock:
         self.job_dir = job_dir
         self.lease_s = lease_s
         self._content = launcher.to_json().encode()
-        self._object = VersionedObject(f"{job_dir.rstrip('/')}/{FILE}")
+        self._path = f"{job_dir.rstrip('/')}/{FILE}"
+        self._storage = storage_of(job_dir)
+        self._version = ""
 
     def take(self, wait: Callable[[float], object]) -> None:
         """Takes the lock, after waiting for a lease to run out, if it does; a `UserError` names a launcher that is alive.
@@ -47,38 +51,50 @@ class BucketLock:
         Args:
           wait: Waits for so many seconds.
         """
-        seen, seen_at = 0, 0.0  # The generation of another launcher's lock, and since when that is.
-        while not self._object.write(self._content):
-            holder = Launcher.from_json(self._object.read(_MOST_BYTES))
-            generation = self._object.generation
-            self._object.generation = 0
+        seen, seen_at = "", 0.0  # The version of another launcher's lock, and since when that is.
+        replaced = ""
+        while not self._write(replaced):
+            replaced = ""
+            content, version = self._read()
+            holder = Launcher.from_json(content)
             fate = holder.fate if holder else Fate.UNKNOWN
-            has_written = bool(seen) and generation not in (0, seen)
+            has_written = bool(seen) and version not in ("", seen)
             if fate is Fate.LIVES or (has_written and fate is Fate.UNKNOWN):
                 raise refusal(self.job_dir, holder or Launcher.of(0))
             if not seen and fate is Fate.UNKNOWN and holder:
                 text = f"{self.job_dir} is locked by {holder.name}; waiting up to {self.lease_s:g} s for a sign of life"
                 print(text, file=sys.stderr, flush=True)
-            if generation != seen:
-                seen, seen_at = generation, time.monotonic()
+            if version != seen:
+                seen, seen_at = version, time.monotonic()
             elif seen and time.monotonic() - seen_at >= self.lease_s:
-                self._object.generation = seen  # which is replaced
+                replaced = seen
                 continue
             wait(_POLL_S)
 
     def beat(self) -> None:
         """Writes it again; raises `Lost` if another launcher has it, and does nothing while the store cannot be reached."""
-        with contextlib.suppress(UserError):
-            if self._object.write(self._content, retry=None, timeout=BEAT_S):
+        with contextlib.suppress(UserError, ConnectionError):
+            if self._write(self._version, timeout_s=BEAT_S):
                 return
-            self._object.read(_MOST_BYTES)
-            if self._object.generation or not self._object.write(self._content):
+            _, version = self._read()
+            if version or not self._write(""):
                 raise Lost
 
     def release(self) -> None:
         """Deletes it, if it is still ours."""
-        with contextlib.suppress(UserError):
-            self._object.write(b"")
+        with contextlib.suppress(UserError, ConnectionError):
+            self._storage.delete(self._path, if_version=self._version)
+
+    def _read(self) -> tuple[bytes, str]:
+        return self._storage.read(self._path, _MOST_BYTES) or (b"", "")
+
+    def _write(self, if_version: str, **options: Any) -> bool:
+        """Replaces a version; returns whether it was still there."""
+        try:
+            self._version = write_bytes(self._path, self._content, if_version=if_version, **options).version
+        except FileExistsError:
+            return False
+        return True
 
 
 @contextlib.contextmanager

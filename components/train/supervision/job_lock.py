@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from common import locks
 from common.errors import UserError, writable
 from common.flags import positive
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from components.train.backends.launcher_identity import Fate, Launcher
 
 FILE = "launcher.lock"

@@ -110,7 +110,7 @@ class SubmittedJob:
         except NoCapacity as error:
             self._store.refuse(str(error))
         except UserError:
-            with contextlib.suppress(UserError):
+            with contextlib.suppress(UserError, ConnectionError):
                 self._store.undo()
             raise
         return line

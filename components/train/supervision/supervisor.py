@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from common import lifeline
 from common.errors import UserError
-from common.storage.files import is_remote
+from common.storage.storage import is_remote
 from components.train.backends.plan import Plan, Replica
 from components.train.supervision.job_lock import locked, take_grace_period
 from components.train.supervision.launcher_log import Record

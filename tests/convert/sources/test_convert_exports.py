@@ -10,7 +10,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 
 from common.errors import UserError
-from common.storage.listing import listed
+from common.storage.files import list_files
 from components.convert import component
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -57,7 +57,7 @@ def test_a_query_is_one_job_that_exports_its_answer_and_may_cost_no_more_than_wa
         },
         "jobReference": {"jobId": body["jobReference"]["jobId"], "location": "US", "projectId": "demo-project"},
     }
-    assert [file.path for file in listed(folder)] == [f"{folder}/000000000000.parquet", f"{folder}/export.json"]
+    assert [file.path for file in list_files(folder)] == [f"{folder}/000000000000.parquet", f"{folder}/export.json"]
     assert "the query reads 0.01 GB at most; job " in capsys.readouterr().out
 
 
@@ -91,7 +91,7 @@ def test_who_was_interrupted_waits_for_the_job_that_runs(cloud, monkeypatch):
         patch.setattr(exports.time, "sleep", mock.Mock(side_effect=KeyboardInterrupt))
         export(planned(_QUERY), "gs://demo/exports")
     folder = export(planned(_QUERY), "gs://demo/exports")
-    assert len(cloud.inserted) == 1 and len(listed(folder)) == 2
+    assert len(cloud.inserted) == 1 and len(list_files(folder)) == 2
 
 
 def test_a_job_that_failed_is_told_and_another_one_is_begun_the_next_time(cloud):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.storage.listing import of_path
+from common.storage.files import stat_file
 from components.convert.sources import idx
 from components.convert.sources.idx import Array
 from components.convert.sources.registry import find_reader
@@ -22,7 +22,7 @@ def test_any_rows_are_read_as_they_were_written(tmp_path_factory, idx_bytes, dat
     path.write_bytes(gzip.compress(idx_bytes(array)) if packed else idx_bytes(array))
     stop = data.draw(st.integers(1, shape[0]))
     start = data.draw(st.integers(0, stop - 1))
-    found = Array.of(of_path(str(path)), len(shape))
+    found = Array.of(stat_file(str(path)), len(shape))
     with mock.patch.object(idx, "_BLOCK_BYTES", data.draw(st.integers(1, 999))):
         np.testing.assert_array_equal(np.concatenate(list(found.rows(start, stop))), array[start:stop])
 
@@ -75,5 +75,5 @@ def test_a_broken_file_is_named(tmp_path, data, message, packed):
     path = tmp_path / "images"
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.raises(UserError, match=f"^{path}: .*{message}"):
-        found = Array.of(of_path(str(path)), 3)
+        found = Array.of(stat_file(str(path)), 3)
         list(found.rows(0, found.shape[0]))

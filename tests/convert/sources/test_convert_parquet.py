@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.storage.store import COUNTS
+from common.storage.storage import COUNTS
 from components.convert import pieces
 from components.convert.sources import parquet_table
 from components.convert.sources.parquet import ParquetReader
@@ -95,7 +95,7 @@ def test_processes_together_read_each_byte_of_the_wanted_columns_once(tmp_path, 
 
     def read(reader: ParquetReader, tasks: int) -> tuple[str, float]:
         cut, texts = reader.cut(source, pieces=16, piece_bytes=1 << 20), {}
-        before = COUNTS.told()["bytes_read"]
+        before = COUNTS.snapshot()["bytes_read"]
         for task in range(tasks):
             parquet_table._footer.cache_clear()  # each is a process of its own
             for piece in cut.pieces[task::tasks]:
@@ -103,7 +103,9 @@ def test_processes_together_read_each_byte_of_the_wanted_columns_once(tmp_path, 
                     found = block.columns.to_pydict()
                     texts |= zip(block.positions.tolist(), found.get("text", found["kind"]), strict=True)
                     assert block.columns.nbytes < 5e6
-        return "".join(text for _, text in sorted(texts.items())), (COUNTS.told()["bytes_read"] - before) / num_bytes
+        return "".join(text for _, text in sorted(texts.items())), (
+            COUNTS.snapshot()["bytes_read"] - before
+        ) / num_bytes
 
     floats = {name: {"type": "float"} for name in numbers}
     few = {"columns": {**SCHEMA["columns"], **floats}, "other_columns": "ignore"}
@@ -287,7 +289,7 @@ def test_a_disk_or_a_store_that_fails_is_no_damage_of_the_file(tmp_path, reader,
             raise error
 
     pq.write_table(table(5), tmp_path / "t.parquet")
-    monkeypatch.setattr(parquet_table, "jumping", lambda file: Broken((tmp_path / "t.parquet").read_bytes()))
+    monkeypatch.setattr(parquet_table, "open_random_access", lambda file: Broken((tmp_path / "t.parquet").read_bytes()))
     with pytest.raises(OSError, match=str(error.args[-1])) as told:
         rows(reader(), tmp_path / "t.parquet")
     assert type(told.value) is type(error)

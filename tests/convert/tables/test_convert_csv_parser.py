@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.storage.listing import of_path
+from common.storage.files import stat_file
 from components.convert.tables import quoting, text_files
 from components.convert.tables.schema import DELIMITERS, Column, Label, Schema
 from components.convert.tables.table_block import TableBlock
@@ -36,7 +36,9 @@ HEADER = b"f,An int,s\n"
 
 def parsed(paths, schema: Schema = SCHEMA, *, pieces: int = 1, json: bool = False) -> list[TableBlock]:
     """The blocks of files that are cut into so many pieces."""
-    cut = text_files.cut([of_path(str(path)) for path in paths], schema, json=json, pieces=pieces, piece_bytes=1 << 40)
+    cut = text_files.cut(
+        [stat_file(str(path)) for path in paths], schema, json=json, pieces=pieces, piece_bytes=1 << 40
+    )
     table = text_files.TextTable.of(schema, cut=cut, json=json)
     return [block for piece in cut.pieces for block in table.batches(piece)]
 

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.storage.listing import of_path
-from common.storage.store import COUNTS
+from common.storage.files import stat_file
+from common.storage.storage import COUNTS
 from components.convert.pieces import Cut, Piece
 from components.convert.tables import expressions, quoting, text_files
 from components.convert.tables.schema import Column, Label, Schema
@@ -38,7 +38,7 @@ SCHEMA = Schema(
 
 
 def cut(paths: list[pathlib.Path], *, pieces: int = 1, piece_bytes: int = 1 << 40, of_json: bool = False) -> Cut:
-    files = [of_path(str(path)) for path in paths]
+    files = [stat_file(str(path)) for path in paths]
     found = text_files.cut(files, SCHEMA, json=of_json, pieces=pieces, piece_bytes=piece_bytes)
     raw = json.loads(json.dumps(dataclasses.asdict(found)))  # as another machine has it
     return Cut(pieces=tuple(Piece(**piece) for piece in raw["pieces"]), facts=raw["facts"])
@@ -118,9 +118,9 @@ def test_pieces_are_about_equal_and_each_reads_its_own_bytes_only(tmp_path):
     assert max(piece.stop - piece.start for piece in finer.pieces) < 100_050
     source = table(found)
     for piece, size in zip(found.pieces, sizes, strict=True):
-        before = COUNTS.told()["bytes_read"]
+        before = COUNTS.snapshot()["bytes_read"]
         assert sum(len(block.positions) for block in source.batches(piece)) == piece.extent
-        assert COUNTS.told()["bytes_read"] - before == size
+        assert COUNTS.snapshot()["bytes_read"] - before == size
 
 
 def pack(content: bytes, codec: str) -> bytes:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from common.errors import UserError
-from common.storage import listing
+from common.storage import files
 from components.convert import stages
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -76,7 +76,7 @@ def test_a_second_conversion_into_a_directory_is_refused(tmp_path, fails, monkey
 
 
 @pytest.mark.parametrize("before", [False, True])
-@pytest.mark.parametrize("place", ["parts.Writer.close", "notes.written"])
+@pytest.mark.parametrize("place", ["parts.Writer.close", "notes.write_text"])
 def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch, before, place):
     out = tmp_path / "new" / "out"
     if before:
@@ -144,13 +144,13 @@ def test_work_that_was_deleted_by_half_is_not_gone_on_with(tmp_path, monkeypatch
     def most(paths: Iterable[str]) -> None:
         paths = [*paths]
         parts = [path for path in paths if "/notes/" not in path]
-        listing.deleted(parts or paths)
+        files.delete_files(parts or paths)
         if parts:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(objects, "_WRITE_S", 0)
     interrupted(stages.Work, "merge", mock.Mock(side_effect=KeyboardInterrupt), whole)
-    interrupted(output, "deleted", most, dataclasses.replace(whole, split_seed=1))
+    interrupted(output, "delete_files", most, dataclasses.replace(whole, split_seed=1))
     convert(whole)
     made = bucket / "out" if "://" in out else tmp_path / out
     convert(dataclasses.replace(whole, output=str(tmp_path / "clean")))

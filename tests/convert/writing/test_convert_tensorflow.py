@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from common.storage.store import COUNTS
+from common.storage.storage import COUNTS
 from components.convert.convert import convert
 from components.convert.images import headers
 from components.convert.options import Options
@@ -253,9 +253,9 @@ def test_a_damaged_file_and_a_wrong_name_are_told_and_the_digest_is_of_the_files
     mounted = convert(dataclasses.replace(options(data_dir), source="gs://demo/tfds", output=str(tmp_path / "there")))
     assert mounted == convert(dataclasses.replace(options(data_dir), output=str(tmp_path / "here")))
     (bucket / "tfds" / "more").write_text("more")
-    read, before = COUNTS.told()["bytes_read"], source_digest("tfds:tiny", "gs://demo/tfds")
+    read, before = COUNTS.snapshot()["bytes_read"], source_digest("tfds:tiny", "gs://demo/tfds")
     (bucket / "tfds" / "more").write_text("other")
-    assert before != source_digest("tfds:tiny", "gs://demo/tfds") and COUNTS.told()["bytes_read"] == read
+    assert before != source_digest("tfds:tiny", "gs://demo/tfds") and COUNTS.snapshot()["bytes_read"] == read
     for damaged in (whole[:-1], whole[:5], whole[:20] + b"x" + whole[21:], b"x" + whole[1:]):
         path.write_bytes(damaged)
         assert source_digest("tfds:tiny", str(data_dir)) != digest

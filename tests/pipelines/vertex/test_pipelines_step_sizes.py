@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.storage.listing import File
+from common.storage.storage import File
 from pipelines import submit
 from pipelines.cloud_options import KEYS
 from pipelines.vertex import step_sizes
@@ -34,7 +34,7 @@ def test_a_run_gets_what_its_data_takes_and_what_was_asked_for_stays(monkeypatch
         place: [File(path=f"{place}/{name}", num_bytes=10**9 * gb) for name, gb in each.items()]
         for place, each in held.items()
     }
-    monkeypatch.setattr(step_sizes, "listed", files.__getitem__)
+    monkeypatch.setattr(step_sizes, "list_files", files.__getitem__)
     image = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
     given = ["--project", "demo-project", "--bucket", "gs://my-bucket", "--image", image, *flags]
     submission = prepare(

@@ -16,7 +16,7 @@ import urllib3
 
 from common.errors import UserError
 from common.locks import locked
-from common.storage.files import digest_of
+from common.storage.files import sha256_of
 from components.convert.sources.downloads.catalog import RemoteFile
 from components.convert.writing import progress
 
@@ -52,7 +52,7 @@ def fetch(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.
 
 
 def _intact(path: pathlib.Path, file: RemoteFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.num_bytes and digest_of(path) == file.sha256
+    return path.is_file() and path.stat().st_size == file.num_bytes and sha256_of(path) == file.sha256
 
 
 def _download(file: RemoteFile, path: pathlib.Path) -> None:
@@ -94,7 +94,7 @@ def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
     if part.stat().st_size < file.num_bytes:
         raise requests.ConnectionError(f"ended after {part.stat().st_size:,} of {file.num_bytes:,} bytes")
     if not _intact(part, file):
-        raise _Useless(f"SHA-256 is {digest_of(part)} where {file.sha256} was published")
+        raise _Useless(f"SHA-256 is {sha256_of(part)} where {file.sha256} was published")
 
 
 def require_reachable(urls: Iterable[str], otherwise: str = "") -> None:

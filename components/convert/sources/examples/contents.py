@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import UserError, unknown
-from common.storage.listing import File
+from common.storage.storage import File
 from components.convert import pieces
 from components.convert.images.encodings import ImageSource, Picture
 from components.convert.images.pixels import image_feature

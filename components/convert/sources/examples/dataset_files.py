@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 
 from common.errors import UserError
-from common.storage.listing import File, listed
+from common.storage.files import list_files
+from common.storage.storage import File
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, print_left_out
 from components.convert.tables.schema import ImageSchema, Schema
@@ -74,7 +75,7 @@ class TfrecordReader(Reader):
 
 def _inside(folder: str, print_others: bool) -> list[File]:
     """Files in a folder and its folders; hidden ones and those that only mark success are passed over."""
-    below = ((file.path[len(folder) :].strip("/").split("/"), file) for file in listed(folder))
+    below = ((file.path[len(folder) :].strip("/").split("/"), file) for file in list_files(folder))
     found = [(names, file) for names, file in below if not any(name.startswith((".", "_")) for name in names)]
     if not found:
         raise UserError(f"{folder}: holds no files")

@@ -19,9 +19,8 @@ from typing import IO
 
 from common.errors import UserError, readable
 from common.framing import FOOTER_BYTES, HEADER_BYTES, checksums
-from common.storage.listing import File
-from common.storage.reading import opened
-from common.storage.store import parallel
+from common.storage.files import open_file
+from common.storage.storage import File, map_in_threads
 from components.convert.pieces import Cut, Piece
 
 _HEADER = struct.Struct("<QI")
@@ -32,7 +31,7 @@ _GZIP = b"\x1f\x8b\x08"
 def cut(splits: Mapping[str, Sequence[File]]) -> Cut:
     """Makes a piece of each file of each split that has any records."""
     files = [(split, file) for split, of_split in splits.items() for file in of_split]
-    extents = parallel(lambda item: _extent(item[1]), files)
+    extents = map_in_threads(lambda item: _extent(item[1]), files)
     found, ends = [], collections.Counter()
     for number, ((split, file), extent) in enumerate(zip(files, extents, strict=True)):
         if extent:
@@ -74,7 +73,7 @@ def _records(data: IO[bytes], path: str) -> Iterator[tuple[int, bytes]]:
 def _opened(file: File, stop: int) -> Iterator[tuple[IO[bytes], bool]]:
     """The content of a file, of which so many bytes are likely to be read, and whether it is packed."""
     try:
-        with readable(file.path), opened(file, stop=stop) as raw:
+        with readable(file.path), open_file(file, stop=stop) as raw:
             head = raw.peek(HEADER_BYTES)[:HEADER_BYTES]
             packed = head.startswith(_GZIP) and not _is_header(head)  # the first length may begin with these bytes
             with gzip.open(raw) if packed else raw as data:

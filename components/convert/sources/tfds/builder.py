@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from common import quiet
 from common.errors import UserError, unknown
-from common.storage.files import is_remote
-from common.storage.listing import File, listed, of_path
+from common.storage.files import list_files, stat_file
+from common.storage.storage import File, is_remote
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
 
@@ -65,10 +65,10 @@ class TfdsReader(Reader):
         """
         given = self._given(source)
         if given and is_remote(str(source)):
-            return listed(str(source))
+            return list_files(str(source))
         prepared = self._find(given)
         directory = prepared.data_path if prepared else given
-        return listed(str(directory)) if directory else []
+        return list_files(str(directory)) if directory else []
 
     def digest(self, source: Paths) -> str:
         """SHA-256 (hexadecimal) over the files of the source; of what is downloaded, over its name with the version."""
@@ -83,7 +83,7 @@ class TfdsReader(Reader):
 
         given = self._given(source)
         prepared = self._find(given) or self._prepare(given)
-        splits = {split: [*map(of_path, paths)] for split, paths in features.splits(prepared).items()}
+        splits = {split: [*map(stat_file, paths)] for split, paths in features.splits(prepared).items()}
         cut = contents.cut(features.schema(prepared), splits)
         return dataclasses.replace(cut, facts={**cut.facts, "prepared": str(prepared.data_path)})
 
@@ -111,7 +111,7 @@ class TfdsReader(Reader):
         base = downloads_dir() / "tfds"
         if given is None:
             return base
-        stamps = [(file.path, file.num_bytes, file.version) for file in listed(str(given))]
+        stamps = [(file.path, file.num_bytes, file.version) for file in list_files(str(given))]
         return base / f"from-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}"
 
     def _find(self, given: pathlib.Path | None) -> DatasetBuilder | None:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.storage.listing import of_path
+from common.storage.files import stat_file
 from components.convert.sources.examples import record_files
 
 RANDOM = np.random.default_rng(0)
@@ -22,7 +22,7 @@ def payloads(size: int) -> bytes:
 
 def read(paths: list[str]) -> tuple[list[tuple[int, int, bytes]], list]:
     """Where each record starts, its position and payload, and the pieces."""
-    cut = record_files.cut({"train": [*map(of_path, paths)]})
+    cut = record_files.cut({"train": [*map(stat_file, paths)]})
     return [record for piece in cut.pieces for record in record_files.payloads(cut, piece)], list(cut.pieces)
 
 

@@ -1,0 +1,244 @@
+# ruff: noqa: D102 (`Storage` documents these methods)
+"""Objects of Cloud Storage by Google's client: one client a process, for all of its threads, and its requests are counted.
+
+pyarrow's file system for Google Cloud was tried in the loopback cloud and left: it can be given no certificate authority,
+reads what is there now in place of the version that was listed, and neither its requests nor its retries can be counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import functools
+import io
+import mimetypes
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import IO, Any
+
+from common.google_cloud import refusals
+from common.storage.storage import (
+    COUNTS,
+    MAX_THREADS,
+    File,
+    FileChanged,
+    Storage,
+    Writer,
+    map_in_threads,
+)
+
+_FIELDS = "prefixes,items(name,size,generation,crc32c,updated),nextPageToken"
+_MEMORY_BYTES = 8 << 20  # A larger upload lies in an unnamed file until it is sent.
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket(Storage):
+    """Implements `Storage` for `gs://BUCKET/NAME`.
+
+    Attributes:
+      chunk_bytes: Bytes that are fetched at once.
+      max_composed: Objects that Cloud Storage joins at once.
+    """
+
+    chunk_bytes: int = 8 << 20
+    max_composed: int = 32
+
+    def stat(self, path: str) -> File | None:
+        with connect(path) as (bucket, name):
+            blob = bucket.get_blob(name, retry=_retry) if name and not name.endswith("/") else None
+            return blob and _file(blob)
+
+    def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
+        return _list(folder)[1]
+
+    def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
+        return _list(folder, delimiter="/")
+
+    def is_folder(self, path: str) -> bool:
+        return any(_list(path, delimiter="/", max_results=1))
+
+    def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
+        return _Reader(file, start, stop, self.chunk_bytes)
+
+    def read(self, path: str, max_bytes: int | None) -> tuple[bytes, str] | None:
+        from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
+
+        with connect(path) as (bucket, name):
+            blob = bucket.blob(name)
+            try:
+                return _download(blob, end=max_bytes and max_bytes - 1), str(blob.generation)
+            except NotFound:
+                return None
+            except RequestRangeNotSatisfiable:  # An empty object has no range.
+                blob.reload(retry=_retry)
+                return b"", str(blob.generation)
+
+    def delete(self, path: str, *, if_version: str | None = None) -> None:
+        from google.api_core.exceptions import NotFound, PreconditionFailed
+
+        with connect(path) as (bucket, name), contextlib.suppress(NotFound, PreconditionFailed):
+            bucket.blob(name).delete(retry=_retry, **_condition(if_version))
+
+    def _join(self, parts: Sequence[File], target: str) -> File:
+        if len(parts) > self.max_composed:
+            starts = range(0, len(parts), self.max_composed)
+            groups = [parts[start : start + self.max_composed] for start in starts]
+            temporary = [f"{target}.{uuid.uuid4().hex}.tmp" for _ in groups]
+            try:
+                return self._join(map_in_threads(self._join, groups, temporary), target)
+            finally:
+                map_in_threads(self.delete, temporary)
+        with connect(target) as (bucket, name):
+            blob = bucket.blob(name)
+            sources = [bucket.blob(part.path.removeprefix(f"gs://{bucket.name}/")) for part in parts]
+            blob.compose(sources, retry=_retry)
+            return _file(blob)
+
+    def _open_temporary(self, path: str) -> IO[bytes]:
+        return tempfile.SpooledTemporaryFile(_MEMORY_BYTES)
+
+    def _publish(self, temporary: IO[bytes], file: File, writer: Writer) -> str:
+        from google.api_core.exceptions import PreconditionFailed
+
+        retries = {"timeout": writer.timeout_s, "retry": None} if writer.timeout_s else {"retry": _retry}
+        with connect(file.path) as (bucket, name):
+            blob = bucket.blob(name)
+            blob.crc32c = base64.b64encode(bytes.fromhex(file.crc32c)).decode()  # The store refuses anything else.
+            blob.content_type = mimetypes.guess_type(name)[0]
+            options = {"rewind": True, "size": file.num_bytes, "checksum": None, **retries}
+            with contextlib.suppress(PreconditionFailed):
+                blob.upload_from_file(temporary, **options, **_condition(writer.if_version))
+                return str(blob.generation)
+        raise FileExistsError(f"{file.path}: it is there already, with another content")
+
+
+class _Reader(io.RawIOBase):
+    """Reads chunks from `start` to `stop`, the next one fetched meanwhile; elsewhere no more than is asked for."""
+
+    def __init__(self, file: File, start: int, stop: int, chunk_bytes: int) -> None:
+        self._file = file
+        self._position = start
+        self._span = range(start, min(stop, file.num_bytes))
+        self._chunk_bytes = chunk_bytes
+        self._chunks: dict[int, futures.Future[bytes]] = {}  # The one that is read, and the next one.
+        self._thread = futures.ThreadPoolExecutor(1)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._file.num_bytes)[whence]
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        start = self._position
+        stop = min(start + len(buffer), self._file.num_bytes)
+        if start in self._span:
+            chunk, offset = divmod(start - self._span.start, self._chunk_bytes)
+            self._chunks = {key: self._chunks.get(key) or self._fetch(key) for key in (chunk, chunk + 1)}
+            content = memoryview(self._chunks[chunk].result())[offset : offset + stop - start]
+        else:
+            content = _download_range(self._file, range(start, stop))
+        buffer[: len(content)] = content
+        self._position += len(content)
+        return len(content)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+    def _fetch(self, chunk: int) -> futures.Future[bytes]:
+        first = chunk * self._chunk_bytes
+        return self._thread.submit(_download_range, self._file, self._span[first : first + self._chunk_bytes])
+
+
+@contextlib.contextmanager
+def connect(path: str) -> Iterator[tuple[Any, str]]:
+    """Yields the client's bucket of `gs://BUCKET/NAME`, and the name.
+
+    Raises:
+      UserError: If the store refuses a request.
+      ConnectionError: If it does not answer, or says that it cannot now.
+    """
+    bucket, _, name = path.removeprefix("gs://").partition("/")
+    with refusals(f"{path.rstrip('/')} cannot be used"):
+        yield _client(os.environ.get("STORAGE_EMULATOR_HOST")).bucket(bucket), name
+
+
+@functools.cache
+def _client(_emulator: str | None) -> Any:
+    from google.cloud import storage  # It takes 1 s.
+    from requests.adapters import HTTPAdapter
+
+    class CountingAdapter(HTTPAdapter):
+        def send(self, *args: Any, **options: Any) -> Any:
+            COUNTS.add(requests=1)
+            return super().send(*args, **options)
+
+    client = storage.Client(project=None)
+    for scheme in ("https://", "http://"):  # An emulator has the latter.
+        client._http.mount(scheme, CountingAdapter(pool_maxsize=2 * MAX_THREADS, pool_block=True))
+    return client
+
+
+# Two processes on one connection would read each other's answers.
+os.register_at_fork(after_in_child=_client.cache_clear)
+
+
+def _retry(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Stands where Google's client takes a policy of retries: its own, two minutes at most, but counted."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return DEFAULT_RETRY(call, on_error=lambda _: COUNTS.add(retries=1))
+
+
+def _condition(if_version: str | None) -> dict[str, int]:
+    return {} if if_version is None else {"if_generation_match": int(if_version or 0)}
+
+
+def _download(blob: Any, **span: int | None) -> bytes:
+    options = {"raw_download": True, "single_shot_download": True, "checksum": None, "retry": _retry}
+    content = blob.download_as_bytes(**span, **options)
+    COUNTS.add(bytes_read=len(content))
+    return content
+
+
+def _download_range(file: File, span: range) -> bytes:
+    """Returns a range of an object of the listed generation."""
+    from google.api_core.exceptions import NotFound
+
+    if not span:
+        return b""
+    with connect(file.path) as (bucket, name), contextlib.suppress(NotFound):
+        blob = bucket.blob(name, generation=int(file.version))
+        content = _download(blob, start=span.start, end=span.stop - 1)
+        if len(content) == len(span):
+            return content
+    raise FileChanged(file.path)
+
+
+def _list(folder: str, **options: Any) -> tuple[list[str], list[File]]:
+    """Returns what `Storage.list_folder` does; without a delimiter all files, and no folders."""
+    with connect(f"{folder.rstrip('/')}/") as (bucket, prefix):
+        blobs = bucket.list_blobs(prefix=prefix, fields=_FIELDS, retry=_retry, **options)
+        # A name that ends with a slash marks a folder.
+        files = [_file(blob) for blob in blobs if not blob.name.endswith("/")]
+        folders = [f"gs://{bucket.name}/{name.rstrip('/')}" for name in blobs.prefixes]
+    return sorted(folders), sorted(files, key=lambda file: file.path)
+
+
+def _file(blob: Any) -> File:
+    return File(
+        path=f"gs://{blob.bucket.name}/{blob.name}",
+        num_bytes=blob.size,
+        version=str(blob.generation),
+        crc32c=base64.b64decode(blob.crc32c).hex(),
+        updated_s=blob.updated.timestamp(),
+    )

@@ -1,0 +1,162 @@
+# ruff: noqa: D102 (`Storage` documents these methods)
+"""Files of this machine, or of a file system that it mounts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import pathlib
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from common.errors import UserError
+from common.storage.storage import COUNTS, File, FileChanged, Storage, Writer
+
+_COPIED_BYTES = 1 << 18  # Copied at once: they stay in the cache of a core.
+
+
+class LocalStorage(Storage):
+    """Implements `Storage`."""
+
+    def stat(self, path: str) -> File | None:
+        return _stat(path) if os.path.isfile(path) else None
+
+    def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
+        return list(filter(None, map(_stat_if_exists, sorted(_walk(folder, follow_links)))))
+
+    def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
+        paths = sorted(entry.path for entry in os.scandir(folder)) if os.path.isdir(folder) else []
+        folders = list(filter(os.path.isdir, paths))
+        files = map(_stat_if_exists, sorted({*paths} - {*folders}))
+        return folders, list(filter(None, files))
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
+        return _Reader(file, start, stop)
+
+    def read(self, path: str, max_bytes: int | None) -> tuple[bytes, str] | None:
+        try:
+            with open(path, "rb") as file:
+                return file.read(max_bytes), _stat(file.fileno()).version
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def delete(self, path: str, *, if_version: str | None = None) -> None:
+        if if_version is None or (os.path.isfile(path) and _stat(path).version == if_version):
+            pathlib.Path(path).unlink(missing_ok=True)
+
+    def _join(self, parts: Sequence[File], target: str) -> File:
+        if len(parts) == 1 and _link(parts[0], target):
+            return dataclasses.replace(_stat(target), crc32c=parts[0].crc32c)
+        with self.create(target) as writer:
+            for part in parts:
+                try:
+                    with open(part.path, "rb") as data:
+                        shutil.copyfileobj(data, writer, _COPIED_BYTES)
+                except FileNotFoundError:
+                    raise FileChanged(part.path) from None
+        return writer.file
+
+    def _open_temporary(self, path: str) -> IO[bytes]:
+        with contextlib.suppress(FileExistsError):  # Opening the file says which folder is none.
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        return open(_temporary_path(path), "xb")
+
+    def _publish(self, temporary: IO[bytes], file: File, writer: Writer) -> str:
+        temporary.flush()
+        if writer.durable:
+            os.fsync(temporary.fileno())
+        version = _stat(temporary.fileno()).version
+        temporary.close()  # A file system that machines share sends the content now.
+        (os.replace if writer.if_version is None else os.link)(temporary.name, file.path)
+        return version
+
+    def _discard(self, temporary: IO[bytes]) -> None:
+        try:
+            temporary.close()  # It fails, too, on a disk that is full.
+        finally:
+            pathlib.Path(temporary.name).unlink(missing_ok=True)
+
+
+class _Reader(io.FileIO):
+    """Reads without a copy on the way; the system has the next bytes ready."""
+
+    read, readall = io.RawIOBase.read, io.RawIOBase.readall  # These read by `readinto`.
+
+    def __init__(self, file: File, start: int, stop: int) -> None:
+        self._listed = file
+        self._stop = stop
+        try:
+            super().__init__(file.path)
+        except FileNotFoundError:
+            raise FileChanged(file.path) from None
+        self.seek(start)
+
+    def readinto(self, buffer: Any) -> int:
+        if _stat(self.fileno()).version != self._listed.version:
+            raise FileChanged(self._listed.path)
+        left = self._stop - self.tell()  # Another reader is likely to have what follows.
+        num_bytes = super().readinto(memoryview(buffer)[:left] if left > 0 else buffer)
+        COUNTS.add(bytes_read=num_bytes)
+        return num_bytes
+
+
+def _stat(path: str | int) -> File:
+    """Returns the file of a path or a descriptor."""
+    status = os.stat(path)
+    return File(
+        path=str(path),
+        num_bytes=status.st_size,
+        version=str(status.st_mtime_ns),
+        updated_s=status.st_mtime,
+    )
+
+
+def _stat_if_exists(path: str) -> File | None:
+    """Returns a file that was listed a moment ago; None if another process has deleted or renamed it since."""
+    try:
+        return _stat(path)
+    except OSError as error:
+        if os.path.islink(path):
+            return File(path=path, num_bytes=0)
+        if isinstance(error, FileNotFoundError):
+            return None
+        raise
+
+
+def _walk(folder: str, follow_links: bool) -> Iterator[str]:
+    """Yields the paths of all files below a folder."""
+    path_of: dict[str, str] = {}  # By the folder's path without links.
+    for inner, _, names in os.walk(folder, onerror=_raise_unless_gone, followlinks=follow_links):
+        first = path_of.setdefault(os.path.realpath(inner), inner)
+        if first != inner:
+            raise UserError(f"{inner}: is the same folder as {first}; delete the link to it, or give the files to read")
+        yield from (os.path.join(inner, name) for name in names)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error  # Nobody would miss the files of a folder that cannot be read.
+
+
+def _link(part: File, target: str) -> bool:
+    """Gives a file a second name; returns False where the file system has no links."""
+    temporary = _temporary_path(target)
+    with contextlib.suppress(OSError):
+        os.link(part.path, temporary)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        pathlib.Path(temporary).unlink(missing_ok=True)  # It stays where both were names of one file already.
+        return True
+    return False
+
+
+def _temporary_path(path: str) -> str:
+    return f"{path}.{uuid.uuid4().hex}.tmp"
