@@ -153,7 +153,7 @@ def test_finished_job_is_not_submitted_again(training, capfd, done):
     training.endings = [(0, "", 9), (0, "", 9)]
     assert training() == 0
     if done:
-        more = dict.fromkeys(("loss", "validation", "examples_per_s"))
+        more = {"loss": 0.5, "validation": {}, "metrics": {}, "examples_per_s": None}
         (training.files / "DONE.json").write_text(json.dumps({**done, **more, "seconds": 1}))
     assert training() == 0
     is_longer = bool(done) and done["step"] < 9  # Than what was done.
