@@ -33,7 +33,7 @@ from components.evaluate.options import Options as EvaluateOptions
 from components.register.store import check_name
 from components.train.backends.plan import trainer_flags
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.strategy import SYNC
+from components.train.cluster.source import SYNC
 from trainer import options
 from trainer.data import example_weights
 

@@ -14,7 +14,7 @@ from common.errors import UserError, writable
 from common.flags import local
 from components.train.backends.job_settings import JobSettings
 from components.train.backends.plan import DEFAULT_IMAGE
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from pipelines.cloud_options import DEFAULT_CLUSTER, KEYS, scheduled_as
 from pipelines.training import BACKENDS, NAME, build
 
@@ -33,7 +33,7 @@ def compile_specs(
     if not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
     if job is None:
-        job = JobSettings().arguments(Cluster.load(DEFAULT_CLUSTER))
+        job = JobSettings().arguments(load_cluster(DEFAULT_CLUSTER))
     directory, paths = pathlib.Path(output_dir), []
     for backend in backends:
         path = directory / f"{NAME}-{backend}.yaml"
@@ -58,7 +58,7 @@ def main() -> int:
     keys.add_flags(p)
     args = p.parse_args()
     config = keys.read(args)
-    cluster = scheduled_as(Cluster.load(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config)
+    cluster = scheduled_as(load_cluster(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config)
     settings = JobSettings.of(config)
     settings.check(cluster, config.location)
     image = config.image or DEFAULT_IMAGE

@@ -25,7 +25,7 @@ from common.storage.storage import is_remote
 from components.convert import store
 from components.evaluate.gate import REJECT
 from components.register.registry import Registry
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from components.train.supervision.signals import STOPPING, StopRequest
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, SHARED, add_trainer_flags, pipeline_arguments
 from pipelines.config import Config, Keys
@@ -115,7 +115,7 @@ def _prepare(config: Config) -> tuple[RunRecord, pathlib.Path]:
             raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
         check_engine("--runner subprocess")  # Before anything is made.
     cluster_file = config.cluster or DEFAULT_CLUSTER
-    cluster = Cluster.load(cluster_file, as_list(config.trainer_flags))
+    cluster = load_cluster(cluster_file, as_list(config.trainer_flags))
     sources = as_list(config.source)
     if config.dataset != "bigquery":  # whose source is a query
         sources = [path if is_remote(path) else str(pathlib.Path(path).resolve()) for path in sources]

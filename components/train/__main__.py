@@ -19,7 +19,6 @@ from components.train.backends.vertex import plan_submission
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.source import Source
-from components.train.cluster.strategy import job_flags
 from components.train.console import job_control
 from components.train.console.command_line import parse
 from components.train.console.explain import explain
@@ -61,14 +60,14 @@ def _cluster(args: argparse.Namespace) -> tuple[Source, Cluster]:
     source = read(args.cluster, [] if own else args.flags or None, args.strategy)
     if args.strict:
         source.refuse_replacements()
-    cluster = Cluster.of(source)
+    cluster = source.cluster
     if args.max_restarts is not None:
         scheduling = cluster.scheduling.model_copy(update={"max_restarts": args.max_restarts})
         cluster = cluster.model_copy(update={"scheduling": scheduling})
     if own:
         args.flags, args.job_dir = args.flags or list(source.args), args.job_dir or source.job_dir
     else:
-        args.flags = job_flags(source, args.flags)
+        args.flags = source.trainer_flags(args.flags)
     return source, cluster
 
 

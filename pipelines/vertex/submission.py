@@ -13,6 +13,7 @@ from components.train.backends.attempts import Again
 from components.train.backends.job_settings import JobSettings, new_name
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from pipelines.arguments import pipeline_arguments
 from pipelines.cloud_options import DEFAULT_CLUSTER, check_place, scheduled_as
 from pipelines.compile import compile_specs
@@ -98,7 +99,7 @@ class Submission:
 def prepare(args: Config, *, is_scheduled: bool = False) -> Submission:
     """Checks every key by itself and against the others, and asks nobody; a mistake is a UserError."""
     check_place(args)
-    cluster = scheduled_as(Cluster.load(args.cluster or DEFAULT_CLUSTER, as_list(args.trainer_flags)), args)
+    cluster = scheduled_as(load_cluster(args.cluster or DEFAULT_CLUSTER, as_list(args.trainer_flags)), args)
     trained_by = args.training_service_account or args.service_account
     settings = dataclasses.replace(JobSettings.of(args), training_service_account=trained_by)
     settings.check(cluster, args.location)

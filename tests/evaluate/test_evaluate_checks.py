@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from common.manifest import Manifest, Split, Summary
 from components.evaluate.checks import check_splits, metric_names
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from components.train.component import plan
 from trainer.tasks.classification import Classification
 from trainer.tasks.multi_label import MultiLabel
@@ -30,7 +30,7 @@ def test_metric_names_are_those_of_tasks(names):
 
 def planned(dataset, *, trainer=(), evaluation=()):
     return plan(
-        cluster=Cluster.load("clusters/local.yaml", []).to_json(),
+        cluster=load_cluster("clusters/local.yaml", []).to_json(),
         backend="local",
         image="image",
         trainer_args=["--train-steps=1", *trainer],

@@ -11,14 +11,14 @@ from common.errors import UserError
 from components.convert.options import Options as ConvertOptions
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.store import check_name
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from pipelines import run
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
 from pipelines.config import Config
 from pipelines.local.cache import CODE, code_digest
 
 ROOT = pathlib.Path(__file__).parents[2]
-CLUSTER = Cluster.load(DEFAULT_CLUSTER)
+CLUSTER = load_cluster(DEFAULT_CLUSTER)
 GIVEN = {"TYPO", "SCHEMA", "RANGE"}  # files that flags may name
 
 

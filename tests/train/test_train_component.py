@@ -6,11 +6,11 @@ from common.errors import UserError
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.train import component
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 
 
 def test_a_dataset_that_no_model_can_be_judged_by_is_refused_before_training(tmp_path):
-    cluster = Cluster.load("clusters/local.yaml").to_json()
+    cluster = load_cluster("clusters/local.yaml").to_json()
 
     def planned(test_fraction: float) -> list:
         place = str(tmp_path / str(test_fraction))

@@ -10,7 +10,7 @@ import pytest
 from train_golden import described_keys
 
 from components.train.__main__ import main
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from components.train.supervision.timeouts import Patience
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def test_every_key_stands_in_the_table_with_its_default_and_meaning():
 def test_the_cluster_file_shown_is_one(tmp_path: Path):
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     (tmp_path / "cluster.yaml").write_text(example)
-    assert Cluster.load(tmp_path / "cluster.yaml").replicas == 8
+    assert load_cluster(tmp_path / "cluster.yaml").replicas == 8
 
 
 @pytest.mark.slow

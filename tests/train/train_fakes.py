@@ -18,8 +18,7 @@ from components.train.backends.plan import Plan
 from components.train.backends.process import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.pool import Pool
+from components.train.cluster.cluster_file import Cluster, Pool
 from components.train.supervision.launcher_log import last_run
 from components.train.supervision.output import Output
 from components.train.supervision.supervisor import run

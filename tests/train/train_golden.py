@@ -13,6 +13,7 @@ from typing import Any
 from components.train.__main__ import main
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from components.train.cluster.validation import schema
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ CLUSTERS = {
 def text(name: str) -> str:
     with contextlib.chdir(ROOT), contextlib.redirect_stdout(io.StringIO()) as out:
         assert main(["--cluster", name, "--explain"]) == 0
-        cluster = Cluster.load(name)
+        cluster = load_cluster(name)
     specs = plan_vertex(cluster, "IMAGE", [], machines=all(pool.machine for pool in cluster.pools.values()))
     return f"{out.getvalue()}\nWorker pools\n{json.dumps(specs, indent=2)}\n"
 

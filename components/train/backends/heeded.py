@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.pool import By
+from components.train.cluster.cluster_file import By, Cluster
 from components.train.cluster.validation import Model
 from trainer.cluster.member import ROLES
 

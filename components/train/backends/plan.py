@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from common.errors import UserError
 from common.storage.storage import is_remote
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.strategy import named
+from components.train.cluster.source import strategy_flag
 
 # The names are those of `trainer.job.journal`, whose import would take as long as the rest of the launcher's.
 STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"
@@ -72,7 +72,7 @@ class Plan:
 
 def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
     """The trainer's flags with the cluster's strategy among them; another is refused."""
-    strategy = named(flags)
+    strategy = strategy_flag(flags)
     if strategy is None:
         return [*flags, "--strategy", cluster.strategy]
     if strategy != cluster.strategy:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from common.errors import UserError
 from common.machine import usable_cores
 from components.train.backends.probe import VISIBLE, usable_gpus
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.strategy import most_gpus
+from components.train.cluster.cluster_file import Cluster, most_gpus
 
 _Member = tuple[str, int]  # A replica's role and its index among those of the role.
 

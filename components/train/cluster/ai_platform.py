@@ -17,9 +17,8 @@ from pydantic import Field
 
 from common.errors import UserError, unknown
 from common.strict_yaml import parse
-from components.train.cluster import strategy
+from components.train.cluster.cluster_file import Disk, Pool, most_gpus
 from components.train.cluster.machines import MACHINES, REPLACED_BY
-from components.train.cluster.pool import Disk, Pool
 from components.train.cluster.source import Source
 from components.train.cluster.validation import Duration, Model, Name, show
 
@@ -86,7 +85,7 @@ def translate(
     source.args, source.job_dir, source.region = job.args, job.jobDir, job.region
     pools = _pools(content, job.scaleTier, source)
     source.values = {"strategy": _default_strategy(pools), **pools}
-    strategy.choose(source, job.args if flags is None else flags, override)
+    source.choose_strategy(job.args if flags is None else flags, override)
     _fit_gpus(source.values, source)
     _translate_disks(content, source)
     if job.maxRunningTime:
@@ -216,7 +215,7 @@ def _fit_gpus(pools: dict[str, Any], source: Source) -> None:
             continue
         pool, gpu, gpus = pools[role], pools[role].accelerator.type, pools[role].gpus
         offers = MACHINES[pool.machine].gpus
-        most = strategy.most_gpus(chosen, role)
+        most = most_gpus(chosen, role)
         if most == 0:
             machine = pool.machine if "" in offers else _TABLE["without_gpus"]
             pools[role] = Pool(machine=machine, replicas=pool.replicas)

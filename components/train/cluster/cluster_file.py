@@ -1,30 +1,123 @@
 """The cluster file: which machines a training job runs on, and how many of each.
 
 Each key is described once: pydantic reads and writes it, checks its rules, and makes the schema for editors. A key that
-only some back ends heed names them with `By`; the others say that they ignore it.
+only some back ends heed names them with `By`; the others say that they ignore it. `lookup.load_cluster` reads a file.
 
-cluster = Cluster.load("clusters/local-ps.yaml")  # or a file of AI Platform, or "STANDARD_1"
 for role, pool in cluster.pools.items(): ...
 Cluster.from_json(cluster.to_json()) == cluster
 """
 
 import contextlib
+import dataclasses
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Literal, Self
+import math
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from common import bounded_json
 from common.errors import UserError, about
-from components.train.cluster.lookup import read
-from components.train.cluster.machines import FLEX_START_GPUS, MACHINES
-from components.train.cluster.pool import VERTEX, By, Disk, Pool
-from components.train.cluster.source import Source
-from components.train.cluster.strategy import STRATEGIES_WITH, Strategy, most_gpus
-from components.train.cluster.validation import Duration, Model, number, seconds
+from components.train.cluster import machines
+from components.train.cluster.machines import FLEX_START_GPUS, GPU_TYPES, MACHINES
+from components.train.cluster.validation import Duration, Model, Name, number, seconds
 from trainer.cluster.member import ROLES
+
+Strategy = Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"]
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+# The strategies that can have a pool.
+STRATEGIES_WITH = {
+    "worker": ("multi_worker_mirrored", "parameter_server"),
+    "ps": ("parameter_server",),
+}
+_VERTEX = ("vertex",)
+
+
+def most_gpus(strategy: str, role: str) -> float:
+    """Returns the number of GPUs that a replica can compute on, which may be infinite.
+
+    TensorFlow's worker of a parameter-server job fails in its first step if it has several; the chief there hands out
+    the work, and parameter servers only add numbers up.
+    """
+    if strategy == "parameter_server":
+        return {"chief": 0, "ps": 0}.get(role, 1)
+    return 1 if strategy == "one_device" or role == "evaluator" else math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class By:
+    """The back ends that heed a key, where not all do."""
+
+    back_ends: tuple[str, ...]
+
+
+def _offers(names: Iterable[str], example: str) -> Any:
+    """Names that an editor offers."""
+    return Field(json_schema_extra={"enum": sorted(names)}, examples=[example])
+
+
+GpuType = Annotated[Name, AfterValidator(machines.check_gpu), _offers(GPU_TYPES, "NVIDIA_TESLA_T4")]
+MachineType = Annotated[Name, AfterValidator(machines.check_machine), _offers(MACHINES, "n1-standard-16")]
+
+
+class Accelerator(Model):
+    """The GPUs of one machine."""
+
+    type: Annotated[GpuType, By(_VERTEX)]
+    """GPU type, as Vertex AI calls it."""
+    count: number(1, 16) = 1
+    """GPUs of each machine; every machine type has its own allowed counts."""
+
+
+class MachineSpec(Model):
+    """A machine and its GPUs."""
+
+    machine: MachineType
+    """Machine type."""
+    accelerator: Accelerator | None = None
+    """GPUs of each replica; none without it."""
+
+    @model_validator(mode="after")
+    def _is_offered(self) -> Self:
+        if self.machine:
+            machines.check_gpus(self.machine, self.accelerator.type if self.accelerator else "", self.gpus)
+        return self
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of each replica."""
+        return self.accelerator.count if self.accelerator else 0
+
+    @property
+    def shape(self) -> str:
+        """The machine and its GPUs, for people."""
+        gpus = f" with {self.gpus} {self.accelerator.type}" if self.accelerator else ""
+        return f"{self.machine}{gpus}"
+
+
+class Pool(MachineSpec):
+    """Equal replicas of one role."""
+
+    machine: Annotated[MachineType | None, By(_VERTEX)] = None
+    """Machine type; only Vertex AI needs one."""
+    replicas: number(1, 1000) = 1
+    """How many; exactly 1 of chief and evaluator."""
+    alternatives: Annotated[tuple[MachineSpec, ...], By(_VERTEX)] = ()
+    """What to take, in this order, when Vertex AI has none of these machines."""
+
+    def choice(self, k: int) -> Self:
+        """Returns the pool on its k-th machines, or the last if it has fewer."""
+        spec = [self, *self.alternatives][: k + 1][-1]
+        return self.model_copy(update={"machine": spec.machine, "accelerator": spec.accelerator, "alternatives": ()})
+
+
+class Disk(Model):
+    """Boot disk of each replica."""
+
+    type: Literal["pd-ssd", "pd-standard", "hyperdisk-balanced"] = "pd-ssd"
+    """Kind of disk."""
+    size_gb: number(100, 64_000) = 100
+    """Size in GB."""
 
 
 def _single(pool: Pool) -> Pool:
@@ -36,7 +129,7 @@ def _single(pool: Pool) -> Pool:
 class Scheduling(Model):
     """How machines are obtained, and for how long."""
 
-    strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(VERTEX)] = "STANDARD"
+    strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(_VERTEX)] = "STANDARD"
     """STANDARD machines stay, SPOT ones are cheap and may be taken away, FLEX_START ones are waited for."""
     timeout: Duration | None = None
     """Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's (Vertex AI: 7d)."""
@@ -64,29 +157,10 @@ class Cluster(Model):
     """Parameter servers, which hold the variables."""
     evaluator: Annotated[Pool, AfterValidator(_single)] | None = None
     """Scores every checkpoint beside the training; at most 1."""
-    disk: Annotated[Disk | None, By(VERTEX)] = None
+    disk: Annotated[Disk | None, By(_VERTEX)] = None
     """Boot disk of each replica on Vertex AI; without it 100 GB of what its machine boots from."""
     scheduling: Scheduling = Field(default_factory=Scheduling)
     """How machines are obtained, for how long, and how often the job starts again."""
-
-    @classmethod
-    def load(cls, name: str | Path, flags: Sequence[str] = ()) -> Self:
-        """Reads a cluster file, a job file of AI Platform, or the name of a scale tier.
-
-        The trainer's flags may decide the strategy. What differs from the file is printed on standard error.
-        """
-        source = read(name, flags)
-        cluster = cls.of(source)
-        if source.args or source.job_dir:
-            source.notes.append("args, jobDir: not used: this command has flags of its own for them")
-        source.print_notes()
-        return cluster
-
-    @classmethod
-    def of(cls, source: Source) -> Self:
-        """Returns the cluster that a source describes."""
-        with about(source.name):
-            return cls.read(source.values)
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -1,7 +1,6 @@
 """Reads what `--cluster` names: a file of ours, one of AI Platform, or a scale tier.
 
-source = read("config.yaml")  # or read("STANDARD_1")
-source.values  # as our own cluster file would say it
+cluster = load_cluster("config.yaml")  # or load_cluster("STANDARD_1")
 """
 
 import os
@@ -11,8 +10,24 @@ from typing import Any
 
 from common.errors import UserError, about, unknown
 from common.strict_yaml import parse
-from components.train.cluster import ai_platform, strategy
+from components.train.cluster import ai_platform
+from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.source import Source
+
+
+def load_cluster(name: str | Path, flags: Sequence[str] = ()) -> Cluster:
+    """Returns the cluster of a file or name; what differs from the file is printed on standard error.
+
+    Args:
+      name: Path or name.
+      flags: The trainer's, which may decide the strategy.
+    """
+    source = read(name, flags)
+    cluster = source.cluster
+    if source.args or source.job_dir:
+        source.notes.append("args, jobDir: not used: this command has flags of its own for them")
+    source.print_notes()
+    return cluster
 
 
 def read(name: str | Path, flags: Sequence[str] | None = None, override: str | None = None) -> Source:
@@ -34,7 +49,7 @@ def read(name: str | Path, flags: Sequence[str] | None = None, override: str | N
             return ai_platform.translate(document, Source(name=name, kind=kind), flags, override)
         source = Source(name=name, kind="cluster file", ours=True, values=document)
         if isinstance(document, dict):
-            strategy.choose(source, flags or (), override)
+            source.choose_strategy(flags or (), override)
         return source
 
 

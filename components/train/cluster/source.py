@@ -2,9 +2,21 @@
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from common.errors import UserError
+from common.cli import Parser
+from common.errors import UserError, about
+from components.train.cluster.cluster_file import Cluster
+
+SYNC = "--sync"
+
+
+def strategy_flag(flags: Sequence[str]) -> str | None:
+    """Returns the strategy that the trainer's flags name, if they do."""
+    parser = Parser(prog="python -m trainer.task", add_help=False)
+    parser.add_argument("--strategy")
+    return parser.parse_known_args(list(flags))[0].strategy
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -21,6 +33,52 @@ class Source:
     region: str | None = None
     args: tuple[str, ...] = ()  # Flags of the trainer.
     job_dir: str | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, checked."""
+        with about(self.name):
+            return Cluster.read(self.values)
+
+    def choose_strategy(self, flags: Sequence[str] = (), override: str | None = None) -> None:
+        """Sets the strategy, which the file may leave open.
+
+        TensorFlow 2 has no synchronous training with parameter servers. If that is required, the workers reduce gradients
+        among themselves, which computes the same update, and the parameter servers are dropped, with a note.
+
+        Args:
+          flags: The trainer's. `--sync` counts, and `--strategy` unless the file is a cluster file.
+          override: Overrides the file and the flags.
+
+        Raises:
+          UserError: If the flags contradict each other.
+        """
+        from_file = self.values.get("strategy")
+        from_flags = override or (None if self.ours else strategy_flag(flags))
+        chosen = from_flags or from_file
+        if chosen == "parameter_server" and SYNC in flags:
+            if from_flags:
+                raise UserError(
+                    "--sync: parameter servers train asynchronously in TensorFlow 2; leave one of the two out"
+                )
+            chosen = "multi_worker_mirrored"
+        if chosen:
+            self.values["strategy"] = chosen
+        if from_file == "parameter_server" != chosen:
+            self.values.pop("ps", None)
+            self.replacements.append(
+                f"{SYNC if SYNC in flags else '--strategy'}: the parameter servers are dropped: synchronous workers reduce "
+                "gradients among themselves, which computes the same update"
+            )
+
+    def trainer_flags(self, flags: Sequence[str]) -> list[str]:
+        """Returns the flags of the trainer, else those of the file, without `--sync`, which the strategy stands for."""
+        if flags and self.args:
+            self.notes.append("trainingInput.args: not used, as flags are given to the trainer here")
+        chosen = [flag for flag in (flags or self.args) if flag != SYNC]
+        if self.job_dir and not any(flag.startswith(("--job-dir", "--job_dir")) for flag in chosen):
+            chosen += ["--job-dir", self.job_dir]
+        return chosen
 
     def print_notes(self) -> None:
         """Writes each replacement and note on a line of standard error."""

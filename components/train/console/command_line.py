@@ -10,7 +10,7 @@ from common.errors import UserError
 from common.flags import at_least, positive
 from components.train.backends.job_settings import DEFAULT_REGION, JobSettings
 from components.train.backends.plan import DEFAULT_IMAGE
-from components.train.cluster.strategy import STRATEGIES
+from components.train.cluster.cluster_file import STRATEGIES
 from components.train.supervision.timeouts import Patience
 
 LOCAL = ("process", "docker", "ssh")

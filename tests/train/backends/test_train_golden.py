@@ -11,7 +11,7 @@ from components.train.backends.process import plan_processes
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.backends.worker_pools import plan_vertex
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from trainer.cluster.member import from_environment
 
 TF_CONFIGS = json.loads((GOLDEN.parent / "tf_configs.json").read_text())
@@ -32,7 +32,7 @@ def test_plan_is_the_one_that_was_reviewed(stem: str):
 
 @pytest.mark.parametrize("stem", CLUSTERS)
 def test_every_replica_finds_itself_and_others(stem: str):
-    cluster = Cluster.load(CLUSTERS[stem])
+    cluster = load_cluster(CLUSTERS[stem])
     division = divide(cluster, [Machine(name="here", cores=4, gpus=(), replicas=cluster.members)])
     plan = plan_processes(cluster, PROGRAM, log_dir="logs", ports=itertools.count(10_001), division=division)
     training = {role: pool.replicas for role, pool in cluster.pools.items() if role != "evaluator"}
@@ -49,7 +49,7 @@ def test_every_replica_finds_itself_and_others(stem: str):
 
 @pytest.mark.parametrize("stem", CLUSTERS)
 def test_pools_are_dense_and_survive_the_pipelines_launcher_with_and_without_machines(stem: str):
-    cluster = Cluster.load(CLUSTERS[stem])
+    cluster = load_cluster(CLUSTERS[stem])
     named = all(pool.machine for pool in cluster.pools.values())
     specs = plan_vertex(cluster, "image", [], machines=named)
     assert len(specs) == len(cluster.pools)

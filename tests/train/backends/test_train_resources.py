@@ -5,8 +5,7 @@ import pytest
 from common.errors import UserError
 from components.train.backends.probe import usable_gpus
 from components.train.backends.resources import Division, Machine, divide
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.pool import Accelerator, Pool
+from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
 
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(), evaluator=Pool())

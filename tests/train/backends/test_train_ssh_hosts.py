@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from components.train.backends.ssh_hosts import Host, place, read_hosts, ssh_command
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.pool import Pool
+from components.train.cluster.cluster_file import Cluster, Pool
 
 
 def hosts_of(tmp_path: Path, text: str) -> list[Host]:

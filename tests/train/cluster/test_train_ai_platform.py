@@ -6,9 +6,8 @@ import yaml
 
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import read
+from components.train.cluster.lookup import load_cluster, read
 from components.train.cluster.source import Source
-from components.train.cluster.strategy import job_flags
 
 CASES = yaml.safe_load(Path(__file__).with_name("translations.yaml").read_text())
 CUSTOM = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4"}
@@ -28,7 +27,7 @@ def source(tmp_path: Path):
 def test_translation_is_noted_and_strict_refuses_replacements(source, case: dict[str, Any]):
     translated = source(**case["file"])
     expected = {"strategy": "one_device", "chief": {"machine": "n1-standard-4"}, **case.get("becomes", {})}
-    assert Cluster.of(translated) == Cluster.read(expected)
+    assert translated.cluster == Cluster.read(expected)
     assert translated.notes == ([case["says"]] if "says" in case else [])
     assert translated.replacements == ([case["changes"]] if "changes" in case else [])
     if "changes" in case:
@@ -42,31 +41,31 @@ def test_workers_of_parameter_servers_become_as_many_as_gpus(source):
     gpus = {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 2}}
     pools = {"workerType": "n1-standard-8", "workerCount": 3, "workerConfig": gpus}
     translated = source(**CUSTOM, **pools, parameterServerType="n1-standard-4", parameterServerCount=1)
-    worker = Cluster.of(translated).worker
+    worker = translated.cluster.worker
     assert (worker.replicas, worker.machine, worker.gpus) == (6, "n1-standard-8", 1)
 
 
 def test_arguments_and_job_directory_become_flags(source):
     flags = source(args=["--train-steps", 1000, "--sync"], jobDir="gs://bucket/a")
-    assert job_flags(flags, []) == ["--train-steps", "1000", "--job-dir", "gs://bucket/a"]
-    assert job_flags(flags, ["--job-dir=jobs/b"]) == ["--job-dir=jobs/b"]
+    assert flags.trainer_flags([]) == ["--train-steps", "1000", "--job-dir", "gs://bucket/a"]
+    assert flags.trainer_flags(["--job-dir=jobs/b"]) == ["--job-dir=jobs/b"]
     assert not source(args=["--train-steps", 1000]).notes
-    assert job_flags(flags, ["--train-steps", "5"]) == ["--train-steps", "5", "--job-dir", "gs://bucket/a"]
+    assert flags.trainer_flags(["--train-steps", "5"]) == ["--train-steps", "5", "--job-dir", "gs://bucket/a"]
     assert flags.notes[-1] == "trainingInput.args: not used, as flags are given to the trainer here"
 
 
 def test_name_of_tier_or_machine_is_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("STANDARD_1", "standard-1", "Standard_1"):
-        assert Cluster.load(name).replicas == 8
-    cluster = Cluster.load("complex_model_m_gpu")
+        assert load_cluster(name).replicas == 8
+    cluster = load_cluster("complex_model_m_gpu")
     assert (cluster.strategy, cluster.chief.machine, cluster.chief.gpus) == ("mirrored", "n1-standard-16", 4)
     monkeypatch.chdir(tmp_path)
     Path("BASIC").write_text("strategy: one_device\nchief: {machine: e2-standard-4}")
-    assert Cluster.load("BASIC").chief.machine == "e2-standard-4"
+    assert load_cluster("BASIC").chief.machine == "e2-standard-4"
 
 
 def test_replacements_are_printed_by_load(capsys: pytest.CaptureFixture):
-    Cluster.load("BASIC_GPU")
+    load_cluster("BASIC_GPU")
     out, err = capsys.readouterr()
     assert err.startswith(
         "replaced: BASIC_GPU: BASIC_GPU.masterType: standard_gpu was n1-standard-8 with 1 NVIDIA_TESLA_K80"

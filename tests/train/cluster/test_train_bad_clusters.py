@@ -12,6 +12,7 @@ from jsonschema import Draft7Validator
 
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from components.train.cluster.validation import schema
 
 OURS = """
@@ -86,13 +87,13 @@ def test_each_mistake_is_refused_in_one_line_that_names_the_place(tmp_path: Path
     """Anything but a UserError would be a traceback."""
     path = tmp_path / "cluster.yaml"
     path.write_text(good)
-    Cluster.load(path)
+    load_cluster(path)
     bad = list(bad_files(good))
     assert len(bad) > 100
     for content, place in bad:
         path.write_text(yaml.safe_dump(content))
         with pytest.raises(UserError) as caught:
-            Cluster.load(path)
+            load_cluster(path)
         message = str(caught.value).removeprefix(f"{path}: ")
         assert place in message, content
         assert len(message.splitlines()) == 1
@@ -116,7 +117,7 @@ def test_published_schema_is_the_one_that_the_reader_makes():
 @pytest.mark.parametrize("path", sorted((ROOT / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_file_is_valid_and_says_when_to_use_it(path: Path):
     Draft7Validator(SCHEMA).validate(yaml.safe_load(path.read_text()))
-    Draft7Validator(SCHEMA).validate(json.loads(Cluster.load(path).to_json()))
+    Draft7Validator(SCHEMA).validate(json.loads(load_cluster(path).to_json()))
     schema, comment, *_ = path.read_text().splitlines()
     assert schema == "# yaml-language-server: $schema=cluster.schema.json"
     assert comment.startswith("# ")

@@ -5,12 +5,13 @@ import pytest
 
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)])
 def test_durations(tmp_path: Path, text: str, seconds: int):
     (tmp_path / "a.yaml").write_text(f"strategy: one_device\nchief: {{}}\nscheduling: {{timeout: {text}}}")
-    assert Cluster.load(tmp_path / "a.yaml").scheduling.timeout_s == seconds
+    assert load_cluster(tmp_path / "a.yaml").scheduling.timeout_s == seconds
 
 
 def floats(value):
@@ -21,7 +22,7 @@ def floats(value):
 
 
 def test_json_round_trip_brings_integers_back():
-    cluster = Cluster.load(Path(__file__).parents[1] / "sources" / "everything.yaml")
+    cluster = load_cluster(Path(__file__).parents[1] / "sources" / "everything.yaml")
     again = Cluster.from_json(json.dumps(floats(json.loads(cluster.to_json()))))
     assert again == cluster
     assert again.to_json() == cluster.to_json()

@@ -2,8 +2,8 @@ import pytest
 
 from common.errors import UserError
 from components.train.cluster.ai_platform import LEGACY_MACHINES, replacement
+from components.train.cluster.cluster_file import Pool
 from components.train.cluster.machines import GPU_TYPES, MACHINES, check_gpus
-from components.train.cluster.pool import Pool
 
 
 def test_table_decides_which_pairs_pass():

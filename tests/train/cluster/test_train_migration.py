@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from components.train.cluster.ai_platform import LEGACY_MACHINES
-from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.machines import MACHINES as OFFERED
 
@@ -46,7 +45,7 @@ def test_every_job_of_ai_platform_becomes_a_cluster(
     path = tmp_path_factory.getbasetemp() / "config.yaml"
     path.write_text(json.dumps({"trainingInput": values}))
     source = read(path, flags)
-    cluster = Cluster.of(source)
+    cluster = source.cluster
     if {role: (pool.replicas, pool.machine) for role, pool in cluster.pools.items()} != asked:
         with pytest.raises(UserError, match="--strict allows no replacement"):
             source.refuse_replacements()

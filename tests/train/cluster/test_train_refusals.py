@@ -8,6 +8,7 @@ import yaml
 
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 
 CASES = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
 REFUSED = {case.get("text") or yaml.safe_dump(case["file"]): case["says"] for case in CASES if "says" in case}
@@ -20,7 +21,7 @@ def test_what_a_file_cannot_say_is_refused_in_one_line_that_names_file_and_place
     path = tmp_path / "cluster.yaml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError) as caught:
-        Cluster.load(path)
+        load_cluster(path)
     message = str(caught.value)
     assert message.startswith(f"{path}: {says}")
     assert len(message.splitlines()) == 1
@@ -48,5 +49,5 @@ def test_name_that_means_nothing_is_refused_and_the_nearest_named(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "local.yaml").touch()
     with pytest.raises(UserError) as caught:
-        Cluster.load(name)
+        load_cluster(name)
     assert str(caught.value).startswith(says)

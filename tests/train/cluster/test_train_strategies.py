@@ -3,9 +3,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import UserError
-from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
-from components.train.cluster.strategy import job_flags
 
 CLUSTERS = Path(__file__).parents[3] / "clusters"
 SYNC = ["--train-steps", "9", "--sync"]
@@ -30,11 +28,11 @@ def test_flags_choose_and_dropped_servers_are_noted(
     name: str, flags: list[str], strategy: str | None, becomes: str, by: str | None
 ):
     source = read(CLUSTERS / f"{name}.yaml" if name.islower() else name, flags, strategy)
-    cluster = Cluster.of(source)
+    cluster = source.cluster
     assert (cluster.strategy, cluster.ps) == (becomes, None)
     dropped = f"{by}: the parameter servers are dropped: synchronous workers reduce gradients among themselves, which "
     assert [text.startswith(dropped) for text in source.replacements if "dropped" in text] == [True] * bool(by)
-    assert job_flags(source, SYNC) == ["--train-steps", "9"]
+    assert source.trainer_flags(SYNC) == ["--train-steps", "9"]
 
 
 def test_sync_with_parameter_servers_is_refused():
