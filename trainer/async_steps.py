@@ -32,7 +32,7 @@ class AsyncSteps:
         self._last_s = time.perf_counter()
 
     def agree(self, wish: bool) -> bool:
-        """The wish, which is the chief's alone: nobody else trains of himself."""
+        """Returns the wish. Only the chief schedules steps, so its wish decides."""
         return wish
 
     @property

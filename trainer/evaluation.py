@@ -45,7 +45,7 @@ class Scores:
             return {which: {**score, "step": int(score["step"])} for which, score in scores.items() if score}
 
     def without_better(self, step: int) -> int:
-        """How many evaluations there were up to a step since the best one. Later ones are yet to be made again."""
+        """Returns the number of evaluations up to a step since the best one. Later ones are yet to be made again."""
         return sum(scored <= step for scored in self._since_best())
 
     def _since_best(self) -> list[int]:
@@ -61,7 +61,7 @@ class Scores:
 
     @property
     def latest_step(self) -> int:
-        """The last step that was scored, or 0."""
+        """Last step that was scored, or 0."""
         return self.load().get("latest", {}).get("step", 0)
 
     def add(self, step: int, score: dict[str, float], state: State) -> bool:
@@ -113,7 +113,7 @@ class Validator:
         reports: bool = True,
     ) -> None:
         """Takes the strategy of replicas that evaluate `together`, and whether it is this one that `reports` the score."""
-        self.scores, self._journal, self._reports = scores, journal, reports
+        self._scores, self._journal, self._reports = scores, journal, reports
         together = together or tf.distribute.get_strategy()
         self._scorer = Scorer(build, manifest, data_dir, SPLIT, batch_size=batch_size, together=together)
         self._writer: tf.summary.SummaryWriter | None = None
@@ -138,7 +138,7 @@ class Validator:
             for name, value in score.items():
                 tf.summary.scalar(name, value)
         self._writer.flush()
-        best = self.scores.add(step, score, state)
+        best = self._scores.add(step, score, state)
         if _STUDY in os.environ:
             for name, value in score.items():
                 _study().report_hyperparameter_tuning_metric(name, value, step)

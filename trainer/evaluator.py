@@ -21,7 +21,7 @@ _AWAIT_IN_STORE_S = 5.0  # of the chief, whose machines have nothing else left t
 
 
 def has_evaluator() -> bool:
-    """Whether the launcher started one; it stands in no TF_CONFIG of the others."""
+    """Returns whether the launcher started one; it stands in no TF_CONFIG of the others."""
     return "evaluator" in os.environ.get(POOL_ROLES, "").split(",")
 
 

@@ -60,17 +60,17 @@ class SyncSteps:
         return Window(steps=steps, sums=tuple(sums), seconds=seconds, warm=warm, stop=stops > 0)
 
     def agree(self, wish: bool) -> bool:
-        """Whether any process wishes it. All must ask at the same step."""
+        """Returns whether any process wishes it. All must ask at the same step."""
         return float(self._agreement(tf.constant(float(wish)))) > 0
 
     def _batches(self) -> tf.distribute.DistributedIterator:
-        """Those of this process's replicas from the next step on, made in threads ahead of their steps."""
+        """Returns the batches of this process's replicas from the next step on, made in threads ahead of their steps."""
         return iter(
             self._strategy.distribute_datasets_from_function(lambda where: self._reader.dataset(self._next_step, where))
         )
 
     def _copies(self) -> Any:
-        """The split on every device of this process: from one of them it would be sent to the others in every step."""
+        """Returns the split on every device of this process: from one it would be sent to the others in every step."""
         with tf.device("CPU:0"):
             loaded = self._reader.load()
         devices = self._strategy.extended.worker_devices
@@ -91,7 +91,7 @@ class SyncSteps:
         return self._total(tf.concat([totals, wish], 0))
 
     def _total(self, mine: tf.Tensor) -> tf.Tensor:
-        """The sum of it over all processes."""
+        """Returns the sum over all processes."""
         # `run` hands the same to each replica of this process, so each brings its part.
         part = mine / len(self._strategy.extended.worker_devices)
         return self._strategy.reduce("SUM", self._strategy.run(tf.identity, args=(part,)), axis=None)

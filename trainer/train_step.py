@@ -19,7 +19,7 @@ CALL_S = 0.5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Window:
-    """What some steps did."""
+    """Result of some steps."""
 
     steps: int
     sums: tuple[float, ...]  # over the steps: the loss, the mean over its batch, and the states of the task's metrics
@@ -59,7 +59,7 @@ class TrainStep:
     def differentiate(
         self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]:
-        """These values, and this replica's part of the gradients of the trainable variables, scaled for the optimizer."""
+        """Returns these values, and this replica's part of the gradients of the trainable variables, scaled for the optimizer."""
         features = dict(batch)
         labels, weights = features.pop(self.label), features.pop(WEIGHT, None)
         part = tf.cast(count, tf.float32) / self.global_batch
@@ -87,5 +87,5 @@ class TrainStep:
 
     @property
     def values(self) -> int:
-        """How many a step returns."""
+        """Number of values that a step returns."""
         return 1 + self.task.num_states

@@ -49,10 +49,7 @@ def plan(
     if not is_own_model:  # which may have more metrics
         check_metrics(evaluation.asked, manifest.task, manifest.class_names or manifest.targets)
     if is_own_model or options.network or options.init_from:
-        from trainer import (
-            model_check,  # imports TensorFlow
-            warm_start,
-        )
+        from trainer import model_check, warm_start  # which import TensorFlow
 
         build = options.builder(manifest)
         model = build()

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 def sum_over_replicas(part: tf.Tensor) -> tf.Tensor:
-    """The sum of what all replicas bring, of one shape; the same bits on each. In a replica context.
+    """Returns the sum of what all replicas bring, of one shape; the same bits on each. In a replica context.
 
     Between the processes of an all-reduce strategy on CPUs, every replica gathers all parts and adds them itself. That
     takes N - 1 messages one after the other in place of the 2(N - 1) of a ring all-reduce, and the operation is used
@@ -24,9 +24,9 @@ def sum_over_replicas(part: tf.Tensor) -> tf.Tensor:
 
 
 def _group(strategy: tf.distribute.Strategy) -> dict[str, int] | None:
-    """What joins a process's only CPU replica to those of the other processes.
+    """Returns what joins a process's only CPU replica to those of the other processes.
 
-    None where there is no such thing, or another TensorFlow keeps it elsewhere: there are no public names for it.
+    None without such a group, or if another TensorFlow keeps it elsewhere: it has no public name.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return None

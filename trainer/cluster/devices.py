@@ -9,7 +9,7 @@ _BFLOAT16 = (_AMX, "avx512_bf16")
 
 
 def described(num_gpus: int | None = None, root: str = "/") -> str:
-    """The GPUs that are used, or without one the processor; and their memory. In words."""
+    """Describes the GPUs that are used, or without one the processor, and their memory."""
     if gpus := _gpus(num_gpus):
         names = ", ".join(gpu.get("device_name", "GPU") for gpu in gpus)
         return f"{names}, {machine.gpu_free_bytes() / 2**30:.1f} GiB free on each"
@@ -18,7 +18,7 @@ def described(num_gpus: int | None = None, root: str = "/") -> str:
 
 
 def precision(num_gpus: int | None = None, root: str = "/") -> str:
-    """The precision that is the faster one here: bfloat16 where there are instructions for it."""
+    """Returns the precision that is the faster one here: bfloat16 where there are instructions for it."""
     if gpus := _gpus(num_gpus):
         fast = all(gpu.get("compute_capability", (0, 0)) >= _AMPERE for gpu in gpus)
     else:
@@ -27,7 +27,7 @@ def precision(num_gpus: int | None = None, root: str = "/") -> str:
 
 
 def advice(chosen: str, num_gpus: int | None = None, root: str = "/") -> str | None:
-    """What to tell of a precision that is slow here."""
+    """Returns a warning of a precision that is slow here."""
     if chosen != "bfloat16" or _gpus(num_gpus) or {*_BFLOAT16} & {*machine.fact("flags", root).split()}:
         return None
     # 0.52 and 0.59 of the speed of float32 were measured with AVX-512 that has no such instructions.

@@ -1,4 +1,4 @@
-"""What a replica's end says to those who decide whether it starts again.
+"""Exit codes of a replica, by which a launcher decides whether it starts again.
 
 The launchers here restart whatever ends with another code than 0, and count 143 apart. Vertex AI restarts of itself
 only what looks like a crash of the machine's: its documentation ("Understand the custom training service") has 6, 11,
@@ -14,10 +14,10 @@ _ABORTED = 134  # 128 + SIGABRT
 
 
 def saved() -> int:
-    """Of a replica that was told to stop: all is saved, and the same command goes on."""
+    """Returns the code of a replica that was told to stop: all is saved, and the same command goes on."""
     return _ABORTED if ON_VERTEX in os.environ else _SAVED
 
 
 def failed(*, others: bool) -> int:
-    """Of an error; `others` if another replica, a machine or a store has failed, so that the same command may go on."""
+    """Returns the code of an error; `others` if another replica, a machine or a store has failed, so that the same command may go on."""
     return _ABORTED if others and ON_VERTEX in os.environ else 1

@@ -30,7 +30,7 @@ _BEAT_S, _SENT_EVERY_S = 2.0, 60.0
 
 
 def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
-    """The lines of a replica's journals of all attempts, the newest first."""
+    """Yields the lines of a replica's journals of all attempts, the newest first."""
     # Not by a pattern, which other names in the job directory's path could be too.
     files = [file for file in epath.Path(job_dir).iterdir() if re.fullmatch(rf"journal-{name}-\d+\.jsonl", file.name)]
     for file in sorted(files, key=lambda file: int(file.stem.rsplit("-", 1)[1]), reverse=True):
@@ -41,13 +41,13 @@ def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
 
 
 def replicas(job_dir: epath.PathLike) -> list[str]:
-    """Names of those that have journals there: the chief, and the others by role and number."""
+    """Returns the names of the replicas with journals: the chief, and the others by role and number."""
     names = (re.fullmatch(r"journal-(.+)-(\d+)-\d+\.jsonl", file.name) for file in epath.Path(job_dir).iterdir())
     return [f"{role}-{index}" for role, index in sorted({(match[1], int(match[2])) for match in names if match})]
 
 
 def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
-    """The newest line with that event; empty if there is none."""
+    """Returns the newest line with that event; empty without one."""
     return next((line for line in events(job_dir, name) if line["event"] == event), {})
 
 
@@ -93,7 +93,7 @@ class Journal:
 
     @property
     def silence_s(self) -> float:
-        """Since the last status, or sign of life."""
+        """Seconds since the last status, or sign of life."""
         return time.monotonic() - self._shown_at
 
     def _show(self) -> None:
@@ -102,7 +102,7 @@ class Journal:
             write_text(self._status, json.dumps({"time": time.time(), **self._state, **self._usage()}))
 
     def _usage(self) -> dict[str, float]:
-        """CPU seconds used so far, and resident bytes."""
+        """Returns CPU seconds used so far, and resident bytes."""
         cpu = self._process.cpu_times()
         return {"cpu": round(cpu.user + cpu.system, 2), "memory": self._process.memory_info().rss}
 

@@ -15,10 +15,10 @@ _value = keras.ops.convert_to_numpy
 
 
 class State:
-    """Copies of the variables of the live model and optimizer, and the way between; `checkpoint` has the copies."""
+    """Copies of the variables of the live model and optimizer; `checkpoint` holds the copies."""
 
     def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
-        """To be made outside the strategy's scope; the optimizer must be built, so that its slots exist."""
+        """Expects to be outside the strategy's scope; the optimizer must be built, so that its slots exist."""
         self.model, self.optimizer = model, optimizer
         self._weights = {f"model/{name}": weight for name, weight in weights.named(model).items()}
         # By position, in the order of the model's weights: a model of another order has another digest.
@@ -43,9 +43,9 @@ class State:
 
     @property
     def step(self) -> int:
-        """Of the copies."""
+        """Step of the copies."""
         return int(self._step.numpy())
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The copies of the model's weights, as `trainer.nn.weights` names them."""
+        """Returns the copies of the model's weights, as `trainer.nn.weights` names them."""
         return {name.removeprefix("model/"): self._copies[name].numpy() for name in self._weights}

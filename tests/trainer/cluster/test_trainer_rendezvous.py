@@ -31,7 +31,7 @@ def together(calls: dict[str, object]) -> dict[str, BaseException | None]:
 
 
 @pytest.mark.parametrize("late", [0, 2])
-def test_all_go_on_when_the_last_has_come(members, late):
+def test_join_waits_for_last_replica(members, late):
     came: list[float] = []
 
     def come(index: int) -> None:
@@ -48,7 +48,7 @@ def test_all_go_on_when_the_last_has_come(members, late):
     socket.create_server((host, int(port))).close()
 
 
-def test_the_missing_is_named(members):
+def test_missing_replicas_are_named(members):
     outcomes = together({str(i): (lambda i=i: join_cluster(members[i], job="a", timeout_s=1)) for i in (0, 2)})
     assert isinstance(outcomes["0"], TimeoutError)
     assert str(outcomes["0"]) == "after 1 s these replicas are missing: worker-0"
@@ -58,7 +58,7 @@ def test_the_missing_is_named(members):
         join_cluster(members[1], job="a", timeout_s=0.5)
 
 
-def test_a_replica_of_another_job_on_a_port_used_again_is_told_and_like_a_stranger_does_no_harm(members, capsys):
+def test_stranger_and_other_job_on_port(members, capsys):
     host, port = members[0].addresses["chief"][0].split(":")
 
     def stranger() -> None:
@@ -85,7 +85,7 @@ def test_a_replica_of_another_job_on_a_port_used_again_is_told_and_like_a_strang
     assert capsys.readouterr().out == told
 
 
-def test_a_leader_whose_port_is_taken_says_so(members):
+def test_taken_port_of_leader(members):
     port = int(members[0].addresses["chief"][0].split(":")[1])
     told = f"cannot listen at port {port}, its own: Addr"
     with socket.create_server(("", port)), pytest.raises(ConnectionError, match=told):
@@ -99,7 +99,7 @@ def test_lost_replicas_are_named(members):
 
 
 @pytest.mark.parametrize("chief", ["began anew", "stopped"])
-def test_a_server_ends_when_its_chief_began_anew_and_not_while_it_is_stopped(members, monkeypatch, capsys, chief):
+def test_server_with_new_or_stopped_chief(members, monkeypatch, capsys, chief):
     monkeypatch.setattr(strategy, "_CHIEF_SILENT_S", 1.0)
     stop = mock.Mock()
     address, host_and_port = members[0].addresses["chief"][0], tuple_of(members[0])
