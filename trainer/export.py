@@ -27,7 +27,7 @@ from common.manifest import Feature, Manifest
 from common.storage.files import read_json, write_text
 from common.storage.storage import is_remote
 from common.trained_on import TrainedOn
-from trainer.data import decoding
+from trainer.data import features
 from trainer.data.serving_preprocessing import serving_preprocessing
 from trainer.models.registry import Builder
 from trainer.nn import weights
@@ -100,7 +100,7 @@ def _of_files(
     """The same from image files. What is stored as files was decoded by the reader, what as pixels by the converter."""
 
     def serve(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        pixels = decoding.decode(image_bytes, image.shape, accurate=image.encoding is None)
+        pixels = features.decode_images(image_bytes, image.shape, accurate=image.encoding is None)
         return endpoint(**{image.name: pixels})
 
     of_files = tf.function(serve)

@@ -18,8 +18,8 @@ from trainer.cluster import devices, exit_codes, rendezvous, strategy
 from trainer.cluster.control_channel import DONE, LEFT, ControlChannel
 from trainer.cluster.member import Member
 from trainer.cluster.shutdown import Stop, StopRequests
-from trainer.data import placement, records
-from trainer.data.reader import Reader
+from trainer.data import placement
+from trainer.data.reader import Reader, open_reader
 from trainer.evaluation import SPLIT
 from trainer.evaluator import await_evaluator, follow, has_evaluator
 from trainer.export import export
@@ -205,14 +205,16 @@ def _locate_split(opts: Options, member: Member, manifest: Manifest, journal: Jo
         budget_bytes=placement.budget(member.readers_here),
         wish=opts.reader,
         cache_dir=opts.cache_dir,
-        asynchronous=opts.strategy == "parameter_server",
         gpu_bytes=placement.gpu_budget() if on_gpus else math.inf,
     )
-    return records.locate(choice, manifest, member, journal.alive)
+    if member.is_chief:
+        print(choice, flush=True)
+    # A parameter server holds variables only.
+    return choice if member.role == "ps" else placement.provide_files(choice, manifest, journal.alive)
 
 
 def _open_reader(opts: Options, manifest: Manifest, place: placement.Choice, job: Setup) -> Reader:
-    return records.open_reader(
+    return open_reader(
         place,
         manifest,
         global_batch=job.size.batch,

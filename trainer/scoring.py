@@ -15,9 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from common.manifest import Manifest
-from trainer.data import parts
+from trainer.data import records
 from trainer.data.example_weights import WEIGHT
-from trainer.data.storage import Columns
+from trainer.data.features import Columns
+from trainer.data.order import share
 from trainer.models.registry import Builder
 from trainer.nn import randomness, weights
 
@@ -66,7 +67,7 @@ class Scorer:
     def _batches(self) -> Iterator[tuple[Columns, tf.Tensor]]:
         """Round by round what the model takes on each replica of this process, and whether it counts there."""
         replicas = self._strategy.num_replicas_in_sync
-        read = [parts.batches(*self._split, replica=replica, replicas=replicas) for replica in range(replicas)]
+        read = [replica_batches(*self._split, replica=replica, replicas=replicas) for replica in range(replicas)]
 
         def take(where: tf.distribute.experimental.ValueContext) -> tuple[Columns, tf.Tensor]:
             batch, counts = next(read[where.replica_id_in_sync_group])
@@ -103,3 +104,22 @@ class Scorer:
         sums = tf.concat([wish, tf.where(counts, sums, 0.0)], 0)
         evidence = (part[: tf.where(counts, tf.shape(part)[0], 0)] for part in task.evidence(outputs, labels))
         return sums[tf.newaxis], *evidence
+
+
+def replica_batches(
+    manifest: Manifest, data_dir: str, split: str, batch_size: int, *, replica: int, replicas: int
+) -> Iterator[tuple[Columns, bool]]:
+    """Yields as many batches for each replica, and whether each counts there.
+
+    Batches are those of the whole split, on however many replicas. All replicas take part in every round, since they agree
+    in each whether to go on; so one whose part is a batch shorter is given a neighbour's too, which does not count.
+    """
+    examples = manifest.split(split).examples
+    count = -(-examples // batch_size)
+    first, own = share(replica, replicas=replicas, global_batch=count)
+    rounds = -(-count // replicas)
+    start = min(first, count - rounds)
+    stop = min((start + rounds) * batch_size, examples)
+    read = records.batches(manifest, data_dir, split, batch_size, start=start * batch_size, stop=stop)
+    for position, columns in enumerate(read, start):
+        yield columns, first <= position < first + own

@@ -43,13 +43,8 @@ class SyncSteps:
             self._next_step = step
             self._source = self._batches()
         start = time.perf_counter()
-        try:
-            arguments = (self._source, tf.constant(step, tf.int64), tf.constant(steps), wish)
-            *sums, stops, proposal = self._function(*arguments).numpy().tolist()
-        except tf.errors.OpError:
-            if failure := self._reader.failure():
-                raise failure from None
-            raise
+        arguments = (self._source, tf.constant(step, tf.int64), tf.constant(steps), wish)
+        *sums, stops, proposal = self._function(*arguments).numpy().tolist()
         self._next_step = step + steps
         seconds = time.perf_counter() - start
         warm = self._step_s is not None

@@ -16,8 +16,8 @@ from common import provenance
 from common.errors import UserError
 from common.manifest import Manifest
 from trainer.data import records
+from trainer.data.features import Columns
 from trainer.data.shards import content_hashes
-from trainer.data.storage import Columns
 from trainer.models import registry
 from trainer.tasks.task import Task
 
@@ -57,7 +57,7 @@ class EvalSet:
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
         """All columns of a table by name, [N] each, verified."""
-        found = records.resident(self.manifest, self.data_dir, self.split)
+        found = records.load(self.manifest, self.data_dir, self.split)
         return {name: column.numpy() for name, column in found.items()}
 
     @functools.cached_property

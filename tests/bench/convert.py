@@ -124,7 +124,7 @@ def _command(trips: pathlib.Path, count: int) -> Callable[[], float]:
 def _images() -> tuple[np.ndarray, np.ndarray]:
     """The training images, uint8 [N, 32, 32, 3], and their labels [N]."""
     directory = data.dataset("cifar10")
-    columns = records.resident(Manifest.load(directory), directory, "train")
+    columns = records.load(Manifest.load(directory), directory, "train")
     return columns["image"].numpy(), columns["label"].numpy().astype(np.int64)
 
 

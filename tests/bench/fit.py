@@ -14,9 +14,9 @@ from common.manifest import Manifest
 from tests.bench.serve import serve
 from tests.bench.wide_deep_peer import ordinary_columns, ordinary_model
 from trainer import learning, main_loop, options
-from trainer.cluster.member import Member
 from trainer.data import records
-from trainer.data.placement import budget, choose
+from trainer.data.placement import budget, choose, provide_files
+from trainer.data.reader import open_reader
 from trainer.models import registry, resnet
 from trainer.sync_steps import SyncSteps
 from trainer.train_step import TrainStep
@@ -34,8 +34,7 @@ def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[],
     task = build.task
     step = TrainStep(model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=batch, seed=0)
     choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(1), wish=opts.reader)
-    place = records.locate(choice, manifest, Member(role="chief", index=0, addresses={}), lambda: None)
-    reader = records.open_reader(place, manifest, global_batch=batch, seed=0, prepare=build.prepare)
+    reader = open_reader(provide_files(choice, manifest), manifest, global_batch=batch, seed=0, prepare=build.prepare)
     loop = SyncSteps(strategy, step, reader, True)
     reached = 0
 
@@ -59,7 +58,7 @@ def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[]
     The network is ours, with Keras' own batch normalisation, as a user of Keras writes it.
     """
     batch = opts.global_batch_size(1)
-    columns = records.resident(manifest, opts.data_dir, "train")
+    columns = records.load(manifest, opts.data_dir, "train")
     labels = columns.pop(manifest.label).numpy()
     if manifest.deep:
         model = ordinary_model(manifest, hidden_units=(128, 64, 32))

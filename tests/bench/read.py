@@ -12,10 +12,9 @@ import tensorflow as tf
 from common.manifest import Manifest
 from tests.bench import data
 from tests.bench.usual import example
-from trainer.cluster.member import Member
 from trainer.data import records
-from trainer.data.placement import budget, choose
-from trainer.data.reader import Reader
+from trainer.data.placement import budget, choose, provide_files
+from trainer.data.reader import Reader, open_reader
 
 BATCH, STEPS = 128, 150
 _AHEAD = tf.data.AUTOTUNE
@@ -28,11 +27,14 @@ def _dataset() -> tuple[Manifest, str]:
 
 def _reader(mode: str, augment: str = "none") -> Reader:
     manifest, directory = _dataset()
-    alone = Member(role="chief", index=0, addresses={})
     choice = choose(manifest, data_dir=directory, budget_bytes=budget(1), wish=mode)
-    place = records.locate(choice, manifest, alone, lambda: None)
-    return records.open_reader(
-        place, manifest, global_batch=BATCH, seed=0, prepare=lambda columns: columns, augment=augment
+    return open_reader(
+        provide_files(choice, manifest),
+        manifest,
+        global_batch=BATCH,
+        seed=0,
+        prepare=lambda columns: columns,
+        augment=augment,
     )
 
 
@@ -102,7 +104,7 @@ def augmented() -> Mapping[str, Callable[[], float]]:
         image = tf.image.random_crop(tf.image.resize_with_crop_or_pad(example["image"], 40, 40), [32, 32, 3])
         return {**example, "image": tf.image.random_flip_left_right(image)}
 
-    slices = tf.data.Dataset.from_tensor_slices(records.resident(manifest, directory, "train"))
+    slices = tf.data.Dataset.from_tensor_slices(records.load(manifest, directory, "train"))
     usual = slices.shuffle(10_000).repeat().map(change, _AHEAD).batch(BATCH).prefetch(_AHEAD)
     return {f"reader with crop_flip, {mode}": _ours(mode, "crop_flip") for mode in ("resident", "mapped")} | {
         "image by image, in memory": _drain(usual)

@@ -25,7 +25,7 @@ def _child(kind: str, model: str, dataset: str, *flags: str) -> Child:
 def _torch(model: str, dataset: str) -> Child:
     directory = data.dataset(dataset)
     npz = f"{directory}.npz"
-    columns = records.resident(Manifest.load(directory), directory, "train")
+    columns = records.load(Manifest.load(directory), directory, "train")
     np.savez(npz, **{name: column.numpy() for name, column in columns.items()})
     return Child("tests.bench.torch_fit", model, npz, str(_STEPS[model]), python=os.environ["TORCH_PYTHON"])
 

@@ -13,7 +13,7 @@ from trainer.data import records
 
 
 def columns(data: pathlib.Path, split: str) -> dict[str, list]:
-    found = records.resident(Manifest.load(data), str(data), split)
+    found = records.load(Manifest.load(data), str(data), split)
     return {name: column.numpy().tolist() for name, column in found.items()}
 
 

@@ -114,7 +114,7 @@ def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown
     found = evaluate(model(0.3), data, tmp_path, "--slice", "company", "miles", "--store-examples")
     worst, *_, best = found["parts"]["company"]
     manifest = Manifest.load(data)
-    columns = records.resident(manifest, str(data), "test")
+    columns = records.load(manifest, str(data), "test")
     for part in (worst, best):
         assert part["records"] == (columns["company"].numpy() == part["value"].encode()).sum()
     assert sum(part["records"] for part in found["parts"]["miles"]) == found["metrics"]["examples"]

@@ -34,7 +34,7 @@ def builder(data, model: str) -> Builder:
 
 
 def columns(data, build: Builder, split: str) -> dict[str, np.ndarray]:
-    prepared = build.prepare(records.resident(Manifest.load(data), str(data), split))
+    prepared = build.prepare(records.load(Manifest.load(data), str(data), split))
     return {name: column.numpy() for name, column in prepared.items()}
 
 

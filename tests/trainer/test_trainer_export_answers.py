@@ -69,7 +69,7 @@ def test_image_files_are_answered_as_what_the_converter_and_the_reader_make_of_t
         path.write_bytes(picture(*size, kind, seed=i))
     fixed = {"dataset": "images", "source": str(tmp_path / "source"), "image_size": "24x32", "test_fraction": 0.0}
     files, kept = str(tmp_path / "files"), str(tmp_path / "kept")
-    columns = records.resident(convert(Options(**fixed, output=files, encoding="source")), files, "train")
+    columns = records.load(convert(Options(**fixed, output=files, encoding="source")), files, "train")
     manifest = convert(Options(**fixed, output=kept, encoding=encoding))
     keras.utils.set_random_seed(1)
     build = registry.builder("numbered:network", manifest, {})

@@ -11,13 +11,19 @@ from common.errors import UserError, store_errors
 from common.manifest import Manifest
 from common.storage.files import copy_tree, write_text
 from trainer.data import records
-from trainer.data.local_copy import localize
+from trainer.data.placement import Choice, provide_files
+from trainer.data.shards import verify
 from trainer.job import done, identity
 
+
+def copied(manifest: Manifest, place: str, cache: str) -> pathlib.Path:
+    return pathlib.Path(provide_files(Choice(place, "mapped", "as asked for", cache), manifest).data_dir)
+
+
 READS = {
-    "verified": lambda manifest, place, _: records.verify(manifest, place, "train"),
+    "verified": lambda manifest, place, _: verify(manifest, place, "train"),
     "in order": lambda manifest, place, _: list(records.batches(manifest, place, "train", 7)),
-    "copied": lambda manifest, place, cache: localize(manifest, place, cache, lambda done: None),
+    "copied": copied,
 }
 
 
@@ -51,12 +57,12 @@ def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
     here, there = data
     manifest = Manifest.load(there)
     assert manifest == Manifest.load(here)
-    records.verify(manifest, str(there), "train")
+    verify(manifest, str(there), "train")
     for part in ({}, {"start": 7, "stop": manifest.splits["train"].examples - 7}):
         one, other = (list(records.batches(manifest, str(place), "train", 7, **part)) for place in data)
         for a, b in zip(one, other, strict=True):
             assert all(np.array_equal(a[name], b[name]) for name in a)
-    copies = pathlib.Path(localize(manifest, str(there), str(tmp_path / "cache"), lambda done: None))
+    copies = copied(manifest, str(there), str(tmp_path / "cache"))
     assert all((copies / name).read_bytes() == (here / name).read_bytes() for name in manifest.split("train").checksums)
 
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numbered import dataset, picture
 
-from trainer.data import records
 from trainer.data.augmentation import crop_and_flip
 from trainer.data.placement import choose
+from trainer.data.reader import open_reader
 
 
 def draws(images: np.ndarray, changed: np.ndarray, pad: int) -> list[tuple[int, int, bool]]:
@@ -82,7 +82,7 @@ def test_augmentation_precedes_prepare(tmp_path, augment, files):
 
     def batch(mode, prepare):
         place = choose(manifest, data_dir=str(tmp_path / "data"), budget_bytes=1e9, wish=mode)
-        reader = records.open_reader(place, manifest, global_batch=9, seed=0, prepare=prepare, augment=augment)
+        reader = open_reader(place, manifest, global_batch=9, seed=0, prepare=prepare, augment=augment)
         return reader.batch(reader.load(), tf.constant(3, tf.int64), 0, 9)
 
     expected = scale(batch("resident", dict))["pixels"]

@@ -8,8 +8,7 @@ from numbered import dataset, picture
 from common.errors import UserError
 from common.machine import available_bytes
 from common.manifest import Manifest
-from trainer.data import local_copy
-from trainer.data.placement import budget, choose, gpu_budget
+from trainer.data.placement import DEFAULT_DIR, Choice, budget, choose, gpu_budget, provide_files
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +37,10 @@ def test_split_that_fits_is_resident(numbered):
 
 @pytest.mark.parametrize("remote", ["gs://bucket/data", "/gcs/bucket/data"])
 def test_remote_split_is_copied(numbered, remote):
-    assert chosen(numbered, data_dir=remote).mode == "resident"
-    copied = chosen(numbered, data_dir=remote, times=1)
-    assert (copied.mode, copied.cache_dir) == ("mapped", local_copy.DEFAULT_DIR)
-
-
-def test_parameter_servers_refuse_what_they_cannot_map(numbered, tmp_path):
-    assert chosen(numbered, asynchronous=True, times=1).mode == "mapped"
-    with pytest.raises(UserError, match="give --reader mapped, so that every worker"):
-        chosen(numbered, asynchronous=True, times=1, cache_dir=str(tmp_path))
-    dataset(tmp_path / "files", 3, files=[picture(4, 4)] * 3)
-    assert chosen(tmp_path / "files", asynchronous=True).mode == "resident"
-    with pytest.raises(UserError, match=r"differ in length; use .* or --strategy multi_worker_mirrored"):
-        chosen(tmp_path / "files", asynchronous=True, times=1)
+    for times, mode in ((10, "resident"), (1, "mapped")):
+        choice = chosen(numbered, data_dir=remote, times=times)
+        assert (choice.mode, choice.cache_dir) == (mode, DEFAULT_DIR)
+        assert f", copied to {DEFAULT_DIR} (" in str(choice)
 
 
 def test_budget_is_a_share_of_half_the_memory():
@@ -77,27 +67,27 @@ def test_where_training_is_on_gpus_the_split_has_to_fit_on_each_of_them(numbered
     assert gpu_budget() == 0  # without the program nothing is supposed of a GPU
 
 
-def copied(tmp_path, manifest: Manifest, told: list[int] | None = None) -> str:
+def copied(tmp_path, manifest: Manifest) -> pathlib.Path:
     """Copies `data` to `cache`."""
-    progress = [].append if told is None else told.append
-    return local_copy.localize(manifest, str(tmp_path / "data"), str(tmp_path / "cache"), progress)
+    choice = Choice(str(tmp_path / "data"), "mapped", "as asked for", str(tmp_path / "cache"))
+    return pathlib.Path(provide_files(choice, manifest).data_dir)
 
 
 @pytest.mark.parametrize("files", [None, [picture(4, 5), picture(6, 3)] * 50], ids=["fixed", "files"])
-def test_several_that_copy_at_once_copy_each_file_once_and_whole(tmp_path, files):
-    manifest, told = dataset(tmp_path / "data", 100, files=files), []
+def test_files_are_copied_once(tmp_path, files):
+    manifest = dataset(tmp_path / "data", 100, files=files)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        (copies,) = {job.result() for job in [pool.submit(copied, tmp_path, manifest, told) for _ in range(4)]}
+        (copies,) = {job.result() for job in [pool.submit(copied, tmp_path, manifest) for _ in range(4)]}
     originals = sorted((tmp_path / "data").glob("train-*"))
-    assert len([done for done in told if done]) == len(originals)
-    assert max(told) == sum(path.stat().st_size for path in originals)
+    assert copies.name == manifest.fingerprint
+    assert sorted(path.name for path in copies.glob("train-*")) == [path.name for path in originals]
     for path in originals:
-        assert (pathlib.Path(copies) / path.name).read_bytes() == path.read_bytes()
+        assert (copies / path.name).read_bytes() == path.read_bytes()
     shutil.rmtree(tmp_path / "data")
     assert copied(tmp_path, manifest) == copies
 
 
-def test_what_cannot_be_copied_is_named_and_nothing_of_it_is_left(tmp_path):
+def test_damaged_file_is_not_copied(tmp_path):
     manifest = dataset(tmp_path / "data", 100)
     path = tmp_path / "data" / manifest.split("train").shards[1].file
     content = bytearray(path.read_bytes())
@@ -120,3 +110,17 @@ def test_disk_without_room_is_refused_with_the_needed_size(tmp_path, monkeypatch
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(UserError, match=r"--cache-dir \S+: 0.0 MB are needed there .* 0.0 MB are free"):
         copied(tmp_path, manifest)
+
+
+def test_local_files_are_verified_once(tmp_path):
+    manifest, calls = dataset(tmp_path / "data", 100), []
+    choice = Choice(str(tmp_path / "data"), "mapped", "as asked for", None)
+    for expected in (6, 6):  # three shards and their hashes, and nothing when they are known
+        assert provide_files(choice, manifest, lambda: calls.append(1)) == choice
+        assert len(calls) == expected
+    path = tmp_path / "data" / manifest.split("train").shards[1].file
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path.name} is not the file"):
+        provide_files(choice, manifest)

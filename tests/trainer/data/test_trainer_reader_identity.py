@@ -10,11 +10,9 @@ from common.errors import UserError
 from common.manifest import HEAD_BYTES, Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.cluster.member import Member
-from trainer.data import records
-from trainer.data.placement import choose
+from trainer.data.placement import choose, provide_files
+from trainer.data.reader import open_reader
 
-ALONE = Member(role="chief", index=0, addresses={})
 COPIED = {"wish": "mapped", "cache_dir": "cache"}
 WAYS = ({"wish": "resident"}, {"wish": "mapped"}, COPIED)
 
@@ -43,17 +41,13 @@ def exchange(directory) -> str:
     return r"train-0000[02]-of-00003\.tfrecord is not the file that the manifest lists"
 
 
-def train(data, way, asynchronous=False) -> np.ndarray:
+def train(data, way) -> np.ndarray:
     """All labels of an epoch, as a replica of a job gets them."""
     manifest = Manifest.load(data)
-    choice = choose(manifest, data_dir=str(data), budget_bytes=1e9, asynchronous=asynchronous, **way)
-    place = records.locate(choice, manifest, ALONE, lambda: None)
+    place = provide_files(choose(manifest, data_dir=str(data), budget_bytes=1e9, **way), manifest)
     count = manifest.split("train").examples
-    reader = records.open_reader(place, manifest, global_batch=count, seed=0, prepare=dict)
-    try:
-        return reader.batch(reader.load(), tf.constant(0, tf.int64), 0, count)["label"].numpy()
-    except tf.errors.OpError:
-        raise reader.failure() from None
+    reader = open_reader(place, manifest, global_batch=count, seed=0, prepare=dict)
+    return reader.batch(reader.load(), tf.constant(0, tf.int64), 0, count)["label"].numpy()
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(way.values()))
@@ -69,8 +63,7 @@ def test_exchanged_copies_are_refused_too(data):
     labels = train(data, COPIED)
     (copies,) = (data.parent / "cache").iterdir()
     message = exchange(copies)
-    for asynchronous in (False, True):
-        with pytest.raises(UserError, match=message):
-            train(data, COPIED, asynchronous)
+    with pytest.raises(UserError, match=message):
+        train(data, COPIED)
     exchange(copies)
-    assert np.array_equal(train(data, COPIED, True), labels)
+    assert np.array_equal(train(data, COPIED), labels)

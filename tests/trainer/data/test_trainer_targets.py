@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from trainer.cluster.member import Member
 from trainer.data import records
-from trainer.data.placement import choose
+from trainer.data.placement import choose, provide_files
+from trainer.data.reader import open_reader
 
-ALONE = Member(role="chief", index=0, addresses={})
 FLOATS = st.floats(-3e38, 3e38) | st.floats(width=32, allow_nan=False, allow_infinity=False)
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 COLUMNS = {"row": "int", "a": "float", "b": "float", "p": "int", "q": "int", "n": "int", "text": "string"}
@@ -44,13 +43,10 @@ def made(directory: pathlib.Path, rows: list[dict], label: dict, texts: bool, **
 
 def training_batches(manifest: Manifest, data_dir: str, batch: int):
     """The columns of the first steps that are an epoch at least, in every way of reading."""
-    ways = [("resident", False), ("mapped", False)]
-    ways += [("mapped", True)] if manifest.record_bytes else [("resident", True)]
     examples = manifest.splits["train"].examples
-    for mode, asynchronous in ways:
-        choice = choose(manifest, data_dir=data_dir, budget_bytes=1e9, wish=mode, asynchronous=asynchronous)
-        place = records.locate(choice, manifest, ALONE, lambda: None)
-        reader = records.open_reader(place, manifest, global_batch=batch, seed=0, prepare=dict)
+    for mode in ("resident", "mapped"):
+        place = provide_files(choose(manifest, data_dir=data_dir, budget_bytes=1e9, wish=mode), manifest)
+        reader = open_reader(place, manifest, global_batch=batch, seed=0, prepare=dict)
         loaded, steps = reader.load(), range(-(-examples // batch))
         yield [reader.batch(loaded, tf.constant(step, tf.int64), 0, batch) for step in steps]
 
@@ -91,7 +87,7 @@ def test_rows_are_those_of_the_file_in_every_split_and_way_of_reading(task, valu
         for split, part in manifest.splits.items():
             if part.examples:
                 seen[split] = set().union(*map(check, records.batches(manifest, data_dir, split, batch)))
-                assert check(records.resident(manifest, data_dir, split)) == seen[split]
+                assert check(records.load(manifest, data_dir, split)) == seen[split]
                 assert len(seen[split]) == part.examples
         assert sorted(i for part in seen.values() for i in part) == list(range(len(rows)))
         for epoch in training_batches(manifest, data_dir, batch):

@@ -47,7 +47,7 @@ def test_the_most_frequent_words_of_the_training_split_alone_are_in_the_manifest
     rows = [{"comment": f"A ride no. {i % 7}, a: {i}!", "tip": "yes" if i % 2 else "no"} for i in range(200)]
     data = trips.make(tmp_path, rows, SCHEMA | {"deep": [{"column": "comment", "words": 150}]})
     manifest = Manifest.load(data)
-    texts = records.resident(manifest, str(data), "train")["comment"].numpy()
+    texts = records.load(manifest, str(data), "train")["comment"].numpy()
     counts = collections.Counter(b" ".join(texts).lower().translate(None, b".,:!").split())
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     assert len(texts) < 150 < len(ranked)

@@ -18,7 +18,7 @@ UNITS = (5, 3)
 
 @pytest.fixture
 def columns(data, table) -> records.Columns:
-    columns = records.resident(table, str(data), "test")
+    columns = records.load(table, str(data), "test")
     return {name: column for name, column in columns.items() if name != table.label}
 
 

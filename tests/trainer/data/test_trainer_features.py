@@ -6,7 +6,7 @@ import tensorflow as tf
 from numbered import picture
 from PIL import Image
 
-from trainer.data import augmentation, decoding
+from trainer.data import augmentation, features
 
 SIZES = [(40, 60), (61, 40), (24, 32), (25, 30), (7, 90)]
 FILES = [picture(h, w, kind, seed=h) for h, w in SIZES for kind in ("PNG", "JPEG")]
@@ -16,20 +16,20 @@ def test_an_image_of_the_right_size_is_kept_to_the_pixel():
     for kind in ("PNG", "JPEG"):
         file = picture(24, 32, kind)
         expected = tf.io.decode_image(file, 3).numpy()
-        assert np.array_equal(decoding.decode(tf.constant([file]), (24, 32, 3))[0], expected)
+        assert np.array_equal(features.decode_images(tf.constant([file]), (24, 32, 3))[0], expected)
 
 
 def test_grey_and_colour_are_what_the_shape_says():
-    assert decoding.decode(tf.constant(FILES[:2]), (8, 8, 1)).shape == (2, 8, 8, 1)
+    assert features.decode_images(tf.constant(FILES[:2]), (8, 8, 1)).shape == (2, 8, 8, 1)
     gray = io.BytesIO()
     Image.new("L", (9, 9), 77).save(gray, "PNG")
-    assert (decoding.decode(tf.constant([gray.getvalue()]), (8, 8, 3)).numpy() == 77).all()
+    assert (features.decode_images(tf.constant([gray.getvalue()]), (8, 8, 3)).numpy() == 77).all()
 
 
 def test_a_training_crop_follows_from_seed_step_and_position_alone():
     def crops(seed: int, step: int, positions: range) -> np.ndarray:
         draws = augmentation.draw_crops(seed=seed, step=step, positions=tf.constant(positions, tf.int64))
-        return decoding.decode(tf.constant([FILES[i] for i in positions]), (12, 16, 3), crops=draws).numpy()
+        return features.decode_images(tf.constant([FILES[i] for i in positions]), (12, 16, 3), crops=draws).numpy()
 
     whole = crops(1, 2, range(10))
     assert np.array_equal(np.concatenate([crops(1, 2, range(4)), crops(1, 2, range(4, 10))]), whole)
@@ -61,7 +61,7 @@ def test_the_part_that_was_drawn_is_resized_and_mirrored_of_pixels_in_memory_and
     else:
         file = io.BytesIO()
         Image.fromarray(ramp).save(file, "PNG")
-        out = decoding.decode(tf.constant([file.getvalue()] * 60), (20, 30, 3), crops=draws).numpy()
+        out = features.decode_images(tf.constant([file.getvalue()] * 60), (20, 30, 3), crops=draws).numpy()
     assert out.shape == (60, 20, 30, 3) and out.dtype == np.uint8
     parts = augmentation.crop_of(tf.constant([[20, 30]] * 60), draws).numpy()
     for pixels, (_, left, _, wide), mirrored in zip(out[..., 0], parts, draws[:, 4].numpy() < 0.5, strict=True):
