@@ -156,7 +156,7 @@ class Options(Flags):
     )
     cache_dir: str | None = _reader(
         str,
-        "local directory to which mapped files are copied first (default: only files of a bucket, to a temporary "
+        "local directory to which training files are copied first (default: only those of a bucket, to a temporary "
         "directory)",
         metavar="DIR",
     )
