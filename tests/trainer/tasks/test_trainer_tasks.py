@@ -44,70 +44,10 @@ def test_of_one_class_alone_there_is_no_auc_and_accuracy_ranks():
     assert TASK.rank({"loss": 9.0, "accuracy": 0.1, "auc": 0.9}) > TASK.rank({"loss": 0.0, "accuracy": 1.0, "auc": 0.8})
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return -np.log(np.where(labels == 1, sigmoid(logits), 1 - sigmoid(logits)))
-
-
-def area(scores: np.ndarray, labels: np.ndarray) -> float:
-    return (scores[labels == 1][:, None] > scores[labels == 0]).mean()
-
-
-def judged(losses: np.ndarray, right: np.ndarray, auc: float) -> dict[str, float]:
-    return {"loss": losses.mean(), "accuracy": right.mean(), "auc": auc}
-
-
-def missed(error: np.ndarray, loss: float) -> dict[str, float]:
-    return {"loss": loss, "mae": np.abs(error).mean(), "mse": (error**2).mean(), "rmse": (error**2).mean() ** 0.5}
-
-
-DRAW, ABC = np.random.default_rng(1), ("a", "b", "c")
+DRAW = np.random.default_rng(1)
 NUMBERS = DRAW.normal(size=(EXAMPLES, 3)).astype(np.float32)
 TRUTHS = (NUMBERS + DRAW.normal(size=(EXAMPLES, 3)) > 0).astype(np.int64)
-REALS = (NUMBERS * 2 + DRAW.normal(size=(EXAMPLES, 3))).astype(np.float32)
-ONE, FIRST, YES, ERROR = NUMBERS[:, 0], NUMBERS[:, :1], TRUTHS[:, 0], NUMBERS - REALS
-TWO = (NUMBERS[:, :2] + np.eye(2)[YES]).astype(np.float32)
-SHARES = np.exp(TWO) / np.exp(TWO).sum(axis=1, keepdims=True)
-SURE, AREAS = -np.log(SHARES[np.arange(EXAMPLES), YES]), [area(NUMBERS[:, i], TRUTHS[:, i]) for i in range(3)]
-HUBER = np.where(np.abs(ERROR) <= 1, ERROR**2 / 2, np.abs(ERROR) - 0.5)[:, 0].mean()
-MAPE = {"mape": np.abs(ERROR[:, 0] / REALS[:, 0]).mean() * 100}
-LOGIT, LABELS, BITS = Binary(("no", "yes")), MultiLabel(ABC), cross_entropy(NUMBERS, TRUTHS)
-NUMBER, SEVERAL = Regression(("a",), (2.0,)), Regression(ABC, (1.0, 2.0, 4.0))
-OWN = Own(
-    Regression(("a",), (1.0,)),
-    loss=lambda labels, outputs: keras.losses.Huber(reduction="none")(labels[:, None], outputs),
-    metrics=[keras.metrics.MeanAbsolutePercentageError(name="mape")],
-    ranked_by="mape",
-)
-CASES = {  # the task, outputs, labels, and what is to be found
-    "classes": (TASK, TWO, YES, judged(SURE, SHARES.argmax(axis=1) == YES, area(SHARES[:, 1], YES))),
-    "binary": (LOGIT, FIRST, YES, judged(BITS[:, 0], (ONE > 0) == YES, AREAS[0])),
-    "several labels": (LABELS, NUMBERS, TRUTHS, judged(BITS, (NUMBERS > 0) == TRUTHS, np.mean(AREAS))),
-    "a number": (NUMBER, FIRST, REALS[:, 0], missed(ERROR[:, 0], (ERROR[:, 0] ** 2).mean() / 4)),
-    "several numbers": (SEVERAL, NUMBERS, REALS, missed(ERROR, (ERROR**2 / [1, 4, 16]).mean())),
-    "own": (OWN, FIRST, REALS[:, 0], missed(ERROR[:, 0], HUBER) | MAPE),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_each_task_scores_by_definition_in_any_batches_and_measures_the_same_of_what_a_client_gets(name):
-    task, outputs, labels, expected = CASES[name]
-    batches = [(outputs[i : i + 150], labels[i : i + 150]) for i in range(0, EXAMPLES, 150)]
-    loss = sum(float(tf.reduce_sum(task.losses(*map(tf.constant, batch)))) for batch in batches) / EXAMPLES
-    states = sum(tf.concat(task.states(*map(tf.constant, batch)), 0).numpy() for batch in batches)
-    score = task.score(loss, states, [np.asarray(part) for part in task.evidence(outputs, labels)])
-    assert score == pytest.approx(expected, rel=1e-4)
-    answers = {name: value.numpy() for name, value in task.answer(tf.constant(outputs)).items()}
-    assert set(task.answers) == answers.keys()
-    measured = task.measure(answers[task.answers[0]], labels)
-    same = expected.keys() - ({"loss"} if name == "own" else ())
-    assert {name: measured[name] for name in same} == pytest.approx({name: expected[name] for name in same}, rel=1e-4)
-    ranked_by = task.ranked_by(score)
-    worse = score[ranked_by] + (0.1 if ranked_by in task.lower_is_better else -0.1)
-    assert task.rank(score) > task.rank({**score, ranked_by: worse})
+LOGIT, LABELS = Binary(("no", "yes")), MultiLabel(("a", "b", "c"))
 
 
 def test_r2_is_the_share_of_the_variance_that_is_explained_and_each_target_has_its_own_error():

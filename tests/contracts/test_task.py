@@ -1,0 +1,120 @@
+"""The contract of `trainer.tasks.task.Task`, over every implementation."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer.tasks.classification import Binary, Classification
+from trainer.tasks.multi_label import MultiLabel
+from trainer.tasks.own import Own
+from trainer.tasks.regression import Regression
+
+EXAMPLES = 400
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return -np.log(np.where(labels == 1, sigmoid(logits), 1 - sigmoid(logits)))
+
+
+def area(scores: np.ndarray, labels: np.ndarray) -> float:
+    return (scores[labels == 1][:, None] > scores[labels == 0]).mean()
+
+
+def judged(losses: np.ndarray, right: np.ndarray, auc: float) -> dict[str, float]:
+    return {"loss": losses.mean(), "accuracy": right.mean(), "auc": auc}
+
+
+def missed(error: np.ndarray, loss: float) -> dict[str, float]:
+    return {"loss": loss, "mae": np.abs(error).mean(), "mse": (error**2).mean(), "rmse": (error**2).mean() ** 0.5}
+
+
+DRAW, ABC = np.random.default_rng(1), ("a", "b", "c")
+NUMBERS = DRAW.normal(size=(EXAMPLES, 3)).astype(np.float32)
+TRUTHS = (NUMBERS + DRAW.normal(size=(EXAMPLES, 3)) > 0).astype(np.int64)
+REALS = (NUMBERS * 2 + DRAW.normal(size=(EXAMPLES, 3))).astype(np.float32)
+ONE, FIRST, YES, ERROR = NUMBERS[:, 0], NUMBERS[:, :1], TRUTHS[:, 0], NUMBERS - REALS
+TWO = (NUMBERS[:, :2] + np.eye(2)[YES]).astype(np.float32)
+SHARES = np.exp(TWO) / np.exp(TWO).sum(axis=1, keepdims=True)
+SURE, AREAS = -np.log(SHARES[np.arange(EXAMPLES), YES]), [area(NUMBERS[:, i], TRUTHS[:, i]) for i in range(3)]
+HUBER = np.where(np.abs(ERROR) <= 1, ERROR**2 / 2, np.abs(ERROR) - 0.5)[:, 0].mean()
+MAPE = {"mape": np.abs(ERROR[:, 0] / REALS[:, 0]).mean() * 100}
+CLASSES, LOGIT, LABELS = Classification(("no", "yes")), Binary(("no", "yes")), MultiLabel(ABC)
+BITS = cross_entropy(NUMBERS, TRUTHS)
+NUMBER, SEVERAL = Regression(("a",), (2.0,)), Regression(ABC, (1.0, 2.0, 4.0))
+OWN = Own(
+    Regression(("a",), (1.0,)),
+    loss=lambda labels, outputs: keras.losses.Huber(reduction="none")(labels[:, None], outputs),
+    metrics=[keras.metrics.MeanAbsolutePercentageError(name="mape")],
+    ranked_by="mape",
+)
+CASES = {  # the task, outputs, labels, and the expected score
+    "classes": (CLASSES, TWO, YES, judged(SURE, SHARES.argmax(axis=1) == YES, area(SHARES[:, 1], YES))),
+    "binary": (LOGIT, FIRST, YES, judged(BITS[:, 0], (ONE > 0) == YES, AREAS[0])),
+    "several labels": (LABELS, NUMBERS, TRUTHS, judged(BITS, (NUMBERS > 0) == TRUTHS, np.mean(AREAS))),
+    "a number": (NUMBER, FIRST, REALS[:, 0], missed(ERROR[:, 0], (ERROR[:, 0] ** 2).mean() / 4)),
+    "several numbers": (SEVERAL, NUMBERS, REALS, missed(ERROR, (ERROR**2 / [1, 4, 16]).mean())),
+    "own": (OWN, FIRST, REALS[:, 0], missed(ERROR[:, 0], HUBER) | MAPE),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+def test_task_scores_by_definition(case):
+    """Sums over batches make the score of all examples."""
+    task, outputs, labels, expected = case
+    batches = [(outputs[i : i + 150], labels[i : i + 150]) for i in range(0, EXAMPLES, 150)]
+    loss = sum(float(tf.reduce_sum(task.losses(*map(tf.constant, batch)))) for batch in batches) / EXAMPLES
+    states = sum(tf.concat(task.states(*map(tf.constant, batch)), 0).numpy() for batch in batches)
+    assert len(states) == task.num_states
+    score = task.score(loss, states, [np.asarray(part) for part in task.evidence(outputs, labels)])
+    assert score == pytest.approx(expected, rel=1e-4)
+
+
+def test_task_measures_answers_alike(case):
+    task, outputs, labels, expected = case
+    answers = {name: value.numpy() for name, value in task.answer(tf.constant(outputs)).items()}
+    assert set(task.answers) == answers.keys()
+    measured = task.measure(answers[task.answers[0]], labels)
+    same = expected.keys() - ({"loss"} if isinstance(task, Own) else ())
+    assert {name: measured[name] for name in same} == pytest.approx({name: expected[name] for name in same}, rel=1e-4)
+
+
+def test_task_ranks_by_its_metric(case):
+    task, _, _, score = case
+    ranked_by = task.ranked_by(score)
+    worse = score[ranked_by] + (0.1 if ranked_by in task.lower_is_better else -0.1)
+    assert task.rank(score) > task.rank({**score, ranked_by: worse})
+
+
+def test_task_losses_are_one_an_example(case):
+    task, outputs, labels, _ = case
+    losses = task.losses(tf.constant(outputs), tf.constant(labels))
+    assert losses.dtype == tf.float32 and losses.shape == [EXAMPLES]
+    total, valid = task.loss_sum(tf.constant(outputs), tf.constant(labels), tf.fill([EXAMPLES], 0.5))
+    np.testing.assert_allclose(total, losses.numpy().sum() / 2, rtol=1e-5)
+    assert valid is None
+
+
+def test_task_accepts_what_fits(case):
+    task, outputs, labels, _ = case
+    assert task.wrong_labels(labels) is None
+    assert task.wrong_form(tf.constant(outputs), EXAMPLES) is None
+    assert task.wrong_values(outputs, "BiasAdd") is None
+    assert task.wrong_metrics(tf.constant(outputs), tf.constant(labels)) is None
+
+
+def test_task_refuses_what_does_not_fit(case):
+    task, outputs, *_ = case
+    assert "labels are" in task.wrong_labels(np.full([EXAMPLES, 7], np.nan, np.float32))
+    assert f"it has 7 outputs, and the task's are [N, {task.outputs}]" in task.wrong_form(
+        tf.zeros([EXAMPLES, 7]), EXAMPLES
+    )
+    assert "not finite" in task.wrong_values(np.full_like(outputs, np.nan), "BiasAdd")
