@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from trainer.cluster import collectives
 from trainer.data.example_weights import WEIGHT
-from trainer.data.storage import Columns
+from trainer.data.features import Columns
 from trainer.nn import randomness
 from trainer.tasks.task import Task
 
