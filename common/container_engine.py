@@ -11,6 +11,7 @@ from typing import Any
 
 from common.errors import UserError
 
+DEFAULT_IMAGE = "tfrecord-training:dev"  # what "make image" builds
 _ANSWER_S = 20.0
 
 

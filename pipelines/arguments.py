@@ -31,7 +31,7 @@ from components.convert.writing.label_feature import LABEL
 from components.evaluate.checks import check_metrics
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.store import check_name
-from components.train.backends.plan import trainer_flags
+from components.train.backends.program import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.source import SYNC
 from trainer import options

@@ -10,10 +10,10 @@ from typing import Any
 from kfp import compiler
 
 from common.cli import Parser, as_list, run_cli
+from common.container_engine import DEFAULT_IMAGE
 from common.errors import UserError, writable
 from common.flags import local
 from components.train.backends.job_settings import JobSettings
-from components.train.backends.plan import DEFAULT_IMAGE
 from components.train.cluster.lookup import load_cluster
 from pipelines.cloud_options import DEFAULT_CLUSTER, KEYS, scheduled_as
 from pipelines.training import BACKENDS, NAME, build

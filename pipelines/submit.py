@@ -14,9 +14,9 @@ from common.cli import Parser, confirm, run_cli
 from common.errors import UserError
 from components.evaluate.gate import REJECT, TOLD
 from components.register.register import open_registry
-from components.train.backends.attempts import Again, Bounds, begin
 from components.train.backends.job_store import JobStore
 from components.train.cluster.cluster_file import Cluster
+from components.train.supervision.restart_policy import Again, Bounds, first_attempt
 from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_trainer_flags, evaluation
 from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
 from pipelines.config import Config
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{submission.run} has ended well, and nothing is sent:")
             return _ended(config, submission)
     bounds = _bounds(submission)
-    first = begin(bounds, store.attempts)
+    first = first_attempt(bounds, store.attempts)
     if args.dry_run:
         print(json.dumps(submission.attempt(first).request(submission.run), indent=2))
         return 0

@@ -16,12 +16,11 @@ from common.errors import UserError
 from common.framing import checksums
 from common.manifest import Manifest
 from components.convert.__main__ import main as convert
+from components.train.__main__ import main
 from components.train.backends.job_store import JobStore
-from components.train.console import job_control
-from components.train.supervision import health, job_lock
-from components.train.supervision.health import Vitals
+from components.train.supervision import health, lock
+from components.train.supervision.health import Patience, Vitals
 from components.train.supervision.output import table
-from components.train.supervision.timeouts import Patience
 from pipelines.local.history import read
 from trainer.job import done, identity, journal
 
@@ -35,14 +34,14 @@ MANIFEST = {"format_version": 1, "name": "d", "features": [], "splits": {"train"
 
 def read_status(directory: pathlib.Path) -> None:
     vitals = Vitals(str(directory / "status.json"))
-    vitals.look(0.0)
+    vitals.read(0.0)
     vitals.frozen(1.0, Patience(), reports=True)
     table([vitals.row("chief/0", vitals.phase)])
 
 
 def read_lock(directory: pathlib.Path) -> None:
-    with job_lock.locks.locked(directory / job_lock.FILE):
-        str(job_lock.holder(str(directory)).name)
+    with lock.locks.locked(directory / lock.FILE):
+        str(lock.holder(str(directory)).name)
 
 
 def read_done(directory: pathlib.Path) -> None:
@@ -58,7 +57,7 @@ def read_job(directory: pathlib.Path) -> None:
 
 READERS: dict[str, tuple[dict[str, Any], Callable[[pathlib.Path], object]]] = {
     "status.json": ({"phase": "training", "step": 7, "examples_per_s": 9.5}, read_status),
-    "launcher.jsonl": (START, lambda directory: job_control.show(str(directory))),
+    "launcher.jsonl": (START, lambda directory: main(["--status", str(directory)])),
     "launcher.lock": (LAUNCHER, read_lock),
     "DONE.json": (DONE, read_done),
     "job.json": (JOB, read_job),

@@ -68,15 +68,18 @@ def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
       worker_pool_specs: As planned.
       log_dir: Directory for a log and a status file of each replica.
     """
-    from components.train.backends.process import planned
+    from components.train.backends.backend import Job
+    from components.train.backends.local import LocalOptions
+    from components.train.backends.process import ProcessBackend
     from components.train.backends.program import trainer_program
     from components.train.cluster.cluster_file import Cluster
-    from components.train.supervision import supervisor
     from components.train.supervision.output import Output
 
     flags = worker_pool_specs[0]["container_spec"]["args"]  # all pools run one command
     pools = Cluster.from_json(cluster)
-    with planned(pools, trainer_program(pools, flags), log_dir=log_dir) as replicas, Output() as output:
-        code = supervisor.run(replicas, output)
+    backend = ProcessBackend(LocalOptions(log_dir=log_dir))
+    job = Job(cluster=pools, program=trainer_program(pools, flags))
+    with backend.plan(job) as plan, Output() as output:
+        code = backend.submit(plan, output)
     if code:
         raise SystemExit(code)

@@ -13,10 +13,9 @@ from google.cloud import aiplatform_v1 as v1
 from common.errors import UserError
 from common.google_cloud import credentials
 from common.storage.files import delete_files, stat_file
-from components.train.backends.attempts import Again, Attempt, Bounds, Ending, decide, ending
 from components.train.backends.job_store import JobStore
-from components.train.backends.vertex_client import ENDED, Jobs
-from components.train.backends.vertex_logs import CloudLogs, replica_name
+from components.train.backends.vertex_client import ENDED, CloudLogs, Jobs, ending, replica_name
+from components.train.supervision.restart_policy import Again, Attempt, Bounds, Ending, next_attempt
 from pipelines.vertex import client, watch
 from pipelines.vertex.bucket import RECORD
 from pipelines.vertex.submission import Submission
@@ -56,7 +55,7 @@ def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) 
         submission.save()
     earlier = store.attempts
     attempts: list[Attempt] = []
-    while isinstance(order := decide(attempts, bounds, earlier), Again):
+    while isinstance(order := next_attempt(attempts, bounds, earlier), Again):
         numbered = (f"{submission.run}-{number}" for number in itertools.count(2))
         job_id = next(name for name in itertools.chain([submission.run], numbered) if name not in names)
         names.add(job_id)
@@ -138,7 +137,7 @@ def _complete(store: JobStore, trained: Sequence[v1.CustomJob], run: v1.Pipeline
         return store.complete(trained, is_lost=is_lost and watch.state_of(run) == "FAILED")
     if failed:  # Its job was refused, or not made.
         error = " ".join(failed.error.message.split())
-        how = ending("JOB_STATE_FAILED", failed.error.code, error)
+        how = ending(failed)
         if how is not Ending.FAILED:
             return store.refuse(error, how)
     store.lines.pop()

@@ -9,11 +9,11 @@ from typing import Any
 from common.cli import as_list
 from common.errors import UserError
 from components.register import serving
-from components.train.backends.attempts import Again
 from components.train.backends.job_settings import JobSettings, new_name
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
+from components.train.supervision.restart_policy import Again
 from pipelines.arguments import pipeline_arguments
 from pipelines.cloud_options import DEFAULT_CLUSTER, check_place, scheduled_as
 from pipelines.compile import compile_specs

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from components.cleanup.processes import stop_replicas
-from components.train.backends.plan import STATUS
+from components.train.supervision.plan import STATUS
 
 pytestmark = pytest.mark.cluster
 WAIT = "import signal, sys, time; {}; print('ready', flush=True); time.sleep(60)"

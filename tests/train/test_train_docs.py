@@ -11,7 +11,7 @@ from train_golden import described_keys
 
 from components.train.__main__ import main
 from components.train.cluster.lookup import load_cluster
-from components.train.supervision.timeouts import Patience
+from components.train.supervision.health import Patience
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "CLUSTERS.md").read_text()

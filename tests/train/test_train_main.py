@@ -55,7 +55,7 @@ REFUSED: dict[str, list[str]] = {
     "a tag be moved; give REF@sha256:": [*VERTEX[:6], "--", *DATA, "--job-dir", "gs://b/a"],
     "--project is missing": [*VERTEX[:5], "i@sha256:0", "--", *DATA, "--job-dir", "gs://b/a"],
     "--job-dir a: the replicas need a bucket; give gs://": [*VERTEX, *DATA, "--job-dir", "a"],
-    "chief: Vertex needs a machine type": ["--backend", "vertex", "--dry-run", "--image", "i"],
+    "chief: Vertex needs a machine type": ["--backend", *VERTEX[3:], *DATA, "--job-dir", "gs://b/a"],
     # What the trainer would refuse is refused before there is a job.
     "give either --train-steps or --train-epochs": [*VERTEX, "--job-dir", "gs://b/a", "--data-dir", "gs://b/d"],
     # Programs of one's own.

@@ -14,15 +14,17 @@ from typing import Any
 
 import psutil
 
-from components.train.backends.plan import Plan
-from components.train.backends.process import plan_processes
+from components.train.backends.backend import Job
+from components.train.backends.local import LocalOptions
+from components.train.backends.process import ProcessBackend
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.supervision.health import Patience
 from components.train.supervision.launcher_log import last_run
 from components.train.supervision.output import Output
+from components.train.supervision.plan import Plan
 from components.train.supervision.supervisor import run
-from components.train.supervision.timeouts import Patience
 
 # Each replica runs the piece of Python that is its own. `tell` writes its status file. Importing json, or subprocess,
 # would be most of a replica's time.
@@ -51,7 +53,14 @@ SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(repli
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
 EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
 CALM = {"start_s": 60, "silence_s": {"training": 60}, "stopped_s": 60}
-QUICK = Patience(grace_period_s=0.3, failure_s=0.3, hear_s=0, join_s=0.3, evaluator_s=0.3, look_s=0.02, **CALM)
+QUICK = Patience(grace_period_s=0.3, failure_s=0.3, report_delay_s=0, join_s=0.3, evaluator_s=0.3, check_s=0.02, **CALM)
+
+
+def planned(job: Job, log_dir: Path) -> Plan:
+    """The plan of processes on a machine with one core and no GPU."""
+    division = divide(job.cluster, [Machine(name="here", cores=1, gpus=(), replicas=job.cluster.members)])
+    addresses = {member: f"127.0.0.1:{20_001 + i}" for i, member in enumerate(job.cluster.members)}
+    return ProcessBackend(LocalOptions()).job_plan(job, addresses, str(log_dir), division)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,14 +73,10 @@ class Bench:
         """A plan in which `chief_0="..."` is what chief/0 runs; who is not named sleeps for a minute."""
         scripts = {name.replace("_", "/"): script for name, script in scripts.items()}
         command = (sys.executable, "-S", "-c", FAKE, repr(scripts))
-        plan = plan_processes(
-            cluster,
-            Program(command=command, env={}, job_dir=str(self.path), reports=reports),
-            log_dir=str(self.path / "logs"),
-            ports=range(20_001, 20_101),
-            division=divide(cluster, [Machine(name="here", cores=1, gpus=(), replicas=cluster.members)]),
+        plan = planned(
+            Job(cluster=cluster, program=Program(command=command, job_dir=str(self.path))), self.path / "logs"
         )
-        return dataclasses.replace(plan, max_restarts=max_restarts, notes=())
+        return dataclasses.replace(plan, max_restarts=max_restarts, reports=reports, notes=())
 
     def run(self, plan: Plan, patience: Patience = QUICK) -> tuple[int, list[str]]:
         """Exit code and merged lines of a job run in this process."""

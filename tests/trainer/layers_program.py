@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components.train.backends.ports import reserved
+from components.train.backends.process import reserved
 from trainer.cluster.strategy import count_exactly
 from trainer.data.order import share
 from trainer.nn import embedding

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trainer_jobs import Job
 
-from components.train.backends.ports import reserved
+from components.train.backends.process import reserved
 from trainer.nn import tables
 
 L = keras.layers

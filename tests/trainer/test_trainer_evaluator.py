@@ -5,8 +5,7 @@ import time
 import numbered
 import pytest
 
-from components.train.supervision.health import Vitals
-from components.train.supervision.timeouts import Patience
+from components.train.supervision.health import Patience, Vitals
 
 pytestmark = pytest.mark.cluster
 FLAGS = ["--checkpoint-num-steps", 10, "--batch-size", 16]
@@ -22,7 +21,7 @@ def test_all_replicas_show_signs_of_life_through_an_evaluation_longer_than_any_m
 
     def ended() -> bool:
         for name, one in vitals.items():
-            one.look(now := time.monotonic())
+            one.read(now := time.monotonic())
             # The first call of the chief compiles.
             if name == "worker-0" or one.phase != "training":
                 silences.add(one.frozen(now, limits, reports=True))

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from components.train.backends.ports import reserved
+from components.train.backends.process import reserved
 from trainer.cluster.member import POOL_ROLES
 
 ROOT = pathlib.Path(__file__).parents[2]

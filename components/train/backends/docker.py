@@ -1,101 +1,132 @@
-"""The docker back end: one container per replica, on this machine, in a network of its own.
+"""The docker back end: one container per replica, on this machine, in a network of its own."""
 
-Every container sees the job's directories at the paths that they have here, its own in the same working directory, and
-nothing else of this machine. Replicas reach each other as `worker-1:2222`; no port is published.
-A container that is paused (SIGSTOP) is found frozen by its silence alone.
-"""
-
-import argparse
+import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
 
 from common import container_engine
+from common.cli import as_list, flag
+from common.container_engine import DEFAULT_IMAGE
 from common.errors import UserError
+from common.flags import positive
 from common.storage.storage import is_remote
 from components.train.backends import docker_client
-from components.train.backends.environment import job_plan, log_place
-from components.train.backends.plan import ATTEMPT, DEFAULT_IMAGE, Plan, Replica
-from components.train.backends.program import Program
+from components.train.backends.backend import Job
+from components.train.backends.local import LocalBackend, LocalOptions
+from components.train.backends.probe import VISIBLE
 from components.train.backends.resources import divide_here
-from components.train.cluster.cluster_file import Cluster
+from components.train.supervision.plan import ATTEMPT, Plan, Replica
 
 _PORT = 2222
-_CLIENT = (sys.executable, "-m", "components.train.backends.docker_client")
+_CLIENT = (sys.executable, "-m", docker_client.__name__)
+_docker = functools.partial(flag, group="containers (--backend docker)")
 
 
-def plan_containers(args: argparse.Namespace, cluster: Cluster, program: Program) -> Plan:
-    """Plans one container per replica, with the flags of the command line; for `--dry-run` without engine or image."""
-    log_dir = log_place(program, args.log_dir)
-    image, mounts = args.image or DEFAULT_IMAGE, _mounts(args, program, log_dir)
-    division = divide_here(cluster)
-    rootless = not args.dry_run and container_engine.check_engine("--backend process")
-    if not args.dry_run and container_engine.docker("image", "inspect", image).returncode:
-        repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
-        raise UserError(f"--image {image}: no such image on this machine; {repair}")
-    # One for each job directory: what a launcher that was killed left is found again.
-    place = program.job_dir if is_remote(program.job_dir) else os.path.realpath(program.job_dir)
-    network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
-    shared = [
-        *("--log-driver", "none", "--network", network, "--label", f"{docker_client.LABEL}={network}"),
-        *("--workdir", os.getcwd(), "--env", "HOME=/tmp", *mounts),
-        *container_engine.as_flags(container_engine.security_options(rootless=rootless)),
-    ]
-    if args.memory_gb:
-        shared += ["--memory", f"{args.memory_gb * 2**30:.0f}", "--memory-swap", f"{args.memory_gb * 2**30:.0f}"]
-    # What the launcher takes for Python is a path of this machine.
-    entry, *words = ["python" if word == sys.executable else word for word in program.command]
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DockerOptions(LocalOptions):
+    """Flags of the docker back end."""
 
-    def run(replica: Replica) -> Replica:
-        host = f"{replica.role}-{replica.index}"
-        name = f"{network}-{host}"
-        share = division.shares[replica.role, replica.index]
-        env = {**replica.env, "TRAINER_THREADS": str(share.threads)}
-        own = ["--name", name, "--hostname", host, "--network-alias", host]
-        if replica.role != "ps":
-            own += ["--cpus", str(share.threads)]
-        if share.gpus:
-            # Replicas' collectives use shared memory, of which a container has 64 MB if nothing is said.
-            own += ["--gpus", f'"device={",".join(share.gpus)}"', "--shm-size", "1g"]
-        for variable in (*env, ATTEMPT):
-            own += ["--env", variable]
-        return dataclasses.replace(
-            replica,
-            command=(*_CLIENT, "run", name, "docker", "run", *shared, *own, "--entrypoint", entry, image, *words),
-            env=env,
+    image: str | None = _docker(
+        str,
+        f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' builds) or of the vertex "
+        "back end",
+        metavar="REF",
+    )
+    mount: tuple[str, ...] | None = _docker(
+        str,
+        "another directory that containers see at the same path, may write to, and may be given again; they see the "
+        "job's, the dataset's and --code's anyway",
+        metavar="DIR",
+        several=True,
+    )
+    memory_gb: float | None = _docker(positive, "that each may use (all there is without)", metavar="GB")
+
+
+class DockerBackend(LocalBackend):
+    """Runs each replica in a container, which sees the job's directories at the paths that they have here.
+
+    It sees nothing else of this machine, and works in the same working directory. Replicas reach each other as
+    `worker-1:2222`; no port is published.
+
+    Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A container that is paused
+    (SIGSTOP) is found frozen by its silence alone. An image that is not on this machine is refused, not pulled.
+    """
+
+    name = "docker"
+    Options = DockerOptions
+
+    @contextlib.contextmanager
+    def plan(self, job: Job) -> Iterator[Plan]:
+        """Plans a client of the engine for each container; for a dry run without engine or image."""
+        log_dir = self.log_dir(job)
+        options, program = self.options, job.program
+        image, mounts = options.image or DEFAULT_IMAGE, self._mounts(job, log_dir)
+        division = divide_here(job.cluster)
+        rootless = not job.dry_run and container_engine.check_engine("--backend process")
+        if not job.dry_run and container_engine.docker("image", "inspect", image).returncode:
+            repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
+            raise UserError(f"--image {image}: no such image on this machine; {repair}")
+        # One for each job directory: what a launcher that was killed left is found again.
+        place = program.job_dir if is_remote(program.job_dir) else os.path.realpath(program.job_dir)
+        network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+        shared = [
+            *("--log-driver", "none", "--network", network, "--label", f"{docker_client.LABEL}={network}"),
+            *("--workdir", os.getcwd(), "--env", "HOME=/tmp", *mounts),
+            *container_engine.as_flags(container_engine.security_options(rootless=rootless)),
+        ]
+        if options.memory_gb:
+            size = f"{options.memory_gb * 2**30:.0f}"
+            shared += ["--memory", size, "--memory-swap", size]
+        entry, *words = [*program.portable, *program.args]
+
+        def contained(replica: Replica) -> Replica:
+            host = f"{replica.role}-{replica.index}"
+            name = f"{network}-{host}"
+            share = division.shares[replica.role, replica.index]
+            own = ["--name", name, "--hostname", host, "--network-alias", host]
+            if replica.role != "ps":
+                own += ["--cpus", str(share.threads)]
+            if share.gpus:
+                # Replicas' collectives use shared memory, of which a container has 64 MB by default.
+                own += ["--gpus", f'"device={",".join(share.gpus)}"', "--shm-size", "1g"]
+            env = {variable: value for variable, value in replica.env.items() if variable != VISIBLE}
+            for variable in (*env, ATTEMPT):
+                own += ["--env", variable]
+            line = ("docker", "run", *shared, *own, "--entrypoint", entry, image, *words)
+            return dataclasses.replace(replica, command=(*_CLIENT, "run", name, *line), env=env)
+
+        addresses = {(role, index): f"{role}-{index}:{_PORT}" for role, index in job.cluster.members}
+        plan = self.job_plan(job, addresses, log_dir, division)
+        yield dataclasses.replace(
+            plan,
+            replicas=tuple(map(contained, plan.replicas)),
+            notes=(f"image: {image}; network: {network}", *plan.notes),
+            setup=((*_CLIENT, "prepare", network),),
+            teardown=(*_CLIENT, "remove", network),
         )
 
-    return job_plan(
-        cluster,
-        program,
-        "docker",
-        log_dir=log_dir,
-        address=lambda role, index: f"{role}-{index}:{_PORT}",
-        run=run,
-        notes=(f"image: {image}; network: {network}", *division.notes),
-        setup=((*_CLIENT, "prepare", network),),
-        teardown=(*_CLIENT, "remove", network),
-    )
-
-
-def _mounts(args: argparse.Namespace, program: Program, log_dir: str) -> list[str]:
-    """Returns flags by which containers see directories of this machine at the same paths."""
-    writable = [("--mount", path) for path in args.mount or ()]
-    writable += [("--cache-dir", program.cache_dir), ("", program.job_dir), ("", log_dir)]
-    read_only = [("--data-dir", program.data_dir), ("--code", program.code)]
-    options: dict[str, str] = {}
-    for places, option in ((read_only, ",readonly"), (writable, "")):
-        for flag, path in places:
-            if not path or is_remote(path):
-                continue
-            if flag and not os.path.exists(path):
-                raise UserError(
-                    f"{flag} {path}: no such file or directory on this machine; containers see it at this path"
-                )
-            options[os.path.abspath(path)] = option
-    flags = []
-    for path, option in options.items():
-        quoted = path.replace('"', '""')  # The engine's client reads a line of CSV.
-        flags.append(f'--mount=type=bind,"source={quoted}","target={quoted}"{option}')
-    return flags
+    def _mounts(self, job: Job, log_dir: str) -> list[str]:
+        """Returns flags by which containers see directories of this machine at the same paths."""
+        program, trainer = job.program, job.program.trainer
+        writable = [("--mount", path) for path in as_list(self.options.mount)]
+        writable += [("--cache-dir", trainer and trainer.cache_dir), ("", program.job_dir), ("", log_dir)]
+        read_only = [("--data-dir", trainer and trainer.data_dir), ("--code", program.code)]
+        modes: dict[str, str] = {}
+        for places, mode in ((read_only, ",readonly"), (writable, "")):
+            for name, path in places:
+                if not path or is_remote(path):
+                    continue
+                if name and not os.path.exists(path):
+                    raise UserError(
+                        f"{name} {path}: no such file or directory on this machine; containers see it at this path"
+                    )
+                modes[os.path.abspath(path)] = mode
+        flags = []
+        for path, mode in modes.items():
+            quoted = path.replace('"', '""')  # The engine's client reads a line of CSV.
+            flags.append(f'--mount=type=bind,"source={quoted}","target={quoted}"{mode}')
+        return flags

@@ -19,8 +19,9 @@ from common import bounded_json
 from common.errors import UserError, reading
 from common.storage.files import list_folder, write_bytes
 from common.storage.storage import storage_of
-from components.train.backends.attempts import Again, Attempt, Ending, ending, exit_code
+from components.train.backends.vertex_client import ending, exit_code
 from components.train.cluster.cluster_file import Cluster
+from components.train.supervision.restart_policy import Again, Attempt, Ending
 from trainer.job import done
 
 RECORD = "attempts.json"  # each job that was submitted for the directory, and how it ended
@@ -95,7 +96,7 @@ class JobStore:
         last = jobs[-1]
         ran = [(job.end_time - job.start_time).total_seconds() for job in jobs if job.start_time and job.end_time]
         error = " ".join(last.error.message.split())
-        how = Ending.LOST if is_lost else ending(last.state.name, last.error.code, error)
+        how = Ending.LOST if is_lost else ending(last)
         names = [job.name for job in jobs]
         return self._end(how, error, sum(ran), self.step(), jobs=names, exit_code=exit_code(error))
 

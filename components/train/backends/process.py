@@ -1,45 +1,67 @@
-"""The process back end: one process per replica on this machine.
-
-with planned(cluster, trainer_program(cluster, flags)) as plan:
-    exit_code = supervisor.run(plan, output)
-"""
+"""The process back end: one process per replica on this machine."""
 
 import contextlib
-import dataclasses
-from collections.abc import Iterable, Iterator
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
-from components.train.backends.environment import job_plan, log_place
-from components.train.backends.plan import Plan, Replica
-from components.train.backends.ports import reserved
-from components.train.backends.program import Program
-from components.train.backends.resources import Division, divide_here
-from components.train.cluster.cluster_file import Cluster
+from common.errors import UserError
+from components.train.backends.backend import Job
+from components.train.backends.local import LocalBackend
+from components.train.backends.probe import FIRST_PORT, is_free, last_port
+from components.train.backends.resources import divide_here
+from components.train.supervision.plan import Plan
+
+# Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and locks must not.
+_LOCKS = Path("/tmp")
+
+
+class ProcessBackend(LocalBackend):
+    """Runs each replica as a process of this machine, in a session of its own.
+
+    Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`.
+    """
+
+    name = "process"
+
+    @contextlib.contextmanager
+    def plan(self, job: Job) -> Iterator[Plan]:
+        """Plans processes that reach each other at ports of this machine, which are locked until the block ends."""
+        log_dir = self.log_dir(job)
+        division = divide_here(job.cluster)
+        members = job.cluster.members
+        with reserved(len(members)) as ports:
+            addresses = {member: f"127.0.0.1:{port}" for member, port in zip(members, ports, strict=True)}
+            yield self.job_plan(job, addresses, log_dir, division)
 
 
 @contextlib.contextmanager
-def planned(cluster: Cluster, program: Program, *, log_dir: str | None = None) -> Iterator[Plan]:
-    """Yields the plan, with log and status files in `log_place`; its ports are locked until the block ends."""
-    log_dir = log_place(program, log_dir)
-    division = divide_here(cluster)
-    with reserved(cluster.replicas) as ports:
-        yield plan_processes(cluster, program, log_dir=log_dir, ports=ports, division=division)
+def reserved(count: int) -> Iterator[tuple[int, ...]]:
+    """Yields `count` free ports, locked for other launchers of this user until the block ends.
 
-
-def plan_processes(
-    cluster: Cluster, program: Program, *, log_dir: str, ports: Iterable[int], division: Division
-) -> Plan:
-    """Plans the processes; `ports` has one for each of several replicas, but for the evaluator."""
-    left = iter(ports)
-
-    def run(replica: Replica) -> Replica:
-        return dataclasses.replace(replica, env={**replica.env, **division.shares[replica.role, replica.index].env})
-
-    return job_plan(
-        cluster,
-        program,
-        "process",
-        log_dir=log_dir,
-        address=lambda role, index: f"127.0.0.1:{next(left)}",
-        run=run,
-        notes=division.notes,
-    )
+    They lie below the range from which the system gives ports to outgoing connections: a replica binds its port
+    seconds after it was chosen, and until then a connection of any program could take one from that range.
+    """
+    directory = _LOCKS / f"training-ports-{os.getuid()}"
+    last = last_port()
+    # Users start apart, as their locks do not see each other.
+    start = FIRST_PORT + os.getuid() * 997 % (last - FIRST_PORT + 1)
+    ports: list[int] = []
+    with contextlib.ExitStack() as locks:
+        for port in [*range(start, last + 1), *range(FIRST_PORT, start)]:
+            if len(ports) == count:
+                break
+            try:
+                directory.mkdir(mode=0o700, exist_ok=True)
+                lock = locks.enter_context(open(directory / str(port), "ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
+            if is_free(port):
+                ports.append(port)
+        if len(ports) < count:
+            raise UserError(f"{count} free ports between {FIRST_PORT} and {last} are needed, {len(ports)} were found")
+        yield tuple(ports)

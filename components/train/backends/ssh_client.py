@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from components.train.backends import ssh_agent
+from components.train.supervision import ssh_agent
 
 _BOOT = "import sys; f = sys.stdin.buffer; exec(compile(f.read(int(f.readline())), 'training', 'exec'))"
 _BEAT_S = 2.0

@@ -5,7 +5,7 @@ from typing import Any
 
 from common.errors import UserError
 from components.train.backends.job_settings import JobSettings
-from components.train.backends.plan import trainer_flags
+from components.train.backends.program import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 
@@ -54,3 +54,20 @@ def plan_vertex(
             spec["disk_spec"] = {"boot_disk_type": cluster.disk.type, "boot_disk_size_gb": cluster.disk.size_gb}
         specs.append(spec)
     return specs
+
+
+# By position, whatever the pool was meant for.
+_BY_POSITION = ("chief", "worker", "ps", "evaluator")
+
+
+def misnamed(cluster: Cluster) -> str:
+    """What to tell of roles that Vertex AI's own TF_CONFIG calls something else; empty if there are none.
+
+    They are those behind pools that are fewer than it expects.
+    """
+    if not (wrong := [role for role, name in zip(cluster.pools, _BY_POSITION, strict=False) if role != name]):
+        return ""
+    return (
+        f"Vertex AI's TF_CONFIG gives {' and '.join(wrong)} another role, by position; our trainer goes by "
+        "CLUSTER_SPEC and TRAINER_POOL_ROLES instead, and so must a program of yours"
+    )

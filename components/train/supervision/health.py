@@ -6,6 +6,7 @@ frozen whatever it runs.
 """
 
 import contextlib
+import dataclasses
 import math
 import os
 import stat
@@ -15,10 +16,50 @@ from typing import Any
 import psutil
 
 from common import bounded_json
-from components.train.supervision.output import Row
-from components.train.supervision.timeouts import Patience
 
 MOST_BYTES = 64 << 10  # Of a status file.
+# The longest that a phase of ours goes without a word, with room to spare: a first call compiles, reading checks the
+# whole dataset, and replicas wait for each other (--start-timeout-s, 600 s) and then name the missing themselves.
+# A server or worker beats by itself, so its silence says that its process does not run at all; one whose TensorFlow hangs
+# is noticed by the chief's silence. Phases that are not here (the end, those of other programs) may be silent for ever.
+SILENCE_S = {
+    "starting": 900.0,
+    "serving": 60.0,
+    "training": 300.0,
+    "saving": 600.0,
+    "evaluating": 1800.0,
+    "exporting": 600.0,
+    "waiting": 120.0,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long the launcher waits for replicas, for what."""
+
+    start_s: float = 300.0  # From the start to the first status; an import of TensorFlow has been seen to take 43 s.
+    silence_s: Mapping[str, float] = dataclasses.field(default_factory=SILENCE_S.copy)  # Between statuses, by phase.
+    stopped_s: float = 5.0  # That a process may be stopped (SIGSTOP).
+    # From SIGTERM to SIGKILL when the job is to stop or is preempted, in which replicas save. A Spot VM is switched
+    # off 30 s after its notice at the latest.
+    grace_period_s: float = 25.0
+    failure_s: float = 1.0  # The same when there is nothing to save: after a failure, or after the chief's success.
+    report_delay_s: float = (
+        0.5  # After a failure, to SIGTERM for the others: a client may report late a kill elsewhere.
+    )
+    join_s: float = 30.0  # What workers of a synchronous job have to end by themselves after the chief's success.
+    evaluator_s: float = 300.0  # The same for the evaluator, which may be at the last checkpoint.
+    check_s: float = 0.5  # Between checks of the replicas.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """Progress of a replica."""
+
+    replica: str  # Its name, `worker/1`.
+    phase: str  # Phase of the trainer, or `starting`, `stopping`, `ended`, ...
+    step: int | None = None  # Global step, if it is known.
+    examples_per_s: float | None = None  # Of the whole job, if it is known.
 
 
 class Vitals:
@@ -32,7 +73,7 @@ class Vitals:
         self._stopped_since: float | None = None
         self._process = psutil.Process(pid) if pid else None
 
-    def look(self, now: float) -> None:
+    def read(self, now: float) -> None:
         """Reads the status file if it is another than before, and whether the process is stopped."""
         self._stopped_since = (self._stopped_since or now) if self.stopped else None
         # It may be missing, or not whole if the program does not replace it as ours does.

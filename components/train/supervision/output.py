@@ -9,7 +9,6 @@ makes that thread wait, never the job, and misses nothing: what is not shown yet
 """
 
 import contextlib
-import dataclasses
 import functools
 import io
 import os
@@ -19,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
+from components.train.supervision.health import Row
 from components.train.supervision.launcher_log import Event, in_words
 
 _POLL_S = 0.1
@@ -27,16 +27,6 @@ _TAIL_BYTES = 65_536
 _CHUNK_BYTES = 16_384  # Of a log at a time; a longer line is shown in parts.
 # A progress bar ends its lines with a carriage return alone; one at the end of what is there may be half of CR LF.
 _LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-    """Progress of a replica."""
-
-    replica: str  # Its name, `worker/1`.
-    phase: str  # Phase of the trainer, or `starting`, `stopping`, `ended`, ...
-    step: int | None = None  # Global step, if it is known.
-    examples_per_s: float | None = None  # Of the whole job, if it is known.
 
 
 def table(rows: Sequence[Row]) -> Any:

@@ -28,8 +28,8 @@ _KILL_S = 10.0
 class Guard:
     """The launcher's end of the guard: once it is closed, or this process ends, nothing that was marked stays behind."""
 
-    def __init__(self, hold: Sequence[int], teardown: Sequence[str]) -> None:
-        """Starts the guard; it keeps the descriptors `hold` open until its work is done, and runs `teardown` at its end."""
+    def __init__(self, lock: int, teardown: Sequence[str]) -> None:
+        """Starts the guard; it keeps the descriptor `lock` open until its work is done, and runs `teardown` at its end."""
         self.token = f"{os.getpid()}-{time.time_ns()}"  # The job's mark; those of its replicas begin with it.
         self.scratch = tempfile.mkdtemp(prefix="training-")  # For the temporary files of the replicas.
         self._process = subprocess.Popen(
@@ -40,7 +40,7 @@ class Guard:
             # Not with the mark of a job that this launcher may itself be part of.
             env={name: value for name, value in os.environ.items() if name != MARK},
             start_new_session=True,
-            pass_fds=hold,
+            pass_fds=[lock],
         )
 
     def mark(self, name: str) -> str:

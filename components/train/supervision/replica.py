@@ -10,12 +10,12 @@ import time
 
 from common import lifeline
 from common.errors import UserError
-from components.train.backends.plan import ATTEMPT, Replica
-from components.train.backends.ssh_agent import die_with_parent
-from components.train.supervision.health import Vitals
-from components.train.supervision.output import Row, last_lines
+from components.train.supervision.health import Row, Vitals
+from components.train.supervision.output import last_lines
+from components.train.supervision.plan import ATTEMPT, Replica
 from components.train.supervision.reaper import MARK, Guard
 from components.train.supervision.signals import ending
+from components.train.supervision.ssh_agent import die_with_parent
 from trainer.cluster.exit_codes import ON_VERTEX
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 

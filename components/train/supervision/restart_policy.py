@@ -1,35 +1,110 @@
-"""What follows from a replica's death: who is to blame, who starts again, and when it is enough.
+"""One restart policy for all back ends: what an exit code means, who starts again, and when it is enough.
 
+    kind_of(143) is Kind.PREEMPTION
     state, order = decide(state, Death(replica="worker/0", exit_code=137))  # order.stop is Stop.ALL
     state, order = decide(state, Gone(replica="chief/0", last=True))  # order.start is ("chief/0", "worker/0")
+    order = next_attempt(attempts, Bounds(choices=3, replicas=4))  # Again(...), or Over(...)
 
-To obey its orders is the matter of `supervisor`. What holds for every back end is in `backends.restarts`.
-A death after a signal of ours is never to blame: whoever is told to stop may answer as it likes. An evaluator only reads
-checkpoints: it starts again alone, has budgets of its own, and its failures never end the job.
+| end | kind | follows |
+| --- | --- | --- |
+| exit code 2 | user error | nothing: it would fail again |
+| 143; 137, 130, 129 from outside; lost machines | preemption | a restart, of `max_restarts` after preemptions |
+| any other, and a frozen replica | error | a restart, of `max_restarts` after errors |
+
+A row of failures without a new step ends the job. All functions are pure. `decide` is about the replicas that this machine
+starts, which `supervisor` stops and starts as ordered; `next_attempt` is about custom jobs of Vertex AI, of which each is one
+attempt of all replicas. A death after a signal of ours is never to blame. An evaluator only reads checkpoints: it starts
+again alone, has a budget of its own, and its failures never end the job.
 """
 
 import dataclasses
 import enum
+import itertools
+import math
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
-from components.train.backends.restarts import (
-    FAILS_AGAIN,
-    FRUITLESS,
-    NO_PROGRESS,
-    SAVED,
-    Kind,
-    kind_of,
-    no_restart_left,
-)
+from common.errors import UserError
 
-FROZEN = 128 + signal.SIGKILL
+SAVED = 128 + signal.SIGTERM  # Saved and yielding.
+KILLED = 128 + signal.SIGKILL
+NO_CAPACITY, TIMED_OUT = 75, 124  # Exit codes: EX_TEMPFAIL of sysexits.h, and that of timeout(1).
+_USER_ERROR = 2  # A mistake in flags or input.
+# Signals that come from outside, when a machine is taken away; the others a program raises by its own fault.
+_OUTSIDE = frozenset(128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM))
+_MAX_FRUITLESS = 3  # Failures in a row without a new step, after which nothing starts again.
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 5.0
+_LEAST_S = 10.0  # In so little time no machine trains anything.
+
+
+class Kind(enum.StrEnum):
+    """Cause of an end."""
+
+    ERROR = "error"
+    PREEMPTION = "preemption"
+    USER_ERROR = "user error"
+
+
+def kind_of(exit_code: int) -> Kind:
+    """Returns what the exit code of a replica says of its end, wherever it ran."""
+    if exit_code == _USER_ERROR:
+        return Kind.USER_ERROR
+    return Kind.PREEMPTION if exit_code in _OUTSIDE else Kind.ERROR
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Used restarts after errors and, counted apart, after preemptions."""
+
+    errors: int = 0
+    preemptions: int = 0
+    fruitless: int = 0  # Failures in a row without a new step.
+    step: int | None = None  # The highest that was reported, or None.
+    before: int = 0  # The highest at the failure before, or where the job resumed.
+
+    @property
+    def backoff_s(self) -> float:
+        """Wait before the next start: none while the job gets on."""
+        return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self.fruitless - 1))
+
+    def noted(self, step: int) -> Self:
+        """Returns the budget after a report of this step."""
+        if self.step is None:
+            return dataclasses.replace(self, step=step, before=step)
+        return dataclasses.replace(self, step=max(step, self.step))
+
+    def charged(
+        self, kind: Kind, exit_code: int, max_restarts: int, *, reports: bool = True, fruitless: float = _MAX_FRUITLESS
+    ) -> tuple[Self, str]:
+        """Returns the budget after an end, and why nothing can start again; empty if it can.
+
+        Args:
+          kind: Cause of the end.
+          exit_code: Exit code of the replica.
+          max_restarts: Bound on each count.
+          reports: Whether the program reports its steps; one that does not is believed to get on.
+          fruitless: Number of failures in a row without a new step that ends the job.
+        """
+        if kind is Kind.USER_ERROR:
+            return self, "it would fail again"
+        in_a_row = self.fruitless + (exit_code != SAVED)  # Who saves and leaves has not failed.
+        if (self.step or 0) > self.before or (self.step is None and not reports):
+            in_a_row = 0
+        after = dataclasses.replace(self, fruitless=in_a_row, before=self.step or 0)
+        if in_a_row >= fruitless:
+            if fruitless == 1:
+                return after, "it failed and came no further than before"
+            return after, f"{fruitless} failures in a row without a new step"
+        count = f"{kind}s"
+        used = getattr(self, count)
+        if used >= max_restarts:
+            return after, f"no restart after {count} is left (max_restarts: {max_restarts})"
+        return dataclasses.replace(after, **{count: used + 1}), ""
 
 
 class Stop(enum.Enum):
-    """Whom to stop, of those that run."""
+    """Whom to stop, of the replicas that run."""
 
     NOBODY = enum.auto()
     ALL = enum.auto()
@@ -42,155 +117,238 @@ class Death:
     """The end of a replica, or that it is taken for frozen."""
 
     replica: str  # Its name, `worker/1`.
-    exit_code: int  # As a shell has it; 128+n also if the replica runs elsewhere and its client tells of signal n so.
+    exit_code: int = KILLED  # As a shell has it; 128+n also if its client reports signal n so.
     frozen: str = ""  # Why it is taken for frozen, if it is; it may still have to be killed.
-    told: bool = False  # Whether a signal of ours came before.
+    signalled: bool = False  # Whether a signal of ours came before.
     # Another one that is stopped (SIGSTOP): those that compute with it give up before its time is over.
     stopped: str = ""
 
     @property
     def kind(self) -> Kind:
-        """What it was."""
+        """Cause of the end."""
         return Kind.ERROR if self.frozen else kind_of(self.exit_code)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Gone:
-    """Nothing is left of a replica that died; `last` if that is so of all."""
+    """Nothing is left of a replica that died; `last` if none is left of any."""
 
     replica: str
     last: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Budget:
-    """Restarts after errors and, counted apart, after preemptions, as far as they are used."""
-
-    errors: int = 0
-    preemptions: int = 0
-    fruitless: int = 0  # Failures in a row without a new step.
-    step: int | None = None  # The highest that was told of, or None.
-    before: int = 0  # What that was at the failure before, or where the job resumed.
-
-    @property
-    def backoff_s(self) -> float:
-        """To wait before the next start: nothing while the job gets on."""
-        return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self.fruitless - 1))
-
-    def noted(self, step: int) -> Self:
-        """The same, at this step or a higher one."""
-        if self.step is None:
-            return dataclasses.replace(self, step=step, before=step)
-        return dataclasses.replace(self, step=step) if step > self.step else self
-
-    def charged(self, death: Death, max_restarts: int, *, tells: bool) -> tuple[Self, str]:
-        """The budget after this death, and why nobody can start again, if so."""
-        if death.kind is Kind.USER_ERROR:
-            return self, FAILS_AGAIN
-        # Those who save and leave do as they were told; a program that never tells of steps is believed to get on.
-        failed = int(death.exit_code != SAVED)
-        fruitless = self.fruitless + failed
-        if (self.step or 0) > self.before or (self.step is None and not tells):
-            fruitless = 0
-        after = dataclasses.replace(self, fruitless=fruitless, before=self.step or 0)
-        if fruitless >= FRUITLESS:
-            return after, NO_PROGRESS
-        count = f"{death.kind}s"
-        used = getattr(self, count)
-        if why := no_restart_left(death.kind, used, max_restarts):
-            return after, why
-        return dataclasses.replace(after, **{count: used + 1}), ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
     """What was decided so far, and by what that is decided."""
 
-    names: tuple[str, ...]  # Of all replicas that may start again.
-    strategy: str  # Of the job.
+    names: tuple[str, ...]  # Replicas that may start again.
+    strategy: str
     max_restarts: int  # Bound on each count of a budget.
-    tells: bool  # Whether the program is known to tell of its steps.
+    reports: bool  # Whether the program is known to report its steps.
     over: bool = False  # Whether nobody is to be started again.
     blame: Death | None = None  # Because of which all are being stopped, to start again or to end.
     # Deaths of those that start again alone, by name.
     lone: Mapping[str, Death] = dataclasses.field(default_factory=dict)
-    job: Budget = Budget()  # Budget of all but the evaluator, which has its own.
+    job: Budget = Budget()  # Budget of all but the evaluator.
     evaluator: Budget = Budget()
 
     def noted(self, name: str, step: int | None) -> Self:
-        """The same after a replica has told of its step, if it has."""
-        owner = _owner(name)
-        budget = getattr(self, owner)
-        after = budget if step is None else budget.noted(step)
-        return self if after is budget else dataclasses.replace(self, **{owner: after})
+        """Returns the state after a replica's report of its step, if it has one."""
+        if step is None:
+            return self
+        return dataclasses.replace(self, **{_owner(name): getattr(self, _owner(name)).noted(step)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Order:
     """What is to be done."""
 
-    stop: Stop = Stop.NOBODY  # Whom to stop.
+    stop: Stop = Stop.NOBODY
     kill: Death | None = None  # The frozen one to kill at once.
     answered: Death | None = None  # The death that is to blame for what follows.
-    budget: Budget = Budget()  # That it was charged to.
+    budget: Budget = Budget()  # To which it was charged.
     start: tuple[str, ...] = ()  # Who starts again.
-    why: str = ""  # Why nobody does, if so: the job ends if it is `over`, else it goes on without the one that died.
+    why: str = ""  # Why nobody does: the job ends if it is `over`, else it goes on without the one that died.
 
 
 def decide(state: State, news: Death | Gone) -> tuple[State, Order]:
-    """What follows from the news: at a death, who is stopped; once nothing is left of the dead, who starts again."""
+    """Returns what follows: at a death, who is stopped; once nothing is left of the dead, who starts again."""
     if state.over:
         return state, Order()
     return _gone(state, news) if isinstance(news, Gone) else _died(state, news)
 
 
 def _died(state: State, death: Death) -> tuple[State, Order]:
-    role, evaluates = death.replica.partition("/")[0], _owner(death.replica) == "evaluator"
-    if death.told:
+    if death.signalled:
         return state, Order()
+    role = death.replica.partition("/")[0]
+    has_saved = death.exit_code == SAVED
     if state.blame:
-        # The client of a replica elsewhere may tell of a kill later than others of what that did to them.
-        late = death.kind is Kind.PREEMPTION and death.exit_code != SAVED and state.blame.kind is Kind.ERROR
-        if late and not state.blame.frozen and not evaluates:
+        # The client of a replica elsewhere may report a kill later than others report what it did to them.
+        is_late = death.kind is Kind.PREEMPTION and not has_saved and state.blame.kind is Kind.ERROR
+        if is_late and not state.blame.frozen and role != "evaluator":
             state = dataclasses.replace(state, blame=death)
         return state, Order()
     if death.exit_code == 0:
-        done = role == "chief"
-        return dataclasses.replace(state, over=done), Order(stop=Stop.SERVING if done else Stop.NOBODY)
+        is_done = role == "chief"
+        return dataclasses.replace(state, over=is_done), Order(stop=Stop.SERVING if is_done else Stop.NOBODY)
+    kill = death if death.frozen else None
     # Under parameter servers the chief gives a dead worker's work to others until it is back; but one that leaves with
-    # 143 has had the whole job save and leave.
-    if evaluates or (state.strategy == "parameter_server" and role == "worker" and death.exit_code != SAVED):
-        lone = {**state.lone, death.replica: death}
-        return dataclasses.replace(state, lone=lone), Order(kill=death if death.frozen else None)
-    if death.stopped and death.kind is Kind.ERROR and not death.frozen:
-        death = Death(replica=death.stopped, exit_code=FROZEN, frozen="stopped")
-    stop = Stop.ALL_SAVING if death.exit_code == SAVED else Stop.ALL
-    return dataclasses.replace(state, blame=death), Order(stop=stop, kill=death if death.frozen else None)
+    # 143 has had all others save and leave.
+    if role == "evaluator" or (state.strategy == "parameter_server" and role == "worker" and not has_saved):
+        return dataclasses.replace(state, lone={**state.lone, death.replica: death}), Order(kill=kill)
+    if death.stopped and death.kind is Kind.ERROR and not kill:
+        death = kill = Death(replica=death.stopped, frozen="stopped")
+    return dataclasses.replace(state, blame=death), Order(stop=Stop.ALL_SAVING if has_saved else Stop.ALL, kill=kill)
 
 
 def _gone(state: State, gone: Gone) -> tuple[State, Order]:
-    if state.blame:
-        if not gone.last:
-            return state, Order()
-        return _charge(dataclasses.replace(state, blame=None, lone={}), state.blame, state.names)
-    if not (death := state.lone.get(gone.replica)):
+    """Charges the death that is to blame, once all who stop for it are gone."""
+    lone = dict(state.lone)
+    if state.blame and gone.last:
+        death, names = state.blame, state.names
+        state = dataclasses.replace(state, blame=None, lone={})
+    elif not state.blame and (death := lone.pop(gone.replica, None)):
+        names = (gone.replica,)
+        state = dataclasses.replace(state, lone=lone)
+    else:
         return state, Order()
-    lone = {name: other for name, other in state.lone.items() if name != gone.replica}
-    return _charge(dataclasses.replace(state, lone=lone), death, (gone.replica,))
-
-
-def _charge(state: State, death: Death, names: tuple[str, ...]) -> tuple[State, Order]:
     owner = _owner(death.replica)
-    budget, why = getattr(state, owner).charged(death, state.max_restarts, tells=state.tells)
+    budget = getattr(state, owner)
+    budget, why = budget.charged(death.kind, death.exit_code, state.max_restarts, reports=state.reports)
     state = dataclasses.replace(state, **{owner: budget})
-    if not why:
-        return state, Order(answered=death, budget=budget, start=names)
-    if owner == "evaluator":
-        left = tuple(name for name in state.names if name != death.replica)
-        return dataclasses.replace(state, names=left), Order(answered=death, budget=budget, why=why)
-    return dataclasses.replace(state, over=True), Order(stop=Stop.ALL, answered=death, budget=budget, why=why)
+    order = Order(answered=death, budget=budget, start=() if why else names, why=why)
+    if why and owner == "evaluator":
+        state = dataclasses.replace(state, names=tuple(name for name in state.names if name != death.replica))
+    elif why:
+        state, order = dataclasses.replace(state, over=True), dataclasses.replace(order, stop=Stop.ALL)
+    return state, order
 
 
 def _owner(name: str) -> str:
-    """Whose budget a replica's death is charged to: the field of `State`."""
+    """Returns the field of `State` with the budget that a replica's death is charged to."""
     return "evaluator" if name.startswith("evaluator/") else "job"
+
+
+class Ending(enum.StrEnum):
+    """How an attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    STOCKOUT = "stockout"  # No machines or no quota for them, or they were taken away.
+    LOST = "lost"  # By a failure of the infrastructure: of its machines, or of what had launched it.
+    FAILED = "failed"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A custom job that has ended; all attempts of a training have one job directory."""
+
+    choice: int  # Which of the cluster's choices it ran on.
+    ending: Ending
+    step_before: int  # Of the newest checkpoint when it was submitted; -1 if there was none.
+    step_after: int  # And when it had ended.
+    seconds: float  # That its machines ran.
+    replicas: int
+    exit_code: int = 1  # Of the replica that failed, if one did.
+
+    @property
+    def machine_hours(self) -> float:
+        """Hours of all its machines together."""
+        return self.seconds * self.replicas / 3600
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether it came no further for want of machines."""
+        return self.ending is Ending.STOCKOUT and self.step_after <= self.step_before
+
+    def charged_to(self, budget: Budget, bounds: "Bounds", *, is_earlier: bool) -> tuple[Budget, str]:
+        """Returns the budget after it, and why no other may follow; how an earlier command ended keeps none from it."""
+        kind = kind_of(self.exit_code) if self.ending is Ending.FAILED else Kind.PREEMPTION
+        is_free = self.is_dry or self.ending in (Ending.SUCCEEDED, Ending.CANCELLED)
+        if is_free or (is_earlier and kind is Kind.USER_ERROR):
+            return budget, ""
+        budget = dataclasses.replace(budget, step=self.step_after, before=self.step_before)
+        # Machines that are billed are not given to a program that fails before its first new checkpoint.
+        fruitless = 1 if self.ending is Ending.FAILED else _MAX_FRUITLESS
+        fruitless = math.inf if is_earlier else fruitless
+        return budget.charged(kind, KILLED, bounds.max_restarts, fruitless=fruitless)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What all attempts together may take."""
+
+    replicas: int  # Of each attempt.
+    choices: int = 1  # Number of the cluster's choices of machines.
+    max_restarts: int = 5  # After errors and, counted apart, after preemptions.
+    timeout_s: float | None = None
+    machine_hours: float | None = None
+
+    def left_s(self, attempts: Sequence[Attempt]) -> Iterator[tuple[float, str]]:
+        """Yields for each limit the seconds that it leaves the next attempt, and what to say when none are left."""
+        if self.timeout_s is not None:
+            used_s = sum(attempt.seconds for attempt in attempts)
+            used = f"{used_s:,.0f} of {self.timeout_s:,.0f} s"
+            yield self.timeout_s - used_s, f"the time limit (scheduling.timeout) is used up: {used}"
+        if self.machine_hours is not None:
+            used_s = sum(attempt.seconds * attempt.replicas for attempt in attempts)
+            used = f"{used_s / 3600:.2f} of {self.machine_hours:g}"
+            left_s = (self.machine_hours * 3600 - used_s) / self.replicas
+            yield left_s, f"the machine-hours (--max-machine-hours) are used up: {used}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Again:
+    """A job is to be submitted."""
+
+    choice: int
+    timeout_s: int | None  # Its time limit.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Over:
+    """No other job is to be submitted."""
+
+    why: str
+    exit_code: int
+
+
+def first_attempt(bounds: Bounds, earlier: Sequence[Attempt]) -> Again:
+    """Returns the first attempt of a command; a `UserError` says which limit earlier commands have used up."""
+    order = next_attempt([], bounds, earlier)
+    if isinstance(order, Over):
+        raise UserError(f"{order.why}; nothing is submitted; allow more")
+    return order
+
+
+def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, earlier: Sequence[Attempt] = ()) -> Again | Over:
+    """Returns what follows after these attempts of one command, the last of which has just ended.
+
+    The bounds hold for all attempts, of `earlier` commands too. A stockout goes on to the next choice of machines; where
+    machines were taken away after a new checkpoint, the first may be back.
+    """
+    last = attempts[-1] if attempts else None
+    if last and last.ending is Ending.SUCCEEDED:
+        return Over(why="done", exit_code=0)
+    # Before all else: at its time limit a job ends as if it had failed or been cancelled.
+    left_s, why = min(bounds.left_s([*earlier, *attempts]), default=(None, ""))
+    if left_s is not None and left_s <= _LEAST_S:
+        return Over(why=why, exit_code=TIMED_OUT)
+    if last and last.ending is Ending.CANCELLED:
+        return Over(why="cancelled", exit_code=SAVED)
+    budget = Budget()
+    for number, attempt in enumerate([*earlier, *attempts], -len(earlier)):
+        budget = dataclasses.replace(budget, fruitless=budget.fruitless if number else 0)
+        budget, why = attempt.charged_to(budget, bounds, is_earlier=number < 0)
+        if why:
+            return Over(why=why, exit_code=NO_CAPACITY if attempt.ending is Ending.STOCKOUT else attempt.exit_code)
+    choice = last.choice if last else 0
+    if last and last.ending is Ending.STOCKOUT:
+        num_dry = len(list(itertools.takewhile(lambda attempt: attempt.is_dry, reversed(attempts))))
+        if num_dry >= bounds.choices:
+            why = f"no capacity for any of its {bounds.choices} choices of machines"
+            return Over(why=why, exit_code=NO_CAPACITY)
+        choice = (choice + 1) % bounds.choices if num_dry else 0
+    # An earlier command may have had more choices.
+    return Again(choice=choice if choice < bounds.choices else 0, timeout_s=None if left_s is None else int(left_s))

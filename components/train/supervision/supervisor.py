@@ -1,9 +1,9 @@
-"""Runs a plan: starts the replicas, watches them, starts them again after a failure, and says what happened.
+"""Runs a plan: starts the replicas, watches them, starts them again after a failure, and reports what happened.
 
     with Output() as output:
         exit_code = run(plan, output)
 
-Who starts again when a replica dies, and when it is enough, is `restart_policy`; when one is taken for frozen, `health`.
+`restart_policy` decides who starts again when a replica dies, and when it is enough; `health` when one is taken for frozen.
 A signal to this process stops every replica; nothing outlives it, be it killed by SIGKILL, and it does not outlive the
 process that `PIPELINE_OWNER_PID` names.
 """
@@ -23,18 +23,26 @@ from collections.abc import Sequence
 from common import lifeline
 from common.errors import UserError
 from common.storage.storage import is_remote
-from components.train.backends.plan import Plan, Replica
-from components.train.supervision.job_lock import locked, take_grace_period
+from components.train.supervision.health import Patience
 from components.train.supervision.launcher_log import Record
+from components.train.supervision.lock import leased, locked
 from components.train.supervision.output import Output
+from components.train.supervision.plan import Plan, Replica
 from components.train.supervision.reaper import MARK, Guard, kill_marked
 from components.train.supervision.replica import Child
-from components.train.supervision.restart_policy import FROZEN, SAVED, Death, Gone, Order, State, Stop, decide
+from components.train.supervision.restart_policy import (
+    KILLED,
+    SAVED,
+    TIMED_OUT,
+    Death,
+    Gone,
+    Order,
+    State,
+    Stop,
+    decide,
+)
 from components.train.supervision.signals import StopRequest, ending, received, signal_socket
-from components.train.supervision.timeouts import Patience
 
-TIMED_OUT = 124  # As of timeout(1).
-KILLED = 128 + signal.SIGKILL
 _TICK_S = 0.05
 _DEFAULTS = Patience()
 
@@ -42,8 +50,9 @@ _DEFAULTS = Patience()
 def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
     """Runs the job to its end; to be called from the main thread. After a `UserError` no replica runs.
 
-    Returns 0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when
-    it cannot be started again; 128+n if signal n told this process to stop, and `KILLED` if it was not all saved then.
+    Returns:
+      0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when it
+      cannot be started again; 128+n if signal n stopped this process, and `KILLED` if not all was saved then.
     """
     owner = lifeline.owner_pid(os.environ)
     with contextlib.ExitStack() as stack:
@@ -53,14 +62,10 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
             os.makedirs(plan.log_dir, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
-        locks = [lock]
         if is_remote(plan.job_dir):
-            from components.train.supervision.bucket_lock import bucket_locked  # Google's client
-
-            locks.append(stack.enter_context(bucket_locked(plan.job_dir)))
-        take_grace_period(plan.records_dir)  # An earlier launcher may have ended without.
+            stack.enter_context(leased(plan.job_dir))
         signals = stack.enter_context(signal_socket())
-        guard = Guard(locks, plan.teardown)
+        guard = Guard(lock, plan.teardown)
         job = _Job(plan, patience, output, record, guard, signals)
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))
@@ -97,27 +102,26 @@ class _Job:
         self._plan, self._patience, self._output, self._record = plan, patience, output, record
         self._guard, self._signals = guard, signals
         # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
-        # it is asked: the order of blame is the order of death.
+        # it is called: the order of blame is the order of death.
         self._selector = selectors.DefaultSelector()
         self._children: dict[str, Child] = {}  # The newest start of each.
         names = tuple(replica.name for replica in plan.replicas)
         self._due = dict.fromkeys(names, 0.0)  # To be started, and when.
-        self._state = State(names=names, strategy=plan.strategy, max_restarts=plan.max_restarts, tells=plan.reports)
+        self._state = State(names=names, strategy=plan.strategy, max_restarts=plan.max_restarts, reports=plan.reports)
         self._ending: dict[str, object] = {}  # Why the job ends, once it does.
-        self._is_stopping = False  # Whether all were told to save and end, on request or at the time limit.
+        self._is_stopping = False  # Whether all were asked to save and end, on request or at the time limit.
         self._request = StopRequest()
-        self._look_at = self._began = time.monotonic()
-        self._time_out_at = math.inf
+        self._began = self._check_at = time.monotonic()
+        self._time_out_at = self._began + (plan.timeout_s or math.inf)
 
     def run(self) -> int:
         """Starts every replica, and waits until none is left; returns the job's exit code."""
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         self._add_event("start", pid=os.getpid(), **self._plan.facts)
-        self._time_out_at = time.monotonic() + (self._plan.timeout_s or math.inf)
-        while self._alive() or self._due:
+        while self._running() or self._due:
             for key, _ in self._selector.select(_TICK_S):
                 key.data()
-            for child in self._alive():
+            for child in self._running():
                 if child.pidfd is None and child.process.poll() is not None:
                     self._on_end(child)
                 else:
@@ -127,21 +131,21 @@ class _Job:
                 if self._due.get(replica.name, math.inf) <= now:
                     del self._due[replica.name]
                     self._start(replica)
-            if now >= self._look_at:
-                self._look(now)
+            if now >= self._check_at:
+                self._check(now)
         self._show()
-        seconds = round(time.monotonic() - self._began, 3)
         self._note_kills()
+        seconds = round(time.monotonic() - self._began, 3)
         self._add_event("end", **self._ending, step=self._state.job.step, seconds=seconds)
         return int(self._ending["exit_code"])
 
     def reap(self) -> None:
         """Collects replicas that the guard had to kill because the job could not go on."""
-        for child in self._alive():
+        for child in self._running():
             child.process.wait()
         self._selector.close()
 
-    def _alive(self) -> list[Child]:
+    def _running(self) -> list[Child]:
         return [child for child in self._children.values() if child.exit_code is None]
 
     def _start(self, replica: Replica) -> None:
@@ -158,32 +162,29 @@ class _Job:
             name = signal.Signals(number).name
             is_first = not self._request.number
             if self._request.is_repeated_by(number):
-                self._stop_all(f"{name} again", 128 + number, is_urgent=True)
+                self._stop_all(f"{name} again", 128 + number, grace_period_s=0)
             elif is_first:
-                grace_period_s = take_grace_period(self._plan.records_dir) or self._patience.grace_period_s
-                self._patience = dataclasses.replace(self._patience, grace_period_s=grace_period_s)
-                self._stop_all(f"told to stop by {name}", 128 + number)
+                self._stop_all(f"told to stop by {name}", 128 + number, self._patience.grace_period_s)
 
-    def _stop_all(self, why: str, exit_code: int, *, is_urgent: bool = False) -> None:
-        """Has all save and end, or end at once, who are not to start again."""
-        self._add_event("stop", why=why, again=is_urgent)
+    def _stop_all(self, why: str, exit_code: int, grace_period_s: float) -> None:
+        """Has all save and end within the grace period, and nobody start again."""
+        self._add_event("stop", why=why, again=not grace_period_s)
         self._is_stopping = True
         self._finish(why=why, exit_code=exit_code)
-        for child in self._alive():
-            child.stop(0, 0 if is_urgent else self._patience.grace_period_s)
+        for child in self._running():
+            child.stop(0, grace_period_s)
 
     def _note_kills(self) -> None:
         """Replaces an exit code that means "saved" where a replica had to be killed meanwhile."""
         exit_code = self._ending["exit_code"]
-        has_failed = "replica" in self._ending
         killed = ", ".join(name for name, child in self._children.items() if child.is_killed and not child.frozen)
-        if killed and exit_code and (exit_code == SAVED or not has_failed):
+        if killed and exit_code and (exit_code == SAVED or "replica" not in self._ending):
             why = f"{self._ending['why']}, but {killed} had to be killed and may not have saved"
             why += f"; the grace period is {self._patience.grace_period_s:g} s (--grace-period-s)"
-            self._ending = {**self._ending, "why": why, "exit_code": KILLED}
+            self._ending |= {"why": why, "exit_code": KILLED}
 
     def _finish(self, **ending: object) -> None:
-        """Nobody is to be started again; the first cause is the one that counts."""
+        """Has nobody start again; the first cause is the one that counts."""
         self._ending = self._ending or ending
         self._state = dataclasses.replace(self._state, over=True)
         self._due.clear()
@@ -199,12 +200,14 @@ class _Job:
         self._note(child, now)
         fields = {"attempt": child.attempt, "ending": child.ending, "exit_code": child.exit_code}
         self._add_event("down", replica=name, **fields, seconds=round(now - child.started, 3))
-        computing = (other for other in self._alive() if other.replica.role != "evaluator")
+        running = self._running()
+        computing = (other for other in running if other.replica.role != "evaluator")
         stopped = next((other.replica.name for other in computing if other.vitals.stopped), "")
-        self._hear(Death(replica=name, exit_code=child.exit_code, told=child.is_signalled, stopped=stopped))
-        self._hear(Gone(replica=name, last=not self._alive()))
+        death = Death(replica=name, exit_code=child.exit_code, signalled=child.is_signalled, stopped=stopped)
+        self._obey(death)
+        self._obey(Gone(replica=name, last=not running))
 
-    def _hear(self, news: Death | Gone) -> None:
+    def _obey(self, news: Death | Gone) -> None:
         """Has the policy decide, and does what it orders."""
         self._state, order = decide(self._state, news)
         if order.kill:
@@ -213,7 +216,7 @@ class _Job:
             self._add_event("frozen", replica=child.replica.name, why=child.frozen)
         if order.stop is not Stop.NOBODY:
             self._due.clear()
-            for child in self._alive():
+            for child in self._running():
                 child.stop(*self._times(order.stop, child.replica))
         if order.stop is Stop.SERVING:
             self._finish(why="done", exit_code=0)
@@ -226,14 +229,14 @@ class _Job:
         if stop is Stop.ALL_SAVING:
             return 0, patience.grace_period_s
         if stop is Stop.ALL:
-            return patience.hear_s, patience.failure_s
-        waits = {"evaluator": patience.evaluator_s}
+            return patience.report_delay_s, patience.failure_s
+        waits_s = {"evaluator": patience.evaluator_s}
         if self._plan.strategy != "parameter_server":
-            waits["worker"] = patience.join_s
-        return waits.get(replica.role, 0), patience.failure_s
+            waits_s["worker"] = patience.join_s
+        return waits_s.get(replica.role, 0), patience.failure_s
 
     def _answer(self, death: Death, order: Order) -> None:
-        """Starts replicas again after a death, or says why not."""
+        """Starts replicas again after a death, or reports why not."""
         child, budget = self._children[death.replica], order.budget
         fields = {"replica": death.replica, "ending": child.ending, "exit_code": death.exit_code}
         fields |= {"log": child.replica.log, "tail": child.tail(), "why": order.why}
@@ -247,24 +250,25 @@ class _Job:
             counts["max_restarts"] = self._plan.max_restarts
             self._add_event("restart", replicas=order.start, after=death.kind, **counts)
 
-    def _look(self, now: float) -> None:
-        """Looks at the time limit and at all that run, shows them, and tells the policy of one that is frozen."""
-        self._look_at = now + self._patience.look_s
+    def _check(self, now: float) -> None:
+        """Checks the time limit and all that run, shows them, and has the policy decide on one that is frozen."""
+        self._check_at = now + self._patience.check_s
         if now >= self._time_out_at and not self._is_stopping and "replica" not in self._ending:
-            self._stop_all(f"ended by its time limit (scheduling.timeout: {self._plan.timeout_s} s)", TIMED_OUT)
+            why = f"ended by its time limit (scheduling.timeout: {self._plan.timeout_s} s)"
+            self._stop_all(why, TIMED_OUT, self._patience.grace_period_s)
         frozen = []
-        for child in self._alive():
+        for child in self._running():
             self._note(child, now)
             why = child.vitals.frozen(now, self._patience, reports=self._plan.reports)
             if why and not child.is_signalled:
                 frozen.append((child.vitals.changed, child.started, child.replica.name, why))
         if frozen:
             *_, name, why = min(frozen)  # The others may only wait for it.
-            self._hear(Death(replica=name, exit_code=FROZEN, frozen=why))
+            self._obey(Death(replica=name, frozen=why))
         self._show()
 
     def _note(self, child: Child, now: float) -> None:
-        child.vitals.look(now)
+        child.vitals.read(now)
         self._state = self._state.noted(child.replica.name, child.vitals.step)
 
     def _show(self) -> None:

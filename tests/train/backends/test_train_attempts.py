@@ -3,11 +3,21 @@
 import itertools
 
 import pytest
+from google.cloud import aiplatform_v1 as v1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.train.backends.attempts import Again, Attempt, Bounds, Ending, Over, decide, ending, exit_code
-from components.train.backends.restarts import Kind
+from components.train.backends.vertex_client import ending, exit_code
+from components.train.supervision.restart_policy import (
+    Again,
+    Attempt,
+    Bounds,
+    Ending,
+    Kind,
+    Over,
+    kind_of,
+    next_attempt,
+)
 
 # By state, code and text of a job that has ended.
 ENDINGS = {
@@ -27,7 +37,9 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("ended", "as_what"), ENDINGS.items())
 def test_a_lack_of_machines_is_told_from_a_failure(ended: tuple[str, int, str], as_what: Ending):
-    assert ending(*ended) is as_what
+    state, code, message = ended
+    job = v1.CustomJob(state=v1.JobState[state], error={"code": code, "message": message})
+    assert ending(job) is as_what
 
 
 def test_exit_code_is_that_of_the_replica_that_is_blamed():
@@ -81,7 +93,7 @@ CASES = {
 
 @pytest.mark.parametrize(("happened", "follows"), CASES.items())
 def test_what_follows(happened: str, follows: tuple):
-    order = decide(attempts(happened), Bounds(choices=3, replicas=2, max_restarts=2, machine_hours=20))
+    order = next_attempt(attempts(happened), Bounds(choices=3, replicas=2, max_restarts=2, machine_hours=20))
     if isinstance(order, Again):
         assert follows == (order.choice, order.timeout_s / 3600)
     else:
@@ -102,7 +114,7 @@ LEFT = [
 @pytest.mark.parametrize(("bounds", "left"), LEFT)
 @pytest.mark.parametrize("how", ["stockout", "failed", "cancelled"])
 def test_the_least_of_all_limits_is_the_next_time_limit_and_is_named_when_it_is_used_up(bounds, left, how: str):
-    order = decide(attempts(f"1 {how} 9"), Bounds(choices=2, replicas=2, **bounds))
+    order = next_attempt(attempts(f"1 {how} 9"), Bounds(choices=2, replicas=2, **bounds))
     if isinstance(left, str):
         assert left in order.why and order.exit_code == 124
     elif how == "cancelled":
@@ -124,7 +136,7 @@ BEGINNINGS = {
 @pytest.mark.parametrize(("before", "begins"), BEGINNINGS.items())
 def test_limits_hold_for_next_command(before: str, begins: tuple):
     bounds = Bounds(choices=2, replicas=2, max_restarts=2, machine_hours=20)
-    order = decide([], bounds, attempts(before))
+    order = next_attempt([], bounds, attempts(before))
     if isinstance(order, Again):
         assert begins == (order.choice, order.timeout_s / 3600)
     else:
@@ -132,8 +144,16 @@ def test_limits_hold_for_next_command(before: str, begins: tuple):
 
 
 def test_last_of_former_choices_is_gone():
-    order = decide(attempts("0 stockout 0, 1 stockout 0, 2 failed 9"), Bounds(choices=1, replicas=2))
+    order = next_attempt(attempts("0 stockout 0, 1 stockout 0, 2 failed 9"), Bounds(choices=1, replicas=2))
     assert isinstance(order, Again) and order.choice == 0
+
+
+def further(attempt: Attempt) -> bool:
+    return attempt.step_after > attempt.step_before
+
+
+def kind_of_attempt(attempt: Attempt) -> Kind:
+    return kind_of(attempt.exit_code) if attempt.ending is Ending.FAILED else Kind.PREEMPTION
 
 
 @given(st.data())
@@ -150,7 +170,7 @@ def test_whatever_happens_it_ends_and_stays_within_every_bound(data: st.DataObje
     )
     made: list[Attempt] = []
     begun = 0  # Attempts of commands before the one that goes on.
-    while isinstance(order := decide(made[begun:], bounds, made[:begun]), Again):
+    while isinstance(order := next_attempt(made[begun:], bounds, made[:begun]), Again):
         step = made[-1].step_after if made else -1
         # No longer than it was allowed to.
         ran = data.draw(st.floats(0, 100_000 if order.timeout_s is None else order.timeout_s))
@@ -163,11 +183,11 @@ def test_whatever_happens_it_ends_and_stays_within_every_bound(data: st.DataObje
         assert len(made) <= (2 * most + 2) * (choices + 1)
     assert order.exit_code
     for kind in (Kind.ERROR, Kind.PREEMPTION):
-        charged = (each.came_further or each.ending is Ending.LOST for each in made if each.kind is kind)
+        charged = (further(each) or each.ending is Ending.LOST for each in made if kind_of_attempt(each) is kind)
         assert sum(charged) <= most + 1
     assert sum(each.machine_hours for each in made) <= (hours or 1e9) + 1e-6
     assert sum(each.seconds for each in made) <= (timeout_s or 1e9) * 3600 + 1e-6
     for one, two in itertools.pairwise(made[begun:]):
-        assert one.came_further or one.ending is not Ending.FAILED
-        expected = 0 if one.came_further else (one.choice + 1) % choices
+        assert further(one) or one.ending is not Ending.FAILED
+        expected = 0 if further(one) else (one.choice + 1) % choices
         assert two.choice == (expected if one.ending is Ending.STOCKOUT else one.choice)

@@ -13,7 +13,7 @@ def test_client_that_tells_of_a_kill_later_than_its_peers_failed_is_to_blame(ben
     client = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True)\n"
     client += "time.sleep(0.3); sys.exit(0 if attempt else 137)"
     plan = bench.plan(SYNC, max_restarts=1, chief_0=peer, worker_0=client, worker_1="sys.exit(0)")
-    code, _ = bench.run(plan, dataclasses.replace(QUICK, failure_s=5, hear_s=5))
+    code, _ = bench.run(plan, dataclasses.replace(QUICK, failure_s=5, report_delay_s=5))
     assert code == 0
     (blame,) = bench.events("blame")
     assert (blame["replica"], blame["kind"]) == ("worker/0", "preemption")

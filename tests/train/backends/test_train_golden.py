@@ -1,15 +1,15 @@
 """Every shipped cluster file and every configuration of the documents that this project follows, planned in full."""
 
-import itertools
 import json
+from pathlib import Path
 
 import pytest
 from google_cloud_pipeline_components.container.v1.gcp_launcher.utils.json_util import recursive_remove_empty
+from train_fakes import planned
 from train_golden import CLUSTERS, GOLDEN, ROOT, text
 
-from components.train.backends.process import plan_processes
+from components.train.backends.backend import Job
 from components.train.backends.program import Program
-from components.train.backends.resources import Machine, divide
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.lookup import load_cluster
 from trainer.cluster.member import from_environment
@@ -17,7 +17,7 @@ from trainer.cluster.member import from_environment
 TF_CONFIGS = json.loads((GOLDEN.parent / "tf_configs.json").read_text())
 
 
-PROGRAM = Program(command=("program",), env={}, job_dir="job", reports=True)
+PROGRAM = Program(command=("program",), job_dir="job")
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,7 @@ def test_plan_is_the_one_that_was_reviewed(stem: str):
 @pytest.mark.parametrize("stem", CLUSTERS)
 def test_every_replica_finds_itself_and_others(stem: str):
     cluster = load_cluster(CLUSTERS[stem])
-    division = divide(cluster, [Machine(name="here", cores=4, gpus=(), replicas=cluster.members)])
-    plan = plan_processes(cluster, PROGRAM, log_dir="logs", ports=itertools.count(10_001), division=division)
+    plan = planned(Job(cluster=cluster, program=PROGRAM), Path("logs"))
     training = {role: pool.replicas for role, pool in cluster.pools.items() if role != "evaluator"}
     members = {replica.name: from_environment(replica.env) for replica in plan.replicas}
     assert list(members) == [f"{me.role}/{me.index}" for me in members.values()]

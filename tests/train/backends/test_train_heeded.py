@@ -7,21 +7,16 @@ from typing import Any
 import pytest
 from train_golden import described_keys
 
-from components.train import __main__ as launcher
 from components.train.backends import process, ssh
-from components.train.backends.heeded import ignored
-from components.train.backends.plan import Plan
+from components.train.backends.backend import Job
 from components.train.backends.program import Program
-from components.train.backends.ssh_hosts import Host
-from components.train.backends.ssh_preflight import Facts
-from components.train.backends.vertex import plan_submission
+from components.train.backends.ssh import Facts, Host
 from components.train.cluster.cluster_file import Cluster
-from components.train.console.command_line import parse
+from components.train.command_line import BACKENDS, parse
 
 POOL = {"machine": "n1-standard-8", "accelerator": {"type": "NVIDIA_TESLA_T4", "count": 1}}
 BASE = {"strategy": "multi_worker_mirrored", "chief": POOL, "worker": POOL}
 GPUS = "0,1,2,3,4,5,6,7"
-PROGRAM = Program(command=("true",), env={}, job_dir="job", reports=False)
 
 
 def pools(**changes: Any) -> dict[str, Any]:
@@ -47,18 +42,18 @@ OTHER: dict[str, dict[str, Any] | None] = {
 }
 
 
-def planned(backend: str, cluster: Cluster) -> Plan:
-    words = ["--hosts", "hosts"] if backend == "ssh" else []
-    with launcher._planned(parse(["--backend", backend, "--dry-run", *words]), cluster, PROGRAM) as plan:
+def planned(backend: str, cluster: Cluster) -> Any:
+    words = {"ssh": ["--hosts", "hosts"], "vertex": ["--image", "i"]}.get(backend, [])
+    options = BACKENDS[backend].Options.of(parse(["--backend", backend, "--dry-run", *words]))
+    program = Program(command=("true",), job_dir="gs://b/j" if backend == "vertex" else "job")
+    with BACKENDS[backend](options).plan(Job(cluster=cluster, program=program, dry_run=True)) as plan:
         return plan
 
 
 def what_runs(backend: str, cluster: Cluster) -> Any:
-    if backend == "vertex":
-        argv = ["--backend", "vertex", "--image", "i", "--dry-run", "--command", "c", "--job-dir", "gs://b/j"]
-        made = plan_submission(parse(argv), cluster, "us-central1")
-        return [body["jobSpec"] for body in made.bodies], made.bounds
     plan = planned(backend, cluster)
+    if backend == "vertex":
+        return [body["jobSpec"] for body in plan.bodies], plan.bounds
     commands = [each.command for each in plan.replicas if backend != "ssh"]  # Those have random marks.
     return [dict(each.env) for each in plan.replicas], commands, plan.max_restarts, plan.timeout_s
 
@@ -82,7 +77,7 @@ def test_no_key_is_left_out_of_this_test():
 def test_key_changes_what_runs_or_is_told_to_be_ignored(backend: str, key: str):
     cluster = Cluster.from_json(json.dumps(BASE | OTHER[key]))
     base = Cluster.from_json(json.dumps(BASE))
-    told = " ".join(ignored(cluster, backend))
+    told = " ".join(BACKENDS[backend](None).ignored(cluster))
     name = "disk" if key.startswith("disk") else key
     if what_runs(backend, cluster) == what_runs(backend, base):
         assert f"--backend {backend} ignores " in told

@@ -4,26 +4,26 @@ from pathlib import Path
 import pytest
 
 from common.errors import UserError
-from components.train.backends import ports, probe
+from components.train.backends import probe, process
 
 
 def test_ports_are_nobody_elses_until_the_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with ports.reserved(5) as first:
+    with process.reserved(5) as first:
         monkeypatch.setenv("TMPDIR", str(tmp_path))  # As the steps of a pipeline have each their own.
-        with ports.reserved(5) as second:
+        with process.reserved(5) as second:
             assert len({*first, *second}) == 10
             assert all(probe.FIRST_PORT <= port <= 32_767 for port in first + second)
-    with ports.reserved(5) as again:
+    with process.reserved(5) as again:
         assert again == first
 
 
 def test_port_in_use_is_passed_over():
-    with ports.reserved(1) as (port,):
+    with process.reserved(1) as (port,):
         pass
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", port))
         listener.listen()
-        with ports.reserved(1) as (other,):
+        with process.reserved(1) as (other,):
             assert other != port
         assert len(set(probe.free_ports(50))) == 50
 
@@ -37,10 +37,10 @@ def test_range_ends_where_that_of_outgoing_connections_begins(tmp_path: Path, te
 
 
 def test_too_many_ports_and_an_unusable_directory_are_user_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ports, "last_port", lambda: probe.FIRST_PORT + 1)
-    with pytest.raises(UserError, match="3 free ports between 10001 and 10002 are needed"), ports.reserved(3):
+    monkeypatch.setattr(process, "last_port", lambda: probe.FIRST_PORT + 1)
+    with pytest.raises(UserError, match="3 free ports between 10001 and 10002 are needed"), process.reserved(3):
         pass
     (tmp_path / "file").touch()
-    monkeypatch.setattr(ports, "_LOCKS", tmp_path / "file")
-    with pytest.raises(UserError, match="cannot lock ports in"), ports.reserved(1):
+    monkeypatch.setattr(process, "_LOCKS", tmp_path / "file")
+    with pytest.raises(UserError, match="cannot lock ports in"), process.reserved(1):
         pass

@@ -12,9 +12,10 @@ import pytest
 from train_clients import Clients
 
 from common.errors import UserError
-from components.train.backends import probe, ssh_agent
+from components.train.backends import probe
+from components.train.backends.ssh import Facts, check
 from components.train.backends.ssh_client import message, on_host, pack_code
-from components.train.backends.ssh_preflight import Facts, check
+from components.train.supervision import ssh_agent
 
 pytestmark = pytest.mark.cluster
 

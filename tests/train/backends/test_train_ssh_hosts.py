@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from components.train.backends.ssh_hosts import Host, place, read_hosts, ssh_command
+from components.train.backends.ssh import Host, place, read_hosts, ssh_command
 from components.train.cluster.cluster_file import Cluster, Pool
 
 

@@ -10,12 +10,12 @@ import pytest
 from train_fakes import wait_until
 
 from common.errors import UserError
-from components.train.backends.launcher_identity import Launcher
-from components.train.supervision.bucket_lock import BucketLock, Lost
+from components.train.supervision.lock import Launcher, Lease, Lost
 
 ME = Launcher.of(os.getpid())
 ELSEWHERE = dataclasses.replace(ME, host="node-7")
 JOB = "gs://demo/job"
+TEXT, OTHER = ME.to_json().decode(), ELSEWHERE.to_json().decode()
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +29,8 @@ def no_wait(_: float) -> None:
     time.sleep(0.01)
 
 
-def held(launcher: Launcher) -> BucketLock:
-    lock = BucketLock(JOB, launcher)
+def held(launcher: Launcher) -> Lease:
+    lock = Lease(JOB, launcher)
     lock.take(no_wait)
     return lock
 
@@ -60,9 +60,9 @@ def test_second_launcher_of_bucket_is_refused(store: Path, tmp_path: Path, launc
     _, error = second.communicate()
     assert (second.returncode, error.count("\n")) == (2, 1)
     assert f"a launcher already works on {JOB}: process {first.pid}, since " in error
-    first.kill()
+    first.terminate()
     first.communicate()
-    wait_until(lambda: not store.exists())
+    assert not store.exists()
     assert launch("third", "true").wait() == 0
     assert not store.exists()
 
@@ -71,15 +71,15 @@ def test_second_launcher_of_bucket_is_refused(store: Path, tmp_path: Path, launc
 def test_launcher_without_its_lock_is_killed(store: Path, tmp_path: Path, launch: Callable):
     launcher = launch("first", "sleep 600")
     wait_until((tmp_path / "first" / "chief-0.log").exists)
-    store.write_text(ELSEWHERE.to_json())
+    store.write_text(OTHER)
     assert f"another launcher has taken over {JOB}; this one is killed" in launcher.communicate()[1]
-    assert (launcher.returncode, store.read_text()) == (-9, ELSEWHERE.to_json())
+    assert (launcher.returncode, store.read_text()) == (-9, OTHER)
 
 
 def test_launcher_alive_elsewhere_is_named(store: Path):
     other = held(ELSEWHERE)
     with pytest.raises(UserError, match=r"process .* of node-7.*end it, there, with"):
-        BucketLock(JOB, ME).take(lambda _: other.beat())
+        Lease(JOB, ME).take(lambda _: other.beat())
     other.release()
     assert not store.exists()
 
@@ -88,14 +88,14 @@ GONE = dataclasses.replace(ME, pid=2**22)
 
 
 @pytest.mark.parametrize(
-    "content", [ELSEWHERE.to_json(), GONE.to_json(), "[" * 9000, ""], ids=["elsewhere", "gone", "hostile", "empty"]
+    "content", [OTHER, GONE.to_json().decode(), "[" * 9000, ""], ids=["elsewhere", "gone", "hostile", "empty"]
 )
 def test_silent_lock_is_taken_over(store: Path, content: str):
     other = held(ELSEWHERE)
     store.write_text(content)
-    lock = BucketLock(JOB, ME, lease_s=0.1)
+    lock = Lease(JOB, ME, lease_s=0.1)
     lock.take(no_wait)
-    assert store.read_text() == ME.to_json()
+    assert store.read_text() == TEXT
     with pytest.raises(Lost):
         other.beat()
     lock.beat()
@@ -105,14 +105,14 @@ def test_silent_lock_is_taken_over(store: Path, content: str):
 
 def test_lock_outlasts_lost_answers_and_deletion(store: Path):
     lock = held(ME)
-    store.write_text(ME.to_json())  # As by a request whose answer was lost.
+    store.write_text(TEXT)  # As by a request whose answer was lost.
     lock.beat()
     held(ME)
     store.unlink()
     lock.beat()
-    assert store.read_text() == ME.to_json()
+    assert store.read_text() == TEXT
 
 
 def test_unusable_bucket_is_user_error(tmp_path: Path):
     with pytest.raises(UserError, match=r"gs://other/launcher.lock cannot be used: .*does not exist"):
-        BucketLock("gs://other", ME).take(no_wait)
+        Lease("gs://other", ME).take(no_wait)

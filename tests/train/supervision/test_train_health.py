@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from train_fakes import wait_until
 
-from components.train.supervision.health import Vitals
-from components.train.supervision.timeouts import Patience
+from components.train.supervision.health import Patience, Vitals
 
 LIMITS = Patience(start_s=100, silence_s={"training": 10, "starting": 50}, stopped_s=5)
 
@@ -17,7 +16,7 @@ def vitals(path: Path, text: str = "") -> Vitals:
         (path / "new").write_bytes(text.encode("latin-1"))
         (path / "new").rename(path / "status.json")
     found = Vitals(str(path / "status.json"), started=1000.0)
-    found.look(1000.0)
+    found.read(1000.0)
     return found
 
 
@@ -27,7 +26,7 @@ def test_silence_is_judged_by_phase(tmp_path: Path):
     assert not found.frozen(1009.9, LIMITS, reports=True)
     assert found.frozen(1010.0, LIMITS, reports=False) == "no sign of life for 10 s while training"
     vitals(tmp_path, text)
-    found.look(1008.0)
+    found.read(1008.0)
     assert not found.frozen(1015.0, LIMITS, reports=True)
     assert found.frozen(1018.0, LIMITS, reports=True)
     assert not vitals(tmp_path, '{"phase": "done", "step": 0}').frozen(99_999.0, LIMITS, reports=True)
@@ -64,13 +63,13 @@ def test_stopped_process_is_frozen_after_a_while():
         found = Vitals("no status", process.pid, 1000.0)
         process.send_signal(signal.SIGSTOP)
         wait_until(lambda: found.stopped)
-        found.look(1000.0)
-        found.look(1004.0)
+        found.read(1000.0)
+        found.read(1004.0)
         assert not found.frozen(1004.0, LIMITS, reports=False)
         assert found.frozen(1005.0, LIMITS, reports=False) == "stopped for 5 s"
         process.send_signal(signal.SIGCONT)
         wait_until(lambda: not found.stopped)
-        found.look(1006.0)
+        found.read(1006.0)
         assert not found.frozen(1006.0, LIMITS, reports=False)
     finally:
         process.kill()

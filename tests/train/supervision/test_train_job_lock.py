@@ -15,8 +15,7 @@ from train_fakes import ONE, Bench, guard_of, wait_until
 
 from common.errors import UserError
 from components.train.__main__ import main
-from components.train.backends.launcher_identity import Fate
-from components.train.supervision.job_lock import FILE, holder, locked
+from components.train.supervision.lock import FILE, Fate, holder, locked
 
 
 @pytest.mark.cluster

@@ -11,7 +11,7 @@ NAMES = ("chief/0", "worker/0", "worker/1", "ps/0", "evaluator/0")
 
 
 def state(strategy: str = SYNC, **changes: object) -> State:
-    first = State(names=NAMES, strategy=strategy, max_restarts=5, tells=True)
+    first = State(names=NAMES, strategy=strategy, max_restarts=5, reports=True)
     return dataclasses.replace(first, **changes)
 
 
@@ -53,13 +53,13 @@ DEATHS = [
     (PS, None, death("worker/0", 143), SAVING, death("worker/0", 143)),
     (PS, None, death("chief/0", 1), ALL, death("chief/0", 1)),
     (PS, None, death("ps/0", 137), ALL, death("ps/0", 137)),
-    (SYNC, PENDING, death("worker/0", 130, told=True), ALONE, PENDING),
+    (SYNC, PENDING, death("worker/0", 130, signalled=True), ALONE, PENDING),
     (SYNC, PENDING, death("evaluator/0", 137), ALONE, PENDING),
     (SYNC, PENDING, death("worker/0", 1), ALONE, PENDING),
     (SYNC, PENDING, death("worker/0", 137), ALONE, death("worker/0", 137)),  # Its client was late to tell.
     (SYNC, STOPPED, death("worker/0", 137), ALONE, STOPPED),
     (SYNC, death("chief/0", 143), death("worker/0", 137), ALONE, death("chief/0", 143)),
-    (SYNC, None, death("chief/0", 137, told=True), ALONE, None),
+    (SYNC, None, death("chief/0", 137, signalled=True), ALONE, None),
 ]
 
 
@@ -108,7 +108,7 @@ def test_new_step_begins_the_row_anew():
 
 
 def test_program_without_steps_gets_on():
-    now = state(tells=False, max_restarts=4)
+    now = state(reports=False, max_restarts=4)
     for _ in range(4):
         now, order = charged(now, death("chief/0", 1))
         assert not order.why
@@ -120,30 +120,30 @@ CODES = st.sampled_from([0, 1, 1, 2, 129, 130, 137, 139, 143])
 HAPPENINGS = st.lists(st.tuples(WHAT, st.sampled_from(NAMES), CODES, st.integers(0, 50)), max_size=60)
 
 
-@given(strategy=st.sampled_from([SYNC, PS]), most=st.integers(0, 3), tells=st.booleans(), what=HAPPENINGS)
+@given(strategy=st.sampled_from([SYNC, PS]), most=st.integers(0, 3), reports=st.booleans(), what=HAPPENINGS)
 def test_signalled_are_never_blamed_and_job_ends(
-    strategy: str, most: int, tells: bool, what: list[tuple[str, str, int, int]]
+    strategy: str, most: int, reports: bool, what: list[tuple[str, str, int, int]]
 ):
-    now, blamed = state(strategy, max_restarts=most, tells=tells), []
-    running, told = set(NAMES), set()
+    now, blamed = state(strategy, max_restarts=most, reports=reports), []
+    running, signalled = set(NAMES), set()
 
     def hear(news: Death | Gone) -> None:
         nonlocal now
         now, order = decide(now, news)
         if order.kill:
-            told.add(order.kill.replica)
+            signalled.add(order.kill.replica)
         if order.stop is not Stop.NOBODY:
-            told.update(running)
+            signalled.update(running)
         if order.answered:
             blamed.append(order.answered)
             assert bool(order.start) != bool(order.why)
             assert not (now.over and order.answered.replica == "evaluator/0")
         assert not running.intersection(order.start)
         running.update(order.start)
-        told.difference_update(order.start)
+        signalled.difference_update(order.start)
 
     def die(name: str, code: int) -> None:
-        news = death(name, code, told=name in told)
+        news = death(name, code, signalled=name in signalled)
         hear(news)
         running.discard(name)
         hear(Gone(replica=name, last=not running))
@@ -155,11 +155,11 @@ def test_signalled_are_never_blamed_and_job_ends(
         if kind == "step":
             now = now.noted(name, step)
         elif kind == "freeze":
-            hear(death(name, 137, frozen="silent", told=name in told))
+            hear(death(name, 137, frozen="silent", signalled=name in signalled))
         else:
             die(name, code)
     assert now.over and not running
-    assert not [each for each in blamed if each.told]
+    assert not [each for each in blamed if each.signalled]
     for owner, budget in (("evaluator", now.evaluator), ("job", now.job)):
         mine = [each for each in blamed if each.replica.startswith("evaluator/") == (owner == "evaluator")]
         assert max(budget.errors, budget.preemptions) <= most

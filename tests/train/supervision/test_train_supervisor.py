@@ -9,7 +9,7 @@ import pytest
 from train_fakes import CALM, EVALUATED, ONE, PS, SYNC, Bench, guard_of, of, wait_until, waits
 
 from common.errors import UserError
-from components.train.supervision.timeouts import Patience
+from components.train.supervision.health import Patience
 
 pytestmark = pytest.mark.cluster
 

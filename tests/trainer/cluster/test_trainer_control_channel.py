@@ -17,7 +17,7 @@ from etils.epath import backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.train.backends.ports import reserved
+from components.train.backends.process import reserved
 from trainer.cluster import shutdown
 from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel
 from trainer.cluster.member import Member

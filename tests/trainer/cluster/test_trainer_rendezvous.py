@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from components.train.backends.ports import reserved
+from components.train.backends.process import reserved
 from trainer.cluster import strategy
 from trainer.cluster.member import Member
 from trainer.cluster.rendezvous import gone, join_cluster

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from components.train.backends.cluster_spec import misnamed
+from components.train.backends.worker_pools import misnamed
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.machines import MACHINES
 from components.train.cluster.source import Source

@@ -9,8 +9,8 @@ from google.cloud import aiplatform_v1 as v1
 
 from components.train.__main__ import main
 
-ROOT = Path(__file__).parents[3]
-SOURCES = Path(__file__).parents[1] / "sources"
+ROOT = Path(__file__).parents[2]
+SOURCES = Path(__file__).with_name("sources")
 
 
 def output(capsys: pytest.CaptureFixture, *args: str) -> str:

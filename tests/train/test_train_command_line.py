@@ -7,9 +7,10 @@ import pytest
 from train_settings import GIVEN
 
 from common.errors import UserError
-from components.train.console.command_line import BACK_ENDS, HEEDED_BY, INSTEAD, parse, parser
+from components.train.command_line import BACKENDS, INSTEAD, modes, parse, parser
 
-MODES = (*BACK_ENDS, *INSTEAD)
+MODES = (*BACKENDS, *INSTEAD)
+HEEDED_BY = {"flags" if name == "flags" else f"--{name.replace('_', '-')}": by for name, by in modes().items()}
 # Falsy ones too: they are given.
 VALUES = {"--max-restarts": "0", "--memory-gb": "1", "--code": "", "--strategy": "multi_worker_mirrored"}
 VALUES |= {"--backend": "process", "--region": "us-central1", "--max-machine-hours": "5", "--grace-period-s": "60"}

@@ -1,22 +1,18 @@
 """The plan of a job on local client processes: every one of them, before any starts.
 
-A back end is a planner that makes a `Plan`; `supervisor.run(plan)` is the same for all. A replica's command is whatever
-runs it in the foreground: the program itself, `docker run ...`, `ssh host ...`.
+`supervisor.run(plan)` runs it, whichever back end made it. A replica's command is whatever runs it in the foreground: the
+program itself, `docker run ...`, `ssh host ...`.
 """
 
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from common.errors import UserError
 from common.storage.storage import is_remote
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.source import strategy_flag
 
 # The names are those of `trainer.job.journal`, whose import would take as long as the rest of the launcher's.
 STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"
-DEFAULT_IMAGE = "tfrecord-training:dev"  # what 'make image' builds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +24,7 @@ class Replica:
     command: tuple[str, ...]  # Program and arguments. It ends when the replica ends, with its exit code (or 128+n).
     env: Mapping[str, str]  # On top of the launcher's own environment and TRAINER_ATTEMPT, the number of this start.
     log: str  # File that takes its standard output and error.
-    status: str  # File on this machine in which the replica tells how it is (`trainer.job.journal`).
+    status: str  # File on this machine in which the replica reports how it is (`trainer.job.journal`).
 
     @property
     def name(self) -> str:
@@ -44,39 +40,27 @@ class Plan:
     job_dir: str  # Where the job keeps its state; one launcher at a time may work on it.
     log_dir: str  # Local directory of log and status files.
     replicas: tuple[Replica, ...]  # In the order in which they start.
-    # Commands to run one after another before that, with the job's lock held. What they write to standard error is
-    # shown; if one fails, its last line there is the error and the job ends.
+    # Commands to run one after another before that, with the job's lock held. If one fails, its last line on standard
+    # error is the error and the job ends.
     setup: tuple[tuple[str, ...], ...] = ()
     teardown: tuple[str, ...] = ()  # Undoes them once no replica is left, however the job ended; the guard runs it.
     max_restarts: int = 5  # Bound on restarts after errors and, counted apart, after preemptions.
-    timeout_s: int | None = None  # From the start of the replicas until all are told to stop; None is for ever.
+    timeout_s: int | None = None  # From the start of the replicas until all are asked to stop; None is for ever.
     reports: bool = True  # Whether the program is known to write status files: a long silence is then judged frozen.
     notes: tuple[str, ...] = ()  # How the machine was divided, for people.
 
     @property
     def records_dir(self) -> str:
-        """Of the launcher's own lock and journal: the job directory if it is on this machine, else that of the logs."""
+        """Directory of the launcher's lock and journal: the job's if it is on this machine, else that of the logs."""
         return self.log_dir if is_remote(self.job_dir) else self.job_dir
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the launcher's record says of it."""
+        """Fields of the journal's first event."""
         logs = [{"replica": r.name, "log": os.path.abspath(r.log), "status": r.status} for r in self.replicas]
         names = ("strategy", "log_dir", "max_restarts", "timeout_s", "reports", "notes")
         return {"replicas": logs, **{name: getattr(self, name) for name in names}}
 
     def to_json(self) -> str:
-        """The plan for people and golden files."""
+        """Returns the plan for people and golden files."""
         return json.dumps(dataclasses.asdict(self), indent=2)
-
-
-def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
-    """The trainer's flags with the cluster's strategy among them; another is refused."""
-    strategy = strategy_flag(flags)
-    if strategy is None:
-        return [*flags, "--strategy", cluster.strategy]
-    if strategy != cluster.strategy:
-        raise UserError(
-            f"--strategy {strategy}: the cluster file says {cluster.strategy}; remove the flag or edit the file"
-        )
-    return list(flags)

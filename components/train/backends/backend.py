@@ -1,0 +1,141 @@
+"""The interface of a back end: where and how the replicas of a job run."""
+
+import abc
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from common.cli import Flags
+from components.train.backends.program import Program
+from components.train.cluster.cluster_file import By, Cluster
+from components.train.cluster.validation import Model
+from components.train.supervision.health import Row
+from components.train.supervision.output import Output
+from trainer.cluster.member import ROLES
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job to run."""
+
+    cluster: Cluster
+    program: Program  # What every replica runs.
+    dry_run: bool = False  # Whether it is only planned, so that what is missing on this machine does not matter.
+    region: str | None = None  # Where the cluster file wants it to run, if it says so.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Status:
+    """How a job is."""
+
+    state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
+    details: str  # Who runs it, since when, and the exit code, for people.
+    rows: Sequence[Row] = ()  # Progress of the replicas.
+    last_words: str = ""  # What happened last, in lines for people.
+
+
+class Backend(abc.ABC):
+    """Where the replicas of a job run.
+
+    A back end is made of its own flags. Every method may raise a `UserError`, after which nothing of the job runs that the call
+    has started. One job directory has one job at a time, and the same job submitted again resumes it.
+
+    A back end promises, and `tests/contracts/test_backend.py` shows of each:
+
+    * Exit codes are those of docs/RUNNING.md, whatever a replica runs on.
+    * Replicas that end are restarted as `restart_policy` says, with the key `scheduling.max_restarts` as the bound.
+    * A signal to this process, and `cancel`, let the replicas save before they end.
+    * Each key of the cluster file changes the plan, or `ignored` names it. Each flag that is not in `Options` is refused.
+
+    Attributes:
+      name: Value of `--backend`.
+      Options: The flags of the back end.
+      ignores_because: Why it ignores keys of the cluster file, for people.
+      control_flags: Names of flags that `status`, `cancel` and `logs` take.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type[Flags]]
+    ignores_because: ClassVar[str]
+    control_flags: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, options: Any) -> None:
+        """Takes an instance of `Options`."""
+        self.options = options
+
+    @abc.abstractmethod
+    def plan(self, job: Job) -> contextlib.AbstractContextManager[Any]:
+        """Checks a job and describes what is to be started; starts nothing.
+
+        Args:
+          job: What to run.
+
+        Returns:
+          A context manager that yields the plan, which `submit` takes and which has `to_json` and `notes` for people. What the
+          plan needs, such as ports, is reserved until the block ends.
+
+        Raises:
+          UserError: If the job cannot run so.
+        """
+
+    @abc.abstractmethod
+    def submit(self, plan: Any, output: Output) -> int:
+        """Runs a plan to the end of its job.
+
+        Args:
+          plan: What `plan` has yielded; its block is still open.
+          output: Shows what the replicas write and what happens to the job.
+
+        Returns:
+          The exit code: 0 if the job is done.
+
+        Raises:
+          UserError: If another launcher works on the job directory, or the job is refused.
+        """
+
+    @abc.abstractmethod
+    def status(self, job_dir: str) -> Status:
+        """Returns how the newest job of a directory is.
+
+        Raises:
+          UserError: If no job ran there.
+        """
+
+    @abc.abstractmethod
+    def cancel(self, job_dir: str) -> int:
+        """Has the job of a directory save and end, and waits for that.
+
+        Returns:
+          0 if the job is done or all is saved, 137 if a replica had to be killed, else the job's exit code.
+
+        Raises:
+          UserError: If no job runs there.
+        """
+
+    @abc.abstractmethod
+    def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
+        """Yields the replica (`worker/1`) and the text of each line that the newest job of a directory has written.
+
+        Lines of one replica are in order.
+
+        Raises:
+          UserError: If no job ran there.
+        """
+
+    def ignored(self, cluster: Cluster) -> tuple[str, ...]:
+        """Returns a line that names the keys that are set and that the back end ignores, if there are any."""
+        # Each pool's keys are named once.
+        names = dict.fromkeys(".".join(path[1:] if path[0] in ROLES else path) for path in self._ignored(cluster))
+        return (f"--backend {self.name} ignores {', '.join(names)}, as {self.ignores_because}",) if names else ()
+
+    def _ignored(self, model: Model, *above: str) -> Iterator[tuple[str, ...]]:
+        """Yields the path of each key that has not its default, and names back ends without this one."""
+        for key, field in type(model).model_fields.items():
+            value = getattr(model, key)
+            by = next((mark.back_ends for mark in field.metadata if isinstance(mark, By)), (self.name,))
+            if self.name not in by:
+                if value not in (None, field.default):
+                    yield *above, key
+            elif isinstance(value, Model):
+                yield from self._ignored(value, *above, key)

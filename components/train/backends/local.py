@@ -1,0 +1,193 @@
+"""What the back ends have in common whose replicas are client processes of this machine."""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from common.cli import Flags, flag
+from common.errors import UserError, reading
+from common.flags import positive
+from common.storage.storage import is_remote
+from components.train.backends.backend import Backend, Job, Status
+from components.train.backends.resources import Division
+from components.train.supervision import launcher_log, lock, supervisor
+from components.train.supervision.health import Patience, Vitals
+from components.train.supervision.launcher_log import Event, in_words
+from components.train.supervision.output import Output
+from components.train.supervision.plan import STATUS, Plan, Replica
+from components.train.supervision.restart_policy import KILLED
+from trainer.cluster.member import POOL_ROLES
+
+_POLL_S = 0.1
+_here = functools.partial(flag, group="on this machine (--backend process, docker, ssh)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalOptions(Flags):
+    """Flags of all local back ends."""
+
+    code: str | None = _here(
+        str, "directory of --command to put on Python's path (on Vertex AI it is in the image)", metavar="DIR"
+    )
+    log_dir: str | None = _here(str, "one log per replica (<job-dir>/replicas without)", metavar="DIR")
+    grace_period_s: float | None = _here(
+        positive,
+        f"that replicas have to save after a stop request, before they are killed ({Patience.grace_period_s:g} without)",
+        metavar="SECONDS",
+    )
+
+
+class LocalBackend(Backend):
+    """Runs and supervises client processes: what they run is the matter of each back end."""
+
+    Options = LocalOptions
+    ignores_because = "it runs on this machine as it is"
+
+    def submit(self, plan: Plan, output: Output) -> int:
+        """Supervises the replicas until the job ends."""
+        patience = Patience(grace_period_s=self.options.grace_period_s or Patience.grace_period_s)
+        return supervisor.run(plan, output, patience)
+
+    def status(self, job_dir: str) -> Status:
+        """Reads the launcher's lock and journal, and the status files of the replicas.
+
+        They are in the job directory, or, of a job in a bucket, in its log directory.
+        """
+        with _reading(job_dir):
+            holder, events = lock.holder(job_dir), _events(job_dir)
+            start, end = events[0], events[-1]
+            details = f", process {holder.pid} of {holder.host}" if holder else ""
+            details += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(start["time"]))
+            if end["event"] == "end":
+                details += f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
+            rows = []
+            for replica in start["replicas"]:
+                vitals = Vitals(replica["status"])
+                vitals.read(0.0)
+                rows.append(vitals.row(str(replica["replica"]), vitals.phase or "started" if holder else "ended"))
+            state = _state(holder, events)
+            return Status(state=state, details=state + details, rows=rows, last_words=_last_words(events))
+
+    def cancel(self, job_dir: str) -> int:
+        """Signals the launcher, which must be of this machine, and waits until nothing of the job is left."""
+        holder = lock.holder(job_dir)
+        if not holder:
+            state = self.status(job_dir).state
+            raise UserError(f"{job_dir}: nothing is running here; the last that did is {state}")
+        if holder.fate is lock.Fate.UNKNOWN:
+            raise UserError(
+                f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from here; run the same "
+                "command there"
+            )
+        print(f"stopping {holder.name}; its replicas save first", flush=True)
+        holder.terminate()
+        while lock.holder(job_dir) == holder:  # What is left of it when it is gone has limits of its own.
+            time.sleep(_POLL_S)
+        with _reading(job_dir):
+            end = _events(job_dir)[-1]
+            if end["event"] != "end":
+                print(f"{holder.name} was killed, and its replicas with it")
+                return KILLED
+            print(_last_words([end]))
+            return 0 if _state(None, [end]) == "stopped" else end["exit_code"]
+
+    def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
+        """Reads the log files, one after another."""
+        with _reading(job_dir):
+            for replica in _events(job_dir)[0]["replicas"]:
+                with open(replica["log"], encoding="utf-8", errors="replace") as file:
+                    for line in file:
+                        yield replica["replica"], line.rstrip("\n")
+
+    def log_dir(self, job: Job) -> str:
+        """Returns the directory of the logs; what cannot be written is refused."""
+        job_dir, log_dir = job.program.job_dir, self.options.log_dir
+        if is_remote(job_dir):
+            if not log_dir:
+                raise UserError(
+                    f"replicas write their logs to this machine, and --job-dir is {job_dir}; add --log-dir DIR"
+                )
+        else:
+            _check_writable(job_dir, "--job-dir")
+            log_dir = log_dir or os.path.join(job_dir, "replicas")
+        _check_writable(log_dir, "--log-dir")
+        return log_dir
+
+    def job_plan(self, job: Job, addresses: Mapping[tuple[str, int], str], log_dir: str, division: Division) -> Plan:
+        """Returns the plan of a job whose replicas are plain processes and are told apart by `TF_CONFIG`.
+
+        Args:
+          job: What to run.
+          addresses: `host:port` of each replica, by role and index.
+          log_dir: Directory of log and status files.
+          division: What each gets of its machine.
+        """
+        cluster, program = job.cluster, job.program
+        training: dict[str, list[str]] = {}
+        for (role, _), address in addresses.items():
+            if role != "evaluator":  # TensorFlow waits for ever if that is named among those who train together.
+                training.setdefault(role, []).append(address)
+        replicas = []
+        for role, index in cluster.members:
+            stem = f"{log_dir}/{role}-{index}"
+            status = os.path.abspath(f"{stem}.status.json")
+            env = {
+                **program.env,
+                **division.shares[role, index].env,
+                STATUS: status,
+                # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
+                POOL_ROLES: ",".join(cluster.pools),
+                "PYTHONUNBUFFERED": "1",  # Python would hold lines back, and lose them when it is killed.
+            }
+            if cluster.replicas > 1:
+                env["TF_CONFIG"] = json.dumps({"cluster": training, "task": {"type": role, "index": index}})
+            command = (*program.command, *program.args)
+            replicas.append(Replica(role=role, index=index, command=command, env=env, log=f"{stem}.log", status=status))
+        return Plan(
+            strategy=cluster.strategy,
+            job_dir=program.job_dir,
+            log_dir=log_dir,
+            replicas=tuple(replicas),
+            max_restarts=cluster.scheduling.max_restarts,
+            timeout_s=cluster.scheduling.timeout_s,
+            reports=bool(program.trainer),
+            notes=(*division.notes, *self.ignored(cluster)),
+        )
+
+
+def _reading(job_dir: str) -> contextlib.AbstractContextManager[None]:
+    return reading(os.path.join(job_dir, launcher_log.FILE))
+
+
+def _events(job_dir: str) -> list[Event]:
+    if not (events := launcher_log.last_run(job_dir)):
+        raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
+    return events
+
+
+def _state(holder: lock.Launcher | None, events: Sequence[Event]) -> str:
+    end = events[-1]
+    if holder:
+        # Another than that of the events, if it has not written anything yet.
+        return "starting" if holder.started > events[0]["time"] else "running"
+    if end["event"] != "end":
+        return "killed"
+    has_failed = "replica" in end or end["exit_code"] in (2, KILLED)
+    return "done" if end["exit_code"] == 0 else "failed" if has_failed else "stopped"
+
+
+def _last_words(events: Sequence[Event]) -> str:
+    return "\n".join(next(filter(None, map(in_words, reversed(events))), []))
+
+
+def _check_writable(directory: str, flag: str) -> None:
+    """Refuses a directory that cannot be written, or made where it does not exist yet."""
+    path = os.path.abspath(directory)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not (os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)):
+        raise UserError(f"{flag} {directory}: {path} is not a directory that can be written; choose another place")

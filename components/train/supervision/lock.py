@@ -1,0 +1,250 @@
+"""One launcher at a time for a job directory, on this machine and in a bucket.
+
+    with locked("jobs/a") as descriptor: ...  # a second one is refused
+    holder("jobs/a")  # Launcher(pid=4711, ...), or None when there is no launcher
+    with leased("gs://bucket/job"): ...  # the same for a job directory in a bucket
+
+The lock of a directory is the system's, so it ends with its holders, however they end. The guard holds it too: a launcher that was
+killed is over only when its replicas are gone. Who holds it is written in the file, where other machines and containers that
+share the directory read it.
+
+In a bucket the object `launcher.lock` says who holds it, and has a lease: a thread of the launcher writes it again every 5 s, and
+whoever sees it unchanged for 30 s takes it over, by when the guard of a launcher that was killed has done its work. A launcher
+whose lock was taken over, as its network or the whole machine stood still, is killed.
+"""
+
+import contextlib
+import dataclasses
+import enum
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Self
+
+import psutil
+from pydantic import Field, TypeAdapter
+
+from common import bounded_json, locks
+from common.errors import UserError
+from common.storage.files import write_bytes
+from common.storage.storage import is_remote, storage_of
+
+FILE = "launcher.lock"
+BEAT_S, LEASE_S = 5.0, 30.0
+_POLL_S = 1.0
+_MOST_BYTES = 4096
+_CLOCK_S = 5.0  # By which the system may count the same start differently, as it corrects its clock.
+
+
+class Fate(enum.Enum):
+    """What can be said from here about a launcher: `UNKNOWN` is that of another machine or container."""
+
+    LIVES = enum.auto()
+    GONE = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """A launcher's process, as others may read of it; a process id alone would elsewhere be somebody else's."""
+
+    host: str  # Name of its machine or container.
+    pid_namespace: str  # In which `pid` means this process; empty where the system has none.
+    pid: Annotated[int, Field(ge=0, lt=2**31)]
+    started: Annotated[float, Field(ge=0, lt=1e11)]  # Seconds since the epoch.
+
+    @classmethod
+    def of(cls, pid: int) -> Self:
+        """Returns the process of this machine, or container, with this id; one that never was if there is none."""
+        try:
+            pid_namespace = os.readlink("/proc/self/ns/pid")
+        except OSError:
+            pid_namespace = ""
+        started = 0.0
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                started = process.create_time()
+        return cls(host=socket.gethostname(), pid_namespace=pid_namespace, pid=pid, started=started)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self | None:
+        """Returns what `to_json` wrote, or None if the text is something else."""
+        with contextlib.suppress(ValueError):
+            return TypeAdapter(cls).validate_python(bounded_json.parse(text))
+        return None
+
+    def to_json(self) -> bytes:
+        """Returns it as text for a lock."""
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @property
+    def fate(self) -> Fate:
+        """Whether it lives, if that can be known from here."""
+        here = self.of(self.pid)
+        if (self.host, self.pid_namespace) != (here.host, here.pid_namespace):
+            return Fate.UNKNOWN
+        return Fate.LIVES if abs(self.started - here.started) < _CLOCK_S else Fate.GONE
+
+    @property
+    def name(self) -> str:
+        """`process 7`, and where that is, unless it is here."""
+        place = f" of {self.host}, {self.pid_namespace}" if self.fate is Fate.UNKNOWN else ""
+        return f"process {self.pid}{place}"
+
+    def terminate(self) -> None:
+        """Sends SIGTERM to it, and never to another process: nothing is sent if it has ended or is not known from here."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
+            try:
+                if self.fate is Fate.LIVES:  # Tested afterwards: psutil signals no process that has the id since.
+                    process.terminate()
+            except psutil.AccessDenied:
+                raise UserError(f"{self.name} is another user's; stop it as that user") from None
+
+
+_NOBODY = Launcher.of(0)  # No process has this id.
+
+
+@contextlib.contextmanager
+def locked(directory: str) -> Iterator[int]:
+    """Holds the lock, and yields the descriptor that other processes may hold it by.
+
+    While another launcher lives, that is refused; the guard of one that is gone is waited for: it finishes its work.
+    """
+    os.makedirs(directory, exist_ok=True)
+
+    def refuse() -> None:
+        launcher = holder(directory)
+        if launcher and launcher.fate is not Fate.GONE:
+            raise _refusal(directory, launcher)
+
+    with locks.locked(os.path.join(directory, FILE), refuse) as descriptor:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, Launcher.of(os.getpid()).to_json(), 0)
+        yield descriptor
+
+
+def _refusal(job_dir: str, launcher: Launcher) -> UserError:
+    """Returns the error of a second launcher, which names the first."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(launcher.started))
+    place = ", there," if launcher.fate is Fate.UNKNOWN else ""
+    directory = "LOG_DIR" if is_remote(job_dir) else job_dir
+    return UserError(
+        f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end it{place} "
+        f"with python -m components.train --stop {directory}, or use another --job-dir"
+    )
+
+
+def holder(directory: str) -> Launcher | None:
+    """Returns the launcher that works here, if one does or what is left of it is still being removed."""
+    try:
+        descriptor = os.open(os.path.join(directory, FILE), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        # One that has only just taken it has not written its name yet.
+        return Launcher.from_json(os.pread(descriptor, _MOST_BYTES, 0)) or _NOBODY
+    finally:
+        os.close(descriptor)
+
+
+class Lost(Exception):
+    """Another launcher has taken over the lease."""
+
+
+class Lease:
+    """The lock of a job directory in a bucket, for one launcher."""
+
+    def __init__(self, job_dir: str, launcher: Launcher, lease_s: float = LEASE_S) -> None:
+        self.job_dir = job_dir
+        self.lease_s = lease_s
+        self._content = launcher.to_json()
+        self._path = f"{job_dir.rstrip('/')}/{FILE}"
+        self._storage = storage_of(job_dir)
+        self._version = ""
+
+    def take(self, wait: Callable[[float], object] = time.sleep) -> None:
+        """Takes the lock, if need be after another's lease has run out; a `UserError` names a launcher that is alive.
+
+        Args:
+          wait: Waits for so many seconds.
+        """
+        seen, seen_at = "", 0.0  # The version of another launcher's lock, and since when that is.
+        replaced = ""
+        while not self._write(replaced):
+            replaced = ""
+            content, version = self._read()
+            launcher = Launcher.from_json(content)
+            fate = launcher.fate if launcher else Fate.UNKNOWN
+            has_written = bool(seen) and version not in ("", seen)
+            if fate is Fate.LIVES or (has_written and fate is Fate.UNKNOWN):
+                raise _refusal(self.job_dir, launcher or _NOBODY)
+            if not seen and launcher:
+                waiting = f"waiting up to {self.lease_s:g} s for a sign of life"
+                print(f"{self.job_dir} is locked by {launcher.name}; {waiting}", file=sys.stderr, flush=True)
+            if version != seen:
+                seen, seen_at = version, time.monotonic()
+            elif seen and time.monotonic() - seen_at >= self.lease_s:
+                replaced = seen
+                continue
+            wait(_POLL_S)
+
+    def beat(self) -> None:
+        """Writes it again; raises `Lost` if another launcher has it, and does nothing while the store cannot be reached."""
+        with contextlib.suppress(UserError, ConnectionError):
+            if self._write(self._version, timeout_s=BEAT_S):
+                return
+            _, version = self._read()
+            if version or not self._write(""):
+                raise Lost
+
+    def release(self) -> None:
+        """Deletes it, if it is still ours."""
+        with contextlib.suppress(UserError, ConnectionError):
+            self._storage.delete(self._path, if_version=self._version)
+
+    def _read(self) -> tuple[bytes, str]:
+        return self._storage.read(self._path, _MOST_BYTES) or (b"", "")
+
+    def _write(self, if_version: str, **options: Any) -> bool:
+        """Replaces a version; returns whether it was still there."""
+        try:
+            self._version = write_bytes(self._path, self._content, if_version=if_version, **options).version
+        except FileExistsError:
+            return False
+        return True
+
+
+@contextlib.contextmanager
+def leased(job_dir: str) -> Iterator[None]:
+    """Holds the lock of a job directory in a bucket."""
+    lease = Lease(job_dir, Launcher.of(os.getpid()))
+    lease.take()
+    ended = threading.Event()
+
+    def renew() -> None:
+        try:
+            while not ended.wait(BEAT_S):
+                lease.beat()
+        except Lost:
+            print(f"error: another launcher has taken over {job_dir}; this one is killed", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        lease.release()

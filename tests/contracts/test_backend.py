@@ -1,0 +1,107 @@
+"""What every back end promises, with stand-ins for `ssh`, `docker` and Vertex AI; tests/docker runs real containers."""
+
+import dataclasses
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import UserError
+from components.train.backends.backend import Backend, Job
+from components.train.backends.program import Program
+from components.train.cluster.cluster_file import Cluster, Pool
+from components.train.command_line import BACKENDS
+from components.train.supervision.output import Output
+from tests.train.train_clients import Clients
+from tests.train.train_vertex import IMAGE, trainings
+
+LOCAL = ("process", "docker", "ssh")
+MISTAKE = (9, "The replica workerpool0-0 exited with a non-zero status of 2. Termination reason: Error.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A back end, and what makes its jobs end."""
+
+    backend: Backend
+    job_dir: str
+    end_with: Callable[[int], None]  # Has the next job end with 0 or 2.
+
+    def job(self, exit_code: int = 0) -> Job:
+        self.end_with(exit_code)
+        command = (sys.executable, "-c", f"print('hello'); raise SystemExit({exit_code})")
+        pool = Pool(machine="n1-standard-4")
+        cluster = Cluster(strategy="multi_worker_mirrored", chief=pool, worker=pool)
+        return Job(cluster=cluster, program=Program(command=command, job_dir=self.job_dir))
+
+    def run(self, exit_code: int = 0) -> int:
+        with self.backend.plan(self.job(exit_code)) as plan, Output() as output:
+            return self.backend.submit(plan, output)
+
+
+@pytest.fixture(params=BACKENDS)
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    backend = BACKENDS[request.param]
+    if request.param in LOCAL:
+        clients = Clients.install(tmp_path)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setenv("FAKE_DOCKER", str(tmp_path))
+        more = {"hosts": str(clients.path / "hosts")} if request.param == "ssh" else {}
+        options = backend.Options(**more)
+        yield Bench(backend=backend(options), job_dir=str(tmp_path / "job"), end_with=lambda _: None)
+        return
+    vertex, bucket = (request.getfixturevalue(name) for name in ("vertex", "bucket"))
+    with trainings(vertex, bucket, tmp_path, monkeypatch) as training:
+        options = backend.Options(image=IMAGE, project=vertex.project)
+
+        def end_with(exit_code: int) -> None:
+            training.endings = [MISTAKE if exit_code else (0, "", 9)]
+
+        yield Bench(backend=backend(options), job_dir="gs://demo/job", end_with=end_with)
+
+
+def test_plan_starts_nothing(bench: Bench, tmp_path: Path):
+    before = sorted(tmp_path.rglob("*"))
+    with bench.backend.plan(bench.job()) as plan:
+        assert json.loads(plan.to_json())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.cluster
+def test_job_is_done_and_shown(bench: Bench):
+    assert bench.run() == 0
+    status = bench.backend.status(bench.job_dir)
+    assert status.state == "done" and status.details.startswith("done, ")
+    replicas = {replica for replica, line in bench.backend.logs(bench.job_dir) if line == "hello"}
+    assert replicas == {"chief/0", "worker/0"}
+    with pytest.raises(UserError, match="nothing is running here; the last that did is done"):
+        bench.backend.cancel(bench.job_dir)
+
+
+@pytest.mark.cluster
+def test_mistake_is_not_tried_again(bench: Bench, capfd: pytest.CaptureFixture):
+    assert bench.run(2) == 2
+    assert "it would fail again" in capfd.readouterr().out
+    assert bench.backend.status(bench.job_dir).state == "failed"
+
+
+def test_directory_without_job_is_refused(bench: Bench):
+    calls: list[Callable[[str], Any]] = [
+        bench.backend.status,
+        bench.backend.cancel,
+        lambda d: list(bench.backend.logs(d)),
+    ]
+    for call in calls:
+        with pytest.raises(UserError, match="no job ran here"):
+            call(bench.job_dir)
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values())
+def test_class_states_what_it_ignores(backend: type[Backend]):
+    assert "Ignored here: " in inspect.getdoc(backend)
+    assert backend.ignored(backend(None), Cluster(strategy="one_device", chief=Pool())) == ()

@@ -1,0 +1,90 @@
+"""A Vertex AI, a store and a log of this machine, where jobs end as a test says; what they do is written down."""
+
+import contextlib
+import datetime
+import json
+import pathlib
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from google.cloud import aiplatform_v1 as v1
+
+from components.train.__main__ import main
+from components.train.backends import vertex as backend
+from components.train.backends import vertex_client
+from tests.cloud.collection import now
+from tests.cloud.entries import Entries
+from tests.cloud.front import Front
+
+IMAGE = f"us-docker.pkg.dev/p/r/i@sha256:{'0' * 64}"
+CLUSTER = """
+strategy: multi_worker_mirrored
+chief: {machine: n1-standard-4, alternatives: [{machine: n2-standard-4}]}
+worker: {machine: n1-standard-8, replicas: 2, alternatives: [{machine: n2-standard-8}, {machine: e2-standard-8}]}
+"""
+
+
+class Training:
+    """Runs the command; each of its jobs ends as `endings` says: error code and text, step, and seconds that it ran."""
+
+    def __init__(self, vertex: Any, files: pathlib.Path, logs: pathlib.Path) -> None:
+        self.files, self.logs, self.endings = files / "job", logs, []
+        self.before: Callable[[], Any] = lambda: None  # is called when a job is looked at
+        (self.files / "checkpoints").mkdir(parents=True)
+        self.vertex, self._ran_s = vertex, 0
+        vertex.route("GET", "{parent}/customJobs/{id}", self._get)
+
+    def __call__(self, *argv: str) -> int:
+        (self.files / "cluster.yaml").write_text(CLUSTER)
+        words = ["--cluster", self.files / "cluster.yaml", "--image", IMAGE, "--project", self.vertex.project]
+        words += [*argv, "--backend", "vertex"]
+        flags = ["--data-dir", "gs://demo/d", "--job-dir", "gs://demo/job", "--train-steps", "9"]
+        return main([*map(str, words), "--", *flags])
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return [json.loads(v1.CustomJob.to_json(job)) for job in self.vertex.custom_jobs.items.values()]
+
+    def record(self) -> list[dict[str, Any]]:
+        return json.loads((self.files / "attempts.json").read_text())
+
+    def _get(self, request: Any, parent: str, id: str) -> v1.CustomJob:
+        job = self.vertex.custom_jobs.get(request, parent, id)
+        if job.state.name == "JOB_STATE_PENDING":
+            job.state = v1.JobState.JOB_STATE_RUNNING
+            (self.logs / f"job-{id}").mkdir()
+            for name in ("chief-0", "worker-0"):
+                (self.logs / f"job-{id}" / f"{name}.log").write_text(f"hello\n{name} of {id}\n" * 15)
+        elif job.start_time and not job.end_time:  # as its machines may need a moment to end
+            job.end_time = job.start_time + datetime.timedelta(seconds=self._ran_s)
+        elif job.state.name == "JOB_STATE_RUNNING" and self.endings:
+            self.before()
+            code, message, step, self._ran_s = (*self.endings.pop(0), 0, 0)[:4]
+            if step:
+                (self.files / "checkpoints" / f"ckpt-{step}.index").touch()
+            job.start_time = now()
+            job.error.code, job.error.message = code, message
+            job.state = v1.JobState.JOB_STATE_FAILED if message else v1.JobState.JOB_STATE_SUCCEEDED
+        return job
+
+
+@contextlib.contextmanager
+def trainings(
+    vertex: Any, bucket: pathlib.Path, tmp_path: pathlib.Path, patch: pytest.MonkeyPatch
+) -> Iterator[Training]:
+    """Has this process's back end use them, without the pauses of the real ones."""
+    patch.setattr(backend, "POLL_S", 0.01)
+    patch.setattr(backend, "LINES_S", 0.0)
+    patch.setattr(backend, "ERROR_S", 0.05)
+    patch.setattr("tests.cloud.objects._WRITE_S", 0.0)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    # Whoever runs the tests in the background may have them ignore signals, which the launcher then does too.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
+    with Front(0, Entries(logs).answer) as front:
+        patch.setattr(vertex_client, "URL", f"http://127.0.0.1:{front.server_port}/v2/entries:list")
+        yield Training(vertex, bucket, logs)
+        front.shutdown()
+    for number, handler in before.items():
+        signal.signal(number, handler)
