@@ -33,14 +33,22 @@ _PREFIXES = {"chief": "master", "worker": "worker", "ps": "parameterServer", "ev
 _MARKS = {_TOP, *_TABLE["keys"][_TOP]} - {"scheduling"}  # That one is a key of ours too.
 
 
-class _Job(Model):
+class _Scheduling(Model, extra="ignore"):
+    maxRunningTime: Duration | None = None
+
+
+class _Job(Model, extra="ignore"):
     """Keys beside those of the pools."""
 
     scaleTier: Literal[(*_TIERS, _CUSTOM)] = "BASIC"
     args: tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...] = ()
     jobDir: Name | None = None
     region: Name | None = None
-    maxRunningTime: Duration | None = None  # Of `scheduling`.
+    scheduling: _Scheduling = _Scheduling()
+
+
+class _File(Model, extra="ignore"):
+    trainingInput: _Job
 
 
 def named(name: str) -> dict[str, Any] | None:
@@ -78,18 +86,15 @@ def translate(
         stray = min(_MARKS.intersection(document))
         raise UserError(f"top level: {stray} belongs under {_TOP}; add the line '{_TOP}:' and indent")
     _apply_table(document, _TABLE["keys"], "", source)
-    content = document[_TOP]
-    values = {**content, **content.get("scheduling", {})}
-    with _places({"maxRunningTime": f"{_TOP}.scheduling.maxRunningTime", "": f"{_TOP}."}):
-        job = _Job.read({key: values[key] for key in _Job.model_fields if key in values})
+    content, job = document[_TOP], _File.read(document).trainingInput
     source.args, source.job_dir, source.region = job.args, job.jobDir, job.region
     pools = _pools(content, job.scaleTier, source)
     source.values = {"strategy": _default_strategy(pools), **pools}
     source.choose_strategy(job.args if flags is None else flags, override)
     _fit_gpus(source.values, source)
     _translate_disks(content, source)
-    if job.maxRunningTime:
-        source.values["scheduling"] = {"timeout": job.maxRunningTime}
+    if job.scheduling.maxRunningTime:
+        source.values["scheduling"] = {"timeout": job.scheduling.maxRunningTime}
     return source
 
 
@@ -107,10 +112,8 @@ def _apply_table(document: Any, table: Mapping[str, Any], place: str, source: So
         action, text = table[key].split(": ", 1)
         if action == "refuse":
             raise UserError(f"{where}: {text}")
-        if action == "demand":
-            source.replacements.append(f"{where}: {text}")
-        elif action == "note":
-            source.notes.append(f"{where}: {text}")
+        if action in ("note", "demand"):
+            (source.notes if action == "note" else source.replacements).append(f"{where}: {text}")
 
 
 @contextlib.contextmanager
@@ -210,32 +213,31 @@ def _default_strategy(pools: Mapping[str, Pool]) -> str:
 def _fit_gpus(pools: dict[str, Any], source: Source) -> None:
     """Leaves each pool the GPUs that the strategy computes on, and gives synchronous replicas equal numbers."""
     chosen = pools["strategy"]
-    for role in _PREFIXES:
-        if role not in pools or not pools[role].accelerator:
+    fitted = {}
+    for role in ("chief", "worker", "ps"):
+        pool = pools.get(role)
+        if chosen != "parameter_server" or not pool or pool.gpus <= most_gpus(chosen, role):
             continue
-        pool, gpu, gpus = pools[role], pools[role].accelerator.type, pools[role].gpus
-        offers = MACHINES[pool.machine].gpus
-        most = most_gpus(chosen, role)
-        if most == 0:
-            machine = pool.machine if "" in offers else _TABLE["without_gpus"]
-            pools[role] = Pool(machine=machine, replicas=pool.replicas)
-            source.replacements.append(
-                f"{role}: its {gpus} {gpu} are left out, as this role computes nothing; it runs on {machine}"
-            )
-        elif role == "worker" and gpus > most:
+        gpu, offers = pool.accelerator.type, MACHINES[pool.machine].gpus
+        if role == "worker":
             machine = pool.machine if 1 in offers[gpu] else _TABLE["one_gpu"].get(gpu, pool.machine)
-            replicas = pool.replicas * gpus
-            pools[role] = Pool.read({"machine": machine, "replicas": replicas, "accelerator": {"type": gpu}})
-            source.replacements.append(
-                f"{role}: {pool.replicas} with {gpus} GPUs become {replicas} {machine} with 1 {gpu}: each computes on 1"
-            )
-    if chosen != "multi_worker_mirrored" or "worker" not in pools:
-        return
-    fewer, more = sorted(("chief", "worker"), key=lambda role: pools[role].gpus)
-    if pools[fewer].gpus < pools[more].gpus:
-        pools[fewer] = pools[more].model_copy(update={"replicas": pools[fewer].replicas})
+            replicas = pool.replicas * pool.gpus
+            fitted[role] = {"machine": machine, "replicas": replicas, "accelerator": {"type": gpu}}
+        else:
+            machine = pool.machine if "" in offers else _TABLE["without_gpus"]
+            fitted[role] = {"machine": machine, "replicas": pool.replicas}
+    if chosen == "multi_worker_mirrored" and "worker" in pools:
+        fewer, more = sorted(("chief", "worker"), key=lambda role: pools[role].gpus)
+        if pools[fewer].gpus < pools[more].gpus:
+            fitted[fewer] = {**pools[more].model_dump(), "replicas": pools[fewer].replicas}
+    reason = "replicas that compute every step together have equal GPUs"
+    if chosen == "parameter_server":
+        reason = "its job has parameter servers, and it computes on no more GPUs"
+    for role, values in fitted.items():
+        old = pools[role]
+        new = pools[role] = Pool.read(values)
         source.replacements.append(
-            f"{fewer}: it gets the machine and the {pools[more].gpus} GPUs of the {more}, as all compute every step together"
+            f"{role}: {old.replicas} x {old.shape} become {new.replicas} x {new.shape}, as {reason}"
         )
 
 

@@ -46,17 +46,13 @@ _NOT_OFFERED = {row["name"]: row for row in _rows("not_offered.csv")}
 REPLACED_BY = {name: row["replaced_by"] for name, row in _NOT_OFFERED.items() if row["replaced_by"]}
 
 
-def check_machine(name: str, other_names: Iterable[str] = ()) -> str:
+def check_machine(name: str) -> str:
     """Returns the name of a machine type if it is offered.
-
-    Args:
-      name: Machine type.
-      other_names: Names that are known too, and may be what was meant.
 
     Raises:
       UserError: If it is not offered; with the nearest name, or what to take instead.
     """
-    return _check_name("machine type", name, MACHINES, other_names)
+    return _check_name("machine type", name, MACHINES)
 
 
 def check_gpu(name: str) -> str:
@@ -64,15 +60,14 @@ def check_gpu(name: str) -> str:
     return _check_name("GPU type", name, GPU_TYPES)
 
 
-def _check_name(kind: str, name: str, offered: Iterable[str], other_names: Iterable[str] = ()) -> str:
+def _check_name(kind: str, name: str, offered: Iterable[str]) -> str:
     if name in offered:
         return name
     if name in _NOT_OFFERED:
         raise UserError(f"{name} {_NOT_OFFERED[name]['why']}")
     # All machine types would not fit in a line: those of its family, or the families.
     family = [each for each in offered if each.startswith(f"{name.partition('-')[0]}-")]
-    families = {each.partition("-")[0] for each in offered}
-    raise unknown(kind, name, family or {*families, *other_names})
+    raise unknown(kind, name, family or {each.partition("-")[0] for each in offered})
 
 
 def check_gpus(machine: str, gpu: str, count: int) -> None:

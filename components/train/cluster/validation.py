@@ -146,6 +146,4 @@ class _SchemaWithoutNull(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
-        if schema.get("default") is None:
-            return self.generate_inner(schema["schema"])
-        return super().default_schema(schema)
+        return {key: value for key, value in super().default_schema(schema).items() if value is not None}
