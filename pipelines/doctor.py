@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import pathlib
 import pkgutil
@@ -66,14 +67,13 @@ def main() -> int:
     args = p.parse_args()
     if bool(args.project) != bool(args.bucket):
         raise UserError("--project and --bucket belong together; give both")
-    groups = [run_checks(IMAGE if args.image else MACHINE)]
+    findings = run_checks(IMAGE if args.image else MACHINE)
     if args.project and not args.image:
-        groups.append(check_project(args.project, args.bucket, args.location))
+        findings = itertools.chain(findings, check_project(args.project, args.bucket, args.location))
     code = 0
-    for group in groups:
-        for finding in group:
-            print(finding, flush=True)
-            code |= finding.status == FAILED
+    for finding in findings:
+        print(finding, flush=True)
+        code |= finding.status == FAILED
     return code
 
 
@@ -179,21 +179,19 @@ def check_version() -> str:
 
 
 def check_project(project: str, bucket: str, location: str) -> Iterator[Finding]:
-    """Yields what a project has or lacks for runs on Vertex AI; without credentials only that they are missing."""
+    """Returns what a project has or lacks for runs on Vertex AI; without credentials only that they are missing."""
     from pipelines.vertex.checks import Asker, bucket_problems, project_problems
 
     try:
         ask = Asker()
+        problems = {
+            "project": project_problems(ask, project, location),
+            "permissions": _permission_problems(ask, project),
+            "bucket": bucket_problems(ask, bucket.removeprefix("gs://"), location),
+        }
     except UserError as error:
-        meaning, _, repair = str(error).rpartition("; ")
-        yield Finding("credentials", FAILED, meaning, repair)
-        return
-    problems = {
-        "project": project_problems(ask, project, location),
-        "permissions": _permission_problems(ask, project),
-        "bucket": bucket_problems(ask, bucket.removeprefix("gs://"), location),
-    }
-    yield from run_checks({name: functools.partial(_require_none, found) for name, found in problems.items()})
+        problems = {"credentials": iter([str(error)])}
+    return run_checks({name: functools.partial(_require_none, messages) for name, messages in problems.items()})
 
 
 def _permission_problems(ask: Callable, project: str) -> Iterator[str]:

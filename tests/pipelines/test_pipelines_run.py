@@ -150,16 +150,16 @@ def test_failed_step_is_named_and_resumed(command, place):
 
 def test_resume_takes_other_evaluation_flags(command, place):
     short = ("--cluster", "clusters/local.yaml", "--train-steps", 20)
-    failed = command("pipelines/run.py", *flags(place), *short, "--slice", "colour", "--min-accuracy", 0.2)
+    failed = command("pipelines/run.py", *flags(place), *short, "--set", "slice=colour", "--min-accuracy", 0.2)
     assert failed.returncode == 2 and "step plan: unknown column of slices" in failed.stderr
     run = newest(place)
-    done = command("pipelines/runs.py", "resume", run, "--slice", "label")
+    done = command("pipelines/runs.py", "resume", run, "--set", "slice=label")
     assert done.returncode == 0, done.stderr
     assert json.loads((run / "run.json").read_text())["arguments"]["evaluate_args"] == [
         "--min-accuracy=0.2",
         "--slice=label",
     ]
-    again = command("pipelines/runs.py", "resume", run, "--slice", "other")
+    again = command("pipelines/runs.py", "resume", run, "--set", "slice=other")
     assert again.returncode == 2 and "is finished" in again.stderr
 
 

@@ -4,7 +4,6 @@ import pytest
 from rich.console import Console
 
 from pipelines.local.progress import Progress, Steps, training_line
-from trainer.job import journal
 
 LOG = b"""\
 Steps: convert plan train evaluate cleanup
@@ -79,14 +78,3 @@ def test_progress_on_terminal_shows_training(tmp_path):
 def test_training_line_of_any_status(tmp_path, text, line):
     (tmp_path / "chief-0.status.json").write_text(text)
     assert training_line(tmp_path) == line
-
-
-EVENTS = [{"event": "step", "step": step, "time": float(step), "loss": 1 / step} for step in (1, 2, 3)]
-LINES = "".join(json.dumps(event) + "\n" for event in EVENTS).encode()
-
-
-def test_cut_journal_is_read_as_far_as_whole(tmp_path):
-    for size in range(len(LINES) + 1):
-        (tmp_path / "journal-chief-0-0.jsonl").write_bytes(LINES[:size])
-        whole = [event for event in EVENTS if LINES.index(json.dumps(event).encode()) + len(json.dumps(event)) <= size]
-        assert [*journal.events(tmp_path, "chief-0")] == whole[::-1]

@@ -14,7 +14,7 @@ from pipelines.local import history
 
 DATA = pathlib.Path(__file__).parents[4] / "shared" / "data"
 MNIST = ("mnist", "--source", DATA / "mnist", "--train-steps", 40)
-TAXI = ("taxi", "--source", DATA / "taxi" / "data.csv", "--slice", "payment_type")
+TAXI = ("taxi", "--source", DATA / "taxi" / "data.csv", "--set", "slice=payment_type")
 GOOD = '<p>It is <a href="#">good</a>.</p><svg viewBox="0 0 9 9"><text fill="currentColor">9</text></svg>'
 
 FAULTS = {
@@ -56,7 +56,7 @@ def pages(command, tmp_path_factory) -> dict[str, pathlib.Path]:
     place = tmp_path_factory.mktemp("place")
     runs = place / "runs"
     trips.write(place)
-    own = ("csv", "--source", place / "rows.csv", "--schema", place / "schema.yaml", "--slice", "company")
+    own = ("csv", "--source", place / "rows.csv", "--schema", place / "schema.yaml", "--set", "slice=company")
     small = ("--cluster", "clusters/local.yaml", "--train-steps", 300)
     asked = {
         "promoted": (*(MNIST if DATA.exists() else ("digits",)), "--cluster", "clusters/local-sync.yaml"),
