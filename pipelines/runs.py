@@ -11,8 +11,7 @@ from common.cli import Parser, confirm, run_cli
 from common.errors import UserError, reading
 from common.flags import local
 from common.manifest import FILE as MANIFEST
-from components.cleanup.cleanup import num_bytes
-from components.cleanup.processes import require_ended
+from components.cleanup.cleanup import num_bytes, require_ended
 from components.convert import store
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.comparison import rows, table, text

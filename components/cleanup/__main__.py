@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Lists what a pipeline run left that nobody needs: temporary files, checkpoints of the finished "
         "job, intermediate results. Summary, report, logs and model stay, and datasets, which are no run's own.",
     )
-    p.add_argument("--run", help="directory of the run, runs/<id>; on Vertex AI its id (None: all runs)")
+    p.add_argument("--run", default="", help="directory of the run, runs/<id>; on Vertex AI its id (none: all runs)")
     p.add_argument("--delete", action="store_true", help="delete what is listed")
     cloud = p.add_argument_group(
         "Vertex AI", "Also jobs that still run, versions, and datasets that nothing was trained on; what has an "
@@ -36,41 +36,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _vertex(args)
     if not args.run:
         raise UserError("give --run DIRECTORY for a run of this machine, or --project, --location and --bucket")
-    candidates = unneeded(args.run)
-    for candidate in candidates:
-        print(f"{candidate.bytes / 1e6:10.2f} MB  {candidate.path}  ({candidate.why})")
-    total = sum(c.bytes for c in candidates)
+    leftovers = unneeded(args.run)
+    for leftover in leftovers:
+        print(f"{leftover.num_bytes / 1e6:10.2f} MB  {leftover.name}  ({leftover.why})")
     if args.delete:
-        print(f"deleted {len(candidates)} items, {delete(args.run, candidates) / 1e6:.2f} MB")
+        print(f"deleted {len(leftovers)} items, {delete(args.run, leftovers) / 1e6:.2f} MB")
     else:
-        print(f"{len(candidates)} items, {total / 1e6:.2f} MB; nothing was deleted (--delete does)")
+        total = sum(leftover.num_bytes for leftover in leftovers)
+        print(f"{len(leftovers)} items, {total / 1e6:.2f} MB; nothing was deleted (--delete does)")
     return 0
 
 
 def _vertex(args: argparse.Namespace) -> int:
-    from components.cleanup.leftovers import leftovers  # with Google's clients, 3 s
-    from components.cleanup.removal import remove
-    from components.cleanup.snapshot import look
+    from components.cleanup import project  # Google's clients take 3 s to import.
 
     bucket = args.bucket.rstrip("/")
     if not re.fullmatch("gs://[^/]+", bucket):
         raise UserError(f"--bucket {args.bucket}: give gs://BUCKET")
-    which = {"keep_versions": args.keep_versions, "run": args.run or ""}
-    listed = leftovers(look(args.project, args.location, bucket), **which)
+
+    def load() -> tuple[project.ProjectState, list[project.Leftover]]:
+        state = project.load_state(args.project, args.location, bucket)
+        return state, project.leftovers(state, keep_versions=args.keep_versions, run=args.run)
+
+    _, listed = load()
     if listed:
         rows = [(e.kind, e.cost, f"{e.why}; stays: {e.unless}" if e.unless else e.why, e.name) for e in listed]
         print(*table([("what", "costs", "why", "which"), *rows]), sep="\n")
-    removable = {(each.kind, each.name) for each in listed if not each.unless}
+    removable = {(leftover.kind, leftover.name) for leftover in listed if not leftover.unless}
     if not removable or not args.delete:
         print(f"{len(removable)} items; nothing was deleted{' (--delete does)' if removable else ''}")
         return 0
     if not args.yes and not confirm("delete all of this"):
         print("nothing was deleted")
         return 0
-    state = look(args.project, args.location, bucket)  # the answer may have taken an hour: what is needed by now stays
-    still = [each for each in leftovers(state, **which) if not each.unless and (each.kind, each.name) in removable]
-    failed = [f"{each.name}: {error}" for each, error in remove(state, still) if error]
-    print(f"deleted {len(still) - len(failed)} items")
+    state, listed = load()  # The answer may have taken an hour: what is needed by now stays.
+    agreed = [leftover for leftover in listed if not leftover.unless and (leftover.kind, leftover.name) in removable]
+    failed = [f"{leftover.name}: {error}" for leftover, error in project.remove(state, agreed) if error]
+    print(f"deleted {len(agreed) - len(failed)} items")
     if failed:
         raise UserError(f"{len(failed)} items are left: {'; '.join(failed)}")
     return 0

@@ -1,4 +1,4 @@
-"""Deletes what a run made and nobody needs.
+"""Lists and deletes what a run of this machine left and nobody needs, and stops its replicas.
 
 A run's directory keeps its summary, report, logs, journal and model. Three kinds of things can go, and nothing that
 is, or lies behind, a symbolic link:
@@ -8,77 +8,154 @@ is, or lies behind, a symbolic link:
 After a failure nothing goes by itself: it is the evidence, and what a resume starts from.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import json
+import os
 import pathlib
 import shutil
 import time
 from collections.abc import Iterable
 
+import psutil
+
+from common import bounded_json
 from common.errors import UserError
-from components.cleanup.processes import require_ended, running
 from trainer.job import done
+from trainer.job.journal import STATUS
 
 JOURNAL = "cleanup.jsonl"
+_TERMINATE_S = 5.0
+# Patterns below a run's directory, the file that makes them unneeded, and why.
+_RULES = (
+    (("tmp", "job/*.partial", "job/**/*.tmp"), "", "temporary"),
+    (("job/checkpoints",), f"job/{done.FILE}", "checkpoints of a finished job"),
+    (("artifacts/*/*",), "", "intermediate results"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """Something that can go: where it is, its size, and why it is not needed."""
+class Leftover:
+    """Something that nobody needs.
 
-    path: pathlib.Path
-    bytes: int
+    Attributes:
+      kind: `job`, `version`, `files`, `dataset` or `schedule`.
+      name: Path, resource name, or a model and its version.
+      why: Why it can go.
+      num_bytes: Size of its files.
+      cost: What it costs, where that is not the size.
+      run: Run that left it, on Vertex AI.
+      files: Names in the bucket that go, the record by which they are ours the last.
+      unless: How to delete it, if cleanup only shows it.
+    """
+
+    kind: str = "files"
+    name: str
     why: str
+    num_bytes: int = 0
+    cost: str = ""
+    run: str = ""
+    files: tuple[str, ...] = ()
+    unless: str = ""
 
 
-def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Candidate]:
-    """All that can go: temporary files, checkpoints of the finished job, intermediate results; or the first alone.
+def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
+    """Returns all that can go from a run, or its temporary files only.
 
-    More than temporary files is refused where this is no run's directory, or the run is still going on.
+    Raises:
+      UserError: Unless `temporary_only`, if the run is still going on, or this is no run's directory.
     """
     run = pathlib.Path(run_dir).resolve()
     if not temporary_only:
         require_ended(run)
-    reasons = dict.fromkeys([run / "tmp", *run.glob("job/*.partial"), *run.glob("job/**/*.tmp")], "temporary")
-    if not temporary_only:
-        if (run / "job" / done.FILE).is_file():
-            reasons[run / "job" / "checkpoints"] = "checkpoints of a finished job"
-        reasons |= dict.fromkeys(sorted(run.glob("artifacts/*/*")), "intermediate results")
-    return [  # What exists inside the run, and is no part of another.
-        Candidate(path=path, bytes=num_bytes(path), why=why)
-        for path, why in reasons.items()
-        if path.exists() and _inside(run, path) and reasons.keys().isdisjoint(path.parents)
+    why_of = {
+        path: why
+        for patterns, condition, why in _RULES[: 1 if temporary_only else None]
+        if (run / condition).exists()
+        for pattern in patterns
+        for path in sorted(run.glob(pattern))
+    }
+    return [
+        Leftover(name=str(path), num_bytes=num_bytes(path), why=why)
+        for path, why in why_of.items()
+        if path.exists() and _is_inside(run, path) and why_of.keys().isdisjoint(path.parents)
     ]
 
 
-def delete(run_dir: str, candidates: Iterable[Candidate]) -> int:
-    """Deletes them, noting each in the run's `cleanup.jsonl`. Returns the bytes freed.
+def delete(run_dir: str, leftovers: Iterable[Leftover]) -> int:
+    """Deletes files of a run, noting each in its `cleanup.jsonl`, and returns the bytes freed.
 
-    One that is not inside the run's directory is refused: nothing outside is ever touched, nor through a link.
+    Raises:
+      UserError: If one is not inside the run's directory: nothing outside is touched, nor through a link.
     """
     run = pathlib.Path(run_dir).resolve()
     freed = 0
-    running(run)  # refuses what is no run
+    is_running(run)  # It refuses a directory that is no run's.
     with (run / JOURNAL).open("a", encoding="utf-8", buffering=1) as journal:
-        for candidate in candidates:
-            if not _inside(run, candidate.path):
-                raise UserError(f"{candidate.path} is not inside the run {run}; nothing outside a run is deleted")
-            if candidate.path.is_dir():
-                shutil.rmtree(candidate.path)
+        for leftover in leftovers:
+            path = pathlib.Path(leftover.name)
+            if not _is_inside(run, path):
+                raise UserError(f"{path} is not inside the run {run}; nothing outside a run is deleted")
+            if path.is_dir():
+                shutil.rmtree(path)
             else:
-                candidate.path.unlink(missing_ok=True)
-            line = {"time": round(time.time(), 3), "deleted": str(candidate.path), "bytes": candidate.bytes}
-            journal.write(json.dumps({**line, "why": candidate.why}) + "\n")
-            freed += candidate.bytes
+                path.unlink(missing_ok=True)
+            line = {"time": round(time.time(), 3), "deleted": str(path), "bytes": leftover.num_bytes}
+            journal.write(json.dumps({**line, "why": leftover.why}) + "\n")
+            freed += leftover.num_bytes
     return freed
-
-
-def _inside(run: pathlib.Path, path: pathlib.Path) -> bool:
-    """Returns whether a path leads into the run, and by no link or `..`."""
-    return run in path.parents and path.resolve() == path
 
 
 def num_bytes(path: pathlib.Path) -> int:
     """Returns the size of a file, or of all files below a directory; of a link its own."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_dir())
+
+
+def is_running(run_dir: str | os.PathLike[str]) -> bool:
+    """Returns whether the process that drives a run is alive, by its lock of `run.json`; refuses what is no run."""
+    try:
+        with (pathlib.Path(run_dir) / "run.json").open("rb") as file:
+            record = bounded_json.parse(bounded_json.read(file))
+            if not {"id", "runner", "cluster", "arguments"} <= record.keys():
+                raise ValueError
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    except (OSError, ValueError, AttributeError):
+        raise UserError(f"{run_dir}: not the directory of a pipeline run (it has no run.json of ours)") from None
+    return False
+
+
+def require_ended(run_dir: str | os.PathLike[str]) -> None:
+    """Refuses a run that is still going on, and what is no run."""
+    if is_running(run_dir):
+        raise UserError(f"{run_dir} is still running; stop it first")
+
+
+def stop_replicas(run_dir: str) -> list[int]:
+    """Ends training processes of a run that still run on this machine, and returns their process ids."""
+    directory = os.path.join(os.path.abspath(run_dir), "")
+    replicas = [process for process in psutil.process_iter() if _status_file(process).startswith(directory)]
+    for process in replicas:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    for process in psutil.wait_procs(replicas, timeout=_TERMINATE_S)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    return [process.pid for process in replicas]
+
+
+def _status_file(process: psutil.Process) -> str:
+    """Returns the path of a replica's status, in its run's directory; "" of another process."""
+    try:
+        return process.environ().get(STATUS, "")
+    except (psutil.Error, OSError):
+        return ""  # It has ended, or is another user's.
+
+
+def _is_inside(run: pathlib.Path, path: pathlib.Path) -> bool:
+    """Returns whether a path leads into the run, and by no link or `..`."""
+    return run in path.parents and path.resolve() == path

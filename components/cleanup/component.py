@@ -9,13 +9,12 @@ def cleanup(run_id: str, run_dir: str, project: str, location: str, status: dsl.
     On Vertex AI, where `project` and `location` say which, it has no `run_dir`: a directory on this machine.
     """
     if run_dir:
-        from components.cleanup.cleanup import delete, unneeded
-        from components.cleanup.processes import stop_replicas
+        from components.cleanup.cleanup import delete, stop_replicas, unneeded
 
         print("stopped replicas:", stop_replicas(run_dir) or "none")
         if status.state == "SUCCEEDED":
             print("freed bytes:", delete(run_dir, unneeded(run_dir, temporary_only=True)))
     else:
-        from components.cleanup.vertex import cancel_jobs
+        from components.cleanup.project import cancel_jobs
 
         print("cancelled jobs:", cancel_jobs(project, location, run_id) or "none")

@@ -9,7 +9,7 @@ from typing import Any
 from common.errors import UserError, reading, unknown
 from common.pages import figure, render_page
 from common.storage.files import write_text
-from components.cleanup.processes import running
+from components.cleanup.cleanup import is_running
 from pipelines.local import summary
 from pipelines.local.cache import STORE
 from pipelines.local.record import FILE, RunRecord, read_or_empty
@@ -78,7 +78,7 @@ def read(run_dir: pathlib.Path) -> Run:
         metric = read_or_empty(run_dir / summary.EVALUATION).get("metric")  # decided the verdict
         row = {
             "run": run_dir.name,
-            "status": result.get("status") or ("running" if running(run_dir) else "killed"),
+            "status": result.get("status") or ("running" if is_running(run_dir) else "killed"),
             "verdict": model.get("verdict"),
             "metric": f"{metric} {figure(metrics[metric])}" if metric in metrics else "",
             "version": model.get("version") and f"{model['name']} {model['version']}",

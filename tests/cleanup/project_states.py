@@ -6,7 +6,8 @@ import datetime
 from google.cloud import aiplatform_v1 as v1
 from hypothesis import strategies as st
 
-from components.cleanup.project_state import ProjectState, StoredFile
+from common.storage.storage import File
+from components.cleanup.project import ProjectState
 from components.register.store import marked
 
 PARENT, BUCKET, REGISTRY = (
@@ -149,9 +150,10 @@ def with_foreign_things(draw: st.DrawFn, state: ProjectState) -> ProjectState:
     )
 
 
-def stored_file(days: int, num_bytes: int = 10) -> StoredFile:
+def stored_file(days: int, num_bytes: int = 10) -> File:
     """A file that was written some days ago, and an hour."""
-    return StoredFile(num_bytes=num_bytes, updated=NOW - datetime.timedelta(days=days, hours=1))
+    updated = NOW - datetime.timedelta(days=days, hours=1)
+    return File(path="", num_bytes=num_bytes, updated_s=updated.timestamp())
 
 
 def schedule(number: str, labels: dict[str, str]) -> v1.Schedule:

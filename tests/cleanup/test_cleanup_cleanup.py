@@ -1,11 +1,12 @@
 import json
 import os
+import pathlib
 
 import pytest
 
 from common.errors import UserError
 from components.cleanup.__main__ import main
-from components.cleanup.cleanup import Candidate, delete, unneeded
+from components.cleanup.cleanup import Leftover, delete, unneeded
 from pipelines.local.record import lock
 
 KEPT = {
@@ -47,7 +48,7 @@ def test_it_lists_and_deletes_when_asked_to_and_keeps_a_journal(make_run, files,
 
 def test_checkpoints_of_an_unfinished_job_stay_for_the_resume(make_run):
     run = make_run(done=False)
-    found = {candidate.path for candidate in unneeded(str(run))}
+    found = {pathlib.Path(leftover.name) for leftover in unneeded(str(run))}
     assert run / "job" / "checkpoints" not in found
     assert run / "job" / "checkpoints" / "half.tmp" in found
 
@@ -91,7 +92,7 @@ def test_a_link_to_outside_is_neither_followed_nor_deleted(make_run, tmp_path, f
     before = files(outside)
     assert before
     found = unneeded(str(run))
-    assert found and not any(str(c.path).startswith(str(run / link)) for c in found)
+    assert found and not any(c.name.startswith(str(run / link)) for c in found)
     delete(str(run), found)
     assert files(outside) == before
     assert (run / link).is_symlink()
@@ -103,8 +104,8 @@ def test_of_a_link_in_the_results_the_link_alone_is_deleted(make_run, tmp_path):
     (outside / "precious").write_text("x" * 1000)
     (run / "tmp" / "directory").symlink_to(outside)
     (run / "tmp" / "file").symlink_to(outside / "precious")
-    (tmp,) = (c for c in unneeded(str(run), temporary_only=True) if c.path.name == "tmp")
-    assert tmp.bytes < 500
+    (tmp,) = (c for c in unneeded(str(run), temporary_only=True) if c.name.endswith("/tmp"))
+    assert tmp.num_bytes < 500
     delete(str(run), unneeded(str(run)))
     assert not (run / "tmp").exists() and (outside / "precious").exists()
 
@@ -115,5 +116,5 @@ def test_nothing_outside_the_run_can_be_given_to_delete(make_run, tmp_path, file
     before = files(tmp_path)
     for path in (other / "tmp", run / "tmp" / ".." / ".." / "r2", run / "tmp" / "..", run, run / "link" / "tmp"):
         with pytest.raises(UserError, match="nothing outside a run is deleted"):
-            delete(str(run), [Candidate(path=path, bytes=0, why="")])
+            delete(str(run), [Leftover(name=str(path), why="")])
     assert files(tmp_path) == before | {"runs/r1/cleanup.jsonl"}

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from project_states import BUCKET, NOW, OURS, job, projects, schedule, stored_file, version, with_foreign_things
 
-from components.cleanup.leftovers import leftovers
-from components.cleanup.project_state import ProjectState
+from components.cleanup.project import ProjectState, leftovers
 
 
 @settings(max_examples=settings.default.max_examples * 4)

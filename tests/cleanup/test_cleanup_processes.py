@@ -5,7 +5,7 @@ import sys
 import psutil
 import pytest
 
-from components.cleanup.processes import stop_replicas
+from components.cleanup.cleanup import stop_replicas
 from components.train.supervision.plan import STATUS
 
 pytestmark = pytest.mark.cluster

@@ -194,7 +194,7 @@ def refuse(request, parent, id):
         (["--project", "p", "--delete"], "--project, --location and --bucket go together"),
         (["--delete"], "give --run DIRECTORY"),
         ([*FLAGS[:-1], "demo"], "--bucket demo: give gs://BUCKET"),
-        ([*FLAGS[:-1], "gs://nobodys"], "gs://nobodys cannot be used: 404"),
+        ([*FLAGS[:-1], "gs://nobodys"], "gs://nobodys/runs cannot be used: 404"),
         (["--project", "other", *FLAGS[2:]], "vertex://other/us-central1: 403"),
     ],
 )

@@ -21,7 +21,7 @@ def job(vertex):
 
 @pytest.fixture
 def cancel_jobs(vertex):
-    from components.cleanup.vertex import cancel_jobs  # 3 s
+    from components.cleanup.project import cancel_jobs  # 3 s
 
     return cancel_jobs
 
