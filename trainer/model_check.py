@@ -22,7 +22,7 @@ from trainer.data import records
 from trainer.job.done import Done
 from trainer.models import registry
 from trainer.models.registry import Builder
-from trainer.nn import tables, weights
+from trainer.nn import weights
 from trainer.options import Options
 from trainer.train_step import TrainStep
 
@@ -84,7 +84,7 @@ def _problems(build: Builder, opts: Options, manifest: Manifest) -> Iterator[str
         yield f"the loss of the untrained model is {float(loss)}"
 
     served = build()
-    if tables.digest(served) != tables.digest(model):
+    if weights.digest(served) != weights.digest(model):
         yield (
             "it has other weights, vocabularies or statistics each time that it is built; make them a function of the "
             "manifest and of files alone, in a fixed order"

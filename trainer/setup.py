@@ -24,7 +24,7 @@ from trainer.job.state import State
 from trainer.learning import TrainingSize
 from trainer.meter import Meter
 from trainer.models.registry import Builder
-from trainer.nn import tables
+from trainer.nn import weights
 from trainer.nn.layers import exchanges, synchronize
 from trainer.options import Options
 
@@ -118,7 +118,7 @@ def check_against_first_start(
         "settings": learning.settings(opts, batch_size=size.batch, horizon_steps=size.horizon),
         "replicas": {role: len(hosts) for role, hosts in member.addresses.items()} or {"chief": 1},
         "arguments": dict(manifest.arguments),  # for jobs that begin with these weights
-        "network": tables.digest(model),
+        "network": weights.digest(model),
     }
     before = identity.begin(opts.job_dir, record, write=member.is_chief)
     identity.check_settings(opts.job_dir, before["settings"], record["settings"])
@@ -181,7 +181,7 @@ def _compare_starts(
 ) -> None:
     """Ends a job whose replicas have read different checkpoints, or have built different models."""
     names = [*member.everyone]
-    own = [[names.index(member.name), first_step, int(tables.digest(model)[:8], 16)]]
+    own = [[names.index(member.name), first_step, int(weights.digest(model)[:8], 16)]]
     gathered = distribution.gather(distribution.run(tf.function(lambda: tf.constant(own, tf.int64))), axis=0)
     starts = {names[i]: f"step {step} of model {model:08x}" for i, step, model in gathered.numpy()}
     if len({*starts.values()}) > 1:

@@ -20,7 +20,7 @@ import tensorflow as tf
 from components.train.backends.process import reserved
 from trainer.cluster.strategy import count_exactly
 from trainer.data.order import share
-from trainer.nn import embedding
+from trainer.nn import layers
 from trainer.nn.layers import BatchNormalization
 from trainer.nn.optimizers import SGD, Adam, LossScale
 
@@ -128,7 +128,7 @@ def parameter_server(worker: str, *ps: str) -> Results:
     Of the table's pieces and their moments: on which server they are, and which rows the step has changed.
     """
     rows, size, pieces = 40, 4, 8
-    embedding.PIECE_BYTES = 4 * size * rows // pieces
+    layers.PIECE_BYTES = 4 * size * rows // pieces
     spec = tf.train.ClusterSpec({"worker": [worker], "ps": ps})
     places = (("worker", 0), ("ps", 0), ("ps", 1))
     servers = [tf.distribute.Server(spec, job_name=job, task_index=i, protocol="grpc") for job, i in places]
@@ -139,7 +139,7 @@ def parameter_server(worker: str, *ps: str) -> Results:
     with strategy.scope():
         layer = BatchNormalization(decay=DECAY)
         layer.build(x.shape)
-        table, optimizer = embedding.Embedding(rows, size, initializer=keras.initializers.RandomNormal), Adam(0.1)
+        table, optimizer = layers.Embedding(rows, size, initializer=keras.initializers.RandomNormal), Adam(0.1)
         table.build((None, 1))
         optimizer.build(table.trainable_variables)
     count_exactly(optimizer)

@@ -17,7 +17,7 @@ from tensorflow.python.eager import context
 from trainer.data.features import Columns, Resident
 from trainer.data.order import Order
 from trainer.data.reader import Reader
-from trainer.nn.embedding import Embedding
+from trainer.nn.layers import Embedding
 from trainer.nn.optimizers import Adam
 from trainer.sync_steps import SyncSteps
 from trainer.tasks.classification import Classification

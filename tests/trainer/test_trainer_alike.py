@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trainer_jobs import Job
 
 from components.train.backends.process import reserved
-from trainer.nn import tables
+from trainer.nn import weights
 
 L = keras.layers
 HERE = pathlib.Path(__file__).parent
@@ -55,4 +55,4 @@ def test_digest_tells_order_of_weights(names):
     """Slots of an optimizer go by the order of the weights, so models of two orders have two digests."""
     x = keras.Input([3])
     ordered, other = (keras.Model(x, [L.Dense(2, name=name)(x) for name in order]) for order in (sorted(names), names))
-    assert (tables.digest(other) == tables.digest(ordered)) == (names == sorted(names))
+    assert (weights.digest(other) == weights.digest(ordered)) == (names == sorted(names))

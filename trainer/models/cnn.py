@@ -7,7 +7,7 @@ parameters on 28x28x1 images and 10 classes.
 import keras
 
 from common.manifest import Manifest
-from trainer.models.heads import in_units
+from trainer.nn.layers import in_units
 
 OPTIMIZER = "adam"
 LEARNING_RATE = 1e-3

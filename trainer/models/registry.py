@@ -92,9 +92,7 @@ class Builder:
 
 def builder(name: str, manifest: Manifest, given: Mapping[str, Any], *, label_smoothing: float = 0.0) -> Builder:
     """The builder of the model of that name, with the options that are given, for its task with labels smoothed like that."""
-    module, attribute = _module(name), name.split(":")[1] if ":" in name else "build"
-    if (function := getattr(module, attribute, None)) is None:
-        raise UserError(f"--model {name}: there is no {attribute} in that module")
+    module, function = _module(name), _function(name)
     if useless := given.keys() - inspect.signature(function).parameters.keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {name}; leave it out")
@@ -112,17 +110,16 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any], *, label_sm
 
 
 def options(name: str) -> dict[str, Any]:
-    """The keywords of a model's function, each with what it is where nobody says."""
-    function = getattr(_module(name), name.split(":")[1] if ":" in name else "build")
-    _, *keywords = inspect.signature(function).parameters.values()
+    """Returns the keywords of a model's function, each with its default."""
+    _, *keywords = inspect.signature(_function(name)).parameters.values()
     return {keyword.name: keyword.default for keyword in keywords if keyword.default is not keyword.empty}
 
 
 def task(function: str | None, manifest: Manifest) -> Task:
-    """What a function of the user's, by its name, says that the outputs mean; else what the dataset is made for."""
+    """Returns the task that a function of the user's makes, by its name, or else that of the dataset."""
     from trainer.tasks.of_dataset import task_of
 
-    return getattr(_module(function), function.split(":")[1])(manifest) if function else task_of(manifest)
+    return (_function(function) if function else task_of)(manifest)
 
 
 def own_optimizer(name: str) -> Callable[[Manifest, Any], keras.optimizers.Optimizer] | None:
@@ -133,6 +130,13 @@ def own_optimizer(name: str) -> Callable[[Manifest, Any], keras.optimizers.Optim
 def _as_they_are(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     taken = {manifest.label, *(feature.name for feature in manifest.inputs)}
     return {name: column for name, column in columns.items() if name in taken}
+
+
+def _function(name: str) -> Callable[..., Any]:
+    attribute = name.partition(":")[2] or "build"
+    if (function := getattr(_module(name), attribute, None)) is None:
+        raise UserError(f"--model {name}: there is no {attribute} in that module")
+    return function
 
 
 def _module(name: str) -> types.ModuleType:

@@ -10,8 +10,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer.models.heads import in_units
-from trainer.nn.layers import BatchNormalization
+from trainer.nn.layers import BatchNormalization, in_units
 
 OPTIMIZER = "sgd"
 LEARNING_RATE = 0.1

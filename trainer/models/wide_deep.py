@@ -10,8 +10,7 @@ import keras
 
 from common.manifest import Manifest
 from trainer.data import column_encodings
-from trainer.models.heads import in_units
-from trainer.nn.embedding import Embedding
+from trainer.nn.layers import Embedding, in_units
 
 OPTIMIZER = "adam"
 LEARNING_RATE = 1e-3

@@ -1,16 +1,22 @@
-"""Batch normalisation that is right, and fast, in several replicas.
+"""Layers of the models here, for several replicas: batch normalisation, large embeddings, outputs in units.
 
-Keras 3 combines the statistics of replicas by default in no layer, and does not use TensorFlow's fused operation. This layer replaces its own:
+Keras 3 combines the statistics of replicas by default in no layer, and does not use TensorFlow's fused operation. One of
+these layers replaces its own:
 
     x = BatchNormalization(decay=0.9)(x)
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from common.manifest import REGRESSION, Manifest
 from trainer.cluster import collectives
+
+# The same on any cluster, so that a checkpoint fits every number of parameter servers.
+PIECE_BYTES = 16 * 2**20
 
 
 class BatchNormalization(keras.layers.Layer):
@@ -137,3 +143,62 @@ def synchronize(model: keras.Model) -> int:
 def exchanges(model: keras.Model) -> bool:
     """Whether layers of the model talk to other replicas in the middle of a step."""
     return any(isinstance(layer, SYNCHRONISED) and layer.trainable for layer in model._flatten_layers())
+
+
+class Embedding(keras.layers.Layer):
+    """Rows [N, K, size] of a table [rows, size] by their numbers [N, K], which parameter servers can share.
+
+    TensorFlow cannot partition variables of Keras 3, so the layer itself splits a large table into several weights, which a
+    parameter-server strategy places on one server after the other. Only the rows of a batch, and their gradients, travel.
+
+    A table of more than `PIECE_BYTES` is held in pieces: row r is row r // pieces of piece r % pieces. So neighbours, of
+    which the first of a vocabulary are the most frequent, lie on different servers.
+    """
+
+    def __init__(
+        self, rows: int, size: int, *, initializer: Callable[[], keras.initializers.Initializer], **kwargs: Any
+    ) -> None:
+        """Args: `initializer` makes one for each piece; one that is used twice would draw the same numbers twice."""
+        super().__init__(**kwargs)
+        self.rows, self.size, self._initializer = rows, size, initializer
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Makes the pieces."""
+        pieces = -(-4 * self.rows * self.size // PIECE_BYTES)
+        self.pieces = [
+            self.add_weight(
+                name=f"embeddings_{i}",
+                shape=(len(range(i, self.rows, pieces)), self.size),
+                initializer=self._initializer(),
+                autocast=False,
+            )
+            for i in range(pieces)
+        ]
+
+    def compute_output_spec(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """One row for each number."""
+        return keras.KerasTensor((*inputs.shape, self.size), self.compute_dtype)
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Gathers the rows."""
+        pieces = [piece.value for piece in self.pieces]
+        if len(pieces) == 1:
+            return tf.cast(tf.gather(pieces[0], inputs), self.compute_dtype)
+        numbers = tf.reshape(inputs, [-1])
+        owners = numbers % len(pieces)
+        rows_of_pieces = tf.dynamic_partition(numbers // len(pieces), owners, len(pieces))
+        places = tf.dynamic_partition(tf.range(tf.size(numbers)), owners, len(pieces))
+        rows = tf.dynamic_stitch(places, [tf.gather(p, r) for p, r in zip(pieces, rows_of_pieces, strict=True)])
+        return tf.cast(tf.reshape(rows, [*tf.unstack(tf.shape(inputs)), self.size]), self.compute_dtype)
+
+
+def in_units(manifest: Manifest, outputs: keras.KerasTensor) -> keras.KerasTensor:
+    """Outputs [N, k] of a network as its task takes them, in float32: logits as they are, numbers in the targets' units.
+
+    A network's outputs begin around 0 and move by about its learning rate in a step; so those of a regression count
+    standard deviations from the mean of the training split.
+    """
+    if manifest.task != REGRESSION:
+        return outputs
+    means, spreads = zip(*manifest.target_spreads, strict=True)
+    return keras.layers.Rescaling(list(spreads), list(means), dtype="float32", name="in_units")(outputs)

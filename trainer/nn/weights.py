@@ -9,8 +9,11 @@ a model has chosen stay, with their numbers. The states of random generators and
 """
 
 import collections
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -41,6 +44,25 @@ def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
         )
     for name, weight in weights.items():
         weight.assign(values[name])
+
+
+def digest(model: keras.Model) -> str:
+    """Returns the SHA-256 (hexadecimal) of names, order, shapes, types and trainability of the weights, and of all tables.
+
+    A vocabulary (`StringLookup`, `IntegerLookup`, `TextVectorization`), the boundaries of `Discretization` and the
+    statistics of `Normalization` are in no checkpoint: the user's function makes them at every build, always the same.
+    """
+    content: list[Any] = [
+        (name, tuple(weight.shape), str(weight.dtype), weight.trainable) for name, weight in named(model).items()
+    ]
+    for layer in model._flatten_layers():
+        if hasattr(layer, "get_vocabulary"):
+            content.append(("vocabulary", [str(word) for word in layer.get_vocabulary()]))
+        elif isinstance(layer, keras.layers.Discretization):
+            content.append(("boundaries", np.asarray(layer.bin_boundaries).tolist()))
+        elif isinstance(layer, keras.layers.Normalization):
+            content.append(("statistics", np.asarray(layer.mean).tolist(), np.asarray(layer.variance).tolist()))
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def listed(names: Sequence[str]) -> str:

@@ -18,7 +18,6 @@ import tensorflow as tf
 from keras.src import backend
 
 from common.errors import UserError
-from common.roc import auc
 
 _SMALLEST = 1e-7
 
@@ -221,9 +220,11 @@ def log_losses(of_truth: np.ndarray) -> np.ndarray:
 
 def mean_auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal; nothing if there is none."""
-    areas = (auc(*column) for column in zip(scores.T, labels.T == 1, strict=True))
-    known = [area for area in areas if area is not None]
-    return {"auc": sum(known) / len(known)} if known else {}
+    from sklearn.metrics import roc_auc_score  # importing it takes a second, and most models need none
+
+    pairs = zip(labels.T == 1, scores.T, strict=True)
+    areas = [roc_auc_score(column, of_column) for column, of_column in pairs if 0 < column.sum() < len(column)]
+    return {"auc": float(np.mean(areas))} if areas else {}
 
 
 def state_of(

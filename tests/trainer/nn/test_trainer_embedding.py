@@ -5,17 +5,17 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.nn import embedding
+from trainer.nn import layers
 
 
-def make(rows: int, size: int, piece_bytes: int, monkeypatch, **kwargs) -> embedding.Embedding:
-    monkeypatch.setattr(embedding, "PIECE_BYTES", piece_bytes)
-    layer = embedding.Embedding(rows, size, initializer=keras.initializers.RandomNormal, **kwargs)
+def make(rows: int, size: int, piece_bytes: int, monkeypatch, **kwargs) -> layers.Embedding:
+    monkeypatch.setattr(layers, "PIECE_BYTES", piece_bytes)
+    layer = layers.Embedding(rows, size, initializer=keras.initializers.RandomNormal, **kwargs)
     layer.build((None, 1))
     return layer
 
 
-def whole(layer: embedding.Embedding) -> np.ndarray:
+def whole(layer: layers.Embedding) -> np.ndarray:
     table = np.empty((layer.rows, layer.size), np.float32)
     for i, piece in enumerate(layer.pieces):
         table[i :: len(layer.pieces)] = piece.numpy()
