@@ -30,7 +30,7 @@ from components.convert.tables.schema import ImageSchema, Schema
 from components.convert.writing.label_feature import LABEL
 from components.evaluate.checks import check_metrics
 from components.evaluate.options import Options as EvaluateOptions
-from components.register.store import check_name
+from components.register.registry import check_name
 from components.train.backends.program import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.source import SYNC
@@ -120,7 +120,7 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     if is_own_model:
         _find_model(training.model, is_needed_here=not config.image)
     elif task := _task(reader, schema):  # a model of the user's own may have more metrics
-        check_metrics(evaluate.asked, *task)
+        check_metrics(evaluate.limits, *task)
     arguments = {
         "cluster": cluster.to_json(),
         "trainer_args": trainer_args,
@@ -140,7 +140,7 @@ def evaluation(config: pydantic.BaseModel, before: Sequence[str] = ()) -> Evalua
     earlier = EvaluateOptions.parse(before, "components.evaluate", **EVALUATE_OWN)
     values = {**vars(earlier), **config.model_dump(exclude_unset=True)}
     evaluate = EvaluateOptions.of(argparse.Namespace(**values), **EVALUATE_OWN)
-    _ = evaluate.asked  # refuses thresholds out of range
+    _ = evaluate.limits  # refuses thresholds out of range
     return evaluate
 
 
@@ -152,7 +152,7 @@ def _check_columns(
     stored = table.stored if table else []
     if table:
         columns = [column.name for column in stored] + [LABEL] * bool(table.label.classes)
-        for column in (*evaluate.slices, *evaluate.asked.slices):
+        for column in (*evaluate.slices, *evaluate.limits.slices):
             if column not in columns:
                 raise unknown("column of slices", column, columns)
     if training.weight_column is not None:

@@ -24,7 +24,7 @@ from common.lifeline import OWNER_PID, owner_pid, watch
 from common.storage.storage import is_remote
 from components.convert import store
 from components.evaluate.gate import REJECT
-from components.register.registry import Registry
+from components.register.directory import DirectoryRegistry
 from components.train.cluster.lookup import load_cluster
 from components.train.supervision.signals import STOPPING, StopRequest
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, SHARED, add_trainer_flags, pipeline_arguments
@@ -122,7 +122,7 @@ def _prepare(config: Config) -> tuple[RunRecord, pathlib.Path]:
     arguments = pipeline_arguments(config, cluster, sources)
     key = cache_key(arguments["convert_args"], arguments["schema"])
     registry = pathlib.Path(config.registry).resolve()
-    Registry(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
+    DirectoryRegistry(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
     with writable(f"--registry {registry}"):
         registry.mkdir(parents=True, exist_ok=True)
     runs_dir = pathlib.Path(config.runs_dir).resolve()

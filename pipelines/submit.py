@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from common.cli import Parser, confirm, run_cli
 from common.errors import UserError
-from components.evaluate.gate import REJECT, TOLD
+from components.evaluate.gate import OUTCOMES, REJECT
 from components.register.register import open_registry
 from components.train.backends.job_store import JobStore
 from components.train.cluster.cluster_file import Cluster
@@ -159,7 +159,7 @@ def _ended(config: Config, submission: Submission) -> int:
     decided, metrics = evaluation["decision"], evaluation["metrics"]
     shown = [f"{name} {value:.4g}" for name, value in metrics.items() if isinstance(value, float)]
     print(", ".join(shown))
-    print(f"{TOLD[decided['verdict']]}: {decided['why']}")
+    print(f"{OUTCOMES[decided['verdict']]}: {decided['why']}")
     if decided["verdict"] != REJECT:
         registry = open_registry(values["registry"])
         version = registry.version_of(values["name"], submission.run)

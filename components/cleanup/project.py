@@ -36,7 +36,7 @@ from common.storage.storage import File, map_in_threads
 from components.cleanup.cleanup import Leftover
 from components.convert.writing.output import is_own
 from components.register.register import open_registry
-from components.register.store import NAME, RECORD, is_record_of
+from components.register.registry import NAME, RECORD, is_record_of
 from components.register.vertex import FOLDER, folder_of, name_of
 
 JOURNAL = "runs/cleanup"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from common.cli import Parser, run_cli
 from common.pages import figure
 from common.quiet import without_advice
-from components.evaluate.gate import REJECT, TOLD
+from components.evaluate.gate import OUTCOMES, REJECT
 from components.evaluate.options import Options
 
 
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"({baseline['rule']} has {metric} {figure(baseline[metric])})"
     )
     decision = result["decision"]
-    print(f"{TOLD[decision['verdict']]}: {'; '.join(decision['reasons'])}")
+    print(f"{OUTCOMES[decision['verdict']]}: {'; '.join(decision['reasons'])}")
     print(f"wrote {os.path.join(options.output, FILE)} and {os.path.join(options.output, REPORT)}")
     return 3 if args.fail_on_reject and decision["verdict"] == REJECT else 0
 

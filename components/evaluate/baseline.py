@@ -7,10 +7,12 @@ examples in the same category of that column.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
 from common.manifest import Manifest
+from components.evaluate.categories import Categories
 from components.evaluate.eval_set import EvalSet
 
 # Of a column with more values, numbers are cut into equally many training examples each, and the rarest texts are one.
@@ -18,7 +20,7 @@ _MOST_VALUES, _BINS = 100, 10
 
 
 def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
-    """What it is, in words, and the answers to beat for the records in their order, [N, outputs]."""
+    """Returns what the baseline is, in words, and its answers for the records in their order, [N, outputs]."""
     manifest, task, training = records.manifest, records.task, dataclasses.replace(records, split="train")
     if not manifest.is_table:
         rule, sums = "majority class", np.array(manifest.split("train").class_histogram)
@@ -27,38 +29,25 @@ def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
             rule, sums = "mean of the training split", np.concatenate(labels).sum(axis=0)
         return rule, np.tile(sums / len(training), (len(records), 1))
     labels = training.columns[manifest.label]
-    rules = {f.name: _Rule(training.columns[f.name], _targets(labels, manifest)) for f in manifest.inputs}
-    seen = {name: task.measure(rule(training.columns[name]), labels) for name, rule in rules.items()}
-    name = max(seen, key=lambda name: task.rank(seen[name]))
-    return f"best single column, {name}", rules[name](records.columns[name])
+    targets = _targets(labels, manifest)
+    rules = {f.name: _rule(training.columns[f.name], targets) for f in manifest.inputs}
+    scores = {name: task.measure(rule(training.columns[name]), labels) for name, rule in rules.items()}
+    best = max(scores, key=lambda name: task.rank(scores[name]))
+    return f"best single column, {best}", rules[best](records.columns[best])
 
 
 def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
-    """Labels as what a rule predicts means of, [N, k]: a class as a 1 in its place."""
+    """Returns labels as what a rule predicts means of, [N, k]: a class as a 1 in its place."""
     return np.eye(manifest.outputs)[labels] if manifest.class_names else labels.reshape(len(labels), -1)
 
 
-class _Rule:
-    """Means of the targets by the category of one column."""
-
-    def __init__(self, values: np.ndarray, targets: np.ndarray) -> None:
-        distinct, counts = np.unique(values, return_counts=True)
-        self._is_cut = len(distinct) > _MOST_VALUES and values.dtype != object
-        if self._is_cut:
-            self._keys = np.unique(np.quantile(values, np.linspace(0, 1, _BINS + 1)[1:-1]))
-        else:
-            self._keys = np.sort(distinct[np.argsort(-counts, kind="stable")[:_MOST_VALUES]])
-        categories, places = self._categories(values), len(self._keys) + 1
-        sums = np.stack([np.bincount(categories, weights=column, minlength=places) for column in targets.T], axis=1)
-        # One example more, as in all of the split: a category that was never seen says nothing.
-        self._means = (sums + targets.mean(axis=0)) / (np.bincount(categories, minlength=places)[:, np.newaxis] + 1)
-
-    def __call__(self, values: np.ndarray) -> np.ndarray:
-        """What it says, [N, k]."""
-        return self._means[self._categories(values)]
-
-    def _categories(self, values: np.ndarray) -> np.ndarray:
-        if self._is_cut:
-            return np.searchsorted(self._keys, values, side="right")
-        at = np.minimum(np.searchsorted(self._keys, values), len(self._keys) - 1)
-        return np.where(self._keys[at] == values, at, len(self._keys))
+def _rule(values: np.ndarray, targets: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Learns the means of the targets by the category of a column; returns what predicts them, [N, k], from its values."""
+    categories = Categories(values, _MOST_VALUES, _BINS)
+    places = categories.of(values)
+    sums = np.zeros((len(categories), targets.shape[1]))
+    np.add.at(sums, places, targets)
+    counts = np.bincount(places, minlength=len(categories))[:, np.newaxis]
+    # One example more, as in all of the split: a category that was never seen says nothing.
+    means = (sums + targets.mean(axis=0)) / (counts + 1)
+    return lambda others: means[categories.of(others)]

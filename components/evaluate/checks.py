@@ -1,7 +1,7 @@
 """Checks, without a model, that a dataset can be evaluated, and has the metrics and columns that an evaluation asks for.
 
 check_splits(manifest)
-check_metrics(options.asked, manifest.task, manifest.class_names or manifest.targets)
+check_metrics(options.limits, manifest.task, manifest.class_names or manifest.targets)
 check_column("company", manifest)
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from common.errors import UserError, unknown
 from common.manifest import MULTI_LABEL, REGRESSION, Manifest, Split
-from components.evaluate.gate_file import Gate
+from components.evaluate.gate import Gate
 
 
 def metric_names(task: str, names: Sequence[str]) -> set[str]:

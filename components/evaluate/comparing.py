@@ -4,18 +4,57 @@ beat(CHAMPION, "the champion", ours, theirs, labels, task, confidence=0.95, marg
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from statistics import NormalDist
 
 import numpy as np
+from scipy import stats
 
-from components.evaluate.gate import Comparison
+from common.errors import UserError
+from components.evaluate.gate import Comparison, Gate
+from components.evaluate.score import Answers
+from components.evaluate.slices import slices
 from trainer.tasks.task import Task
 
+_MOST_VALUES = 100
 _POWER, _STEP = 0.8, 0.005
 # Fewer swaps where there are many answers, for the time that they take.
 _FEWEST_SWAPS, _MOST_ANSWERS = 199, 25_000_000
 # Two figures that differ by no more than this share of their size may be equal: a metric may be computed in float32.
 _ROUNDING = 1e-6
+
+
+def gate_comparisons(gate: Gate, answered: Answers, metrics: Mapping[str, float]) -> Iterator[Comparison]:
+    """Yields the comparisons with the gate's thresholds, of the whole split and of its slices.
+
+    A slice is judged by itself if it has enough records, and defines the metric.
+
+    Raises:
+      UserError: The gate names a metric or a column that there is not, or one with too many values.
+    """
+    records = answered.records
+    thresholds = (gate.thresholds, *gate.slices.values())
+    if missing := {metric for each in thresholds for metric in each} - metrics.keys():
+        raise UserError(
+            f"a threshold of {min(missing)}: split {records.split!r} of dataset {records.manifest.name!r} gives no such "
+            f"metric; it has {', '.join(metrics)}"
+        )
+    for metric, threshold in gate.thresholds.items():
+        yield reach("threshold", metric, metrics[metric], threshold, records.task, len(answered.labels))
+    for column, minima in gate.slices.items():
+        values = answered.column(column)
+        if (count := len(np.unique(values))) > _MOST_VALUES:
+            raise UserError(f"slices.{column}: {count:,} different values; {_MOST_VALUES} can be looked at one by one")
+        for row in slices(answered, values, _MOST_VALUES):
+            count, own = row["records"], row["metrics"]
+            of = f" of {column} {row['value']} ({count:,} records)"
+            for metric, threshold in minima.items():
+                if count >= gate.slice_records and metric in own:
+                    yield reach("slice", metric, own[metric], threshold, records.task, count, of=of)
+                else:
+                    why = f"it takes {gate.slice_records}" if metric in own else "they do not define it"
+                    words = f"{metric}{of} is not judged: {why}"
+                    yield Comparison(who="slice", passed=True, words=words, metric=metric, records=count)
 
 
 def reach(
@@ -49,27 +88,25 @@ def beat(
     level = confidence or 0.95
     metrics = task.measure(ours, labels)
     metric = task.ranked_by(metrics)
-    mine = float(metrics[metric])
+    candidate = float(metrics[metric])
     other = float(task.measure(theirs, labels).get(metric, math.nan))
     lower = metric in task.lower_is_better
-    difference = other - mine if lower else mine - other
+    difference = other - candidate if lower else candidate - other
     right = [answers.argmax(axis=1) == labels for answers in (ours, theirs)] if labels.ndim == 1 else []
-    if metric == "accuracy" and [each.mean() for each in right] == [mine, other]:
+    if metric == "accuracy" and [each.mean() for each in right] == [candidate, other]:
+        # McNemar's exact test (1947, doi:10.1007/BF02295996): of the records that one model alone has right.
         won = int((right[0] > right[1]).sum())
-        lost = int((right[0] < right[1]).sum())
-        p = sign_test(won, lost)
-        deviation = math.sqrt(won + lost) / n
+        disagreements = int((right[0] != right[1]).sum())
+        p = stats.binomtest(won, disagreements, alternative="greater").pvalue if won else 1.0
+        deviation = math.sqrt(disagreements) / n
     else:
-        by_chance = _swapped_leads(task, metric, ours, theirs, labels, swaps)
-        # Each swap stands for two, for its reverse has the opposite lead. NaN counts against.
-        fewer = np.abs(by_chance) < difference - _ROUNDING * (abs(mine) + abs(other))
-        p = float((1 + (~fewer).sum()) / (2 + 2 * len(fewer)))
-        deviation = float(by_chance.std())
+        tolerance = _ROUNDING * (abs(candidate) + abs(other))
+        p, deviation = _permutation_test(difference - tolerance, task, metric, ours, theirs, labels, swaps)
     if not difference > 0:
         p = 1.0
     leads = difference > margin
     passed = leads and (not confidence or p <= 1 - level)
-    words = f"{metric} {mine:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
+    words = f"{metric} {candidate:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
     if passed and confidence:
         words += f" (p {p:.3f})"
     elif leads and confidence:
@@ -78,9 +115,9 @@ def beat(
         words += f", by more than the margin {margin:.4g}"
     # By the normal approximation; an error is looked at in its own unit.
     step = _STEP * (abs(other) if lower else 1)
-    reach_of = NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
-    seen = step > 0 and n * (reach_of * deviation / step) ** 2
-    needed = math.ceil(seen) if 0 < seen < math.inf else None
+    quantiles = NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
+    estimate = step > 0 and n * (quantiles * deviation / step) ** 2
+    needed = math.ceil(estimate) if 0 < estimate < math.inf else None
     if needed and not passed:
         what = "half a percent less" if lower else "half a point more"
         words += f"; {what} is seen four times out of five with {needed:,} records, here are {n:,}"
@@ -89,55 +126,50 @@ def beat(
         passed=passed,
         words=words,
         metric=metric,
-        candidate=mine,
+        candidate=candidate,
         other=other,
         difference=difference,
-        p=p,
+        p=float(p),
         threshold=margin,
         records=n,
         records_needed=needed,
     )
 
 
-def sign_test(won: int, lost: int) -> float:
-    """Returns how likely at least `won` heads are in `won + lost` tosses of a coin.
-
-    Of two equally good models that is how likely one alone is right on so many of the records that just one is right on
-    (McNemar 1947, doi:10.1007/BF02295996).
-    """
-    tosses = won + lost
-    heads = np.arange(won, tosses + 1)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, tosses + 1)))])
-    return min(1.0, float(np.exp(logs[-1] - logs[heads] - logs[tosses - heads] - tosses * math.log(2)).sum()))
-
-
 @np.errstate(invalid="ignore")  # of infinite figures
-def _swapped_leads(
-    task: Task, metric: str, ours: np.ndarray, theirs: np.ndarray, labels: np.ndarray, swaps: int
-) -> np.ndarray:
-    """Returns leads in a metric after random swaps of two models' answers to the same record: a permutation test's.
+def _permutation_test(
+    lead: float, task: Task, metric: str, ours: np.ndarray, theirs: np.ndarray, labels: np.ndarray, swaps: int
+) -> tuple[float, float]:
+    """Returns the p-value of a lead, and the standard deviation of leads by chance, over swaps of two models' answers.
 
-    Of AUC their ranks are swapped (Bandos et al. 2005, doi:10.1002/sim.2149), for scores of two models need have no scale
-    in common.
+    All swaps where these are no more than `swaps`; else so many at random. For AUC the ranks are swapped (Bandos et al.
+    2005, doi:10.1002/sim.2149), since scores of two models need have no scale in common.
     """
+    n = len(labels)
+    if n < 2:
+        return 1.0, 0.0
     if metric == "auc":
-        ours = _ranks(ours)
-        theirs = _ranks(theirs)
+        ours, theirs = (stats.rankdata(scores, axis=0) / (n + 1) for scores in (ours, theirs))
     # An order that follows from the records, and that no swap changes.
     both = [*np.minimum(ours, theirs).T, *np.maximum(ours, theirs).T]
-    order = np.lexsort([*ours.T, *both, *np.reshape(labels, (len(labels), -1)).T])
-    ours, theirs, labels = (each[order] for each in (ours, theirs, labels))
-    random = np.random.default_rng(0)
-    leads = []
-    for _ in range(min(swaps, max(_FEWEST_SWAPS, _MOST_ANSWERS // ours.size))):
-        swapped = random.random((len(labels), 1)) < 0.5
-        pair = np.where(swapped, theirs, ours), np.where(swapped, ours, theirs)
-        leads.append(np.subtract(*(task.measure(answers, labels).get(metric, math.nan) for answers in pair)))
-    return np.array(leads, float)
+    order = np.lexsort([*ours.T, *both, *np.reshape(labels, (n, -1)).T])
+    ours, theirs, labels = (array[order] for array in (ours, theirs, labels))
 
+    def lead_of(signs: np.ndarray) -> float:
+        kept = signs[:, np.newaxis] > 0
+        pair = np.where(kept, ours, theirs), np.where(kept, theirs, ours)
+        return np.subtract(*(task.measure(answers, labels).get(metric, math.nan) for answers in pair))
 
-def _ranks(scores: np.ndarray) -> np.ndarray:
-    """Ranks of scores [N, k] in their column, from 0 to 1; equal scores share theirs."""
-    pairs = [(np.sort(column), column) for column in scores.T]
-    sums = [np.searchsorted(*pair, "left") + np.searchsorted(*pair, "right") for pair in pairs]
-    return (np.stack(sums, axis=1) + 1) / (2 * len(scores) + 2)
+    chance = stats.permutation_test(
+        (np.ones(n),),
+        lead_of,
+        permutation_type="samples",
+        vectorized=False,
+        n_resamples=min(swaps, max(_FEWEST_SWAPS, _MOST_ANSWERS // ours.size)),
+        batch=1,
+        rng=0,
+    ).null_distribution
+    # Each swap stands for two, for its reverse has the opposite lead. NaN counts against.
+    hits = (~(np.abs(chance) < lead)).sum()
+    unseen = int(len(chance) < 2**n)  # the lead itself, where not all swaps are there
+    return (hits + unseen) / (2 * len(chance) + 2 * unseen), float(chance.std())

@@ -1,6 +1,5 @@
 """Evaluates a candidate, and the champion on the same records, and writes what was found."""
 
-import dataclasses
 import json
 import os
 from typing import Any
@@ -14,16 +13,14 @@ from common.storage.files import tree_digest, write_text
 from components.evaluate import report
 from components.evaluate.baseline import baseline
 from components.evaluate.champion import challenge
-from components.evaluate.comparing import beat
-from components.evaluate.demands import demands
-from components.evaluate.details.answered import sample
-from components.evaluate.details.figures import figures
-from components.evaluate.details.parts import in_words, parts
-from components.evaluate.details.worst import worst
+from components.evaluate.comparing import beat, gate_comparisons
 from components.evaluate.eval_set import LEAST, EvalSet, require_enough
+from components.evaluate.examples import sample, worst
+from components.evaluate.figures import figures
 from components.evaluate.gate import BASELINE, CHAMPION, Comparison, decide
 from components.evaluate.options import Options
 from components.evaluate.score import load, predict
+from components.evaluate.slices import slices
 
 FILE = "evaluation.json"
 REPORT = "report.html"
@@ -36,7 +33,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     the same records, and what is registered must be what has the `model_digest`. An input that is missing or does not fit, and
     an output that cannot be written, are a UserError.
     """
-    model_dir, split, gate = options.model_dir, options.split, options.asked
+    model_dir, split, gate = options.model_dir, options.split, options.limits
     records = EvalSet.load(options.data_dir, split, provenance.task_of(model_dir))
     manifest, task = records.manifest, records.task
     chosen, twice, way = records.unseen(model_dir), int(records.repeated.sum()), ""
@@ -50,11 +47,12 @@ def evaluate(options: Options) -> dict[str, Any]:
     simple = simple[chosen]
     labels = candidate.labels
     metrics = candidate.measure()
-    champion, against_champion, notes = challenge(options, candidate, metrics)
+    against_champion = challenge(options, candidate, metrics)
+    notes = [*against_champion.notes]
     comparisons = [
-        *demands(gate, candidate, metrics),
+        *gate_comparisons(gate, candidate, metrics),
         beat(BASELINE, f"the {rule}", candidate.answers, simple, labels, task, confidence=gate.confidence),
-        against_champion,
+        against_champion.comparison,
     ]
     if len(labels) < LEAST:
         words = f"not to be promoted by {len(labels)} records of {split}: it takes {LEAST}"
@@ -69,7 +67,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     evaluation = {
         "metrics": {**metrics, "examples": len(labels)},
         "figures": figures(manifest.task, names, candidate.answers, labels),
-        "parts": {name: parts(candidate, in_words(candidate.column(column))) for name, column in columns.items()},
+        "parts": {name: slices(candidate, candidate.column(column)) for name, column in columns.items()},
         "worst": worst(candidate) if options.store_examples else [],
         "answered": sample(model, manifest, task.answers[0], raw=provenance.trained_on(model_dir) is not None),
         "model_dir": model_dir,
@@ -83,8 +81,8 @@ def evaluate(options: Options) -> dict[str, Any]:
         "targets": list(manifest.targets),
         "features": {f.name: f"{f.dtype}{list(f.shape)}" for f in manifest.inputs},
         "baseline": {"rule": rule, **task.measure(simple, labels)},
-        "champion": champion,
-        "gate": dataclasses.asdict(gate),
+        "champion": against_champion.champion,
+        "gate": gate.model_dump(),
         "metric": task.ranked_by(metrics),
         "decision": decide(task.ranked_by(metrics), comparisons, notes),
     }

@@ -8,11 +8,11 @@ import math
 from common.cli import Flags, flag
 from common.errors import UserError
 from common.flags import zero_to_one
-from components.evaluate import gate_file
+from components.evaluate.gate import Gate, load
 
 
 def _threshold(text: str) -> str:
-    """The type of METRIC=VALUE."""
+    """Returns a METRIC=VALUE as it is."""
     name, _, value = text.partition("=")
     with contextlib.suppress(ValueError):
         if name.isidentifier() and math.isfinite(float(value)):
@@ -59,7 +59,7 @@ class Options(Flags):
         if self.registry and not self.name:
             raise UserError("--registry needs the --name of the model in it")
         if self.gate:  # its content from here on: a file of this machine may not be where the step runs
-            object.__setattr__(self, "gate", gate_file.text(self.gate))
+            object.__setattr__(self, "gate", load(self.gate))
 
     @property
     def slices(self) -> tuple[str, ...]:
@@ -67,10 +67,9 @@ class Options(Flags):
         return (self.slice,) if isinstance(self.slice, str) else tuple(self.slice or ())
 
     @property
-    def asked(self) -> gate_file.Gate:
+    def limits(self) -> Gate:
         """The gate; thresholds that are flags go before those of its file."""
-        given = {"accuracy": self.min_accuracy, "auc": self.min_auc}
+        minima = {"accuracy": self.min_accuracy, "auc": self.min_auc}
         several = (self.threshold,) if isinstance(self.threshold, str) else self.threshold or ()
         others = {metric: float(value) for metric, value in (each.split("=") for each in several)}
-        gate, flags = gate_file.Gate.of(self.gate), {metric: least for metric, least in given.items() if least} | others
-        return dataclasses.replace(gate, thresholds={**gate.thresholds, **flags})
+        return Gate.of(self.gate, {metric: least for metric, least in minima.items() if least} | others)

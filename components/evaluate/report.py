@@ -6,12 +6,10 @@ from typing import Any
 import markupsafe
 
 from common.pages import figure, render_page, templates
-from components.evaluate.gate import TOLD
-from components.evaluate.page.attempts import Job
-from components.evaluate.page.curves import curves
-from components.evaluate.page.judged import judged
+from components.evaluate.attempts import Journals
+from components.evaluate.gate import OUTCOMES
+from components.evaluate.plots import evaluation_plots, learning_curves
 
-_TEMPLATES = templates("components.evaluate")
 _NAMES = {
     "auc": "AUC (area under the ROC curve)",
     "mae": "mean absolute error",
@@ -21,27 +19,27 @@ _NAMES = {
 }
 
 
-def section(evaluation: Mapping[str, Any]) -> markupsafe.Markup:
-    """The part of a page that shows an evaluation (the content of `evaluation.json`)."""
-    known = {"rivals": _rivals(evaluation), "plots": judged(evaluation), "names": _NAMES, "told": TOLD}
-    return markupsafe.Markup(_TEMPLATES.get_template("evaluation.html").render(e=evaluation, **known))
+def section(evaluation: Mapping[str, Any], job_dir: str = "") -> markupsafe.Markup:
+    """Returns the part of a page that shows an evaluation and a job.
 
-
-def training_section(job_dir: str) -> markupsafe.Markup:
-    """The part of a page that shows what the journals of a job tell: learning curves, and attempts of its replicas."""
-    job = Job.load(job_dir)
-    template = _TEMPLATES.get_template("training.html")
-    return markupsafe.Markup(template.render(curves=curves(job), replicas=job.replicas))
+    Args:
+      evaluation: The content of `evaluation.json`, or nothing.
+      job_dir: A job, whose journals have its learning curves, and the attempts of its replicas.
+    """
+    journals = Journals(job_dir)
+    of_evaluation = {"rivals": _rivals(evaluation), "plots": evaluation_plots(evaluation)} if evaluation else {}
+    template = templates("components.evaluate").get_template("report.html")
+    known = {"names": _NAMES, "outcomes": OUTCOMES, "curves": learning_curves(journals), "replicas": journals.attempts}
+    return markupsafe.Markup(template.render(e=evaluation, **known, **of_evaluation))
 
 
 def page(evaluation: Mapping[str, Any], job_dir: str = "") -> str:
-    """A whole page of one evaluation, and of the job that made the model, if its directory is known."""
-    training = training_section(job_dir) if job_dir else ""
-    return render_page(f"Evaluation of {evaluation['dataset']}", section(evaluation) + training)
+    """Returns the page of one evaluation, and of the job that made the model, if its directory is known."""
+    return render_page(f"Evaluation of {evaluation['dataset']}", section(evaluation, job_dir))
 
 
 def summary(evaluation: Mapping[str, Any]) -> str:
-    """The evaluation in a few lines of Markdown."""
+    """Returns the evaluation in a few lines of Markdown."""
     metrics, decision = evaluation["metrics"], evaluation["decision"]
     names = [name for name in metrics if name != "examples"]
     lines = [("model", *names), ("---",) * (len(names) + 1)]
@@ -55,7 +53,9 @@ def _rivals(e: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Returns the names and metrics of all that were measured, the candidate first."""
     rivals = [("candidate", e["metrics"])]
     if (champion := e["champion"]) and champion["metrics"]:
-        where = f", on {champion['examples']:,} records" if champion.get("candidate") else ""
-        rivals += [(f"candidate{where}", champion["candidate"])] if where else []
+        where = ""
+        if champion["candidate"]:
+            where = f", on {champion['examples']:,} records"
+            rivals.append((f"candidate{where}", champion["candidate"]))
         rivals.append((f"champion (version {champion['version']}){where}", champion["metrics"]))
     return [*rivals, (e["baseline"]["rule"], e["baseline"])]

@@ -10,26 +10,26 @@ from etils import epath
 from common.errors import UserError, reading
 from common.storage.files import tree_digest
 from common.version import code_version
+from components.register.directory import DirectoryRegistry
 from components.register.model_card import model_card
-from components.register.registry import Registry
-from components.register.store import CHAMPION, Store, because
+from components.register.registry import Registry, because
 from trainer.job import done, identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
 _NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts", "worst"}
 
 
-def open_registry(place: str) -> Store:
-    """The registry at a place: a directory, or `vertex://PROJECT/LOCATION`."""
+def open_registry(place: str) -> Registry:
+    """Returns the registry at a place: a directory, or `vertex://PROJECT/LOCATION`."""
     if place.startswith("vertex://"):
         from components.register.vertex import VertexRegistry  # imports Google's client, 2 s
 
         return VertexRegistry(place)
-    return Registry(place)
+    return DirectoryRegistry(place)
 
 
 def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
-    """What `evaluation.json` says; it is refused if it is missing, no evaluation, or of another model than that in `model_dir`."""
+    """Reads `evaluation.json`; it is refused if it is missing, no evaluation, or of another model than that in `model_dir`."""
     with reading(path, "make it with components.evaluate"):
         evaluation = json.loads(epath.Path(path).read_text())
         digest, *_ = (evaluation[key] for key in ("model_digest", "metrics", "champion", "decision"))
@@ -73,7 +73,7 @@ def register(
         **(dict(zip(("steps", "epochs"), record.exported, strict=True)) if (record := done.load(job_dir)) else {}),
         **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
     }
-    return open_registry(registry).add(name, model_dir, facts, new_schema=new_schema, card=model_card)
+    return open_registry(registry).register(name, model_dir, facts, new_schema=new_schema, card=model_card)
 
 
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None, run: str = "") -> str:
@@ -84,17 +84,16 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     """
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")
-    store, decision = open_registry(registry), evaluation["decision"]
-    store.finish(name)  # this step may have been killed after its decision was kept and before its files said so
-    if store.alias(name, CHAMPION) == version:
-        return f"version {version} is the champion already"
+    models, decision = open_registry(registry), evaluation["decision"]
     if decision["verdict"] != "promote":
         return f"not promoted: {'; '.join(decision['reasons'])}"
     compared = (evaluation["champion"] or {}).get("version")
-    if not store.promote(name, version, instead_of=compared, why=because(run, decision)):
-        current, _ = store.standing(name, but=version)
-        return (
-            f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and is {current or 'none'} "
-            "now; evaluate again with --registry"
-        )
-    return f"version {version} is the champion now" + (f", version {compared} the previous one" if compared else "")
+    if models.promote(name, version, instead_of=compared, why=because(run, decision)):
+        return f"version {version} is the champion now" + (f", version {compared} the previous one" if compared else "")
+    current, _ = models.effective_champion(name, exclude=version)
+    if current == version:  # this step may have been killed after its decision was kept
+        return f"version {version} is the champion already"
+    return (
+        f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and is {current or 'none'} "
+        "now; evaluate again with --registry"
+    )

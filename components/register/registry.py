@@ -1,199 +1,298 @@
-"""A model registry in a directory.
+"""The interface of a registry of models: versions, aliases, and a history of who moved them when and why.
 
-<registry>/<model>/<version>/     the SavedModel, laid out as TensorFlow Serving wants it, and version.json with its facts
-<registry>/<model>/history.jsonl  what was added, moved and deleted, a line each, never changed; what it says, holds
-<registry>/<model>/aliases.json   {"champion": "3", "previous": "2"}: its last word on that, for other programs
+registry = open_registry("registry")                       # or "vertex://my-project/us-central1"
+version = registry.register("mnist", "jobs/m/model", facts)
+champion, _ = registry.effective_champion("mnist")
+registry.promote("mnist", version, instead_of=champion)
+registry.rollback("mnist", why="too many complaints")
 
-A version is there when a rename gives its copy a number; a move or a deletion is done when its line is written. Whoever writes
-next finishes what a writer began that was killed in between. Only what carries this program's label is changed or deleted.
+Here is all that registries share; `directory` keeps one in a directory, `vertex` on Vertex AI.
 """
 
+import abc
 import contextlib
+import datetime
+import functools
+import getpass
 import json
-import pathlib
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator, Mapping
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from common.errors import UserError, reading
-from common.google_cloud import MANAGED_BY, is_ours
-from common.locks import locked
-from common.storage.files import copy_tree, write_text
-from common.storage.storage import is_remote
-from components.register.store import (
-    ADD,
-    CHAMPION,
-    DELETE,
-    PREVIOUS,
-    Card,
-    Facts,
-    Store,
-    added,
-    check_name,
-    note,
-    note_foreign,
-    read_record,
-    write_record,
-)
+from etils import epath
 
-_ALIASES, _CARD, _HISTORY = "aliases.json", "MODEL_CARD.md", "history.jsonl"
-_PARTIAL = ".partial-"
-_ABANDONED_S = 86_400.0  # no copy takes a day: the writer of one that old was killed
+from common.errors import UserError, reading, store_errors, unknown
+from common.google_cloud import MANAGED_BY
+from common.storage.files import read_json, write_text
+from components.register import answers
+
+RECORD = "version.json"  # in the folder of each version: it is written first and deleted last
+CHAMPION, PREVIOUS = "champion", "previous"
+ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
+# What a version answers to: whoever uses a name counts on these.
+_SCHEMA = ("task", "features", "class_names", "targets")
+Facts = Mapping[str, Any]  # what is known of a version
+Card = Callable[[Facts], str]  # what a person reads of them
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
-class Registry(Store):
-    """Safe for several writers on one file system, and for their deaths."""
+def check_name(name: str) -> None:
+    """Raises a UserError for what is no name of a model."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
 
-    def __init__(self, root: str) -> None:
-        if is_remote(root):
-            raise UserError(f"--registry {root}: a registry is a local directory")
-        self._root = pathlib.Path(root)
 
-    def __str__(self) -> str:
-        return str(self._root)
+class Registry(abc.ABC):
+    """Versions of models and the aliases that point at them.
 
+    A version has facts, which never change, and a directory with a SavedModel, which others may delete: a version whose files
+    are gone is still listed, and never becomes the champion; nor does one that does not answer as its facts say that it has
+    `answered`. A version is there whole or not at all, its number is never given to another one, and writers at the same time
+    get different ones. Only what carries this program's record is changed or deleted; what others put beside it is skipped.
+
+    Raises:
+      UserError: Of all methods, for a name that cannot be, for a version that is not there or cannot be used, and where the
+        registry cannot be read or written.
+    """
+
+    @abc.abstractmethod
     def names(self) -> list[str]:
-        """Names of the models, in order."""
-        names = []
-        for directory in sorted(path for path in self._root.glob("[a-z0-9]*") if path.is_dir()):
-            try:
-                if self.versions(directory.name):
-                    names.append(directory.name)
-            except UserError as error:
-                note(f"{directory} is skipped: {error}")
-        return names
+        """Returns the names of the models, in order."""
 
+    @abc.abstractmethod
     def versions(self, name: str) -> list[str]:
-        """Versions of a model that nobody has deleted by this registry, oldest first."""
-        events = self.history(name)
-        deleted = {event["version"] for event in events if event["event"] == DELETE}
-        return sorted({event["version"] for event in events} - deleted, key=int)
+        """Returns the versions of a model that nobody has deleted by this registry, oldest first."""
 
+    @abc.abstractmethod
     def aliases(self, name: str) -> dict[str, str]:
-        """Version by alias: `champion` and `previous`."""
-        moves = [event for event in self._recorded(name) if CHAMPION in event]
-        return {alias: v for alias in (CHAMPION, PREVIOUS) if moves and (v := moves[-1][alias])}
+        """Returns the version by alias: `champion`, `previous`, and those of others."""
 
-    def facts(self, name: str, version: str) -> dict[str, Any]:
-        """Returns the facts that a version was added with; none once its files are gone."""
-        return read_record(self._model(name) / version) or {}
+    @abc.abstractmethod
+    def show(self, name: str, version: str) -> dict[str, Any]:
+        """Returns the facts that a version was registered with; none once its files are gone."""
 
+    @abc.abstractmethod
     def model_dir(self, name: str, version: str) -> str:
-        """Where the SavedModel of a version lies."""
-        return str(self._model(name) / version)
+        """Returns where the SavedModel of a version lies."""
 
+    @abc.abstractmethod
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Returns the events of a model, oldest first."""
-        events = self._recorded(name)
-        return [*events, *self._unrecorded(name, events)]
+        """Returns the events of a model, oldest first: `time` (ISO 8601), `who`, `event`, `version`, `why`.
 
-    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
-        model = self._model(name)
-        with self._writing():
-            model.mkdir(parents=True, exist_ok=True)
-            _sweep(model)
-            with _temporary(model) as copy:
-                copy_tree(model_dir, copy)
-                with self._changing(name):
-                    if own := self._own_version(name, facts, new_schema):  # another writer may have been the first
-                        return own
-                    taken = [int(event["version"]) for event in self._recorded(name)]
-                    taken += [int(path.name) for path in model.iterdir() if path.name.isdecimal()]
-                    version = str(max(taken, default=0) + 1)
-                    facts = {"version": version, **facts}
-                    write_record(model / version, facts, copy)
-                    if card:
-                        write_text(copy / _CARD, card(facts))
-                    copy.rename(model / version)
-                    self._record(name, added(version, facts))
-                    return version
+        Those of promotions and rollbacks also have `champion` and `previous`, as they were from then on.
+        """
 
+    @abc.abstractmethod
+    def _insert(self, name: str, model_dir: str, facts: Facts, card: Card | None) -> str:
+        """Makes a new version with a card of its facts, if there is to be one. Returns it."""
+
+    @abc.abstractmethod
     def _do(self, name: str, event: dict[str, Any]) -> None:
-        self._record(name, event)
-        self._finish(name)
+        """Keeps an event and does what it says: deletes its version, or points the aliases at `champion` and `previous`."""
 
-    @contextlib.contextmanager
-    def _changing(self, name: str) -> Iterator[None]:
-        """Holds the model's lock, with all finished that writers before have begun."""
-        if not self._model(name).is_dir():
-            yield
-            return
-        with self._writing(), locked(self._model(name) / ".lock"):
-            self._finish(name)
-            yield
+    def _changing(self, name: str, *, create: bool = False) -> contextlib.AbstractContextManager[object]:
+        """Returns what is entered around a decision and what is done by it.
 
-    def _finish(self, name: str) -> None:
-        """Makes the history complete, and the directory what it says."""
-        model = self._model(name)
-        events = self._recorded(name)
-        for event in self._unrecorded(name, events):
-            self._record(name, event)
-        for event in events:
-            if event["event"] == DELETE and read_record(left := model / event["version"]):
-                with _temporary(model) as copy:
-                    left.rename(copy)
-        if (aliases := self.aliases(name)) and not _is_foreign(model / _ALIASES):
-            write_text(model / _ALIASES, json.dumps(dict([MANAGED_BY]) | aliases, indent=1) + "\n")
+        It keeps others from changing the model meanwhile where it can, and finishes what a writer had begun who was killed.
+        A model that is new is there only if it is to be created.
+        """
+        return contextlib.nullcontext()
 
-    def _recorded(self, name: str) -> list[dict[str, Any]]:
-        """The history, each line of which carries our label."""
-        path = self._model(name) / _HISTORY
-        with reading(path, "the registry is damaged, or this is somebody else's file: move it elsewhere"):
-            if not path.exists():
-                return []
-            events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            if not events or not all(is_ours(event) and {"event", "version"} <= event.keys() for event in events):
-                raise ValueError("it has other lines than this program writes")
-            return events
+    def register(
+        self, name: str, model_dir: str, facts: Facts, *, new_schema: bool = False, card: Card | None = None
+    ) -> str:
+        """Adds a SavedModel as a new version.
 
-    def _unrecorded(self, name: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Events of versions that were added by writers who died before they wrote that down."""
-        known = {event["version"] for event in events if event["event"] == ADD}
-        directories = [path for path in self._model(name).glob("*") if path.name.isdecimal() and path.is_dir()]
-        unrecorded = sorted((path for path in directories if path.name not in known), key=lambda path: int(path.name))
-        return [added(path.name, record) for path in unrecorded if (record := read_record(path))]
+        Args:
+          name: Of the model.
+          model_dir: Its files, which are copied.
+          facts: What is known of it. A `run` that registers again gets the version it has.
+          new_schema: Whether it may take or answer other than the newest version of this name, which is refused else.
+          card: Makes a text for people of the facts.
 
-    def _record(self, name: str, event: Mapping[str, Any]) -> None:
-        path = self._model(name) / _HISTORY
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_text(path, f"{before}{json.dumps(dict([MANAGED_BY]) | event)}\n")
-
-    def _model(self, name: str) -> pathlib.Path:
+        Returns:
+          The version.
+        """
         check_name(name)
-        return self._root / name
+        if not _is_model(model_dir):
+            raise UserError(f"{model_dir}: no SavedModel here")
+        with self._changing(name, create=True):
+            if facts.get("run") and (own := self.version_of(name, facts["run"])):
+                return own
+            if not new_schema:
+                self._check_schema(name, facts)
+            return self._insert(name, model_dir, {"registered": now(), "by": self._who(), **facts}, card)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def promote(self, name: str, version: str, *, instead_of: str | None, why: str = "") -> bool:
+        """Makes a version the champion if the one to beat is still `instead_of`. Returns whether it did.
+
+        A model was compared with one champion; if another was promoted since, nothing is known.
+        """
+        # Else it is decided, and not worth the seconds of a process.
+        if self.effective_champion(name, exclude=version)[0] == instead_of:
+            self._check_answers(name, version)
+        with self._changing(name):
+            champion, _ = self.effective_champion(name, exclude=version)
+            self._check_usable(name, version)
+            if champion == instead_of:
+                self._do(name, self._event(PROMOTE, version, why, champion=version, previous=champion))
+            return champion == instead_of
+
+    def rollback(self, name: str, to: str | None = None, why: str = "", *, event: str = ROLLBACK) -> str:
+        """Makes the previous champion, or version `to`, the champion, and the champion the previous one. Returns its version.
+
+        Nothing is compared; the history calls it by the event.
+        """
+        if (version := to or self.aliases(name).get(PREVIOUS)) is None:
+            raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
+        self._check_answers(name, version)
+        with self._changing(name):
+            champion = self.aliases(name).get(CHAMPION)
+            self._check_usable(name, version)
+            if version == champion:
+                raise UserError(f"version {version} of model {name!r} is the champion already")
+            self._do(name, self._event(event, version, why, champion=version, previous=champion))
+            return version
+
+    def delete(self, name: str, version: str, why: str = "") -> None:
+        """Deletes a version that no alias points at."""
+        with self._changing(name):
+            if aliases := self.aliases_of(name, self.find(name, version)):
+                raise UserError(f"version {version} of model {name!r} is {' and '.join(aliases)}; move that away first")
+            self._do(name, self._event(DELETE, version, why))
+
+    def find(self, name: str, version: str) -> str:
+        """Returns the version that is meant by a number or an alias."""
+        version = self.aliases(name).get(version, version)
+        if version not in (versions := self.versions(name)):
+            if not versions:
+                raise unknown("model", name, self.names())
+            raise unknown(f"version of model {name!r}", version, versions)
+        return version
+
+    def aliases_of(self, name: str, version: str) -> list[str]:
+        """Returns the aliases that point at a version."""
+        return [alias for alias, target in self.aliases(name).items() if target == version]
+
+    def has_files(self, name: str, version: str) -> bool:
+        """Returns whether a version's SavedModel exists, in a folder that this program made."""
+        return bool(self.show(name, version)) and _is_model(self.model_dir(name, version))
+
+    def version_of(self, name: str, run: str) -> str | None:
+        """Returns the newest version that a run registered, or None."""
+        return next((v for v in reversed(self.versions(name)) if self.show(name, v).get("run") == run), None)
+
+    def effective_champion(self, name: str, *, exclude: str = "") -> tuple[str | None, str]:
+        """Returns the version that a model has to beat, and in words what was passed over, if anything.
+
+        It is the champion; if its files are gone, the one before it, or else the newest that is there, but for the version to
+        exclude. None without champion.
+        """
+        aliases, gone = self.aliases(name), []
+        if CHAMPION not in aliases:
+            return None, ""
+        named = {aliases[CHAMPION]: "the champion", aliases.get(PREVIOUS, ""): "the previous champion"}
+        others = [version for version in reversed(self.versions(name)) if version != exclude]
+        for version in filter(None, dict.fromkeys([*named, *others])):
+            if self.has_files(name, version):
+                return version, "; ".join([*gone, f"version {version} stands in"] if gone else [])
+            if version in named:
+                gone.append(f"the files of version {version}, {named[version]}, are gone, and it is passed over")
+        return None, "; ".join(gone)
+
+    def _check_usable(self, name: str, version: str) -> None:
+        if not self.has_files(name, self.find(name, version)):
+            raise UserError(f"the files of version {version} of model {name!r} are gone")
+
+    def _check_answers(self, name: str, version: str) -> None:
+        """Stays outside of `_changing`: it takes seconds, in which others need not wait."""
+        self._check_usable(name, version)
+        if answered := self.show(name, version).get("answered"):
+            answers.check(self.model_dir(name, version), answered)
+
+    def _check_schema(self, name: str, facts: Facts) -> None:
+        newest = next((shown for version in reversed(self.versions(name)) if (shown := self.show(name, version))), {})
+        if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
+            differences = "; ".join(
+                f"{key} {str(facts.get(key))[:120]} and not {str(newest[key])[:120]}" for key in other
+            )
+            raise UserError(
+                f"the versions of model {name!r} are for other data: this one has {differences}; give it another name, or "
+                "--new-schema if whoever uses this one knows"
+            )
+
+    def _event(self, event: str, version: str, why: str, **aliases: str | None) -> dict[str, Any]:
+        return {"time": now(), "who": self._who(), "event": event, "version": version, "why": why, **aliases}
+
+    def _who(self) -> str:
+        """Returns the account that acts, as far as it can be known."""
         try:
-            yield
-        except OSError as error:
-            raise UserError(f"cannot write to the registry {self._root}: {error}") from error
+            user = getpass.getuser()
+        except (OSError, KeyError):  # a container's user without a name
+            user = "?"
+        return f"{user}@{socket.gethostname()}"
 
 
-@contextlib.contextmanager
-def _temporary(model: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields where to copy or move a version; what is there at the end is deleted, if need be by `_sweep`."""
-    with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=model) as partial:
-        write_record(partial, {})
-        yield (copy := pathlib.Path(partial, "model"))
-        shutil.rmtree(copy, ignore_errors=True)  # before the record
+def marked(folder: epath.PathLike) -> dict[str, str]:
+    """Returns what a record has that tells that this program made the folder; a copy of it elsewhere is not ours."""
+    return dict([MANAGED_BY]) | {"folder": "/".join(os.fspath(folder).rstrip("/").split("/")[-2:])}
 
 
-def _sweep(model: pathlib.Path) -> None:
-    """Deletes copies whose writers were killed."""
-    for left in model.glob(f"{_PARTIAL}*"):
-        with contextlib.suppress(FileNotFoundError):  # its writer ends just now
-            if time.time() - left.stat().st_mtime > _ABANDONED_S and read_record(left):
-                shutil.rmtree(left / "model", ignore_errors=True)
-                shutil.rmtree(left)
+def is_record_of(folder: epath.PathLike, record: Any) -> bool:
+    """Returns whether `record`, parsed from a `version.json`, says that this program made the folder that it lies in."""
+    return isinstance(record, dict) and marked(folder).items() <= record.items()
 
 
-def _is_foreign(path: pathlib.Path) -> bool:
-    """Returns whether there is something of this path that is no `aliases.json` of ours, with a note if so."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        if not path.exists() or (is_ours(content := json.loads(path.read_bytes())) and CHAMPION in content):
-            return False
-    note_foreign(path)
-    return True
+def write_record(folder: epath.PathLike, record: Mapping[str, Any], place: epath.PathLike | None = None) -> None:
+    """Writes the record of a folder of ours, or into the `place` that will be renamed to it."""
+    write_text(epath.Path(place or folder) / RECORD, json.dumps({**record, **marked(folder)}, indent=1) + "\n")
+
+
+def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
+    """Reads the record of a folder; None if there is no such folder, or with a note if this program did not make it."""
+    path = epath.Path(folder)
+    with reading(path / RECORD):
+        try:
+            record = read_json(path / RECORD)
+        except (ValueError, PermissionError):
+            record = None
+        if is_record_of(folder, record):
+            return record
+        if path.is_dir():
+            note_foreign(folder)
+    return None
+
+
+@functools.cache
+def note(text: str) -> None:
+    """Prints a note once."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def note_foreign(thing: object) -> None:
+    """Says once of something that is not ours that it is skipped."""
+    note(f"{thing} was not made by this registry and is skipped")
+
+
+def now() -> str:
+    """Returns the time as ISO 8601, in UTC, to the millisecond."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def added(version: str, facts: Facts) -> dict[str, Any]:
+    """Returns the event of the history that a version's facts tell of."""
+    about = {"time": facts.get("registered", ""), "who": facts.get("by", "")}
+    return {**about, "event": ADD, "version": version, "why": because(facts.get("run"), facts.get("decision", {}))}
+
+
+def because(run: str | None, decision: Mapping[str, Any]) -> str:
+    """Returns the run, if there was one, and the reasons of the decision, as the history has them."""
+    return ": ".join(filter(None, (f"run {run}" if run else "", "; ".join(decision.get("reasons", ())))))
+
+
+def _is_model(directory: str) -> bool:
+    with reading(directory, "give one that can be reached"), store_errors():
+        return (epath.Path(directory) / "saved_model.pb").exists()

@@ -18,7 +18,6 @@ import contextlib
 import functools
 import re
 import secrets
-from collections.abc import Iterator
 from typing import Any
 
 import tenacity
@@ -33,14 +32,14 @@ from common.errors import UserError
 from common.google_cloud import MANAGED_BY, OURS, is_ours, refusals
 from common.storage.files import copy_tree, delete_files, list_files, write_text
 from components.register import serving
-from components.register.store import (
+from components.register.registry import (
     CHAMPION,
     DELETE,
     PREVIOUS,
     RECORD,
     Card,
     Facts,
-    Store,
+    Registry,
     added,
     check_name,
     note_foreign,
@@ -53,7 +52,7 @@ _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
 _ATTEMPTS, _WAIT_S, _UPLOAD_S = 10, 3.0, 1800.0
 
 
-class VertexRegistry(Store):
+class VertexRegistry(Registry):
     """Models of a project in a location."""
 
     def __init__(self, place: str) -> None:
@@ -63,37 +62,36 @@ class VertexRegistry(Store):
             )
         self._place, (project, self._location) = place, match.groups()
         self._parent = f"projects/{project}/locations/{self._location}"
-        self._seen: dict[str, list[v1.Model]] = {}  # what a decision is made by
 
     def __str__(self) -> str:
         return self._place
 
     def resource_name(self, name: str) -> str:
-        """`projects/.../models/...`; an id begins with a letter."""
+        """Returns `projects/.../models/...`; an id begins with a letter."""
         check_name(name)
         return f"{self._parent}/models/m-{name[:61]}"
 
     def names(self) -> list[str]:
-        """Names of the models, in order."""
+        """Returns the names of the models, in order."""
         with refusals(self._place):
             models = self._client.list_models(request=v1.ListModelsRequest(parent=self._parent, filter=OURS))
             return sorted(filter(None, map(name_of, models)))
 
     def versions(self, name: str) -> list[str]:
-        """Versions of a model, oldest first."""
+        """Returns the versions of a model, oldest first."""
         return list(self.resources(name))
 
     def aliases(self, name: str) -> dict[str, str]:
-        """Version by alias."""
+        """Returns the version by alias."""
         return {alias: version for version, model in self.resources(name).items() for alias in model.version_aliases}
 
-    def facts(self, name: str, version: str) -> dict[str, Any]:
-        """Returns the facts that a version was added with; none once its files are gone."""
+    def show(self, name: str, version: str) -> dict[str, Any]:
+        """Returns the facts that a version was registered with; none once its files are gone."""
         record = read_record(folder_of(self._find(name, version)))
         return {"version": version, **record["facts"]} if record else {}
 
     def model_dir(self, name: str, version: str) -> str:
-        """Where the SavedModel of a version lies, `gs://...`."""
+        """Returns where the SavedModel of a version lies, `gs://...`."""
         return f"{folder_of(self._find(name, version))}/{serving.VERSION}"
 
     def history(self, name: str) -> list[dict[str, Any]]:
@@ -105,17 +103,17 @@ class VertexRegistry(Store):
         return sorted(events, key=lambda event: event["time"])
 
     def version_of(self, name: str, run: str) -> str | None:
-        """The newest version that a run registered, or None."""
+        """Returns the newest version that a run registered, or None."""
         return next((v for v, m in reversed(self.resources(name).items()) if m.labels.get("run") == run), None)
 
-    def _insert(self, name: str, model_dir: str, facts: Facts, *, new_schema: bool, card: Card | None) -> str:
+    def _insert(self, name: str, model_dir: str, facts: Facts, card: Card | None) -> str:
         if not (bucket := re.match("gs://[^/]+", model_dir)):
             raise UserError(
                 f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
             )
-        with self._changing(name):
-            if self.all_versions(name) and not self.resources(name):
-                raise UserError(f"{self.resource_name(name)} is not of this program; choose another name")
+        versions = self.all_versions(name)
+        if versions and not any(name_of(model) == name for model in versions):
+            raise UserError(f"{self.resource_name(name)} is not of this program; choose another name")
         folder = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}"
         labels = dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {})
         if server := facts.get("serving_image"):
@@ -177,15 +175,6 @@ class VertexRegistry(Store):
         if record := read_record(folder_of(model)):
             write_record(folder_of(model), {**record, "moves": [*record["moves"], event]})
 
-    @contextlib.contextmanager
-    def _changing(self, name: str) -> Iterator[None]:
-        """Nobody can be kept away; but what is decided is decided by one look."""
-        self._seen[name] = self.all_versions(name)
-        try:
-            yield
-        finally:
-            del self._seen[name]
-
     def _who(self) -> str:
         with refusals(self._place):
             credentials = aiplatform.initializer.global_config.credentials
@@ -194,7 +183,7 @@ class VertexRegistry(Store):
         return getattr(credentials, "service_account_email", None) or super()._who()
 
     def resources(self, name: str) -> dict[str, v1.Model]:
-        """The versions of our model of this name, oldest first; none if there is no such model."""
+        """Returns the versions of our model of this name, oldest first; none if there is no such model."""
         ours = {}
         for model in self.all_versions(name):
             if name_of(model) == name:
@@ -205,16 +194,14 @@ class VertexRegistry(Store):
 
     def all_versions(self, name: str) -> list[v1.Model]:
         """Returns the versions of the model of this name, whoever made them, oldest first."""
-        if name in self._seen:
-            return self._seen[name]
         with refusals(self._place), contextlib.suppress(exceptions.NotFound):
             models = self._client.list_model_versions(name=self.resource_name(name))
             return sorted(models, key=lambda model: int(model.version_id))
         return []
 
     def _find(self, name: str, version: str) -> v1.Model:
-        self._check_known(name, version)
-        return self.resources(name)[version]
+        models = self.resources(name)
+        return models[version] if version in models else models[self.find(name, version)]
 
     @functools.cached_property
     def _client(self) -> ModelClientWithOverride:
@@ -230,7 +217,7 @@ def name_of(model: v1.Model) -> str:
 
 
 def folder_of(model: v1.Model) -> epath.Path:
-    """The folder that is a version's own."""
+    """Returns the folder that is a version's own."""
     return epath.Path(model.artifact_uri)
 
 

@@ -40,14 +40,14 @@ def plan(
     check_splits(manifest)
     known = {"model_dir": "-", "data_dir": "-", "output": "-"}
     evaluation = Options.parse(evaluate_args, "components.evaluate", **known)
-    for column in (*evaluation.slices, *evaluation.asked.slices):
+    for column in (*evaluation.slices, *evaluation.limits.slices):
         check_column(column, manifest)
     settings = JobSettings.parse(job_args, "components.train")
     args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
     options = parse(args).on(manifest)
     is_own_model = ":" in options.model
     if not is_own_model:  # which may have more metrics
-        check_metrics(evaluation.asked, manifest.task, manifest.class_names or manifest.targets)
+        check_metrics(evaluation.limits, manifest.task, manifest.class_names or manifest.targets)
     if is_own_model or options.network or options.init_from:
         from trainer import model_check, warm_start  # which import TensorFlow
 

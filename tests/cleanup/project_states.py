@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from common.storage.storage import File
 from components.cleanup.project import ProjectState
-from components.register.store import marked
+from components.register.registry import marked
 
 PARENT, BUCKET, REGISTRY = (
     "projects/demo-project/locations/us-central1",

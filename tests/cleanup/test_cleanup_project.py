@@ -9,7 +9,7 @@ import pytest
 from project_states import BUCKET, OURS, PARENT, REGISTRY, job, schedule, version
 
 from components.cleanup.__main__ import main
-from components.register.store import marked
+from components.register.registry import marked
 
 FLAGS = ["--project", "demo-project", "--location", "us-central1", "--bucket", BUCKET]
 

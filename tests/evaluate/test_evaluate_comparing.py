@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from components.evaluate.comparing import beat, reach, sign_test
+from components.evaluate.comparing import beat, reach
 from components.evaluate.gate import CHAMPION
 from trainer.tasks.classification import Classification
 from trainer.tasks.multi_label import MultiLabel
@@ -77,11 +77,22 @@ def test_threshold_reached_or_missed(value, threshold, task, metric, passed):
     assert f"{metric} {value:.4f} {'reaches' if passed else 'misses'} the threshold {threshold:.4f}" == found.words
 
 
-@given(st.integers(0, 300), st.integers(0, 300))
-def test_sign_test_exact(won, lost):
-    """The p-value is the binomial distribution's tail."""
+@given(st.integers(1, 60), st.integers(0, 60))
+def test_accuracy_p_is_binomial_tail(won, lost):
+    """The p-value is exact: how likely so many heads are."""
+    tosses = np.arange(won + lost + 9)
+    right = tosses < won, (tosses >= won) & (tosses < won + lost)
+    p = compared(*(np.eye(4)[1 - each.astype(int)] for each in right)).p
     tail = sum(math.comb(won + lost, heads) for heads in range(won, won + lost + 1))
-    assert sign_test(won, lost) == pytest.approx(float(fractions.Fraction(tail, 2 ** (won + lost))))
+    assert p == pytest.approx(float(fractions.Fraction(tail, 2 ** (won + lost))) if won > lost else 1.0)
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_few_records_have_exact_p(n):
+    """All swaps are counted where there are few, not some of them at random."""
+    ours, labels = np.zeros((n, 1)), np.zeros(n)
+    assert compared(ours, ours + 0.1 * (1 + np.arange(n)[:, np.newaxis]), labels, task=NUMBER).p == 0.5**n
+    assert compared(hits(n, n), hits(0, n)).p == 0.5**n
 
 
 def test_few_disagreements_of_numbers():

@@ -20,7 +20,7 @@ from common.manifest import Manifest
 from common.trained_on import TrainedOn
 from components.evaluate.__main__ import main
 from components.evaluate.eval_set import LEAST, EvalSet, require_enough
-from components.register.registry import Registry
+from components.register.directory import DirectoryRegistry
 from trainer.data import records
 from trainer.data.shards import content_hashes
 
@@ -131,8 +131,8 @@ def test_the_champion_is_compared_on_what_neither_knows_and_all_of_it_is_told(sc
     hashes = np.concatenate([*content_hashes(scored.manifest, str(scored.path), "test")])
     other = dataclasses.replace(scored.manifest, name="other")
     provenance.write(other, "m", str(champion), learnt=TrainedOn.of(other, [hashes[known]]))
-    registry = Registry(str(tmp_path / "registry"))
-    registry.promote("m", registry.add("m", str(champion), {}), instead_of=None)
+    registry = DirectoryRegistry(str(tmp_path / "registry"))
+    registry.promote("m", registry.register("m", str(champion), {}), instead_of=None)
 
     found = evaluated(candidate, scored.path, tmp_path)
     count, left = len(scored.labels), found["champion"]["examples"]

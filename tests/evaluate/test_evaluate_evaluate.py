@@ -18,7 +18,7 @@ from components.evaluate import report
 from components.evaluate.__main__ import main
 from components.evaluate.eval_set import EvalSet
 from components.register.__main__ import main as register
-from components.register.registry import Registry
+from components.register.directory import DirectoryRegistry
 
 CONFIDENCE = 0.91
 
@@ -41,8 +41,8 @@ def champion(tmp_path):
     """Makes a model the champion of a new registry; returns the flags that compare with it."""
 
     def make(model):
-        registry = Registry(str(tmp_path / "registry"))
-        version = registry.add("digits", str(model), {"metrics": {}, "fingerprint": "other", "split": "test"})
+        registry = DirectoryRegistry(str(tmp_path / "registry"))
+        version = registry.register("digits", str(model), {"metrics": {}, "fingerprint": "other", "split": "test"})
         assert registry.promote("digits", version, instead_of=None)
         return ["--registry", str(tmp_path / "registry"), "--name", "digits"]
 
@@ -115,8 +115,8 @@ def test_a_model_is_not_scored_on_a_split_of_which_it_may_have_learnt(scored, tm
 
 
 def test_a_champion_without_files_is_passed_over(make_model, evaluation, champion, tmp_path, capsys):
-    flags, registry = champion(make_model(wrong=20)), Registry(str(tmp_path / "registry"))
-    assert registry.promote("digits", registry.add("digits", str(make_model(wrong=2)), {}), instead_of="1")
+    flags, registry = champion(make_model(wrong=20)), DirectoryRegistry(str(tmp_path / "registry"))
+    assert registry.promote("digits", registry.register("digits", str(make_model(wrong=2)), {}), instead_of="1")
     shutil.rmtree(registry.model_dir("digits", "2"))
     found = evaluation(make_model(wrong=10), *flags)
     told = "the files of version 2, the champion, are gone, and it is passed over; version 1 stands in"

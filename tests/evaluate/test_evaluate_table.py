@@ -15,11 +15,11 @@ from common.errors import UserError
 from common.manifest import Manifest
 from components.evaluate import component
 from components.evaluate.__main__ import main
-from components.evaluate.details.worst import worst as worst_of
 from components.evaluate.eval_set import EvalSet
+from components.evaluate.examples import worst as worst_of
 from components.evaluate.score import Answers, load, predict
 from components.register.__main__ import main as register
-from components.register.registry import Registry
+from components.register.directory import DirectoryRegistry
 from trainer.data import records
 
 BEST = {"Blue": 3.0, "Green": 0.0}
@@ -103,8 +103,8 @@ def test_few_records_never_promote(gate, data, model, tmp_path):
     records = found["metrics"]["examples"]
     assert records < 50 and found["decision"]["verdict"] == "register"
     assert f"not to be promoted by {records} records of test: it takes 50" in found["decision"]["why"]
-    registry = Registry(str(tmp_path / "registry"))
-    registry.promote("trips", registry.add("trips", str(model(-0.5)), {}), instead_of=None)
+    registry = DirectoryRegistry(str(tmp_path / "registry"))
+    registry.promote("trips", registry.register("trips", str(model(-0.5)), {}), instead_of=None)
     found = evaluate(model(0.3), few, tmp_path / "second", *flags)
     assert found["champion"]["metrics"]["auc"] < found["metrics"]["auc"]
     assert found["decision"]["verdict"] == "register" and "it takes 50" in found["decision"]["why"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from components.convert.options import Options as ConvertOptions
 from components.evaluate.options import Options as EvaluateOptions
-from components.register.store import check_name
+from components.register.registry import check_name
 from components.train.cluster.lookup import load_cluster
 from pipelines import run
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments

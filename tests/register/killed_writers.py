@@ -11,12 +11,12 @@ import sys
 import time
 
 from common.errors import UserError
-from components.register.registry import Registry
+from components.register.directory import DirectoryRegistry
 
 
 def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> None:
     """Adds, promotes, rolls back and deletes until it is killed."""
-    store = Registry(root)
+    store = DirectoryRegistry(root)
     with done.open("a", buffering=1) as said:
         while True:
             what = chance.choice(("add", "add", "promote", "rollback", "delete"))
@@ -24,8 +24,8 @@ def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> N
             version = chance.choice(versions) if versions else ""
             try:
                 if what == "add":
-                    version = store.add("m", model, {"run": f"{os.getpid()}-{chance.random()}"})
-                elif what == "promote" and not store.promote("m", version, instead_of=store.standing("m")[0]):
+                    version = store.register("m", model, {"run": f"{os.getpid()}-{chance.random()}"})
+                elif what == "promote" and not store.promote("m", version, instead_of=store.effective_champion("m")[0]):
                     continue
                 elif what == "rollback":
                     version = store.rollback("m")

@@ -15,8 +15,9 @@ from components.evaluate.evaluate import evaluate
 from components.evaluate.options import Options
 from components.register import answers
 from components.register.__main__ import main
+from components.register.directory import DirectoryRegistry
 from components.register.register import promote, register
-from components.register.registry import CHAMPION, Registry
+from components.register.registry import CHAMPION
 from trainer.export import export
 from trainer.models.registry import builder
 from trainer.nn.weights import named
@@ -74,7 +75,7 @@ def test_a_version_that_answers_otherwise_than_what_was_judged_does_not_become_t
     assert "it gives probabilities [0." in str(error.value) and "and gave [0." in str(error.value)
     place = ["--registry", tmp_path / "registry", "--name", "m"]
     assert "does not answer as when it was judged" in refused(main, "promote", "2", *place)
-    assert Registry(str(tmp_path / "registry")).alias("m", CHAMPION) == "1"
+    assert DirectoryRegistry(str(tmp_path / "registry")).aliases("m").get(CHAMPION) == "1"
     assert main(["show", "2", *map(str, place)]) == 0 and "probabilities" not in capsys.readouterr().out
     monkeypatch.setattr(answers, "check", pytest.fail)  # what is decided already is not asked for seconds
     assert "not promoted: the champion was none when" in promoted(model, evaluation, tmp_path / "registry")

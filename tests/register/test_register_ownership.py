@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from common.google_cloud import MANAGED_BY
+from components.register.directory import DirectoryRegistry
 from components.register.register import open_registry
-from components.register.registry import Registry
-from components.register.store import marked
+from components.register.registry import marked
 from tests.cloud.conftest import IMAGE
 
 CONTENTS = (
@@ -38,7 +38,7 @@ PLACES = [
 def test_foreign_files_in_registry_stay(contents):
     """Whatever else lies in a registry, versions come and go, and each foreign file stays and costs one note at most."""
     with tempfile.TemporaryDirectory() as root, contextlib.redirect_stderr(io.StringIO()) as notes:
-        registry, model = Registry(f"{root}/registry"), pathlib.Path(root, "model")
+        registry, model = DirectoryRegistry(f"{root}/registry"), pathlib.Path(root, "model")
         model.mkdir()
         (model / "saved_model.pb").touch()
 
@@ -52,12 +52,12 @@ def test_foreign_files_in_registry_stay(contents):
                     yield path, content
 
         foreign = dict(put())
-        first, second, third = (registry.add("m", str(model), {}) for _ in range(3))
+        first, second, third = (registry.register("m", str(model), {}) for _ in range(3))
         assert registry.promote("m", second, instead_of=None) and registry.promote("m", third, instead_of=second)
         assert registry.rollback("m") == second
         registry.delete("m", first)
         foreign |= put(first)
-        fourth = registry.add("m", str(model), {})
+        fourth = registry.register("m", str(model), {})
         assert (registry.names(), registry.versions("m")) == (["m"], [second, third, fourth])
         assert {path: path.read_bytes() for path in foreign} == foreign
         assert notes.getvalue().count("\n") <= len(foreign)
@@ -68,7 +68,7 @@ def test_foreign_history_is_refused(tmp_path, job, content):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "history.jsonl").write_text(content)
     with pytest.raises(UserError, match=r"m/history\.jsonl cannot be used .* somebody else's file"):
-        Registry(str(tmp_path)).add("m", str(job() / "model"), {})
+        DirectoryRegistry(str(tmp_path)).register("m", str(job() / "model"), {})
     assert (tmp_path / "m" / "history.jsonl").read_text() == content
 
 
@@ -93,7 +93,7 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, v
     (bucket / "job").mkdir(exist_ok=True)
     (bucket / "job" / "saved_model.pb").write_text("m")
     registry, facts = open_registry(vertex_place), {"decision": {"reasons": []}, "image": IMAGE}
-    first, second, third = (registry.add("m", "gs://demo/job", facts) for _ in range(3))
+    first, second, third = (registry.register("m", "gs://demo/job", facts) for _ in range(3))
     resources = registry.resources("m")
     for labels, aliases in versions:
         about = {"labels": labels, "version_aliases": sorted(aliases), "container_spec": {"image_uri": IMAGE}}

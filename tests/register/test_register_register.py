@@ -8,8 +8,9 @@ from common.errors import UserError
 from common.storage.files import write_text
 from components.register import component
 from components.register.__main__ import main
+from components.register.directory import DirectoryRegistry
 from components.register.register import promote, register
-from components.register.registry import CHAMPION, Registry
+from components.register.registry import CHAMPION
 
 
 def scored(version, **metrics):
@@ -43,7 +44,7 @@ def champion(registered, place):
 
 
 def current(place):
-    return Registry(place).alias("m", CHAMPION)
+    return DirectoryRegistry(place).aliases("m").get(CHAMPION)
 
 
 def read(place, version):
@@ -93,7 +94,7 @@ def test_a_promotion_that_was_killed_before_its_aliases_were_written_is_finished
         write_text(path, text)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt, match="aliases"):
-        patched.setattr("components.register.registry.write_text", killed)
+        patched.setattr("components.register.directory.write_text", killed)
         promote(**said)
     aliases = pathlib.Path(place, "m", "aliases.json")
     assert current(place) == version and not aliases.exists()
@@ -142,7 +143,7 @@ def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp
         assert component.register(job_dir=str(directory), **made) == first  # a retry of the step
         assert (read(place, first)["cluster"], read(place, first)["image"]) == ({"chief": {}}, "r/i@sha256:7")
         assert component.promote(**said).startswith(f"version {first} is the champion now")
-    assert Registry(place).versions("m") == ["1", "2"]
+    assert DirectoryRegistry(place).versions("m") == ["1", "2"]
     with pytest.raises(UserError, match="this run has registered no version of model 'm'"):
         component.promote(**{**said, "run_id": "r3"})
     assert current(place) == "2"

@@ -115,23 +115,23 @@ def test_versions_whose_files_are_gone_are_told_and_passed_over(three, say, add,
         shutil.rmtree(store.model_dir("m", version).replace("gs:/", f"{tmp_path}/buckets"))
 
     lose("2")
-    assert store.standing("m") == (
+    assert store.effective_champion("m") == (
         "1",
         "the files of version 2, the champion, are gone, and it is passed over; version 1 stands in",
     )
-    assert "its files are gone" in say("list") and store.alias("m", "champion") == "2"
+    assert "its files are gone" in say("list") and store.aliases("m").get("champion") == "2"
     assert not json.loads(say("show", 2))["has_files"]
     assert "the files of version 2" in refused(main, "promote", "--registry", place, "--name", "m", "2")
     assert "version 4 is the champion now, version 1 the previous one" in add("d", 0.87, "1", 0.8)
     assert store.aliases("m")["previous"] == "1"
     lose("4")
     lose("1")
-    version, told = store.standing("m")
+    version, told = store.effective_champion("m")
     assert version == "3" and "version 4, the champion" in told and "version 1, the previous champion" in told
     with pytest.raises(UserError, match=r"the files of version 1 .* are gone"):
         store.rollback("m")
     assert "not promoted" in add("e", 0.84, "3", 0.85)
-    assert store.standing("m", but="5")[0] == "3" and store.standing("m")[0] == "5"
+    assert store.effective_champion("m", exclude="5")[0] == "3" and store.effective_champion("m")[0] == "5"
     lose("3")
     lose("5")
     assert "version 6 is the champion now" in add("f", 0.5)

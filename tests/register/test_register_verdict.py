@@ -8,8 +8,8 @@ from kfp import dsl
 from common.errors import UserError
 from components.evaluate import component, report
 from components.evaluate.gate import BASELINE, CHAMPION, PROMOTE, REGISTER, REJECT, Comparison, decide
+from components.register.directory import DirectoryRegistry
 from components.register.register import promote, register
-from components.register.registry import Registry
 
 
 @pytest.mark.parametrize("verdict", [REJECT, REGISTER, PROMOTE])
@@ -29,9 +29,9 @@ def test_everybody_says_the_same_verdict(evaluated, tmp_path, verdict):
     if verdict == REJECT:
         with pytest.raises(UserError, match=r"the evaluation rejects .*: of the baseline"):
             register(model_dir=model, evaluation=evaluation, registry=place, name="m")
-        assert Registry(place).versions("m") == []
+        assert DirectoryRegistry(place).versions("m") == []
         return
     version = register(model_dir=model, evaluation=evaluation, registry=place, name="m")
     told = promote(evaluation=evaluation, registry=place, name="m", version=version)
     assert told.startswith("version 1 is the champion" if verdict == PROMOTE else "not promoted: of the baseline")
-    assert Registry(place).alias("m", CHAMPION) == (version if verdict == PROMOTE else None)
+    assert DirectoryRegistry(place).aliases("m").get(CHAMPION) == (version if verdict == PROMOTE else None)

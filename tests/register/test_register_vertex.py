@@ -8,7 +8,7 @@ from components.evaluate.__main__ import main as evaluate
 from components.register import vertex as registry_there
 from components.register.__main__ import main
 from components.register.register import load_evaluation, open_registry, promote, register
-from components.register.store import CHAMPION, read_record
+from components.register.registry import CHAMPION, read_record
 from tests.cloud.conftest import IMAGE
 
 SERVER = f"us-docker.pkg.dev/p/serving/tensorflow@sha256:{'5' * 64}"
@@ -34,7 +34,7 @@ def add(evaluated, vertex_place, uploaded):
 
 def test_default_is_the_champion_and_versions_are_found_by_their_run(store, add):
     assert [add(run) for run in ("r1", "r2", "r3")] == ["1", "2", "3"]
-    assert store.add("m", store.model_dir("m", "2"), {"run": "r2"}) == "2"  # a retry of the step
+    assert store.register("m", store.model_dir("m", "2"), {"run": "r2"}) == "2"  # a retry of the step
     assert store.aliases("m") == {"default": "1"}  # Vertex AI has one from the first on
     assert store.promote("m", "3", instead_of=None)
     assert store.aliases("m") == {"default": "3", "champion": "3"}
@@ -79,7 +79,7 @@ def test_a_model_of_somebody_elses_is_left_alone(store, add, client, vertex, cap
     upload(model_id="m-other")
     assert store.versions("other") == [] and "m-other@1 was not made by" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"models/m-other is not of this program; choose another name"):
-        store.add("other", store.model_dir("m", "1"), {})
+        store.register("other", store.model_dir("m", "1"), {})
 
 
 def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_with_it(
@@ -96,7 +96,7 @@ def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_w
         "1/variables/variables.index",
     }
     assert (folder / "1" / "saved_model.pb").read_text() == "r2"
-    assert store.facts("m", "2")["metrics"]["accuracy"] == 0.9
+    assert store.show("m", "2")["metrics"]["accuracy"] == 0.9
     before = set(bucket.rglob("*"))
     store.delete("m", "2")
     assert store.versions("m") == ["1"] and before - set(bucket.rglob("*")) == {
@@ -168,7 +168,7 @@ def test_the_champion_is_loaded_from_where_the_registry_has_it_and_scored_again(
     assert "and is 1 now" in promote(evaluation=unaware, version=version, **at)
     told = promote(evaluation=evaluation, version=version, **at)
     assert told == "version 2 is the champion now, version 1 the previous one"
-    assert store.alias("m", CHAMPION) == "2"
+    assert store.aliases("m").get(CHAMPION) == "2"
 
 
 def test_what_google_refuses_is_one_line(vertex, refused, vertex_place):

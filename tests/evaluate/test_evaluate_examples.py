@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from common.manifest import Feature, Summary
-from components.evaluate.details.answered import BYTES, RECORDS, made_up, plain, sample
+from components.evaluate.examples import BYTES, RECORDS, made_up, plain, sample
 
 
 def serve(x):

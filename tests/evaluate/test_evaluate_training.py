@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from components.evaluate.page.attempts import Job
-from components.evaluate.page.curves import curves
-from components.evaluate.report import training_section
+from components.evaluate.attempts import Journals
+from components.evaluate.plots import learning_curves
+from components.evaluate.report import section
 
 
 def write(job: pathlib.Path, name: str, *events: tuple, attempt: int = 0) -> None:
@@ -50,25 +50,25 @@ def killed(tmp_path) -> pathlib.Path:
     return job
 
 
-def test_steps_that_were_made_twice_count_once_and_the_later_ones(killed):
-    job = Job.load(str(killed))
+def test_repeated_steps_count_once(killed):
+    job = Journals(str(killed))
     assert [(e["step"], e["loss"]) for e in job.lasting("step")] == [(10, 9), (20, 8), (25, 7), (40, 6)]
-    loss, rate = curves(job)
+    loss, rate = learning_curves(job)
     assert "loss: training 9 at step 10, 6 at step 40; validation 5 at step 40, 5 at step 40" in loss
     assert "learning rate" in rate
 
 
-def test_every_attempt_is_a_row(killed):
+def test_attempts_are_rows(killed):
     write(killed, "worker-0", (2, "machine", 0), (30, "usage", 0))
-    first, second, worker = re.findall('<tr><th scope="row">(.*)</tr>', training_section(str(killed)))
+    first, second, worker = re.findall('<tr><th scope="row">(.*)</tr>', section({}, str(killed)))
     assert first == "chief-0</th><td>1</td><td>0</td><td>30</td><td>12.0</td>"
     assert second == "chief-0</th><td>2</td><td>20</td><td>40</td><td>9.0</td>"
     assert worker == "worker-0</th><td>1</td><td>-</td><td>0</td><td>28.0</td>"
 
 
 @pytest.mark.parametrize("events", [[], [(1, "machine", 0)], [(1, "machine", 0), (2, "start", 0), step(3, 1, 1)]])
-def test_a_job_that_has_hardly_begun_has_a_page_too(tmp_path, events):
+def test_job_hardly_begun_has_page(tmp_path, events):
     write(tmp_path / "job", "chief-0", *events)
-    shown = training_section(str(tmp_path / "job"))
+    shown = section({}, str(tmp_path / "job"))
     assert "Learning curves" not in shown and ("Attempts of the replicas" in shown) == bool(events)
-    assert not training_section(str(tmp_path / "nothing")).strip()
+    assert not section({}, str(tmp_path / "nothing")).strip()

@@ -1,0 +1,187 @@
+"""A model registry in a directory.
+
+<registry>/<model>/<version>/     the SavedModel, laid out as TensorFlow Serving wants it, and version.json with its facts
+<registry>/<model>/history.jsonl  what was added, moved and deleted, a line each, never changed; what it says, holds
+<registry>/<model>/aliases.json   {"champion": "3", "previous": "2"}: its last word on that, for other programs
+
+A version is there when a rename gives its copy a number; a move or a deletion is done when its line is written. Whoever writes
+next finishes what a writer began that was killed in between. Only what carries this program's label is changed or deleted.
+"""
+
+import contextlib
+import json
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from common.errors import UserError, reading
+from common.google_cloud import MANAGED_BY, is_ours
+from common.locks import locked
+from common.storage.files import copy_tree, write_text
+from common.storage.storage import is_remote
+from components.register.registry import (
+    ADD,
+    CHAMPION,
+    DELETE,
+    PREVIOUS,
+    Card,
+    Facts,
+    Registry,
+    added,
+    check_name,
+    note,
+    note_foreign,
+    read_record,
+    write_record,
+)
+
+_ALIASES, _CARD, _HISTORY = "aliases.json", "MODEL_CARD.md", "history.jsonl"
+_PARTIAL = ".partial-"
+
+
+class DirectoryRegistry(Registry):
+    """A registry that is safe for several writers on one file system, and for their deaths."""
+
+    def __init__(self, root: str) -> None:
+        if is_remote(root):
+            raise UserError(f"--registry {root}: a registry is a local directory")
+        self._root = pathlib.Path(root)
+
+    def __str__(self) -> str:
+        return str(self._root)
+
+    def names(self) -> list[str]:
+        """Returns the names of the models, in order."""
+        names = []
+        for directory in sorted(path for path in self._root.glob("[a-z0-9]*") if path.is_dir()):
+            try:
+                if self.versions(directory.name):
+                    names.append(directory.name)
+            except UserError as error:
+                note(f"{directory} is skipped: {error}")
+        return names
+
+    def versions(self, name: str) -> list[str]:
+        """Returns the versions of a model that nobody has deleted by this registry, oldest first."""
+        events = self.history(name)
+        deleted = {event["version"] for event in events if event["event"] == DELETE}
+        return sorted({event["version"] for event in events} - deleted, key=int)
+
+    def aliases(self, name: str) -> dict[str, str]:
+        """Returns the version by alias: `champion` and `previous`."""
+        moves = [event for event in self._recorded(name) if CHAMPION in event]
+        return {alias: v for alias in (CHAMPION, PREVIOUS) if moves and (v := moves[-1][alias])}
+
+    def show(self, name: str, version: str) -> dict[str, Any]:
+        """Returns the facts that a version was registered with; none once its files are gone."""
+        return read_record(self.model_dir(name, version)) or {}
+
+    def model_dir(self, name: str, version: str) -> str:
+        """Returns where the SavedModel of a version lies."""
+        return str(self._model(name) / version)
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """Returns the events of a model, oldest first."""
+        events = self._recorded(name)
+        return [*events, *self._unrecorded(name, events)]
+
+    def _insert(self, name: str, model_dir: str, facts: Facts, card: Card | None) -> str:
+        model = self._model(name)
+        with _temporary(model) as copy:
+            copy_tree(model_dir, copy)
+            taken = [int(event["version"]) for event in self._recorded(name)]
+            taken += [int(path.name) for path in model.iterdir() if path.name.isdecimal()]
+            version = str(max(taken, default=0) + 1)
+            facts = {"version": version, **facts}
+            write_record(model / version, facts, copy)
+            if card:
+                write_text(copy / _CARD, card(facts))
+            copy.rename(model / version)
+        self._record(name, added(version, facts))
+        return version
+
+    def _do(self, name: str, event: dict[str, Any]) -> None:
+        self._record(name, event)
+        self._finish(name)
+
+    @contextlib.contextmanager
+    def _changing(self, name: str, *, create: bool = False) -> Iterator[None]:
+        model = self._model(name)
+        try:
+            if create:
+                model.mkdir(parents=True, exist_ok=True)
+            with locked(model / ".lock") if model.is_dir() else contextlib.nullcontext():
+                self._finish(name)
+                yield
+        except OSError as error:
+            raise UserError(f"cannot write to the registry {self._root}: {error}") from error
+
+    def _finish(self, name: str) -> None:
+        """Makes the history complete, and the directory what it says."""
+        model = self._model(name)
+        events = self.history(name)
+        for event in events[len(self._recorded(name)) :]:
+            self._record(name, event)
+        for event in events:
+            if event["event"] == DELETE and read_record(left := model / event["version"]):
+                with _temporary(model) as copy:
+                    left.rename(copy)
+        for left in model.glob(f"{_PARTIAL}*"):
+            if read_record(left):
+                _delete(left)
+        if (aliases := self.aliases(name)) and not _is_foreign(model / _ALIASES):
+            write_text(model / _ALIASES, json.dumps(dict([MANAGED_BY]) | aliases, indent=1) + "\n")
+
+    def _recorded(self, name: str) -> list[dict[str, Any]]:
+        """Returns the history, each line of which carries our label."""
+        path = self._model(name) / _HISTORY
+        with reading(path, "the registry is damaged, or this is somebody else's file: move it elsewhere"):
+            if not path.exists():
+                return []
+            events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if not events or not all(is_ours(event) and {"event", "version"} <= event.keys() for event in events):
+                raise ValueError("it has other lines than this program writes")
+            return events
+
+    def _unrecorded(self, name: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns the events of versions that were added by writers who died before they wrote that down."""
+        known = {event["version"] for event in events if event["event"] == ADD}
+        directories = [path for path in self._model(name).glob("*") if path.name.isdecimal() and path.is_dir()]
+        unrecorded = sorted((path for path in directories if path.name not in known), key=lambda path: int(path.name))
+        return [added(path.name, record) for path in unrecorded if (record := read_record(path))]
+
+    def _record(self, name: str, event: Mapping[str, Any]) -> None:
+        path = self._model(name) / _HISTORY
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_text(path, f"{before}{json.dumps(dict([MANAGED_BY]) | event)}\n")
+
+    def _model(self, name: str) -> pathlib.Path:
+        check_name(name)
+        return self._root / name
+
+
+@contextlib.contextmanager
+def _temporary(model: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields where to copy or move a version; what is there at the end is deleted, by the next writer if need be."""
+    partial = pathlib.Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=model))
+    write_record(partial, {})
+    try:
+        yield partial / "model"
+    finally:
+        _delete(partial)
+
+
+def _delete(partial: pathlib.Path) -> None:
+    shutil.rmtree(partial / "model", ignore_errors=True)  # before the record
+    shutil.rmtree(partial)
+
+
+def _is_foreign(path: pathlib.Path) -> bool:
+    """Returns whether there is something of this path that is no `aliases.json` of ours, with a note if so."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if not path.exists() or (is_ours(content := json.loads(path.read_bytes())) and CHAMPION in content):
+            return False
+    note_foreign(path)
+    return True
