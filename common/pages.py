@@ -5,6 +5,7 @@ pathlib.Path("evaluation.html").write_text(render_page("Evaluation", body))
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import jinja2
@@ -41,3 +42,9 @@ def plain(value: Any) -> Any:
 def figure(value: float | None) -> str:
     """Returns a number with four decimals, and a dash for None."""
     return "-" if value is None else f"{value:.4f}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Returns rows of texts as lines with columns, for a terminal."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -5,16 +5,17 @@ import dataclasses
 import functools
 import pathlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from common.cli import Parser, confirm, run_cli
 from common.errors import UserError, reading
 from common.flags import local
 from common.manifest import FILE as MANIFEST
+from common.pages import table
 from components.cleanup.cleanup import num_bytes, require_ended
 from components.convert import store
 from components.evaluate.options import Options as EvaluateOptions
-from components.register.comparison import rows, table, text
 from pipelines.arguments import EVALUATE_OWN, evaluation
 from pipelines.config import Keys
 from pipelines.local import history, record, summary
@@ -61,7 +62,7 @@ def _parser() -> Parser:
 
 def _list(args: argparse.Namespace) -> None:
     if runs := history.list_runs(args.runs_dir):
-        print(*table([history.COLUMNS, *(list(run.row.values()) for run in runs)]), sep="\n")
+        print(table([history.COLUMNS, *(list(run.row.values()) for run in runs)]))
     else:
         print(f"no runs in {args.runs_dir}")
 
@@ -71,21 +72,36 @@ def _show(args: argparse.Namespace) -> None:
     with reading(run.dir / summary.FILE):
         groups = (
             {**run.row, "metric": None, "reason": run.summary.get("reason")},
-            {f"test {name}": text(value) for name, value in run.summary.get("metrics", {}).items()},
+            {f"test {name}": _text(value) for name, value in run.summary.get("metrics", {}).items()},
             {step["name"]: f"{step['status']}, {step['seconds']} s" for step in run.summary.get("steps", ())},
             run.settings,
             run.summary.get("paths", {}),
         )
         lines = [item for group in filter(None, groups) for item in (*group.items(), ("", " "))]
-    print(*table([(name, str(value)) for name, value in lines if value not in (None, "")]), sep="\n")
+    print(table([(name, str(value)) for name, value in lines if value not in (None, "")]))
 
 
 def _compare(args: argparse.Namespace) -> None:
     one, other = args.runs
     with reading(f"{summary.FILE} of {one.dir.name} or {other.dir.name}"):
-        metrics = rows(*(run.summary.get("metrics", {}) for run in args.runs), all_of_them=True)
+        metrics = _pairs(*(run.summary.get("metrics", {}) for run in args.runs), with_equal=True)
         lines = [(f"test {name}", *values) for name, *values in metrics]
-    print(*table([("", one.dir.name, other.dir.name), *lines, *rows(one.settings, other.settings)]), sep="\n")
+    print(table([("", one.dir.name, other.dir.name), *lines, *_pairs(one.settings, other.settings)]))
+
+
+def _pairs(
+    one: Mapping[str, Any], other: Mapping[str, Any], *, with_equal: bool = False
+) -> Iterator[tuple[str, str, str]]:
+    """Yields names with both values as texts, where these differ."""
+    for name in sorted(one.keys() | other.keys()):
+        if with_equal or one.get(name) != other.get(name):
+            yield name, _text(one.get(name)), _text(other.get(name))
+
+
+def _text(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _delete(args: argparse.Namespace) -> None:

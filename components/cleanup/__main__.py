@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from common.cli import Parser, confirm, run_cli
 from common.errors import UserError
 from common.flags import at_least
+from common.pages import table
 from components.cleanup.cleanup import delete, unneeded
-from components.register.comparison import table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +61,7 @@ def _vertex(args: argparse.Namespace) -> int:
     _, listed = load()
     if listed:
         rows = [(e.kind, e.cost, f"{e.why}; stays: {e.unless}" if e.unless else e.why, e.name) for e in listed]
-        print(*table([("what", "costs", "why", "which"), *rows]), sep="\n")
+        print(table([("what", "costs", "why", "which"), *rows]))
     removable = {(leftover.kind, leftover.name) for leftover in listed if not leftover.unless}
     if not removable or not args.delete:
         print(f"{len(removable)} items; nothing was deleted{' (--delete does)' if removable else ''}")

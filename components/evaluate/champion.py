@@ -58,7 +58,7 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
         champion["candidate"] = ours.figures()
         name += f" on the {examples:,} records that neither was trained on"
     limits = {"confidence": options.limits.confidence, "margin": options.limits.margin}
-    comparison = beat(CHAMPION, name, ours.answers, theirs.answers, ours.labels, records.task, **limits)
+    comparison = beat(CHAMPION, name, ours, theirs.answers, **limits)
     return Challenge(champion=champion, comparison=comparison, notes=notes)
 
 

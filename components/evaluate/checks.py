@@ -13,7 +13,7 @@ from components.evaluate.gate import Gate
 
 
 def metric_names(task: str, names: Sequence[str]) -> set[str]:
-    """Metrics of a task as manifests name it; `names` are those of its classes or targets."""
+    """Returns the metrics of a task as manifests name it; `names` are those of its classes or targets."""
     if task == REGRESSION:
         of_targets = {f"rmse_{name}" for name in names} if len(names) > 1 else set()
         return {"loss", "rmse", "mae", "mse", "r2"} | of_targets

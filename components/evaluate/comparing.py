@@ -1,6 +1,6 @@
 """Compares a candidate with thresholds, and with other answers to the same records.
 
-beat(CHAMPION, "the champion", ours, theirs, labels, task, confidence=0.95, margin=0.0).passed
+beat(CHAMPION, "the champion", ours, theirs.answers, confidence=0.95, margin=0.0).passed
 """
 
 import math
@@ -70,29 +70,29 @@ def reach(
 def beat(
     who: str,
     name: str,
-    ours: np.ndarray,
+    ours: Answers,
     theirs: np.ndarray,
-    labels: np.ndarray,
-    task: Task,
     *,
     confidence: float | None,
     margin: float = 0.0,
     swaps: int = 499,
 ) -> Comparison:
-    """Compares the candidate's answers with those of another one, `name` in words, to the same records.
+    """Compares the candidate's answers with those of another one, `name` in words, to the same records, [N, outputs].
 
     The candidate passes if it leads by more than the margin, in the unit of the metric that models are ranked by, and by
     more than chance. Without a confidence the margin decides alone. The order of the records makes no difference.
     """
+    task = ours.records.task
+    labels = ours.labels
     n = len(labels)
     level = confidence or 0.95
-    metrics = task.measure(ours, labels)
+    metrics = ours.measure()
     metric = task.ranked_by(metrics)
     candidate = float(metrics[metric])
     other = float(task.measure(theirs, labels).get(metric, math.nan))
     lower = metric in task.lower_is_better
     difference = other - candidate if lower else candidate - other
-    right = [answers.argmax(axis=1) == labels for answers in (ours, theirs)] if labels.ndim == 1 else []
+    right = [answers.argmax(axis=1) == labels for answers in (ours.answers, theirs)] if labels.ndim == 1 else []
     if metric == "accuracy" and [each.mean() for each in right] == [candidate, other]:
         # McNemar's exact test (1947, doi:10.1007/BF02295996): of the records that one model alone has right.
         won = int((right[0] > right[1]).sum())
@@ -101,7 +101,7 @@ def beat(
         deviation = math.sqrt(disagreements) / n
     else:
         tolerance = _ROUNDING * (abs(candidate) + abs(other))
-        p, deviation = _permutation_test(difference - tolerance, task, metric, ours, theirs, labels, swaps)
+        p, deviation = _permutation_test(difference - tolerance, metric, ours, theirs, swaps)
     if not difference > 0:
         p = 1.0
     leads = difference > margin
@@ -138,13 +138,15 @@ def beat(
 
 @np.errstate(invalid="ignore")  # of infinite figures
 def _permutation_test(
-    lead: float, task: Task, metric: str, ours: np.ndarray, theirs: np.ndarray, labels: np.ndarray, swaps: int
+    lead: float, metric: str, answered: Answers, theirs: np.ndarray, swaps: int
 ) -> tuple[float, float]:
     """Returns the p-value of a lead, and the standard deviation of leads by chance, over swaps of two models' answers.
 
     All swaps where these are no more than `swaps`; else so many at random. For AUC the ranks are swapped (Bandos et al.
     2005, doi:10.1002/sim.2149), since scores of two models need have no scale in common.
     """
+    ours = answered.answers
+    labels = answered.labels
     n = len(labels)
     if n < 2:
         return 1.0, 0.0
@@ -158,7 +160,7 @@ def _permutation_test(
     def lead_of(signs: np.ndarray) -> float:
         kept = signs[:, np.newaxis] > 0
         pair = np.where(kept, ours, theirs), np.where(kept, theirs, ours)
-        return np.subtract(*(task.measure(answers, labels).get(metric, math.nan) for answers in pair))
+        return np.subtract(*(answered.records.task.measure(answers, labels).get(metric, math.nan) for answers in pair))
 
     chance = stats.permutation_test(
         (np.ones(n),),

@@ -27,20 +27,21 @@ def evaluate(
     """
     import json
     import pathlib
+    import shutil
     import tempfile
 
     from common.storage.files import write_text
     from components.evaluate import evaluate as step
-    from components.evaluate import report as pages
     from components.evaluate.options import Options
+    from components.evaluate.report import summary as summarize
 
     job_dir = job_dir.rstrip("/")
     model.uri = f"{job_dir}/model"
     with tempfile.TemporaryDirectory() as output:
         known = {"model_dir": model.uri, "data_dir": dataset.path, "output": output, "registry": registry, "name": name}
         content = step.evaluate(Options.parse(evaluate_args, "components.evaluate", **known))
-        text = pathlib.Path(output, step.FILE).read_text(encoding="utf-8")
-        page = pathlib.Path(output, step.REPORT).read_text(encoding="utf-8")
+        shutil.copyfile(f"{output}/{step.FILE}", evaluation.path)
+        shutil.copyfile(f"{output}/{step.REPORT}", report.path)
     for metric, value in content["metrics"].items():
         if value is not None:
             metrics.log_metric(metric, value)
@@ -48,17 +49,17 @@ def evaluate(
         confusion.log_confusion_matrix(content["class_names"], matrix)
     if curve := content["figures"].get("roc"):
         confusion.log_roc_curve(*map(list, zip(*curve, strict=True)))
-    files = {evaluation: text, report: page, summary: pages.summary(content), metrics: json.dumps(content["metrics"])}
-    files |= {confusion: ""}  # kfp takes a step for done when all its outputs are there
-    for artifact, written in files.items():
-        pathlib.Path(artifact.path).write_text(written, encoding="utf-8")
-    write_text(f"{job_dir}/{step.FILE}", text)
-    print(pages.summary(content))
+    texts = {summary: summarize(content), metrics: json.dumps(content["metrics"])}
+    texts |= {confusion: ""}  # kfp takes a step for done when all its outputs are there
+    for artifact, text in texts.items():
+        pathlib.Path(artifact.path).write_text(text, encoding="utf-8")
+    write_text(f"{job_dir}/{step.FILE}", pathlib.Path(evaluation.path).read_text(encoding="utf-8"))
+    print(texts[summary])
     return model.uri
 
 
 def gate(evaluation: dsl.Input[dsl.Artifact]) -> str:
-    """The verdict of `evaluation.json`: `reject`, `register` or `promote`."""
+    """Returns the verdict of `evaluation.json`: `reject`, `register` or `promote`."""
     import json
     import pathlib
 

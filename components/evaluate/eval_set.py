@@ -29,7 +29,7 @@ _BATCH = 512
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class EvalSet:
-    """A split of a dataset, and the task that models have there. All that reads it raises UserError for files that are damaged."""
+    """A split of a dataset, and the task that models have there. Whatever reads it raises UserError for damaged files."""
 
     manifest: Manifest
     data_dir: str
@@ -38,7 +38,7 @@ class EvalSet:
 
     @classmethod
     def load(cls, data_dir: str, split: str, task: str | None = None) -> Self:
-        """That of a dataset, whose task is what `package.module:function` makes of it, if there is such."""
+        """Reads the manifest of a dataset, whose task is what `package.module:function` makes of it, if there is such."""
         manifest = Manifest.load(data_dir)
         return cls(manifest=manifest, data_dir=data_dir, split=split, task=registry.task(task, manifest))
 
@@ -46,7 +46,7 @@ class EvalSet:
         return self.manifest.split(self.split).examples
 
     def batches(self) -> Iterator[Columns]:
-        """All records in their order."""
+        """Returns all records in their order."""
         return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
 
     def row(self, at: int) -> dict[str, np.ndarray]:
@@ -56,16 +56,16 @@ class EvalSet:
 
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
-        """All columns of a table by name, [N] each, verified."""
-        found = records.load(self.manifest, self.data_dir, self.split)
-        return {name: column.numpy() for name, column in found.items()}
+        """Columns of a table by name, [N] each, verified."""
+        columns = records.load(self.manifest, self.data_dir, self.split)
+        return {name: column.numpy() for name, column in columns.items()}
 
     @functools.cached_property
     def _hashes(self) -> np.ndarray:
         return np.concatenate([*content_hashes(self.manifest, self.data_dir, self.split)])
 
     def unseen(self, model_dir: str) -> np.ndarray:
-        """Which records a model was not trained on, bool [N]: all if it was trained on this very dataset.
+        """Returns which records a model was not trained on, bool [N]: all if it was trained on this very dataset.
 
         Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too. A
         UserError if that cannot be known: the records have another form here, or the model tells only how its splits were
@@ -82,7 +82,7 @@ class EvalSet:
 
     @functools.cached_property
     def repeated(self) -> np.ndarray:
-        """Which records are equal to one that is for training in the same dataset, bool [N]: its source has them twice."""
+        """Marks records that are equal to one for training in the same dataset, bool [N]: its source has them twice."""
         training = content_hashes(self.manifest, self.data_dir, "train")
         return np.logical_or.reduce([np.isin(self._hashes, part) for part in training])
 

@@ -7,7 +7,7 @@ from typing import Any
 from etils import epath
 
 from common import provenance
-from common.errors import UserError
+from common.errors import writable
 from common.pages import plain
 from common.storage.files import tree_digest, write_text
 from components.evaluate import report
@@ -33,7 +33,9 @@ def evaluate(options: Options) -> dict[str, Any]:
     the same records, and what is registered must be what has the `model_digest`. An input that is missing or does not fit, and
     an output that cannot be written, are a UserError.
     """
-    model_dir, split, gate = options.model_dir, options.split, options.limits
+    model_dir = options.model_dir
+    split = options.split
+    gate = options.limits
     records = EvalSet.load(options.data_dir, split, provenance.task_of(model_dir))
     manifest, task = records.manifest, records.task
     chosen, twice, way = records.unseen(model_dir), int(records.repeated.sum()), ""
@@ -51,7 +53,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     notes = [*against_champion.notes]
     comparisons = [
         *gate_comparisons(gate, candidate, metrics),
-        beat(BASELINE, f"the {rule}", candidate.answers, simple, labels, task, confidence=gate.confidence),
+        beat(BASELINE, f"the {rule}", candidate, simple, confidence=gate.confidence),
         against_champion.comparison,
     ]
     if len(labels) < LEAST:
@@ -86,11 +88,10 @@ def evaluate(options: Options) -> dict[str, Any]:
         "metric": task.ranked_by(metrics),
         "decision": decide(task.ranked_by(metrics), comparisons, notes),
     }
-    evaluation, directory = plain(evaluation), epath.Path(options.output)
-    try:
+    evaluation = plain(evaluation)
+    directory = epath.Path(options.output)
+    with writable(directory):
         directory.mkdir(parents=True, exist_ok=True)
         write_text(directory / REPORT, report.page(evaluation, os.path.dirname(model_dir.rstrip("/"))))
         write_text(directory / FILE, json.dumps(evaluation, indent=1, allow_nan=False) + "\n")
-    except OSError as error:
-        raise UserError(f"cannot write to {directory}: {error.strerror or error}") from None
     return evaluation

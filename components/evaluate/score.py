@@ -17,7 +17,7 @@ from components.evaluate.eval_set import EvalSet
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Answers:
-    """What a model has answered for records, in their order, and what is true of each."""
+    """A model's answers to records, in their order, and the labels of these."""
 
     records: EvalSet
     positions: np.ndarray  # which of these they are of, [N]
@@ -25,12 +25,12 @@ class Answers:
     labels: np.ndarray  # as the dataset has them, [N] or [N, targets]
 
     def of(self, chosen: np.ndarray) -> Self:
-        """Those of some of the records: a mask [N], or places [M]."""
-        taken = {name: getattr(self, name)[chosen] for name in ("positions", "answers", "labels")}
-        return dataclasses.replace(self, **taken)
+        """Returns the answers to some of the records: a mask [N], or places [M]."""
+        arrays = {name: getattr(self, name)[chosen] for name in ("positions", "answers", "labels")}
+        return dataclasses.replace(self, **arrays)
 
     def measure(self) -> dict[str, float]:
-        """The metrics of the task."""
+        """Returns the metrics of the task."""
         return self.records.task.measure(self.answers, self.labels)
 
     def figures(self) -> dict[str, float]:
@@ -38,7 +38,7 @@ class Answers:
         return {**self.measure(), "examples": len(self.labels)}
 
     def column(self, name: str) -> np.ndarray:
-        """The values of a table's column, [N], or of the label the names of classes; an unknown column is a UserError."""
+        """Returns the values of a table's column, [N], or of the label the names of classes; another is a UserError."""
         manifest = self.records.manifest
         check_column(name, manifest)
         if name == manifest.label:
@@ -56,29 +56,33 @@ class Model:
 
 
 def predict(model: Model, records: EvalSet) -> Answers:
-    """Has a model answer for every record, once; that it is made for other data, or there is no such split, is a UserError."""
-    manifest, main, answers, labels = records.manifest, records.task.answers[0], [], []
+    """Has a model answer for every record, once.
+
+    Raises:
+      UserError: It was made for other data, or there is no such split.
+    """
+    manifest, main = records.manifest, records.task.answers[0]
+    answers, labels = [], []
     names = np.array([name.encode() for name in manifest.class_names], object)
     for columns in records.batches():
-        given = model.serve(**{f.name: columns[f.name] for f in manifest.inputs})
-        answers.append(found := given[main].numpy())
+        served = model.serve(**{f.name: columns[f.name] for f in manifest.inputs})
+        answers.append(served[main].numpy())
         labels.append(columns[manifest.label].numpy())
-        if not np.isfinite(found).all():
+        if not np.isfinite(answers[-1]).all():
             raise UserError(f"{model.dir} answers with {main} that are not finite: its training diverged")
         if len(names):
-            expected, said = names[found.argmax(axis=1)], given["class_name"].numpy()
-            if (said != expected).any():
-                wrong = (said != expected).argmax()
+            expected, named = names[answers[-1].argmax(axis=1)], served["class_name"].numpy()
+            for wrong in np.flatnonzero(named != expected)[:1]:
                 raise UserError(
-                    f"{model.dir} says {said[wrong].decode()!r} where dataset {manifest.name!r} has "
+                    f"{model.dir} says {named[wrong].decode()!r} where dataset {manifest.name!r} has "
                     f"{expected[wrong].decode()!r}: it was trained on other data"
                 )
-    positions, answers, labels = np.arange(len(records)), np.concatenate(answers), np.concatenate(labels)
-    return Answers(records=records, positions=positions, answers=answers, labels=labels)
+    arrays = {"answers": np.concatenate(answers), "labels": np.concatenate(labels)}
+    return Answers(records=records, positions=np.arange(len(records)), **arrays)
 
 
 def load(model_dir: str, records: EvalSet) -> Model:
-    """The SavedModel, whose signature takes the features and gives the answers of the task, or a UserError says why not."""
+    """Loads a SavedModel whose signature takes the features and gives the answers of the task, or a UserError says why not."""
     manifest, task = records.manifest, records.task
     try:
         if not tf.saved_model.contains_saved_model(model_dir):
@@ -87,8 +91,8 @@ def load(model_dir: str, records: EvalSet) -> Model:
     except (OSError, tf.errors.OpError) as error:
         raise UserError(f"{model_dir}: the model cannot be read ({' '.join(str(error).split())})") from None
     serve = model.signatures.get("serving_default")
-    given = serve.structured_outputs if serve else {}
-    if missing := set(task.answers) - set(given):
+    outputs = serve.structured_outputs if serve else {}
+    if missing := set(task.answers) - set(outputs):
         raise UserError(f"{model_dir}: signature serving_default does not give {' and '.join(sorted(missing))}")
     wanted = {f.name: f"{f.dtype}{tf.TensorShape([None, *f.shape])}" for f in manifest.inputs}
     takes = {name: f"{spec.dtype.name}{spec.shape}" for name, spec in serve.structured_input_signature[1].items()}
@@ -96,7 +100,7 @@ def load(model_dir: str, records: EvalSet) -> Model:
         raise UserError(
             f"{model_dir} takes {takes}; dataset {manifest.name!r} has {wanted}: it was trained on other data"
         )
-    if (outputs := given[task.answers[0]].shape[-1]) != manifest.outputs:
+    if (known := outputs[task.answers[0]].shape[-1]) != manifest.outputs:
         what = "classes" if manifest.class_names else "targets"
-        raise UserError(f"{model_dir} knows {outputs} {what}; dataset {manifest.name!r} has {manifest.outputs}")
+        raise UserError(f"{model_dir} knows {known} {what}; dataset {manifest.name!r} has {manifest.outputs}")
     return Model(dir=model_dir, loaded=model, serve=serve)

@@ -4,8 +4,8 @@
 <registry>/<model>/history.jsonl  what was added, moved and deleted, a line each, never changed; what it says, holds
 <registry>/<model>/aliases.json   {"champion": "3", "previous": "2"}: its last word on that, for other programs
 
-A version is there when a rename gives its copy a number; a move or a deletion is done when its line is written. Whoever writes
-next finishes what a writer began that was killed in between. Only what carries this program's label is changed or deleted.
+An addition, a move or a deletion is done when its line is written: a copy of the whole version lies beside it by then. Whoever
+writes next finishes what a writer began that was killed in between. Only what carries this program's label is changed or deleted.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import json
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from common.errors import UserError, reading
@@ -22,7 +22,6 @@ from common.locks import locked
 from common.storage.files import copy_tree, write_text
 from common.storage.storage import is_remote
 from components.register.registry import (
-    ADD,
     CHAMPION,
     DELETE,
     PREVIOUS,
@@ -39,6 +38,7 @@ from components.register.registry import (
 
 _ALIASES, _CARD, _HISTORY = "aliases.json", "MODEL_CARD.md", "history.jsonl"
 _PARTIAL = ".partial-"
+_COPY = "copy"  # of an addition: what becomes its version
 
 
 class DirectoryRegistry(Registry):
@@ -71,7 +71,7 @@ class DirectoryRegistry(Registry):
 
     def aliases(self, name: str) -> dict[str, str]:
         """Returns the version by alias: `champion` and `previous`."""
-        moves = [event for event in self._recorded(name) if CHAMPION in event]
+        moves = [event for event in self.history(name) if CHAMPION in event]
         return {alias: v for alias in (CHAMPION, PREVIOUS) if moves and (v := moves[-1][alias])}
 
     def show(self, name: str, version: str) -> dict[str, Any]:
@@ -83,27 +83,33 @@ class DirectoryRegistry(Registry):
         return str(self._model(name) / version)
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Returns the events of a model, oldest first."""
-        events = self._recorded(name)
-        return [*events, *self._unrecorded(name, events)]
+        """Returns the events of a model, oldest first, each line of which carries our label."""
+        path = self._model(name) / _HISTORY
+        with reading(path, "the registry is damaged, or this is somebody else's file: move it elsewhere"):
+            if not path.exists():
+                return []
+            events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if not events or not all(is_ours(event) and {"event", "version"} <= event.keys() for event in events):
+                raise ValueError("it has other lines than this program writes")
+            return events
 
     def _insert(self, name: str, model_dir: str, facts: Facts, card: Card | None) -> str:
         model = self._model(name)
         with _temporary(model) as copy:
             copy_tree(model_dir, copy)
-            taken = [int(event["version"]) for event in self._recorded(name)]
-            taken += [int(path.name) for path in model.iterdir() if path.name.isdecimal()]
-            version = str(max(taken, default=0) + 1)
+            numbers = [*(event["version"] for event in self.history(name)), *(path.name for path in model.iterdir())]
+            version = str(max((int(number) for number in numbers if number.isdecimal()), default=0) + 1)
             facts = {"version": version, **facts}
             write_record(model / version, facts, copy)
             if card:
                 write_text(copy / _CARD, card(facts))
-            copy.rename(model / version)
-        self._record(name, added(version, facts))
+            self._do(name, {**added(version, facts), _COPY: str(copy.relative_to(model))})
         return version
 
     def _do(self, name: str, event: dict[str, Any]) -> None:
-        self._record(name, event)
+        path = self._model(name) / _HISTORY
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_text(path, f"{before}{json.dumps(dict([MANAGED_BY]) | event)}\n")
         self._finish(name)
 
     @contextlib.contextmanager
@@ -114,48 +120,25 @@ class DirectoryRegistry(Registry):
                 model.mkdir(parents=True, exist_ok=True)
             with locked(model / ".lock") if model.is_dir() else contextlib.nullcontext():
                 self._finish(name)
+                for partial in model.glob(f"{_PARTIAL}*"):
+                    if read_record(partial):
+                        _delete(partial)
                 yield
         except OSError as error:
             raise UserError(f"cannot write to the registry {self._root}: {error}") from error
 
     def _finish(self, name: str) -> None:
-        """Makes the history complete, and the directory what it says."""
+        """Makes the directory what the history says."""
         model = self._model(name)
-        events = self.history(name)
-        for event in events[len(self._recorded(name)) :]:
-            self._record(name, event)
-        for event in events:
-            if event["event"] == DELETE and read_record(left := model / event["version"]):
-                with _temporary(model) as copy:
-                    left.rename(copy)
-        for left in model.glob(f"{_PARTIAL}*"):
-            if read_record(left):
-                _delete(left)
+        for event in self.history(name):
+            version = model / event["version"]
+            if (copy := event.get(_COPY)) and (model / copy).exists():
+                (model / copy).rename(version)
+            if event["event"] == DELETE and read_record(version):
+                with _temporary(model) as left:
+                    version.rename(left)
         if (aliases := self.aliases(name)) and not _is_foreign(model / _ALIASES):
             write_text(model / _ALIASES, json.dumps(dict([MANAGED_BY]) | aliases, indent=1) + "\n")
-
-    def _recorded(self, name: str) -> list[dict[str, Any]]:
-        """Returns the history, each line of which carries our label."""
-        path = self._model(name) / _HISTORY
-        with reading(path, "the registry is damaged, or this is somebody else's file: move it elsewhere"):
-            if not path.exists():
-                return []
-            events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            if not events or not all(is_ours(event) and {"event", "version"} <= event.keys() for event in events):
-                raise ValueError("it has other lines than this program writes")
-            return events
-
-    def _unrecorded(self, name: str, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns the events of versions that were added by writers who died before they wrote that down."""
-        known = {event["version"] for event in events if event["event"] == ADD}
-        directories = [path for path in self._model(name).glob("*") if path.name.isdecimal() and path.is_dir()]
-        unrecorded = sorted((path for path in directories if path.name not in known), key=lambda path: int(path.name))
-        return [added(path.name, record) for path in unrecorded if (record := read_record(path))]
-
-    def _record(self, name: str, event: Mapping[str, Any]) -> None:
-        path = self._model(name) / _HISTORY
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_text(path, f"{before}{json.dumps(dict([MANAGED_BY]) | event)}\n")
 
     def _model(self, name: str) -> pathlib.Path:
         check_name(name)

@@ -12,8 +12,8 @@ from common.manifest import Manifest
 from common.pages import render_page, templates
 from common.storage.files import write_text
 from components.convert.writing.output import PAGE
-from components.evaluate.report import section, training_section
-from components.register.registry import Registry
+from components.evaluate.report import section
+from components.register.directory import DirectoryRegistry
 from pipelines.local.progress import FAILED, Steps
 from pipelines.local.record import RunRecord, read_or_empty
 from trainer.job import done
@@ -58,10 +58,10 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
     log = steps.log(failed)
     output = log.read_text(encoding="utf-8") if status != "succeeded" and log.exists() else ""
     reasons = _REPAIRABLE.findall(output) if failed and status == "failed" else ()
-    registry = Registry(record.arguments["registry"])
+    registry = DirectoryRegistry(record.arguments["registry"])
     name = record.arguments["name"]
     version = registry.version_of(name, record.id)
-    champion, passed_over = registry.standing(name, but=version or "")
+    champion, passed_over = registry.effective_champion(name, exclude=version or "")
     paths = {
         "logs": run_dir / "logs",
         "dataset": dataset,
@@ -103,8 +103,7 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
         s=summary,
         links={what: os.path.relpath(path, run_dir) for what, path in summary["paths"].items() if path},
         logs=sorted(path.name for path in (run_dir / "logs").glob("*.log")),
-        evaluation=section(evaluation) if evaluation else "",
-        training=training_section(str(job)),
+        evaluation=section(evaluation, str(job)),
         splits=Manifest.load(dataset).splits if (dataset / PAGE).exists() else {},
         registry=registry,
         written=time.strftime("%Y-%m-%d %H:%M"),

@@ -10,7 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from components.evaluate.comparing import beat, reach
+from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate import CHAMPION
+from components.evaluate.score import Answers
 from trainer.tasks.classification import Classification
 from trainer.tasks.multi_label import MultiLabel
 from trainer.tasks.own import Own
@@ -52,8 +54,9 @@ def answered(task: Task, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.
 
 def compared(ours, theirs, labels=None, *, task=FOUR, confidence=0.95, margin=0.0, swaps=499):
     labels = np.zeros(len(ours), int) if labels is None else labels
-    about = {"confidence": confidence, "margin": margin, "swaps": swaps}
-    return beat(CHAMPION, "the champion", ours, theirs, labels, task, **about)
+    records = EvalSet(manifest=None, data_dir="", split="test", task=task)
+    answers = Answers(records=records, positions=np.arange(len(labels)), answers=ours, labels=labels)
+    return beat(CHAMPION, "the champion", answers, theirs, confidence=confidence, margin=margin, swaps=swaps)
 
 
 def hits(count: int, of: int = 400) -> np.ndarray:

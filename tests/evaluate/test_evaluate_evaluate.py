@@ -169,5 +169,5 @@ def test_a_failed_evaluation_is_one_line_and_leaves_an_earlier_one_as_it_was(
     refused(main, *arguments, make_model(size=9), "--output", tmp_path / "evaluation")
     assert {path.name: path.read_bytes() for path in (tmp_path / "evaluation").iterdir()} == files
     (tmp_path / "taken" / "evaluation.json").mkdir(parents=True)
-    assert "cannot write to " in refused(main, *arguments, make_model(), "--output", tmp_path / "taken")
+    assert "cannot write " in refused(main, *arguments, make_model(), "--output", tmp_path / "taken")
     assert {path.name for path in (tmp_path / "taken").iterdir()} == {"evaluation.json", "report.html"}

@@ -51,7 +51,7 @@ def read(place, version):
     return json.loads(pathlib.Path(place, "m", version, "version.json").read_text())
 
 
-def test_a_version_knows_what_it_scored_on_what_and_why(registered, place, monkeypatch):
+def test_version_keeps_its_evaluation(registered, place, monkeypatch):
     monkeypatch.setenv("CODE_VERSION", "abc123")
     version, evaluation = registered()
     facts = read(place, version)
@@ -66,9 +66,7 @@ def test_a_version_knows_what_it_scored_on_what_and_why(registered, place, monke
 @pytest.mark.parametrize(
     ("metric", "auc", "current_now"), [("auc", 0.95, "2"), ("auc", 0.90, "1"), ("accuracy", 0.95, "1")]
 )
-def test_the_champion_moves_only_to_a_model_that_is_better_by_the_metric_of_the_evaluation(
-    registered, place, metric, auc, current_now
-):
+def test_champion_moves_by_verdict(registered, place, metric, auc, current_now):
     _, evaluation = registered("first", 0.82, auc=0.90, metric=metric)
     promote(evaluation=evaluation, registry=place, name="m", version="1")
     _, evaluation = registered("second", 0.80, auc=auc, metric=metric, champion=scored("1", accuracy=0.82, auc=0.90))
@@ -82,9 +80,7 @@ def test_the_champion_moves_only_to_a_model_that_is_better_by_the_metric_of_the_
         assert told.startswith("not promoted: ") and "does not beat the champion, 0." in told
 
 
-def test_a_promotion_that_was_killed_before_its_aliases_were_written_is_finished_by_the_same_step_again(
-    registered, place, monkeypatch
-):
+def test_killed_promotion_is_finished(registered, place, monkeypatch):
     version, evaluation = registered()
     said = {"evaluation": evaluation, "registry": place, "name": "m", "version": version}
 
@@ -102,7 +98,7 @@ def test_a_promotion_that_was_killed_before_its_aliases_were_written_is_finished
     assert json.loads(aliases.read_text()) == {"managed_by": "tfrecord-training", "champion": "1"}
 
 
-def test_an_evaluation_that_knows_another_champion_is_stale(champion, registered, place):
+def test_outdated_champion_is_refused(champion, registered, place):
     second, evaluation = registered("second", 0.95, champion=champion)
     promote(evaluation=evaluation, registry=place, name="m", version=second)
     third, evaluation = registered("third", 0.99, champion=champion)
@@ -111,7 +107,7 @@ def test_an_evaluation_that_knows_another_champion_is_stale(champion, registered
     assert current(place) == "2"
 
 
-def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, place, tmp_path, refused):
+def test_evaluation_of_other_model_is_refused(evaluated, place, tmp_path, refused):
     first, evaluation = evaluated("first")
     second, _ = evaluated("second")
     flags = ["--registry", place, "--name", "m"]
@@ -133,7 +129,7 @@ def test_the_command_refuses_an_evaluation_that_is_not_of_this_model(evaluated, 
     assert not (tmp_path / "registry").exists()
 
 
-def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp_path):
+def test_steps_register_and_promote(evaluated, place, tmp_path):
     for run, accuracy, champion in (("r1", 0.8, None), ("r2", 0.9, scored("1", accuracy=0.8))):
         directory, _ = evaluated(run, accuracy, champion=champion)
         evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
@@ -147,3 +143,10 @@ def test_the_steps_register_and_promote_what_this_run_made(evaluated, place, tmp
     with pytest.raises(UserError, match="this run has registered no version of model 'm'"):
         component.promote(**{**said, "run_id": "r3"})
     assert current(place) == "2"
+
+
+@pytest.mark.parametrize("verb", ["promote", "delete", "show"])
+def test_flag_is_no_version(tmp_path, refused, verb):
+    """It printed the version of the code, as if all had been done."""
+    flags = ("--registry", tmp_path, "--name", "m", "--version", 9)
+    assert "unrecognized arguments: --version" in refused(main, verb, *flags)

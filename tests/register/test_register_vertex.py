@@ -32,9 +32,9 @@ def add(evaluated, vertex_place, uploaded):
     return run
 
 
-def test_default_is_the_champion_and_versions_are_found_by_their_run(store, add):
-    assert [add(run) for run in ("r1", "r2", "r3")] == ["1", "2", "3"]
-    assert store.register("m", store.model_dir("m", "2"), {"run": "r2"}) == "2"  # a retry of the step
+def test_default_is_the_champion(store, add):
+    for run in ("r1", "r2", "r3"):
+        add(run)
     assert store.aliases("m") == {"default": "1"}  # Vertex AI has one from the first on
     assert store.promote("m", "3", instead_of=None)
     assert store.aliases("m") == {"default": "3", "champion": "3"}
@@ -42,12 +42,9 @@ def test_default_is_the_champion_and_versions_are_found_by_their_run(store, add)
     assert store.aliases("m") == {"default": "2", "champion": "2", "previous": "3"}
     store.rollback("m")
     assert store.aliases("m") == {"default": "3", "champion": "3", "previous": "2"}
-    assert [store.version_of("m", run) for run in ("r1", "r3", "r9")] == ["1", "3", None]
-    assert (store.versions("x"), store.aliases("x"), store.version_of("x", "r1")) == ([], {}, None)
-    assert not store.promote("m", "1", instead_of="2")
 
 
-def test_two_first_runs_at_once_make_two_versions_of_one_model(store, add, evaluated, client, vertex, monkeypatch):
+def test_two_first_runs_make_two_versions(store, add, evaluated, client, vertex, monkeypatch):
     monkeypatch.setattr(registry_there, "_WAIT_S", 0.01)
     seen, both = store.resources, threading.Barrier(2)
 
@@ -66,7 +63,7 @@ def test_two_first_runs_at_once_make_two_versions_of_one_model(store, add, evalu
     assert len(list(client.list_models(parent=vertex.parent))) == 1
 
 
-def test_a_model_of_somebody_elses_is_left_alone(store, add, client, vertex, capsys):
+def test_foreign_model_is_left_alone(store, add, client, vertex, capsys):
     from google.cloud import aiplatform_v1 as v1
 
     def upload(**about):
@@ -82,9 +79,7 @@ def test_a_model_of_somebody_elses_is_left_alone(store, add, client, vertex, cap
         store.register("other", store.model_dir("m", "1"), {})
 
 
-def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_with_it(
-    store, add, client, bucket, monkeypatch
-):
+def test_version_has_files_of_its_own(store, add, client, bucket, monkeypatch):
     assert [add(run) for run in ("r1", "r2")] == ["1", "2"]
     shutil.rmtree(bucket / "runs")  # the versions need nothing of them
     folder = bucket / "models" / "m" / store.model_dir("m", "2").split("/")[-2]
@@ -112,7 +107,7 @@ def test_a_version_has_files_of_its_own_that_are_whole_before_it_is_one_and_go_w
     assert read_record(f"gs://demo/models/m/{left.name}") and read_record(left.rename(bucket / "backup")) is None
 
 
-def test_what_serves_a_version_is_tensorflow_servings_own_command_in_the_image_that_was_given(store, add, client):
+def test_container_is_tensorflow_servings(store, add, client):
     add("r1", serving_image=SERVER)
     [model] = store.resources("m").values()
     spec = model.container_spec
@@ -141,9 +136,7 @@ def test_image_by_other_name_is_refused(add, bucket, flag, image):
 
 
 @pytest.mark.cluster
-def test_the_champion_is_loaded_from_where_the_registry_has_it_and_scored_again(
-    store, vertex_place, make_model, scored, tmp_path, bucket, uploaded, monkeypatch
-):
+def test_champion_is_scored_again(store, vertex_place, make_model, scored, tmp_path, bucket, uploaded, monkeypatch):
     # TensorFlow's own file system, which loads it, knows no other gs:// than Google's.
     monkeypatch.setattr(
         registry_there.VertexRegistry,
@@ -171,7 +164,7 @@ def test_the_champion_is_loaded_from_where_the_registry_has_it_and_scored_again(
     assert store.aliases("m").get(CHAMPION) == "2"
 
 
-def test_what_google_refuses_is_one_line(vertex, refused, vertex_place):
+def test_refusal_of_google_is_one_line(vertex, refused, vertex_place):
     forbidden = f"vertex://other-project/{vertex.location}"
     line = refused(main, "rollback", "--registry", forbidden, "--name", "m")
     assert f"{forbidden}: 403" in line and "Permission denied" in line

@@ -1,4 +1,4 @@
-"""What holds for a registry in a directory and on Vertex AI alike."""
+"""Contract of `Registry`, for each implementation."""
 
 import json
 import shutil
@@ -52,14 +52,60 @@ def three(add):
     return add("c", 0.85, "2", 0.9)
 
 
-@pytest.mark.parametrize("verb", ["promote", "delete", "show"])
-def test_the_flag_of_another_command_is_no_version(tmp_path, refused, verb):
-    """It printed the version of the code, as if all had been done."""
-    flags = ("--registry", tmp_path, "--name", "m", "--version", 9)
-    assert "unrecognized arguments: --version" in refused(main, verb, *flags)
+@pytest.fixture
+def registry(place):
+    return open_registry(place)
 
 
-def test_every_verb(say, three, place, refused, capsys):
+@pytest.fixture
+def register(registry, job, place, request):
+    """Registers a model with facts by the interface itself; returns its version."""
+
+    def run(name, **facts):
+        model = job(name) / "model"
+        source = request.getfixturevalue("uploaded")(model, name) if place.startswith("vertex") else str(model)
+        return registry.register("m", source, {"decision": {"reasons": []}, "image": IMAGE, **facts})
+
+    return run
+
+
+def test_run_that_registers_again_has_its_version(registry, register):
+    assert [register("a", run="r1"), register("b", run="r2"), register("c", run="r1")] == ["1", "2", "1"]
+    assert [registry.version_of("m", run) for run in ("r1", "r2", "r9")] == ["1", "2", None]
+    assert (registry.names(), registry.versions("m"), registry.versions("x")) == (["m"], ["1", "2"], [])
+    assert (registry.aliases("x"), registry.version_of("x", "r1"), registry.history("x")) == ({}, None, [])
+
+
+def test_champion_moves_from_the_one_compared(registry, register):
+    with pytest.raises(UserError, match=r"'m' in .* has no previous champion to go back to"):
+        registry.rollback("m")
+    for name in "abc":
+        register(name)
+    with pytest.raises(UserError, match=r"unknown version of model 'm' '7' \(known: 1, 2, 3\)"):
+        registry.promote("m", "7", instead_of=None)
+
+    def champions():
+        return [registry.aliases("m").get(alias) for alias in ("champion", "previous")]
+
+    assert champions() == [None, None] and registry.promote("m", "1", instead_of=None)
+    assert registry.promote("m", "2", instead_of="1") and champions() == ["2", "1"]
+    assert not registry.promote("m", "3", instead_of="1") and not registry.promote("m", "3", instead_of=None)
+    assert registry.rollback("m") == "1" and champions() == ["1", "2"]
+    with pytest.raises(UserError, match="version 2 of model 'm' is previous; move that away first"):
+        registry.delete("m", "2")
+    registry.delete("m", "3")
+    assert registry.versions("m") == ["1", "2"] and registry.find("m", "previous") == "2"
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "Model", "", "m\n", "m" * 64])
+def test_wrong_name_is_refused(registry, job, name):
+    model = str(job() / "model")
+    for use in (lambda: registry.register(name, model, {}), lambda: registry.versions(name)):
+        with pytest.raises(UserError, match="lower-case letters, digits, - and _ only, at most 63"):
+            use()
+
+
+def test_every_verb(say, three, registry, place, refused, capsys):
     assert "version 3" in three and "m: not promoted: " in three
     rows = [line.split() for line in say("list").splitlines()]
     assert [(row[0], row[3], row[4]) for row in rows[1:]] == [
@@ -82,7 +128,7 @@ def test_every_verb(say, three, place, refused, capsys):
     for version, held in (("2", "champion"), ("3", "previous")):
         assert held in refused(main, "delete", "--registry", place, "--name", "m", version)
     assert say("delete", 1) == "m: version 1 is deleted\n"
-    assert open_registry(place).versions("m") == ["2", "3"]
+    assert registry.versions("m") == ["2", "3"]
     assert "unknown version of model 'm' '1'" in refused(main, "promote", "--registry", place, "--name", "m", "1")
     assert "unknown model 'n' (known: m)" in refused(main, "show", "--registry", place, "--name", "n")
 
@@ -95,7 +141,7 @@ def test_every_verb(say, three, place, refused, capsys):
     assert [line.split()[2:4] for line in told.splitlines()[1:]] == history
 
 
-def test_a_name_is_for_one_kind_of_data(three, add, place, refused, evaluated):
+def test_other_schema_is_refused(three, add, registry, place, refused, evaluated):
     wide = {"image": "uint8[28, 28, 1]"}
     directory, _ = evaluated("wide", 0.99, features=wide)
     words = ["--model-dir", directory / "model", "--evaluation", directory / "evaluation.json"]
@@ -103,36 +149,34 @@ def test_a_name_is_for_one_kind_of_data(three, add, place, refused, evaluated):
     assert (
         "features {'image': 'uint8[28, 28, 1]'} and not {'image': 'uint8[8, 8, 1]'}" in line and "--new-schema" in line
     )
-    assert open_registry(place).versions("m") == ["1", "2", "3"]
+    assert registry.versions("m") == ["1", "2", "3"]
     assert "registered version 4" in add("other", 0.99, "2", 0.9, features=wide, flags=["--new-schema"])
     assert "registered version 5" in add("another", 0.5, "4", 0.99, features=wide)
 
 
-def test_versions_whose_files_are_gone_are_told_and_passed_over(three, say, add, place, tmp_path, refused):
-    store = open_registry(place)
-
+def test_lost_files_are_passed_over(three, say, add, registry, place, tmp_path, refused):
     def lose(version):
-        shutil.rmtree(store.model_dir("m", version).replace("gs:/", f"{tmp_path}/buckets"))
+        shutil.rmtree(registry.model_dir("m", version).replace("gs:/", f"{tmp_path}/buckets"))
 
     lose("2")
-    assert store.effective_champion("m") == (
+    assert registry.effective_champion("m") == (
         "1",
         "the files of version 2, the champion, are gone, and it is passed over; version 1 stands in",
     )
-    assert "its files are gone" in say("list") and store.aliases("m").get("champion") == "2"
+    assert "its files are gone" in say("list") and registry.aliases("m").get("champion") == "2"
     assert not json.loads(say("show", 2))["has_files"]
     assert "the files of version 2" in refused(main, "promote", "--registry", place, "--name", "m", "2")
     assert "version 4 is the champion now, version 1 the previous one" in add("d", 0.87, "1", 0.8)
-    assert store.aliases("m")["previous"] == "1"
+    assert registry.aliases("m")["previous"] == "1"
     lose("4")
     lose("1")
-    version, told = store.effective_champion("m")
+    version, told = registry.effective_champion("m")
     assert version == "3" and "version 4, the champion" in told and "version 1, the previous champion" in told
     with pytest.raises(UserError, match=r"the files of version 1 .* are gone"):
-        store.rollback("m")
+        registry.rollback("m")
     assert "not promoted" in add("e", 0.84, "3", 0.85)
-    assert store.effective_champion("m", exclude="5")[0] == "3" and store.effective_champion("m")[0] == "5"
+    assert registry.effective_champion("m", exclude="5")[0] == "3" and registry.effective_champion("m")[0] == "5"
     lose("3")
     lose("5")
     assert "version 6 is the champion now" in add("f", 0.5)
-    assert not store.has_files("m", "4")
+    assert not registry.has_files("m", "4")
