@@ -1,6 +1,6 @@
 """Pages, and what is written from a template: cards and texts for a terminal.
 
-body = templates("components.evaluate").get_template("evaluation.html").render(metrics=metrics)
+body = templates("components.evaluate").get_template("report.html").render(e=evaluation)
 pathlib.Path("evaluation.html").write_text(render_page("Evaluation", body))
 """
 

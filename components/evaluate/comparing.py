@@ -3,6 +3,7 @@
 beat(CHAMPION, "the champion", ours, theirs.answers, confidence=0.95, margin=0.0).passed
 """
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from statistics import NormalDist
@@ -162,16 +163,16 @@ def _permutation_test(
         pair = np.where(kept, ours, theirs), np.where(kept, theirs, ours)
         return np.subtract(*(answered.records.task.measure(answers, labels).get(metric, math.nan) for answers in pair))
 
-    chance = stats.permutation_test(
-        (np.ones(n),),
-        lead_of,
-        permutation_type="samples",
-        vectorized=False,
-        n_resamples=min(swaps, max(_FEWEST_SWAPS, _MOST_ANSWERS // ours.size)),
-        batch=1,
-        rng=0,
-    ).null_distribution
+    resamples = min(swaps, max(_FEWEST_SWAPS, _MOST_ANSWERS // ours.size))
+    signs = np.ones(n)
+    options = {"n_resamples": resamples, "vectorized": False, "batch": 1}
+    if is_exact := 2**n <= resamples:
+        test = stats.permutation_test((signs,), lead_of, permutation_type="samples", **options)
+    else:
+        random = np.random.default_rng(0)
+        test = stats.monte_carlo_test(signs, functools.partial(random.choice, (-1.0, 1.0)), lead_of, **options)
     # Each swap stands for two, for its reverse has the opposite lead. NaN counts against.
-    hits = (~(np.abs(chance) < lead)).sum()
-    unseen = int(len(chance) < 2**n)  # the lead itself, where not all swaps are there
-    return (hits + unseen) / (2 * len(chance) + 2 * unseen), float(chance.std())
+    hits = (~(np.abs(test.null_distribution) < lead)).sum()
+    unseen = int(not is_exact)  # the lead itself
+    p = (hits + unseen) / (2 * len(test.null_distribution) + 2 * unseen)
+    return p, float(test.null_distribution.std())

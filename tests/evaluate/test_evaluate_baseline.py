@@ -23,7 +23,7 @@ def scored(data: pathlib.Path) -> dict:
     return {"rule": rule, **there.task.measure(answers, np.array(columns(data, "test")["label"]))}
 
 
-def test_the_rule_is_over_the_best_column_with_the_class_shares_of_training(tmp_path):
+def test_rule_is_over_best_column(tmp_path):
     data = trips.make(tmp_path)
     found = scored(data)
     assert found["rule"] == "best single column, company"
@@ -50,7 +50,7 @@ def schema(kind: str, classes: list[str]) -> dict:
     }
 
 
-def test_a_number_with_many_values_counts_by_tenths_and_several_classes_by_accuracy(tmp_path):
+def test_rule_over_tenths_of_number(tmp_path):
     random = np.random.default_rng(0)
     x = random.random(3000)
     rows = [{"x": v, "noise": int(random.integers(5)), "tip": "abc"[int(v > 0.3) + int(v > 0.7)]} for v in x]
@@ -61,7 +61,7 @@ def test_a_number_with_many_values_counts_by_tenths_and_several_classes_by_accur
     assert found["accuracy"] > 0.97
 
 
-def test_a_text_never_seen_in_training_has_the_chances_of_all(tmp_path):
+def test_unseen_text_has_overall_shares(tmp_path):
     rows = [{"x": f"{i}", "noise": 0, "tip": "yes" if i % 4 else "no"} for i in range(120)]
     data = trips.make(tmp_path, rows, schema("string", ["no", "yes"]))
     found = scored(data)

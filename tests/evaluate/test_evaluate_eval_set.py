@@ -82,7 +82,7 @@ def changed(kind: str, table: list[dict[str, object]], seed: int) -> tuple[list[
 @pytest.mark.cluster
 @settings(max_examples=8)
 @given(kind=st.sampled_from(["grown", "reordered", "split", "planted", "all"]), seed=st.integers(0, 10**6))
-def test_exactly_the_training_records_are_never_scored(tmp_path_factory, kind, seed):
+def test_training_records_are_never_scored(tmp_path_factory, kind, seed):
     root = tmp_path_factory.mktemp(kind)
     table = points(300, seed)
     later, options = changed(kind, table, seed)
@@ -108,7 +108,7 @@ def evaluated(model: pathlib.Path, data: pathlib.Path, place: pathlib.Path, *fla
     return json.loads((place / "x" / "evaluation.json").read_text())
 
 
-def test_too_few_records_are_refused_but_not_a_small_split():
+def test_too_few_records_are_refused():
     require_enough(np.ones(3, bool), "test", "x")
     require_enough(np.arange(1000) < LEAST, "test", "x")
     with pytest.raises(UserError, match=f"only {LEAST - 1} of 1,000 records of test .* takes {LEAST}.*new records$"):
@@ -124,7 +124,7 @@ def test_records_of_another_form_are_refused(tmp_path):
         dataclasses.replace(here, manifest=manifest).unseen(str(model))
 
 
-def test_the_champion_is_compared_on_what_neither_knows_and_all_of_it_is_told(scored, make_model, tmp_path, capsys):
+def test_champion_compared_on_unseen_records(scored, make_model, tmp_path, capsys):
     """The candidate is better only where the champion was trained, which says nothing."""
     known = np.arange(len(scored.labels)) < 240
     candidate, champion = make_model(wrong=210), shutil.copytree(make_model(wrong=230), tmp_path / "champion")

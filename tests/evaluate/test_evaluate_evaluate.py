@@ -49,7 +49,7 @@ def champion(tmp_path):
     return make
 
 
-def test_accuracy_loss_confusion_and_baseline_are_those_of_a_hand_computation(scored, make_model, evaluation):
+def test_figures_equal_hand_computation(scored, make_model, evaluation):
     found = evaluation(make_model(wrong=30, confidence=CONFIDENCE), "--store-examples")
     count = len(scored.labels)
     assert count == scored.manifest.splits["test"].examples == found["metrics"]["examples"] > 300
@@ -73,9 +73,7 @@ def test_accuracy_loss_confusion_and_baseline_are_those_of_a_hand_computation(sc
 
 
 @pytest.mark.cluster
-def test_what_lies_in_a_store_is_scored_written_and_registered_as_what_lies_here(
-    scored, make_model, evaluation, store, tmp_path
-):
+def test_store_is_evaluated_like_disk(scored, make_model, evaluation, store, tmp_path):
     copy_tree(model := make_model(wrong=30), store / "model")
     copy_tree(scored.path, store / "data")
     found = evaluation(store / "model", output=store / "evaluation", data=store / "data")
@@ -87,7 +85,7 @@ def test_what_lies_in_a_store_is_scored_written_and_registered_as_what_lies_here
     assert tree_digest(tmp_path / "registry" / "m" / "1") == tree_digest(model)
 
 
-def test_the_validation_split_is_scored_when_asked_for(scored, make_model, evaluation):
+def test_validation_split_is_scored(scored, make_model, evaluation):
     found = evaluation(make_model(), "--split", "validation")
     assert found["split"] == "validation"
     histogram = scored.manifest.splits["validation"].class_histogram
@@ -104,7 +102,7 @@ def test_the_validation_split_is_scored_when_asked_for(scored, make_model, evalu
         ("test", {"split_seed": 2**64 - 1, "test_fraction": 0.3}, ("split_seed", "test_fraction")),
     ],
 )
-def test_a_model_is_not_scored_on_a_split_of_which_it_may_have_learnt(scored, tmp_path, split, trained, told):
+def test_split_drawn_otherwise_is_refused(scored, tmp_path, split, trained, told):
     records = EvalSet.load(str(scored.path), split)
     assert records.unseen(str(tmp_path)).all()  # it tells nothing
     arguments = {**scored.manifest.arguments, **trained, "shards": 99}
@@ -114,7 +112,7 @@ def test_a_model_is_not_scored_on_a_split_of_which_it_may_have_learnt(scored, tm
     assert [name for name in trained if f"{name} {trained[name]} and not" in str(error and error.value)] == [*told]
 
 
-def test_a_champion_without_files_is_passed_over(make_model, evaluation, champion, tmp_path, capsys):
+def test_champion_without_files_passed_over(make_model, evaluation, champion, tmp_path, capsys):
     flags, registry = champion(make_model(wrong=20)), DirectoryRegistry(str(tmp_path / "registry"))
     assert registry.promote("digits", registry.register("digits", str(make_model(wrong=2)), {}), instead_of="1")
     shutil.rmtree(registry.model_dir("digits", "2"))
@@ -124,7 +122,7 @@ def test_a_champion_without_files_is_passed_over(make_model, evaluation, champio
     assert found["champion"]["version"] == "1" and found["decision"]["verdict"] == "promote"
 
 
-def test_a_champion_that_may_know_the_split_is_incomparable(scored, make_model, evaluation, champion, tmp_path):
+def test_champion_of_other_split_incomparable(scored, make_model, evaluation, champion, tmp_path):
     other = dataclasses.replace(scored.manifest, arguments={**scored.manifest.arguments, "split_seed": 1})
     model = shutil.copytree(make_model(), tmp_path / "model")
     provenance.write(other, "cnn", str(model))
@@ -135,7 +133,7 @@ def test_a_champion_that_may_know_the_split_is_incomparable(scored, make_model, 
     assert "champion (version" not in report.summary(found)
 
 
-def test_the_users_module_is_wanted_only_where_it_makes_the_task(scored, make_model, evaluation, tmp_path, refused):
+def test_user_module_needed_for_own_task(scored, make_model, evaluation, tmp_path, refused):
     model = shutil.copytree(make_model(), tmp_path / "model")
     provenance.write(scored.manifest, "not_on_the_path:network", str(model))
     assert evaluation(model)["metrics"]["examples"] > 0
@@ -150,7 +148,7 @@ def cells(page: str) -> list[list[str]]:
     return [[html.unescape(text) for text in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
 
 
-def test_the_page_shows_every_count_and_escapes_names(make_model, evaluation):
+def test_page_shows_counts_and_escapes(make_model, evaluation):
     found = evaluation(make_model(wrong=30))
     names = ["<b>", "<script>alert(1)</script>", *"23456789"]
     head, *shown = cells(report.page({**found, "dataset": "<u>", "class_names": names}))[:11]
@@ -159,9 +157,7 @@ def test_the_page_shows_every_count_and_escapes_names(make_model, evaluation):
         assert row == [name, *(str(c or "") for c in counts), f"{counts[i] / sum(counts):.3f}"]
 
 
-def test_a_failed_evaluation_is_one_line_and_leaves_an_earlier_one_as_it_was(
-    make_model, evaluation, scored, tmp_path, refused
-):
+def test_failed_evaluation_leaves_earlier_one(make_model, evaluation, scored, tmp_path, refused):
     evaluation(make_model())
     files = {path.name: path.read_bytes() for path in (tmp_path / "evaluation").iterdir()}
     assert files.keys() == {"evaluation.json", "report.html"}

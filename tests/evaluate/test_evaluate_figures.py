@@ -37,7 +37,7 @@ def share(part: int, whole: int) -> float | None:
 
 
 @given(classified())
-def test_classes_have_precision_recall_f1_and_top_k(data):
+def test_figures_by_class_and_top_k(data):
     answers, labels = data
     said, names = answers.argmax(axis=1), list("abcd")[: answers.shape[1]]
     found = plain(figures("classification", names, answers, labels))
@@ -120,7 +120,7 @@ def test_slices_have_metrics_of_their_records(data):
         assert part["metrics"] == of.of(words == part["value"].encode()).measure()
 
 
-def test_numbers_are_quartered_and_rare_texts_together():
+def test_categories_of_numbers_and_texts():
     numbers = np.arange(1000, dtype=np.float32)
     quarters = Categories(numbers, 24, 4)
     assert quarters.names() == ["x < 249.75", "249.75 <= x < 499.5", "499.5 <= x < 749.25", "x >= 749.25"]

@@ -60,7 +60,7 @@ def evaluate(model: pathlib.Path, data: pathlib.Path, output: pathlib.Path, *fla
     return json.loads((output / "evaluation.json").read_text())
 
 
-def test_auc_decides_against_the_best_column_and_the_page_shows_the_curve(model, data, tmp_path):
+def test_auc_decides_against_best_column(model, data, tmp_path):
     found = evaluate(model(0.3), data, tmp_path, "--min-auc", 0.75, "--min-accuracy", 0.5)
     assert found["metric"] == "auc" and found["gate"]["thresholds"] == {"auc": 0.75, "accuracy": 0.5}
     misses, hits, _ = np.transpose(found["figures"]["roc"])
@@ -110,7 +110,7 @@ def test_few_records_never_promote(gate, data, model, tmp_path):
     assert found["decision"]["verdict"] == "register" and "it takes 50" in found["decision"]["why"]
 
 
-def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown(model, data, refused, tmp_path):
+def test_slices_and_worst_records_are_shown(model, data, refused, tmp_path):
     found = evaluate(model(0.3), data, tmp_path, "--slice", "company", "miles", "--store-examples")
     worst, *_, best = found["parts"]["company"]
     manifest = Manifest.load(data)
@@ -136,7 +136,7 @@ def test_it_is_measured_by_the_values_of_columns_and_its_worst_records_are_shown
     assert "'mile'; did you mean 'miles'" in refused(main, *flags, "--slice", "mile")
 
 
-def test_records_that_are_in_training_too_do_not_count(model, tmp_path):
+def test_repeated_records_do_not_count(model, tmp_path):
     good, table = str(model(0.3)), trips.rows(900)
     data = trips.make(tmp_path / "trips", table + table[:300])
     there = EvalSet.load(str(data), "test")
@@ -159,7 +159,7 @@ def test_records_that_are_in_training_too_do_not_count(model, tmp_path):
         evaluate(good, few, tmp_path)
 
 
-def test_the_step_hands_the_evaluation_on_in_every_form_that_kubeflow_shows(model, data, tmp_path):
+def test_step_writes_every_artifact(model, data, tmp_path):
     job = tmp_path / "job"
     job.mkdir()
     (job / "model").symlink_to(model(0.3))

@@ -34,9 +34,7 @@ def strict(text: str) -> dict:
 
 
 @pytest.mark.parametrize(("value", "ranking", "verdict"), [(math.nan, (), "promote"), (math.inf, ("odd",), "reject")])
-def test_a_metric_that_is_no_number_is_null_in_every_file_and_a_dash_to_people(
-    scored, make_model, tmp_path, monkeypatch, value, ranking, verdict
-):
+def test_undefined_metric_is_null_and_dash(scored, make_model, tmp_path, monkeypatch, value, ranking, verdict):
     monkeypatch.setattr(Odd, "value", value)
     monkeypatch.setattr(Odd, "ranking", (*ranking, "accuracy"))
     job, registry = tmp_path / "job", ["--registry", str(tmp_path / "registry"), "--name", "m"]

@@ -59,9 +59,7 @@ def changed(weights: str) -> None:
     tf.raw_ops.SaveV2(prefix=weights, tensor_names=[*held], shape_and_slices=[""] * len(held), tensors=[*held.values()])
 
 
-def test_a_version_that_answers_otherwise_than_what_was_judged_does_not_become_the_champion(
-    judged, tmp_path, refused, monkeypatch, capsys
-):
+def test_version_with_other_answers_is_refused(judged, tmp_path, refused, monkeypatch, capsys):
     model, evaluation = judged
     kept = evaluation["answered"]["inputs"]
     assert None in kept["miles"]["values"] and "" in kept["company"]["values"]  # which the model makes defaults of
@@ -81,7 +79,7 @@ def test_a_version_that_answers_otherwise_than_what_was_judged_does_not_become_t
     assert "not promoted: the champion was none when" in promoted(model, evaluation, tmp_path / "registry")
 
 
-def test_a_model_that_needs_code_of_its_own_to_answer_is_refused(data, tmp_path):
+def test_model_needing_own_code_refused(data, tmp_path):
     manifest = Manifest.load(data)
 
     def serve(**columns: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -17,7 +17,7 @@ def version(evaluated, tmp_path) -> pathlib.Path:
     return tmp_path / "r" / "m" / made
 
 
-def test_a_version_has_a_card_with_every_figure_and_reason_that_decided(version):
+def test_card_has_figures_and_reasons(version):
     card, facts = (version / "MODEL_CARD.md").read_text(), json.loads((version / "version.json").read_text())
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith("|")]
     assert table == [
@@ -39,7 +39,7 @@ def test_version_says_how_long_trained(version, tmp_path, capsys):
     assert (shown["steps"], shown["epochs"]) == (30, 6.0)
 
 
-def test_a_card_of_a_table_with_numbers_to_predict_says_how_to_send_what_is_missing(version):
+def test_card_of_regression_on_table(version):
     facts = json.loads((version / "version.json").read_text())
     other = {
         "task": "regression",
