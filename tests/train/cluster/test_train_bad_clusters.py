@@ -83,7 +83,7 @@ def changed(document: Any, path: tuple[str, ...], new: dict[Any, Any]) -> Any:
 
 
 @pytest.mark.parametrize("good", [OURS, THEIRS], ids=["ours", "AI Platform's"])
-def test_each_mistake_is_refused_in_one_line_that_names_the_place(tmp_path: Path, good: str):
+def test_each_mistake_is_refused_naming_place(tmp_path: Path, good: str):
     """Anything but a UserError would be a traceback."""
     path = tmp_path / "cluster.yaml"
     path.write_text(good)
@@ -100,7 +100,7 @@ def test_each_mistake_is_refused_in_one_line_that_names_the_place(tmp_path: Path
         assert 20 < len(message) < 600
 
 
-def test_an_editor_finds_what_the_reader_refuses_but_for_what_needs_the_tables():
+def test_schema_refuses_what_the_reader_refuses():
     validator = Draft7Validator(SCHEMA)
     assert validator.is_valid(yaml.safe_load(OURS))
     unseen = {place for content, place in bad_files(OURS) if validator.is_valid(content)}
@@ -108,14 +108,14 @@ def test_an_editor_finds_what_the_reader_refuses_but_for_what_needs_the_tables()
     assert unseen == {"ps", "worker"}
 
 
-def test_published_schema_is_the_one_that_the_reader_makes():
+def test_published_schema_is_that_of_models():
     """Write it anew with: python -m components.train.cluster.json_schema > clusters/cluster.schema.json"""
     assert json.loads((ROOT / "clusters" / "cluster.schema.json").read_text()) == SCHEMA
     Draft7Validator.check_schema(SCHEMA)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_shipped_file_is_valid_and_says_when_to_use_it(path: Path):
+def test_shipped_file_is_valid_and_commented(path: Path):
     Draft7Validator(SCHEMA).validate(yaml.safe_load(path.read_text()))
     Draft7Validator(SCHEMA).validate(json.loads(load_cluster(path).to_json()))
     schema, comment, *_ = path.read_text().splitlines()

@@ -9,7 +9,7 @@ from components.train.cluster.lookup import load_cluster
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)])
-def test_durations(tmp_path: Path, text: str, seconds: int):
+def test_duration_is_in_seconds(tmp_path: Path, text: str, seconds: int):
     (tmp_path / "a.yaml").write_text(f"strategy: one_device\nchief: {{}}\nscheduling: {{timeout: {text}}}")
     assert load_cluster(tmp_path / "a.yaml").scheduling.timeout_s == seconds
 
@@ -21,7 +21,7 @@ def floats(value):
     return float(value) if isinstance(value, int) else value
 
 
-def test_json_round_trip_brings_integers_back():
+def test_json_round_trip_restores_integers():
     cluster = load_cluster(Path(__file__).parents[1] / "sources" / "everything.yaml")
     again = Cluster.from_json(json.dumps(floats(json.loads(cluster.to_json()))))
     assert again == cluster
@@ -29,7 +29,7 @@ def test_json_round_trip_brings_integers_back():
     assert type(again.worker.replicas) is type(again.disk.size_gb) is type(again.worker.accelerator.count) is int
 
 
-def test_choices_take_alternatives_together_and_a_pool_without_more_keeps_its_last():
+def test_choices_take_alternatives_of_all_pools():
     gpu = {"type": "NVIDIA_TESLA_T4"}
     values = {
         "strategy": "parameter_server",

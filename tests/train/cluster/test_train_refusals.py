@@ -17,7 +17,7 @@ REFUSED = {case.get("text") or yaml.safe_dump(case["file"]): case["says"] for ca
 @pytest.mark.parametrize(
     ("text", "says"), [*REFUSED.items(), ("[" * 500, "not valid YAML")], ids=range(len(REFUSED) + 1)
 )
-def test_what_a_file_cannot_say_is_refused_in_one_line_that_names_file_and_place(tmp_path: Path, text: str, says: str):
+def test_bad_file_is_refused_naming_place(tmp_path: Path, text: str, says: str):
     path = tmp_path / "cluster.yaml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError) as caught:
@@ -28,7 +28,7 @@ def test_what_a_file_cannot_say_is_refused_in_one_line_that_names_file_and_place
 
 
 @pytest.mark.parametrize("values", [case["file"] for case in CASES if "says" not in case])
-def test_what_stands_close_to_that_and_may_be_is_taken(values: dict):
+def test_good_file_close_to_refusals_loads(values: dict):
     Cluster.from_json(json.dumps(values))
 
 
@@ -43,9 +43,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "says"), NAMES.items())
-def test_name_that_means_nothing_is_refused_and_the_nearest_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
-):
+def test_unknown_name_is_refused_with_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "local.yaml").touch()
     with pytest.raises(UserError) as caught:
