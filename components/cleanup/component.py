@@ -12,7 +12,7 @@ def cleanup(run_id: str, run_dir: str, project: str, location: str, status: dsl.
         from components.cleanup.cleanup import delete, stop_replicas, unneeded
 
         print("stopped replicas:", stop_replicas(run_dir) or "none")
-        if status.state == "SUCCEEDED":
+        if status.state in ("SUCCEEDED", "COMPLETE"):  # of Vertex AI and kfp.local, and of Kubeflow Pipelines
             print("freed bytes:", delete(run_dir, unneeded(run_dir, temporary_only=True)))
     else:
         from components.cleanup.project import cancel_jobs

@@ -12,7 +12,7 @@ from pipelines.local.record import lock
 pytestmark = pytest.mark.cluster
 
 
-@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "SUCCEEDED"])
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "RUNNING", "SUCCEEDED", "COMPLETE"])
 def test_replicas_are_stopped_and_temporary_files_go_after_a_success_alone(make_run, files, state):
     run = make_run()
     before = files(run)
@@ -29,4 +29,4 @@ def test_replicas_are_stopped_and_temporary_files_go_after_a_success_alone(make_
     os.close(driver)
     temporary = {name for name in before if name.startswith("tmp/") or ".partial/" in name or name.endswith(".tmp")}
     after = files(run)
-    assert after == (before - temporary | {"cleanup.jsonl"} if state == "SUCCEEDED" else before)
+    assert after == (before - temporary | {"cleanup.jsonl"} if state in ("SUCCEEDED", "COMPLETE") else before)
