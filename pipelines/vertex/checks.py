@@ -1,15 +1,15 @@
-"""What is looked up before a run is sent, so that a mistake is told now and not by a step some minutes later.
+"""What is looked up before a run is sent: mistakes that a step would find only after hours or in its own words.
 
     look(submission)   # UserError with all that is wrong; a warning where Google Cloud does not answer
 
-Each rule asks for one thing, all at once, and waits a few seconds at most. Sources: the REST references of Vertex AI, Cloud
-Storage and IAM, and of the registry API (OCI distribution specification).
+Sources: the REST references of Vertex AI, Cloud Storage and IAM, and of the registry API (OCI distribution
+specification).
 """
 
-import concurrent.futures
+import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import requests
@@ -25,45 +25,42 @@ _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
 ))  # fmt: skip
 _ACCOUNTS = "https://iam.googleapis.com/v1/projects/-/serviceAccounts"
 _PROJECTS = "https://cloudresourcemanager.googleapis.com/v3/projects"
-_ACT_AS = "iam.serviceAccounts.actAs"
-# Predefined roles that have it.
+# Predefined roles that have the right to act as an account.
 _ROLES = ("roles/iam.serviceAccountUser", "roles/editor", "roles/owner", "roles/aiplatform.serviceAgent")
 _SETS = ("group:", "domain:", "principalSet:", "allUsers", "allAuthenticatedUsers")  # that an account may be in
 _WRITES = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
 
 
 class Asker:
-    """Asks Google's REST APIs with the credentials of this machine; answers are JSON."""
+    """Sends requests to Google's REST APIs with the credentials of this machine; answers are JSON."""
 
     def __init__(self) -> None:
-        from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import AuthorizedSession
 
         self._session = AuthorizedSession(credentials())
-        self._failures, self._unanswered = GoogleAuthError, (TransportError, requests.RequestException)
 
     def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """HTTP status and content of the answer; a body is sent with POST, `{}` as an empty one.
+        """Returns HTTP status and content of the answer; a body is sent with POST, `{}` as an empty one.
 
-        No answer, or a broken server, is a ConnectionError; credentials that are no more good are a UserError.
+        Raises:
+          ConnectionError: If nothing answers, or a broken server.
+          UserError: If the credentials are refused.
         """
-        host = url.split("/")[2]
+        from google.auth.exceptions import GoogleAuthError, TransportError
+
+        limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
+        method = "GET" if body is None else "POST"
         try:
-            limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
-            method = "GET" if body is None else "POST"
             sent = self._session.request(method, url, json=body or None, headers=headers, **limits)
-        except self._unanswered as error:
-            raise ConnectionError(f"{host} does not answer ({type(error).__name__}); try again later") from None
-        except self._failures as error:
-            raise UserError(f"the credentials for Google Cloud are refused ({error}); {LOGIN}") from None
-        if sent.status_code >= 500 or sent.status_code in (408, 429):
-            raise ConnectionError(f"{host} answers {sent.status_code}; try again later")
-        try:
-            return sent.status_code, json.loads(sent.content or b"{}")
-        except ValueError:
-            if sent.status_code == 200:
-                raise ConnectionError(f"{host} answers no JSON; try again later") from None
+            if sent.status_code >= 500 or sent.status_code in (408, 429):
+                raise requests.HTTPError(f"status {sent.status_code}")
+            with contextlib.nullcontext() if sent.status_code == 200 else contextlib.suppress(ValueError):
+                return sent.status_code, json.loads(sent.content or b"{}")
             return sent.status_code, {}
+        except (TransportError, requests.RequestException, json.JSONDecodeError) as error:
+            raise ConnectionError(f"{url.split('/')[2]} does not answer ({error!r}); try again later") from None
+        except GoogleAuthError as error:
+            raise UserError(f"the credentials for Google Cloud are refused ({error}); {LOGIN}") from None
 
     @property
     def member(self) -> str:
@@ -73,22 +70,27 @@ class Asker:
 
 
 def look(submission: Submission) -> None:
-    """Applies all rules at once: a UserError has what is wrong by each. A rule without an answer is only warned of."""
+    """Applies all rules: a UserError has what is wrong by each. A rule without an answer is only warned of."""
     ask = Asker()
-    with concurrent.futures.ThreadPoolExecutor(len(RULES)) as pool:
-        asked = [pool.submit(lambda rule=rule: list(rule(submission, ask))) for rule in RULES]
-    found, unanswered = [], []
-    for each in asked:
+    place = submission.job["location"]
+    rules = (
+        lambda: project_problems(ask, submission.job["project"], place),
+        lambda: bucket_problems(ask, submission.job["pipeline_root"].split("/")[2], place),
+        lambda: _image(submission, ask),
+        lambda: _run_account(submission, ask),
+        lambda: _training_account(submission, ask),
+    )
+    problems: list[str] = []
+    unanswered: list[str] = []
+    for rule in rules:
         try:
-            found += each.result()
-        except UserError as error:
-            found.append(str(error))
+            problems += rule()
         except ConnectionError as error:
-            unanswered.append(str(error))
-    if found:
-        raise UserError("\n       ".join(dict.fromkeys(found)))
+            unanswered.append(str(error).partition(";")[0])
+    if problems:
+        raise UserError("\n       ".join(problems))
     for reason in dict.fromkeys(unanswered):
-        print(f"warning: not checked, as {reason.partition(';')[0]}", file=sys.stderr)
+        print(f"warning: not checked, as {reason}", file=sys.stderr)
 
 
 def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
@@ -137,18 +139,15 @@ def _image(submission: Submission, ask: Asker) -> Iterator[str]:
 
 
 def _run_account(submission: Submission, ask: Asker) -> Iterator[str]:
-    """Refuses a submitter who may not act as the run's account.
-
-    Vertex AI answers for the project's default account itself, at once.
-    """
-    account = submission.body["serviceAccount"]
-    if not account:
-        return
-    status, answer = ask(f"{_ACCOUNTS}/{account}:testIamPermissions", {"permissions": [_ACT_AS]})
-    if status == 404:
-        yield f"no service account {account}"
-    elif status != 200 or "permissions" not in answer:
-        yield _no_act_as(ask.member, account)
+    """Refuses a submitter who may not act as the run's account."""
+    if account := submission.body["serviceAccount"]:
+        status, answer = ask(
+            f"{_ACCOUNTS}/{account}:testIamPermissions", {"permissions": ["iam.serviceAccounts.actAs"]}
+        )
+        if status == 404:
+            yield f"no service account {account}"
+        elif status != 200 or "permissions" not in answer:
+            yield f"{ask.member.partition(':')[2]} may not act as {account}; grant it: {_grant(ask.member, account)}"
 
 
 def _training_account(submission: Submission, ask: Asker) -> Iterator[str]:
@@ -184,7 +183,7 @@ def _training_account(submission: Submission, ask: Asker) -> Iterator[str]:
             f"the policies that you may read do not show whether {actor} may act as {account} "
             f"(if it may not: {_grant(member, account)})"
         )
-    yield _no_act_as(member, account)
+    yield f"{actor} may not act as {account}; grant it: {_grant(member, account)}"
 
 
 def _lets_act(bindings: Sequence[Any], members: Sequence[str], roles: Sequence[str]) -> bool:
@@ -195,36 +194,11 @@ def _lets_act(bindings: Sequence[Any], members: Sequence[str], roles: Sequence[s
     )
 
 
-def _no_act_as(member: str, account: str) -> str:
-    return f"{member.partition(':')[2]} may not act as {account}; grant it: {_grant(member, account)}"
-
-
 def _grant(member: str, account: str) -> str:
     return (
         f"gcloud iam service-accounts add-iam-policy-binding {account} --member={member} "
         "--role=roles/iam.serviceAccountUser"
     )
-
-
-def _sources(submission: Submission, ask: Asker) -> Iterator[str]:
-    """There is an object, or a folder of objects, at each source, and it can be read."""
-    for source in submission.sources:
-        bucket, _, name = source.removeprefix("gs://").rstrip("/").partition("/")
-        url, quoted = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o", requests.utils.quote(name, safe="")
-        status, answer = ask(f"{url}/{quoted}") if name else (404, {})
-        if status == 404:
-            status, answer = ask(f"{url}?maxResults=1&prefix={quoted and f'{quoted}%2F'}")
-            if status == 200 and not answer.get("items"):
-                yield f"--source {source}: there is nothing"
-        if status != 200:
-            yield f"--source {source}: {_said(status, answer)}"
-
-
-RULES: tuple[Callable[[Submission, Asker], Iterator[str]], ...] = (
-    lambda sent, ask: project_problems(ask, sent.job["project"], sent.job["location"]),
-    lambda sent, ask: bucket_problems(ask, sent.job["pipeline_root"].split("/")[2], sent.job["location"]),
-    *(_image, _run_account, _training_account, _sources),
-)
 
 
 def _said(status: int, answer: Any) -> str:

@@ -7,8 +7,10 @@ that of any custom job, 100 GB.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 
+from common.errors import UserError
 from common.storage.files import list_files
 from common.storage.storage import File
 from pipelines.vertex.submission import Submission
@@ -26,7 +28,10 @@ def sized(submission: Submission, like: str | None) -> tuple[Submission, list[st
 
     What was given stays. `like` is the newest run that has trained the same: its export says how large a model is.
     """
-    source = gigabytes(file for place in submission.sources for file in list_files(place))
+    files = {place: list_files(place) for place in submission.sources}
+    for place in (place for place in files if not files[place]):
+        raise UserError(f"--source {place}: there is nothing")
+    source = gigabytes(itertools.chain(*files.values()))
     export = gigabytes(list_files(f"{submission.job['pipeline_root']}/{like}/job/model")) if like else 0.0
     is_table = "columns:" in submission.values["schema"]
     sizes = step_sizes(source=source, export=export, is_table=is_table)
