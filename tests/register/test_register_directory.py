@@ -26,8 +26,8 @@ for _ in range(int(times)):
 STUCK = """
 import shutil, sys, time
 from components.register.directory import DirectoryRegistry
-copyfile = shutil.copyfile
-shutil.copyfile = lambda *paths: (copyfile(*paths), print("copying", flush=True), time.sleep(60))
+copy = shutil.copyfileobj
+shutil.copyfileobj = lambda *files: (copy(*files), sys.stdout.write("copying\\n"), sys.stdout.flush(), time.sleep(60))
 DirectoryRegistry(sys.argv[1]).register("m", sys.argv[2], {})
 """
 
