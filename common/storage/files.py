@@ -58,7 +58,7 @@ def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io
     Raises:
       FileNotFoundError: If there is no file of this path.
     """
-    file = _require_file(place)
+    file = require_file(place)
     stop = file.num_bytes if stop is None else stop
     raw = storage_of(file.path).open(file, start, stop)
     return io.BufferedReader(raw, min(max(_MIN_BUFFER_BYTES, stop - start), _MAX_BUFFER_BYTES))
@@ -165,7 +165,7 @@ def crc32c(content: bytes | np.ndarray) -> str:
 
 def crc32c_of(path: Path) -> str:
     """Returns the CRC-32C (hexadecimal, 8 digits) of a file, which a store knows without reading it."""
-    return storage_of(path).crc32c(_require_file(path))
+    return storage_of(path).crc32c(require_file(path))
 
 
 def tree_digest(folder: Path) -> str:
@@ -177,7 +177,12 @@ def tree_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _require_file(place: File | Path) -> File:
+def require_file(place: File | Path) -> File:
+    """Returns the file of a path; a file that was listed is returned as it is.
+
+    Raises:
+      FileNotFoundError: If there is none.
+    """
     path = place.path if isinstance(place, File) else place
     file = place if isinstance(place, File) and place.version else stat_file(path)
     if file is None:

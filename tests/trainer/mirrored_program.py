@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from trainer.data.features import Columns, Resident
+from trainer.data.features import Columns
 from trainer.data.order import Order
-from trainer.data.reader import Reader
+from trainer.data.reader import Reader, Resident
 from trainer.nn.layers import Embedding
 from trainer.nn.optimizers import Adam
 from trainer.sync_steps import SyncSteps

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from common import quiet
 from common.errors import UserError, unknown
-from common.storage.files import list_files, stat_file
+from common.storage.files import list_files, require_file
 from common.storage.storage import File, is_remote
 from components.convert.pieces import Cut, Source
 from components.convert.sources.base import Paths, Reader, digest_of, downloads_dir
@@ -83,7 +83,7 @@ class TfdsReader(Reader):
 
         given = self._given(source)
         prepared = self._find(given) or self._prepare(given)
-        splits = {split: [*map(stat_file, paths)] for split, paths in features.splits(prepared).items()}
+        splits = {split: [*map(require_file, paths)] for split, paths in features.splits(prepared).items()}
         cut = contents.cut(features.schema(prepared), splits)
         return dataclasses.replace(cut, facts={**cut.facts, "prepared": str(prepared.data_path)})
 
