@@ -106,7 +106,7 @@ def beat(
     if not difference > 0:
         p = 1.0
     leads = difference > margin
-    passed = leads and (not confidence or p <= 1 - level)
+    passed = leads and (not confidence or bool(p <= 1 - level))
     words = f"{metric} {candidate:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
     if passed and confidence:
         words += f" (p {p:.3f})"

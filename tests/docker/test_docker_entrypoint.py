@@ -94,7 +94,7 @@ def test_every_step_runs_as_nobody_without_network_on_a_file_system_that_it_cann
 def test_the_image_is_small_and_adds_only_the_sources_and_no_setting_of_the_machine_that_built_it(image):
     listing = run(image, "sh", "-c", "ls -A /app; find /app -name '*.pyc' -o -name tests").stdout.split()
     assert set(listing) <= {
-        *("clusters", "components", "docker", "gates", "pipelines", "trainer", "pyproject.toml"),
+        *("clusters", "common", "components", "docker", "gates", "pipelines", "trainer", "pyproject.toml"),
         *("requirements.lock", "requirements-gpu.lock", "LICENSE", "NOTICE"),
     }
     history = docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", image)

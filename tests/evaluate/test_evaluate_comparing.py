@@ -127,7 +127,7 @@ def test_one_record_is_chance():
     one, many = compared(hits(391), hits(390)), compared(hits(390), hits(370))
     assert not one.passed and one.p == 0.5 and one.difference == pytest.approx(1 / 400)
     assert one.words.startswith("accuracy 0.9775 does not beat the champion, 0.9750, by more than chance (p 0.500; ")
-    assert many.passed and many.p == pytest.approx(2**-20) and many.records == 400
+    assert many.passed is True and many.p == pytest.approx(2**-20) and many.records == 400
     assert many.words == "accuracy 0.9750 beats the champion, 0.9250 (p 0.000)"
     assert compared(hits(391), hits(390), confidence=None).passed  # who asks for no certainty gets none
 

@@ -16,7 +16,7 @@ from etils import epath
 
 from common.errors import UserError, store_errors
 from common.manifest import HEAD_BYTES, Manifest, Shard
-from common.storage.files import crc32c, crc32c_of
+from common.storage.files import crc32c, crc32c_of, require_file
 from common.storage.storage import is_remote
 
 FILES_AT_ONCE = 8
@@ -95,7 +95,7 @@ def check_files(data_dir: str, shards: Sequence[Shard]) -> None:
     def check(shard: Shard) -> None:
         path = epath.Path(data_dir) / shard.file
         with readable(path):
-            size = path.stat().length
+            size = require_file(path).num_bytes
             with path.open("rb") as file:
                 head = file.read(HEAD_BYTES)
         if size != shard.bytes:

@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import common
 import trainer
 from common.cli import flag
 from common.errors import UserError
@@ -127,7 +128,10 @@ class SshBackend(LocalBackend):
         division = divide(cluster, machines)
         ports = {name: iter(host.ports) for name, host in facts.items()}
         addresses = {member: f"{host.address}:{next(ports[host.name])}" for member, host in host_of.items()}
-        code = (str(Path(trainer.__file__).parent), "trainer") if program.trainer else (program.code, ".")
+        if program.trainer:
+            code = {package.__name__: str(Path(package.__file__).parent) for package in (common, trainer)}
+        else:
+            code = {".": program.code} if program.code else {}
         run_id = secrets.token_hex(4)
 
         def remote(replica: Replica) -> Replica:

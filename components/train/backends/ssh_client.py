@@ -47,7 +47,7 @@ def message(program: ModuleType, request: Mapping[str, Any]) -> bytes:
 
 def run(request: dict[str, Any]) -> int:
     """Copies the code, runs the replica and passes on what it writes; returns its exit code."""
-    archive = pack_code(*request["code"])
+    archive = pack_code(request["code"])
     env = {name: os.environ[name] for name in request["variables"]}
     agent_request = {**request["agent"], "env": env, "archive_bytes": len(archive)}
     # Not in our process group: a signal to it is for the replica, not for the connection.
@@ -82,8 +82,8 @@ def run(request: dict[str, Any]) -> int:
     return _TAKEN_AWAY
 
 
-def pack_code(directory: str | None, name: str) -> bytes:
-    """Returns a tar archive of a directory that its owner alone may read, without secrets and history."""
+def pack_code(directories: Mapping[str, str]) -> bytes:
+    """Returns a tar archive of directories by name that its owner alone may read, without secrets and history."""
 
     def member(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
         name = Path(info.name).name
@@ -94,7 +94,7 @@ def pack_code(directory: str | None, name: str) -> bytes:
 
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
-        if directory:
+        for name, directory in directories.items():
             archive.add(directory, name, filter=member)
     return file.getvalue()
 

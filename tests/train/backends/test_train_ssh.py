@@ -52,14 +52,14 @@ def test_packed_code_takes_little_memory(tmp_path: Path):
     for number in range(400):
         (tmp_path / f"{number}.bin").write_bytes(os.urandom(10_000))
     tracemalloc.start()
-    size = len(pack_code(str(tmp_path), "."))
+    size = len(pack_code({".": str(tmp_path)}))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 4_000_000 < size < peak < 4 * size
 
 
 def test_lost_connection_is_a_preemption(tmp_path: Path):
-    request = {"host": "h", "ssh": ["sh", "-c", "exit 255"], "code": [None, "."], "variables": [], "agent": {}}
+    request = {"host": "h", "ssh": ["sh", "-c", "exit 255"], "code": {}, "variables": [], "agent": {}}
     client = [sys.executable, "-m", "components.train.backends.ssh_client", json.dumps(request)]
     done = subprocess.run(client, capture_output=True, text=True)
     assert done.returncode == 137
