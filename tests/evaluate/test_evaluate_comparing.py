@@ -199,11 +199,16 @@ EQUALLY_GOOD = {
 
 
 MANY = pytest.param(1500, 99, marks=pytest.mark.slow)
+LONG = ("scores", "rare")  # AUC takes a quarter of a minute a case
+MODELS = [
+    pytest.param(models, id=name, marks=[pytest.mark.cluster] if name in LONG else [])
+    for name, models in EQUALLY_GOOD.items()
+]
 
 
 @pytest.mark.parametrize(("trials", "swaps"), [(100, 39), MANY])
 @pytest.mark.parametrize("n", [50, 100, 200, 500, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("models", EQUALLY_GOOD.values(), ids=EQUALLY_GOOD)
+@pytest.mark.parametrize("models", MODELS)
 def test_type_one_error(models, n, trials, swaps):
     """Equally good models beat each other in one of twenty trials at most, but for chance in so many trials."""
     draw = np.random.default_rng(7)
