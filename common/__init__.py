@@ -1,1 +1,1 @@
-"""What all packages use; it uses none of them."""
+"""Code that all packages use, and that imports none of them."""

@@ -38,7 +38,7 @@ def reading(path: object, repair: str = "put the right one back, or delete it") 
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, or its kind if it says nothing."""
+    """Returns the first line of an error's message, or the name of its type if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -1,4 +1,4 @@
-"""What a replica trains with, as far as the job has come: strategy, model, optimizer and state, and the step they are of."""
+"""Sets up a replica's training: strategy, model, optimizer and state, restored at the step that the job has reached."""
 
 import dataclasses
 import os

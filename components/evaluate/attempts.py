@@ -1,4 +1,4 @@
-"""What the journals of a job tell: events that count, and attempts of the replicas, each one process."""
+"""Reads a job's journals: the events that count, and the attempts of each replica, one process each."""
 
 import dataclasses
 import math

@@ -18,7 +18,7 @@ _NOBODY = Comparison(who=CHAMPION, passed=True, words="there is no champion to c
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Challenge:
-    """What came of holding a candidate against the champion."""
+    """Result of the comparison of a candidate with the champion."""
 
     # Its `version`, and on the `examples` that both are measured by its `metrics`, and where they are fewer than those that
     # the candidate is judged by, also the metrics of the `candidate`; why it is `incomparable`, if so. None without one.

@@ -1,4 +1,4 @@
-"""What is looked up before a run is sent: mistakes that a step would find only after hours or in its own words.
+"""Checks before a run is sent: mistakes that a step would find only after hours or in its own words.
 
     look(submission)   # UserError with all that is wrong; a warning where Google Cloud does not answer
 

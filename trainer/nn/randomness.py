@@ -32,7 +32,7 @@ _PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
 
 @dataclasses.dataclass
 class _Place:
-    """Where `deterministic_context` has been entered."""
+    """Seed, step and position in the batch of the innermost `deterministic_context`."""
 
     seed: int
     step: int | tf.Tensor

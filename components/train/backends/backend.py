@@ -27,7 +27,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Status:
-    """How a job is."""
+    """State and progress of a job."""
 
     state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
     details: str  # Who runs it, since when, and the exit code, for people.
@@ -36,7 +36,7 @@ class Status:
 
 
 class Backend(abc.ABC):
-    """Where the replicas of a job run.
+    """A place where the replicas of a job run.
 
     A back end is made of its own flags. Every method may raise a `UserError`, after which nothing of the job runs that the call
     has started. One job directory has one job at a time, and the same job submitted again resumes it.

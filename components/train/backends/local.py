@@ -1,4 +1,4 @@
-"""What the back ends have in common whose replicas are client processes of this machine."""
+"""Base of the back ends whose replicas are processes, or clients of replicas, on this machine."""
 
 import contextlib
 import dataclasses

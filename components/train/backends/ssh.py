@@ -79,7 +79,7 @@ class Host:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a host reports of itself; see `probe`."""
+    """Facts that a host reports of itself; see `probe`."""
 
     executable: str
     tensorflow: str | None

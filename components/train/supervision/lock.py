@@ -43,7 +43,7 @@ _CLOCK_S = 5.0  # By which the system may count the same start differently, as i
 
 
 class Fate(enum.Enum):
-    """What can be said from here about a launcher: `UNKNOWN` is that of another machine or container."""
+    """State of a launcher as far as it is known here: `UNKNOWN` on another machine or in another container."""
 
     LIVES = enum.auto()
     GONE = enum.auto()
@@ -86,7 +86,7 @@ class Launcher:
 
     @property
     def fate(self) -> Fate:
-        """Whether it lives, if that can be known from here."""
+        """State of the process, as far as it is known here."""
         here = self.of(self.pid)
         if (self.host, self.pid_namespace) != (here.host, here.pid_namespace):
             return Fate.UNKNOWN

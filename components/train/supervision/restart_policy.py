@@ -231,7 +231,7 @@ def _owner(name: str) -> str:
 
 
 class Ending(enum.StrEnum):
-    """How an attempt ended."""
+    """End of an attempt."""
 
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
@@ -277,7 +277,7 @@ class Attempt:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What all attempts together may take."""
+    """Limits on all attempts together."""
 
     replicas: int  # Of each attempt.
     choices: int = 1  # Number of the cluster's choices of machines.

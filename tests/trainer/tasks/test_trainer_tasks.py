@@ -1,4 +1,4 @@
-"""What is computed of a model's outputs, against the definitions."""
+"""Figures of a model's outputs, compared with their definitions."""
 
 import keras
 import numpy as np
