@@ -12,7 +12,6 @@ from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.source import Source
 from components.train.command_line import BACKENDS, parse
-from components.train.explain import explain
 from components.train.supervision.output import Output, table
 
 
@@ -29,9 +28,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not args.cluster:
         raise UserError("--cluster is missing; add for example --cluster clusters/local.yaml")
     source, cluster = _cluster(args)
-    if args.explain:
-        print(explain(source, cluster))
-        return 0
     source.print_notes()
     job = Job(cluster=cluster, program=_program(cluster, args), dry_run=args.dry_run, region=source.region)
     with backend.plan(job) as plan:

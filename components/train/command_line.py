@@ -15,7 +15,7 @@ from components.train.backends.vertex import VertexBackend
 from components.train.cluster.cluster_file import STRATEGIES
 
 BACKENDS = {backend.name: backend for backend in (ProcessBackend, DockerBackend, SshBackend, VertexBackend)}
-INSTEAD = ("explain", "status", "stop")  # Flags of what is done in place of a run.
+INSTEAD = ("status", "stop")  # Flags of what is done in place of a run.
 _DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to
 the program of --command."""
 _EXIT_CODES = """exit codes: 0 done; 143, 130 or 129 saved after SIGTERM, Ctrl-C or a closed terminal; 124 saved at the
@@ -35,7 +35,6 @@ class _Options(Flags):
         "STANDARD_1",
         metavar="FILE|TIER",
     )
-    explain: bool = _what(bool, "print in full what the cluster means; start nothing")
     strict: bool = _what(bool, "refuse what would have to be replaced or left out")
     strategy: str | None = _what(STRATEGIES, "in place of the cluster's own, or of what its pools imply")
     backend: str | None = _what(
@@ -59,8 +58,6 @@ def modes() -> dict[str, list[str]]:
     """Returns for each flag by name, and for `flags` behind the '--', the back ends and flags of `INSTEAD` that heed it."""
     names = [field.name for field in dataclasses.fields(_Options)]
     found = {name: [name] if name in INSTEAD else list(BACKENDS) for name in [*names, "flags"]}
-    for name in ("cluster", "strict", "strategy", "command", "flags"):
-        found[name].append("explain")
     found["backend"] += ["status", "stop"]
     for backend in BACKENDS.values():
         for field in dataclasses.fields(backend.Options):

@@ -46,7 +46,7 @@ def test_log_dir_moves_logs_and_status_files(capsys: pytest.CaptureFixture):
 
 
 OWN = ["--job-dir", "a", "--command"]
-TIER = ["--explain", "--cluster", "STANDARD_1"]
+TIER = ["--cluster", "STANDARD_1", "--command", "true", "--job-dir", "a"]
 # By what is said, the arguments behind `--cluster clusters/local.yaml`.
 REFUSED: dict[str, list[str]] = {
     "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir": [],
@@ -61,7 +61,7 @@ REFUSED: dict[str, list[str]] = {
     # Programs of one's own.
     "add --job-dir DIR before the '--'": ["--command", "python x"],
     "--code no/such: no such directory": [*OWN, "python x", "--code", "no/such"],
-    "--strict allows no replacement": ["--explain", "--cluster", "BASIC_GPU", "--strict"],
+    "--strict allows no replacement": ["--cluster", "BASIC_GPU", "--strict"],
     # Strategies that contradict the flags or the pools.
     "STANDARD_1: worker: mirrored has none; remove worker, or write 'strategy: multi_worker_mirrored'": [
         *TIER,

@@ -1,4 +1,4 @@
-"""What each cluster means in full, as --explain prints it and as worker pools, and what writes that anew: python tests/train/train_golden.py
+"""What each cluster means in full, also as worker pools, and what writes that anew: python tests/train/train_golden.py
 
 Review the difference that it makes with `git diff tests/train/golden` before it is committed.
 """
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from components.train.__main__ import main
+import yaml
+
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import load_cluster
+from components.train.cluster.lookup import read
 from components.train.cluster.validation import schema
 
 ROOT = Path(__file__).parents[2]
@@ -28,11 +29,14 @@ CLUSTERS = {
 
 
 def text(name: str) -> str:
-    with contextlib.chdir(ROOT), contextlib.redirect_stdout(io.StringIO()) as out:
-        assert main(["--cluster", name, "--explain"]) == 0
-        cluster = load_cluster(name)
+    with contextlib.chdir(ROOT), contextlib.redirect_stderr(io.StringIO()) as notes:
+        source = read(name)
+        source.print_notes()
+    cluster = source.cluster
+    brief = cluster.model_dump(exclude_none=True, exclude_defaults=True)
+    meaning = yaml.safe_dump(brief, sort_keys=False, default_flow_style=None, width=110)
     specs = plan_vertex(cluster, "IMAGE", [], machines=all(pool.machine for pool in cluster.pools.values()))
-    return f"{out.getvalue()}\nWorker pools\n{json.dumps(specs, indent=2)}\n"
+    return f"{notes.getvalue()}{meaning}\nWorker pools\n{json.dumps(specs, indent=2)}\n"
 
 
 def described_keys(name: str = "Cluster", prefix: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
