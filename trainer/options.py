@@ -77,7 +77,7 @@ class Options(Flags):
     init_from: str | None = _job_learnt(
         directory,
         "weights to begin with, where name and shape fit: a job directory (or its best/), a version in the registry, a "
-        ".keras or .weights.h5 file",
+        ".keras file",
         metavar="PATH",
     )
     train_steps: int | None = _job(at_least(1), "absolute global step to reach")

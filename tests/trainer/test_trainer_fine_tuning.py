@@ -64,10 +64,7 @@ def test_the_page_fine_tunes_a_backbone_that_is_read_once(make, tmp_path, monkey
         assert job.wait(600) == {"chief-0": 0}, job.output()
         assert job.output().count(f"--init-from {given[given.index('--init-from') + 1]}: ") == 1
         file.unlink(missing_ok=True)
-    assert (
-        "260 of 262 weights from the file into layer 'backbone'; not there: functional/head/kernel, functional/head/bias"
-        in head.output()
-    )
+    assert "260 of 262 weights from the file into layer 'backbone'; by name and shape it has no" in head.output()
     assert "262 of 262 weights from the checkpoint of step 4" in whole.output()
     (kernel,) = [name for name in head.variables(4) if "SConv1" in name]
     before = pretrained.get_layer("Conv1").kernel.numpy()
