@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from common import bounded_json, strict_yaml
 from common.errors import UserError
-from common.framing import checksums
 from common.manifest import Manifest
 from components.convert.__main__ import main as convert
+from components.convert.framing import checksums
 from components.train.__main__ import main
 from components.train.backends.job_store import JobStore
 from components.train.supervision import health, lock

@@ -1,4 +1,3 @@
-import os
 import subprocess
 import threading
 
@@ -8,14 +7,7 @@ from common import lifeline
 from common.errors import UserError
 
 
-@pytest.fixture(params=["pidfd", "poll"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "poll":
-        monkeypatch.delattr(os, "pidfd_open", raising=False)
-        monkeypatch.setattr(lifeline, "_POLL_S", 0.01)
-
-
-def test_death_is_noticed_once(way: None):
+def test_death_is_noticed_once():
     process = subprocess.Popen(["sleep", "60"])
     calls: list[int] = []
     noticed = threading.Event()
@@ -27,7 +19,7 @@ def test_death_is_noticed_once(way: None):
     assert calls == [1]
 
 
-def test_process_already_gone_counts_as_dead(way: None):
+def test_process_gone_counts_as_dead():
     process = subprocess.Popen(["true"])
     process.wait()
     noticed = threading.Event()
@@ -36,11 +28,11 @@ def test_process_already_gone_counts_as_dead(way: None):
 
 
 @pytest.mark.parametrize(("text", "pid"), [(None, None), ("", None), ("42", 42)])
-def test_owner_is_read_from_the_environment(text, pid):
+def test_owner_pid_from_environment(text, pid):
     assert lifeline.owner_pid({} if text is None else {"PIPELINE_OWNER_PID": text}) == pid
 
 
 @pytest.mark.parametrize("text", ["me", "-1", " "])
-def test_what_is_no_process_id_is_refused(text: str):
+def test_owner_pid_refuses_other_texts(text: str):
     with pytest.raises(UserError, match="PIPELINE_OWNER_PID"):
         lifeline.owner_pid({"PIPELINE_OWNER_PID": text})

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from common.framing import checksums
+from components.convert.framing import checksums
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.splits import splitmix64
 

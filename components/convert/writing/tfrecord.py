@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from common.framing import FOOTER_BYTES, HEADER_BYTES, checksums
+from components.convert.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from components.convert.writing.byte_strings import Strings
 from components.convert.writing.label_feature import LABEL
 from components.convert.writing.wire_format import nested, varint_bytes, varints

@@ -67,4 +67,4 @@ def test_gpus_are_told_by_name_and_memory_as_far_as_they_are_used(gpus, tmp_path
     gpus((8, 9), (8, 9), (7, 5))
     assert devices.described() == "GPU 8, GPU 8, GPU 7, 22.0 GiB free on each"
     assert devices.described(1) == "GPU 8, 22.0 GiB free on each"
-    assert devices.described(0, str(tmp_path)).startswith(f"{platform.machine()} (instructions: not known), ")
+    assert devices.described(0, str(tmp_path)).startswith(f"{platform.machine()} (no fast instructions known), ")

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
 from common.errors import UserError, readable
-from common.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from common.storage.files import open_file
 from common.storage.storage import File, map_in_threads
+from components.convert.framing import FOOTER_BYTES, HEADER_BYTES, checksums
 from components.convert.pieces import Cut, Piece
 
 _HEADER = struct.Struct("<QI")
