@@ -123,9 +123,7 @@ class Options(Flags):
     )
     warmup_steps: int = _learning(at_least(0), "over which the rate rises linearly", default=0)
     augment: str | None = _learning(
-        ("none", "crop_flip", "resized_crop_flip"),
-        "of training images: crop_flip pads by 4 pixels, crops, mirrors; resized_crop_flip takes a part of 8 to 100 %% "
-        "of the area, resizes, mirrors",
+        ("none", "crop_flip"), "of training images: crop_flip pads by 4 pixels, crops, mirrors"
     )
     label_smoothing: float = _learning(
         share,

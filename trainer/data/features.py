@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from common.manifest import Feature, Manifest
-from trainer.data import augmentation
 
 Columns = dict[str, tf.Tensor]
 _IMAGES_AT_ONCE = 8
@@ -53,18 +52,15 @@ def _decode(raw: tf.Tensor, feature: Feature) -> tf.Tensor:
 
 
 @tf.function(reduce_retracing=True)  # eagerly it would be one image after the other
-def decode_images(
-    files: tf.Tensor, shape: Sequence[int], *, crops: tf.Tensor | None = None, accurate: bool = False
-) -> tf.Tensor:
+def decode_images(files: tf.Tensor, shape: Sequence[int], *, accurate: bool = False) -> tf.Tensor:
     """Returns pixels of image files (PNG, JPEG, of any size).
 
-    Of each, a part is resized (bilinear, antialiased): the crop, if there is one, else the largest central part of the
-    proportions asked for, which is the short side resized and the long side cut.
+    Of each, the largest central part of the wanted proportions is resized (bilinear, antialiased): so the short side is
+    resized and the long side cut.
 
     Args:
       files: [N], their contents.
       shape: Height, width and channels of the result.
-      crops: [N, 5] of `augmentation.draw_crops`.
       accurate: Whether JPEG files are decoded as exactly as Pillow does, and not as fast as can be.
 
     Returns:
@@ -72,29 +68,23 @@ def decode_images(
     """
     height, width, channels = shape
 
-    def one(file: tf.Tensor, crop: tf.Tensor) -> tf.Tensor:
+    def one(file: tf.Tensor) -> tf.Tensor:
         if accurate:  # the operation takes PNG files too
             image = tf.io.decode_jpeg(file, channels, dct_method="INTEGER_ACCURATE")
         else:
             image = tf.io.decode_image(file, channels, expand_animations=False)
         size = tf.shape(image)[:2]
-        if crops is None:
-            fitting = tf.cast(size, tf.float32) / [height, width]
-            part = tf.cast(tf.maximum(tf.round(tf.reduce_min(fitting) * [height, width]), 1), tf.int32)
-            top, left = tf.unstack((size - part) // 2)
-            tall, wide = tf.unstack(part)
-        else:
-            top, left, tall, wide = tf.unstack(augmentation.crop_of(size, crop))
+        scale = tf.reduce_min(tf.cast(size, tf.float32) / [height, width])
+        part = tf.cast(tf.maximum(tf.round(scale * [height, width]), 1), tf.int32)
+        start = (size - part) // 2
         image.set_shape([None, None, channels])
-        image = tf.image.resize(image[top : top + tall, left : left + wide], (height, width), antialias=True)
-        if crops is not None:
-            image = tf.cond(crop[4] < 0.5, lambda: tf.reverse(image, [1]), lambda: image)
+        image = tf.slice(image, [*tf.unstack(start), 0], [*tf.unstack(part), channels])
+        image = tf.image.resize(image, (height, width), antialias=True)
         return tf.cast(tf.round(tf.clip_by_value(image, 0, 255)), tf.uint8)
 
-    unused = tf.zeros([tf.shape(files)[0], 0])
     return tf.map_fn(
-        lambda pair: one(*pair),
-        (files, unused if crops is None else crops),
+        one,
+        files,
         parallel_iterations=_IMAGES_AT_ONCE,
         fn_output_signature=tf.TensorSpec(shape, tf.uint8),
     )

@@ -20,7 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.manifest import Manifest
-from trainer.data import augmentation, features
+from trainer.data import features
+from trainer.data.augmentation import crop_and_flip
 from trainer.data.features import Columns
 from trainer.data.order import Order, share
 from trainer.data.placement import Choice
@@ -167,15 +168,12 @@ class Reader:
 
     def _finished(self, columns: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
         """Returns the columns as the model takes them: images decoded and augmented as pixels, then prepared."""
-        positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
-        draw = {"seed": self.order.seed, "step": step, "positions": positions}
-        crops = augmentation.draw_crops(**draw) if self.augment == "resized_crop_flip" else None
         for name, shape in self.files.items():
-            columns = {**columns, name: features.decode_images(columns[name], shape, crops=crops)}
-        if crops is not None and not self.files:
-            columns = {**columns, "image": augmentation.crop_and_resize(columns["image"], crops)}
+            columns = {**columns, name: features.decode_images(columns[name], shape)}
         if self.augment == "crop_flip":
-            columns = {**columns, "image": augmentation.crop_and_flip(columns["image"], **draw)}
+            positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
+            image = crop_and_flip(columns["image"], seed=self.order.seed, step=step, positions=positions)
+            columns = {**columns, "image": image}
         return self.prepare(columns)
 
 

@@ -72,7 +72,7 @@ def test_crops_follow_from_seed_step_and_position_and_not_from_the_split_over_re
 
 
 @pytest.mark.parametrize("files", [None, [picture(12, 12, seed=i) for i in range(20)]], ids=["pixels", "files"])
-@pytest.mark.parametrize("augment", ["none", "crop_flip", "resized_crop_flip"])
+@pytest.mark.parametrize("augment", ["none", "crop_flip"])
 def test_augmentation_precedes_prepare(tmp_path, augment, files):
     """In every mode the model gets the same pixels, augmented as the dataset has them."""
     manifest = dataset(tmp_path / "data", 20, shape=(8, 8, 1), files=files)
