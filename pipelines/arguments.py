@@ -35,7 +35,6 @@ from components.train.backends.program import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.source import SYNC
 from trainer import options
-from trainer.data import example_weights
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
@@ -115,7 +114,8 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:63] or "model"
     check_name(name)
     trainer_args, training = _trainer_args(config, cluster)
-    _check_columns(schema, evaluate, training, name)
+    if isinstance(schema, Schema):
+        _check_slices(schema, evaluate)
     is_own_model = ":" in (training.model or "")
     if is_own_model:
         _find_model(training.model, is_needed_here=not config.image)
@@ -144,22 +144,12 @@ def evaluation(config: pydantic.BaseModel, before: Sequence[str] = ()) -> Evalua
     return evaluate
 
 
-def _check_columns(
-    schema: Schema | ImageSchema | None, evaluate: EvaluateOptions, training: options.Options, name: str
-) -> None:
-    """Refuses columns to measure or to weigh by that a table does not have."""
-    table = schema if isinstance(schema, Schema) else None
-    stored = table.stored if table else []
-    if table:
-        columns = [column.name for column in stored] + [LABEL] * bool(table.label.classes)
-        for column in (*evaluate.slices, *evaluate.limits.slices):
-            if column not in columns:
-                raise unknown("column of slices", column, columns)
-    if training.weight_column is not None:
-        numbers = [column.name for column in stored if column.dtype != "string"]
-        encodings = [each.encoding for each in (*table.deep, *table.wide)] if table else []
-        inputs = {column for encoding in encodings for column in encoding.columns}
-        example_weights.check_name(training.weight_column, name, numbers=numbers, inputs=inputs)
+def _check_slices(schema: Schema, evaluate: EvaluateOptions) -> None:
+    """Refuses columns to measure by that a table does not have."""
+    columns = [column.name for column in schema.stored] + [LABEL] * bool(schema.label.classes)
+    for column in (*evaluate.slices, *evaluate.limits.slices):
+        if column not in columns:
+            raise unknown("column of slices", column, columns)
 
 
 def _task(reader: Reader, schema: Schema | ImageSchema | None) -> tuple[str, Sequence[str]] | None:

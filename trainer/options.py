@@ -39,10 +39,8 @@ _MOST_THREADS = 1024
 _batch_size = at_least(1, 2**24)
 _class_weight = Kind(
     str,
-    lambda text: (
-        text == example_weights.BALANCED or ("=" in text and not_negative.holds(float(text.rpartition("=")[2])))
-    ),
-    f"{example_weights.BALANCED!r} or CLASS=WEIGHT with {not_negative.says}",
+    lambda text: "=" in text and positive.holds(float(text.rpartition("=")[2])),
+    f"CLASS=WEIGHT with {positive.says}",
     "CLASS=WEIGHT",
 )
 # Of a flag that decides what is learnt: a resumed job with another value is refused.
@@ -125,18 +123,9 @@ class Options(Flags):
     augment: str | None = _learning(
         ("none", "crop_flip"), "of training images: crop_flip pads by 4 pixels, crops, mirrors"
     )
-    label_smoothing: float = _learning(
-        share,
-        "of a label is spread evenly over all that it could be, in the loss of training and validation",
-        default=0.0,
-    )
     class_weights: tuple[str, ...] | None = _learning(
         several(_class_weight),
-        "that multiply the training loss of their examples, such as rare=5 (default: 1 of every class); or balanced: by how "
-        "few these are",
-    )
-    weight_column: str | None = _learning(
-        str, "a column of the table that does so, and that the model does not take (default: none)", metavar="COLUMN"
+        "that multiply the training loss of their examples, such as rare=5 (default: 1 of every class)",
     )
     precision: str = _learning(
         ("float32", "bfloat16", "float16", "auto"),
@@ -233,8 +222,6 @@ class Options(Flags):
         """These with a model for the dataset; what of them does not go with it is refused."""
         if self.class_weights:
             example_weights.class_weights(self.class_weights, manifest)
-        if self.weight_column is not None:
-            example_weights.check_column(self.weight_column, manifest)
         if manifest.is_table and self.augment not in (None, "none"):
             raise UserError(
                 f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; leave it out"
@@ -246,13 +233,13 @@ class Options(Flags):
 
     def builder(self, manifest: Manifest) -> registry.Builder:
         """The builder of the model, with its task."""
-        return registry.builder(self.model, manifest, self.network, label_smoothing=self.label_smoothing)
+        return registry.builder(self.model, manifest, self.network)
 
     def weighted(self, build: registry.Builder, manifest: Manifest) -> registry.Builder:
         """Returns the builder whose prepared batches tell how much each example counts, where that differs."""
-        prepare = example_weights.weighed(
-            build.prepare, manifest, classes=self.class_weights, column=self.weight_column
-        )
+        if not self.class_weights:
+            return build
+        prepare = example_weights.weighted(build.prepare, manifest, self.class_weights)
         return dataclasses.replace(build, prepare=prepare)
 
     @property

@@ -101,7 +101,6 @@ def test_splits_with_constant_target_refused(lowest, highest):
     [
         (["--model=trips:constant"], "it has no weight to train"),
         (["--dropout=0.5", "--num-layers=9"], "--num-layers means nothing to --model wide_deep"),
-        (["--weight-column=miles"], "the model takes it"),
     ],
 )
 def test_plan_refuses_what_training_would(tmp_path, flags, message):

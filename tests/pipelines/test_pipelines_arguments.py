@@ -136,12 +136,6 @@ def test_more_files_than_a_step_can_be_given_are_refused():
             ["--dataset=csv", "--schema=SCHEMA", "--source=.", "--set=slice=colour"],
             "unknown column of slices 'colour' (known: ",
         ),
-        (["--dataset=csv", "--schema=SCHEMA", "--source=.", "--", "--weight-column=x"], "(it has fare, "),
-        (["--dataset=csv", "--schema=SCHEMA", "--source=.", "--", "--weight-column=trip_miles"], "the model takes it"),
-        (
-            ["--", "--weight-column", "x"],
-            "dataset 'digits' has no such column of numbers beside the label (it has none)",
-        ),
         (["--model", "nowhere.net:build"], "--model nowhere.net:build: there is no module 'nowhere' here"),
         (["--", "--init-from", "jobs/none"], "--init-from jobs/none: no such file or directory"),
         (["--gate", "RANGE"], "a threshold of accuracy: 97 is not from 0 to 1"),

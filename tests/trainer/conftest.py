@@ -1,4 +1,3 @@
-import copy
 import pathlib
 from collections.abc import Callable, Iterator
 
@@ -8,18 +7,9 @@ from trainer_jobs import Job
 
 
 @pytest.fixture(scope="session")
-def weighed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Trips with columns that no model takes; what is missing of one stands for a negative number."""
-    schema = copy.deepcopy(trips.SCHEMA)
-    kinds = {"importance": "float", "negative": "float", "zero": "int", "name": "string", "usual": "float"}
-    schema["columns"] |= {name: {"type": kind} for name, kind in kinds.items()}
-    schema["columns"]["usual"]["default"] = -1
-    rows = [
-        {**row, "importance": i % 4 / 2, "negative": 1 - i % 3, "zero": 0, "name": "x", "usual": i if i % 9 else ""}
-        for i, row in enumerate(trips.rows(400))
-    ]
-    table = [{name: row[name] for name in schema["columns"]} for row in rows]
-    return trips.make(tmp_path_factory.mktemp("trips"), table, schema)
+def trips_data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Returns a dataset of trips."""
+    return trips.make(tmp_path_factory.mktemp("trips"), trips.rows(400))
 
 
 @pytest.fixture

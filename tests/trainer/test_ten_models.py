@@ -26,10 +26,10 @@ BATCH, EVAL_BATCH = 40, 16
 
 
 def builder(data, model: str) -> Builder:
-    """The builder of a model whose examples are weighted by a column."""
+    """The builder of a model whose examples are weighted by their class."""
     manifest = Manifest.load(data)
     build = registry.builder(f"ten_models:{model}", manifest, {})
-    prepare = example_weights.weighed(build.prepare, manifest, classes=None, column="importance")
+    prepare = example_weights.weighted(build.prepare, manifest, ("yes=0.5",))
     return dataclasses.replace(build, prepare=prepare)
 
 
@@ -57,12 +57,12 @@ def evaluated(model: keras.Model, data, build: Builder) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("model", ["masked", "embedded", "shared", "normalised"])
-def test_model_agrees_with_keras(weighed, model):
-    build = builder(weighed, model)
+def test_model_agrees_with_keras(trips_data, model):
+    build = builder(trips_data, model)
     ours, theirs = build(), build()
     ours.set_weights(theirs.get_weights())
     theirs = of_keras(theirs)
-    split = columns(weighed, build, "train")
+    split = columns(trips_data, build, "train")
     split = {name: column[: len(column) // BATCH * BATCH] for name, column in split.items()}
     fit = {"sample_weight": split[example_weights.WEIGHT], "batch_size": BATCH, "shuffle": False, "verbose": 0}
     history = theirs.fit(split["numbers"], split["label"][:, None], **fit).history
@@ -74,9 +74,11 @@ def test_model_agrees_with_keras(weighed, model):
     seen = {"loss": sums[:, 0].mean(), **build.task.results(sums[:, 1:].sum(axis=0))}
     assert seen == pytest.approx({name: value for name, (value,) in history.items()}, rel=1e-4)
     one = tf.distribute.get_strategy()
-    scorer = Scorer(build, Manifest.load(weighed), str(weighed), "validation", batch_size=EVAL_BATCH, together=one)
+    scorer = Scorer(
+        build, Manifest.load(trips_data), str(trips_data), "validation", batch_size=EVAL_BATCH, together=one
+    )
     score = scorer.score({name: weight.numpy() for name, weight in weights.named(ours).items()}, lambda: False)
-    expected = evaluated(theirs, weighed, build)
+    expected = evaluated(theirs, trips_data, build)
     assert {name: score[name] for name in expected} == pytest.approx(expected, rel=1e-4)
 
 
@@ -95,16 +97,16 @@ def test_metric_states_add_up(data):
 
 
 @pytest.mark.cluster
-def test_replicas_agree_with_keras(make, weighed):
-    build = builder(weighed, "masked")
+def test_replicas_agree_with_keras(make, trips_data):
+    build = builder(trips_data, "masked")
     flags = ["--model", "ten_models:masked", "--batch-size", 33, "--eval-batch-size", EVAL_BATCH, "--deterministic"]
-    flags += ["--weight-column", "importance", "--train-steps", 12]
+    flags += ["--class-weights", "yes=0.5", "--train-steps", 12]
     first_steps = []
     for roles, more in CLUSTERS.values():
-        job = make(data=weighed)
+        job = make(data=trips_data)
         job.run(*roles, flags=[*flags, *more])
         first_steps.append(next(event for event in job.events() if event["event"] == "step"))
-        expected = evaluated(of_keras(trained(job, build(), 12)), weighed, build)
+        expected = evaluated(of_keras(trained(job, build(), 12)), trips_data, build)
         latest = json.loads((job.directory / "validation.json").read_text())["latest"]
         assert {name: latest[name] for name in expected} == pytest.approx(expected, rel=1e-4)
     shown = [{name: step[name] for name in expected} for step in first_steps]

@@ -11,8 +11,8 @@ pytestmark = pytest.mark.cluster
 COMMON = "--model together:thawed --deterministic --eval-every-steps 6 --warmup-steps 4"
 TOGETHER = {
     "float16": "--precision float16 --optimizer adamw",
-    "compiled": "--jit-compile --clip-norm 0.5 --label-smoothing 0.1",
-    "bfloat16": "--precision bfloat16 --class-weights balanced --clip-norm 0.5 --optimizer sgd",
+    "compiled": "--jit-compile --clip-norm 0.5",
+    "bfloat16": "--precision bfloat16 --class-weights 1=2,7=0.5 --clip-norm 0.5 --optimizer sgd",
     "patient": "--precision float16 --jit-compile --class-weights 3=5 --patience 1 --export best",
 }
 SLOW = pytest.mark.slow

@@ -90,8 +90,8 @@ class Builder:
         return self.build()
 
 
-def builder(name: str, manifest: Manifest, given: Mapping[str, Any], *, label_smoothing: float = 0.0) -> Builder:
-    """The builder of the model of that name, with the options that are given, for its task with labels smoothed like that."""
+def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
+    """The builder of the model of that name, with the options that are given."""
     module, function = _module(name), _function(name)
     if useless := given.keys() - inspect.signature(function).parameters.keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
@@ -106,7 +106,7 @@ def builder(name: str, manifest: Manifest, given: Mapping[str, Any], *, label_sm
     task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
     found = task(task_by, manifest)
     _ = found.metrics  # makes their variables on all replicas now, before a strategy would share them
-    return Builder(name, build, found.smoothed(label_smoothing) if label_smoothing else found, prepare, task_by)
+    return Builder(name, build, found, prepare, task_by)
 
 
 def options(name: str) -> dict[str, Any]:

@@ -19,7 +19,6 @@ class Classification(Task):
     ranking: ClassVar[tuple[str, ...]] = ("auc", "accuracy")  # of two classes what no threshold decides
     answers: ClassVar[tuple[str, ...]] = ("probabilities", "class_index", "class_name")
     class_names: tuple[str, ...]  # in the order of the labels' values
-    label_smoothing: float = 0.0
 
     @property
     def outputs(self) -> int:
@@ -46,9 +45,9 @@ class Classification(Task):
         return super().wrong_values(outputs, operation) or probabilities_already(operation, sure=adds_up)
 
     def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """The cross-entropy in nats; of the smoothed label every class has its part."""
+        """Returns the cross-entropy in nats."""
         classes = tf.one_hot(labels, len(self.class_names))
-        return keras.losses.categorical_crossentropy(classes, self._logits(outputs), True, self.label_smoothing)
+        return keras.losses.categorical_crossentropy(classes, self._logits(outputs), from_logits=True)
 
     @functools.cached_property
     def metrics(self) -> list[keras.metrics.Metric]:

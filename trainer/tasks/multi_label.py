@@ -19,7 +19,6 @@ class MultiLabel(Task):
     ranking: ClassVar[tuple[str, ...]] = ("auc",)
     answers: ClassVar[tuple[str, ...]] = ("probabilities",)
     targets: tuple[str, ...]  # names of the labels, in the order of the outputs
-    label_smoothing: float = 0.0
 
     @property
     def outputs(self) -> int:
@@ -40,7 +39,7 @@ class MultiLabel(Task):
 
     def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """The binary cross-entropy in nats, the mean over an example's labels."""
-        return keras.losses.binary_crossentropy(labels, tf.cast(outputs, tf.float32), True, self.label_smoothing)
+        return keras.losses.binary_crossentropy(labels, tf.cast(outputs, tf.float32), from_logits=True)
 
     @functools.cached_property
     def metrics(self) -> list[keras.metrics.Metric]:

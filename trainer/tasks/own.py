@@ -7,7 +7,6 @@ def task(manifest):
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Self
 
 import keras
 import numpy as np
@@ -67,7 +66,6 @@ class Own(Task):
         self.weighted = task.weighted.union(metric.name for metric in weighted_metrics)
         for name in ("meaning", "outputs", "answers", "num_aucs"):
             setattr(self, name, getattr(task, name))
-        self.label_smoothing = task.label_smoothing if loss is None else None
         self.ranking = (ranked_by,) if ranked_by else task.ranking
         self.lower_is_better = task.lower_is_better.union(() if higher_is_better else (metric.name for metric in added))
 
@@ -88,12 +86,6 @@ class Own(Task):
         if losses.shape.rank != 1:
             raise UserError(f"the loss gives {losses.shape} and not one number for each example; reduction='none' does")
         return losses
-
-    def smoothed(self, label_smoothing: float) -> Self:
-        """The same of the task."""
-        other = super().smoothed(label_smoothing)
-        other._task = self._task.smoothed(label_smoothing)
-        return other
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
         """The task's."""

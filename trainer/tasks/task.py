@@ -6,18 +6,15 @@ what the variables would be after its examples alone, and these states are summe
 """
 
 import abc
-import copy
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras.src import backend
-
-from common.errors import UserError
 
 _SMALLEST = 1e-7
 
@@ -35,8 +32,6 @@ class Task(abc.ABC):
       ranking: Metrics by which one score is better than another: the first of them that the score has.
       lower_is_better: Those metrics of which less is more.
       answers: What `answer` gives at least; the first, `predictions`, has a number for each output.
-      label_smoothing: The share of a label that `losses` spreads evenly over all that it could be, as Keras' losses do; None
-        of a task that has no such labels.
     """
 
     meaning: ClassVar[str]
@@ -47,7 +42,6 @@ class Task(abc.ABC):
     ranking: ClassVar[tuple[str, ...]]
     lower_is_better: ClassVar[frozenset[str]] = frozenset({"loss", "mae", "mse", "rmse"})
     answers: ClassVar[tuple[str, ...]]
-    label_smoothing: float | None = None
 
     @abc.abstractmethod
     def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -101,14 +95,6 @@ class Task(abc.ABC):
             ]
             values[metric.name] = float(metric.stateless_result(variables))
         return values
-
-    def smoothed(self, label_smoothing: float) -> Self:
-        """This task with another smoothing of labels; refused of numbers and of a loss of the user's own, which would not heed it."""
-        if self.label_smoothing is None or not type(self).losses.__module__.startswith(__package__):
-            raise UserError("--label-smoothing is for classes and labels with the loss that the trainer has for them")
-        other = copy.copy(self)
-        object.__setattr__(other, "label_smoothing", label_smoothing)  # of a frozen dataclass, perhaps the user's own
-        return other
 
     @abc.abstractmethod
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
