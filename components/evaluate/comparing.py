@@ -3,25 +3,21 @@
 beat(CHAMPION, "the champion", ours, theirs.answers, confidence=0.95, margin=0.0).passed
 """
 
-import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping
-from statistics import NormalDist
 
 import numpy as np
 from scipy import stats
 
-from common.errors import UserError
+from common.errors import UserError, unknown
 from components.evaluate.gate import Comparison, Gate
 from components.evaluate.score import Answers
 from components.evaluate.slices import slices
 from trainer.tasks.task import Task
 
 _MOST_VALUES = 100
-_POWER, _STEP = 0.8, 0.005
-# Fewer swaps where there are many answers, for the time that they take.
-_FEWEST_SWAPS, _MOST_ANSWERS = 199, 25_000_000
-# Two figures that differ by no more than this share of their size may be equal: a metric may be computed in float32.
+# Metrics that differ by no more than this share of their size may be equal: one may be computed in float32.
 _ROUNDING = 1e-6
 
 
@@ -31,39 +27,36 @@ def gate_comparisons(gate: Gate, answered: Answers, metrics: Mapping[str, float]
     A slice is judged by itself if it has enough records, and defines the metric.
 
     Raises:
-      UserError: The gate names a metric or a column that there is not, or one with too many values.
+      UserError: The gate names an unknown metric or column, or a column with too many values.
     """
-    records = answered.records
-    thresholds = (gate.thresholds, *gate.slices.values())
-    if missing := {metric for each in thresholds for metric in each} - metrics.keys():
-        raise UserError(
-            f"a threshold of {min(missing)}: split {records.split!r} of dataset {records.manifest.name!r} gives no such "
-            f"metric; it has {', '.join(metrics)}"
-        )
+    task = answered.records.task
+    for thresholds in (gate.thresholds, *gate.slices.values()):
+        for metric in thresholds.keys() - metrics.keys():
+            raise unknown("metric of a threshold", metric, metrics)
     for metric, threshold in gate.thresholds.items():
-        yield reach("threshold", metric, metrics[metric], threshold, records.task, len(answered.labels))
-    for column, minima in gate.slices.items():
+        yield reach("threshold", metric, metrics[metric], threshold, task, len(answered.labels))
+    for column, thresholds in gate.slices.items():
         values = answered.column(column)
         if (count := len(np.unique(values))) > _MOST_VALUES:
-            raise UserError(f"slices.{column}: {count:,} different values; {_MOST_VALUES} can be looked at one by one")
-        for row in slices(answered, values, _MOST_VALUES):
-            count, own = row["records"], row["metrics"]
-            of = f" of {column} {row['value']} ({count:,} records)"
-            for metric, threshold in minima.items():
-                if count >= gate.slice_records and metric in own:
-                    yield reach("slice", metric, own[metric], threshold, records.task, count, of=of)
-                else:
-                    why = f"it takes {gate.slice_records}" if metric in own else "they do not define it"
-                    words = f"{metric}{of} is not judged: {why}"
+            raise UserError(f"slices.{column}: {count:,} different values; at most {_MOST_VALUES} can be judged")
+        for part in slices(answered, values, _MOST_VALUES):
+            count = part["records"]
+            name = f" of {column} {part['value']} ({count:,} records)"
+            for metric, threshold in thresholds.items():
+                if metric not in part["metrics"] or count < gate.slice_records:
+                    why = f"it takes {gate.slice_records}" if metric in part["metrics"] else "they do not define it"
+                    words = f"{metric}{name} is not judged: {why}"
                     yield Comparison(who="slice", passed=True, words=words, metric=metric, records=count)
+                else:
+                    yield reach("slice", metric, part["metrics"][metric], threshold, task, count, name)
 
 
 def reach(
-    who: str, metric: str, value: float, threshold: float, task: Task, records: int, *, of: str = ""
+    who: str, metric: str, value: float, threshold: float, task: Task, records: int, name: str = ""
 ) -> Comparison:
-    """Compares a metric (of some records: in words `of`) with its threshold, which it passes also if it is equal."""
+    """Compares a metric (of some records, by `name`) with its threshold; an equal one passes."""
     passed = bool(value == threshold or task.better(value, threshold, metric))
-    words = f"{metric}{of} {value:.4f} {'reaches' if passed else 'misses'} the threshold {threshold:.4f}"
+    words = f"{metric}{name} {value:.4f} {'reaches' if passed else 'misses'} the threshold {threshold:.4f}"
     figures = {"candidate": float(value), "threshold": threshold, "records": records}
     return Comparison(who=who, passed=passed, words=words, metric=metric, **figures)
 
@@ -80,48 +73,33 @@ def beat(
 ) -> Comparison:
     """Compares the candidate's answers with those of another one, `name` in words, to the same records, [N, outputs].
 
-    The candidate passes if it leads by more than the margin, in the unit of the metric that models are ranked by, and by
-    more than chance. Without a confidence the margin decides alone. The order of the records makes no difference.
+    The candidate passes if it leads by more than the margin, in the unit of the metric that models are ranked by, and
+    by more than chance. Without a confidence the margin decides alone. The order of the records makes no difference.
     """
     task = ours.records.task
     labels = ours.labels
-    n = len(labels)
-    level = confidence or 0.95
     metrics = ours.measure()
     metric = task.ranked_by(metrics)
     candidate = float(metrics[metric])
     other = float(task.measure(theirs, labels).get(metric, math.nan))
-    lower = metric in task.lower_is_better
-    difference = other - candidate if lower else candidate - other
+    difference = other - candidate if metric in task.lower_is_better else candidate - other
     right = [answers.argmax(axis=1) == labels for answers in (ours.answers, theirs)] if labels.ndim == 1 else []
-    if metric == "accuracy" and [each.mean() for each in right] == [candidate, other]:
-        # McNemar's exact test (1947, doi:10.1007/BF02295996): of the records that one model alone has right.
-        won = int((right[0] > right[1]).sum())
-        disagreements = int((right[0] != right[1]).sum())
-        p = stats.binomtest(won, disagreements, alternative="greater").pvalue if won else 1.0
-        deviation = math.sqrt(disagreements) / n
-    else:
-        tolerance = _ROUNDING * (abs(candidate) + abs(other))
-        p, deviation = _permutation_test(difference - tolerance, metric, ours, theirs, swaps)
     if not difference > 0:
         p = 1.0
-    leads = difference > margin
-    passed = leads and (not confidence or bool(p <= 1 - level))
+    elif metric == "accuracy" and [each.mean() for each in right] == [candidate, other]:
+        # McNemar's exact test (1947, doi:10.1007/BF02295996): of the records that one model alone has right.
+        won = (right[0] > right[1]).sum()
+        p = stats.binomtest(won, (right[0] != right[1]).sum(), alternative="greater").pvalue
+    else:
+        p = _permutation_test(difference - _ROUNDING * (abs(candidate) + abs(other)), metric, ours, theirs, swaps)
+    passed = difference > margin and (not confidence or bool(p <= 1 - confidence))
     words = f"{metric} {candidate:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
-    if passed and confidence:
+    if confidence and passed:
         words += f" (p {p:.3f})"
-    elif leads and confidence:
-        words += f", by more than chance (p {p:.3f}; at most {1 - level:.3g} is asked for)"
+    elif confidence and difference > margin:
+        words += f", by more than chance (p {p:.3f}; at most {1 - confidence:.3g} is asked for)"
     elif difference > 0 and not passed:
         words += f", by more than the margin {margin:.4g}"
-    # By the normal approximation; an error is looked at in its own unit.
-    step = _STEP * (abs(other) if lower else 1)
-    quantiles = NormalDist().inv_cdf(level) + NormalDist().inv_cdf(_POWER)
-    estimate = step > 0 and n * (quantiles * deviation / step) ** 2
-    needed = math.ceil(estimate) if 0 < estimate < math.inf else None
-    if needed and not passed:
-        what = "half a percent less" if lower else "half a point more"
-        words += f"; {what} is seen four times out of five with {needed:,} records, here are {n:,}"
     return Comparison(
         who=who,
         passed=passed,
@@ -132,47 +110,36 @@ def beat(
         difference=difference,
         p=float(p),
         threshold=margin,
-        records=n,
-        records_needed=needed,
+        records=len(labels),
     )
 
 
 @np.errstate(invalid="ignore")  # of infinite figures
-def _permutation_test(
-    lead: float, metric: str, answered: Answers, theirs: np.ndarray, swaps: int
-) -> tuple[float, float]:
-    """Returns the p-value of a lead, and the standard deviation of leads by chance, over swaps of two models' answers.
+def _permutation_test(lead: float, metric: str, answered: Answers, theirs: np.ndarray, swaps: int) -> float:
+    """Returns the p-value of a lead over swaps of two models' answers: all if they are few, else so many at random.
 
-    All swaps where these are no more than `swaps`; else so many at random. For AUC the ranks are swapped (Bandos et al.
-    2005, doi:10.1002/sim.2149), since scores of two models need have no scale in common.
+    For AUC the ranks are swapped (Bandos et al. 2005, doi:10.1002/sim.2149), since scores of two models need have no
+    scale in common.
     """
     ours = answered.answers
     labels = answered.labels
     n = len(labels)
-    if n < 2:
-        return 1.0, 0.0
     if metric == "auc":
         ours, theirs = (stats.rankdata(scores, axis=0) / (n + 1) for scores in (ours, theirs))
     # An order that follows from the records, and that no swap changes.
     both = [*np.minimum(ours, theirs).T, *np.maximum(ours, theirs).T]
     order = np.lexsort([*ours.T, *both, *np.reshape(labels, (n, -1)).T])
     ours, theirs, labels = (array[order] for array in (ours, theirs, labels))
-
-    def lead_of(signs: np.ndarray) -> float:
-        kept = signs[:, np.newaxis] > 0
+    is_exact = n < swaps.bit_length()
+    random = np.random.default_rng(0)
+    drawn = (random.random(n) < 0.5 for _ in range(swaps))
+    leads = []
+    for kept in itertools.product((True, False), repeat=n) if is_exact else drawn:
+        kept = np.reshape(kept, (n, 1))
         pair = np.where(kept, ours, theirs), np.where(kept, theirs, ours)
-        return np.subtract(*(answered.records.task.measure(answers, labels).get(metric, math.nan) for answers in pair))
-
-    resamples = min(swaps, max(_FEWEST_SWAPS, _MOST_ANSWERS // ours.size))
-    signs = np.ones(n)
-    options = {"n_resamples": resamples, "vectorized": False, "batch": 1}
-    if is_exact := 2**n <= resamples:
-        test = stats.permutation_test((signs,), lead_of, permutation_type="samples", **options)
-    else:
-        random = np.random.default_rng(0)
-        test = stats.monte_carlo_test(signs, functools.partial(random.choice, (-1.0, 1.0)), lead_of, **options)
-    # Each swap stands for two, for its reverse has the opposite lead. NaN counts against.
-    hits = (~(np.abs(test.null_distribution) < lead)).sum()
-    unseen = int(not is_exact)  # the lead itself
-    p = (hits + unseen) / (2 * len(test.null_distribution) + 2 * unseen)
-    return p, float(test.null_distribution.std())
+        metrics = (answered.records.task.measure(answers, labels) for answers in pair)
+        leads.append(np.subtract(*(each.get(metric, math.nan) for each in metrics)))
+    # Each swap stands for two, for its reverse has the opposite lead. NaN counts against. If not all swaps were tried,
+    # the lead itself is one more.
+    hits = (~(np.abs(leads) < lead)).sum()
+    return (hits + (not is_exact)) / (2 * len(leads) + 2 * (not is_exact))

@@ -49,11 +49,6 @@ class EvalSet:
         """Returns all records in their order."""
         return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
 
-    def row(self, at: int) -> dict[str, np.ndarray]:
-        """Returns what a model takes of the record at that position, by feature."""
-        columns = next(records.batches(self.manifest, self.data_dir, self.split, 1, start=at, stop=at + 1))
-        return {f.name: columns[f.name].numpy()[0] for f in self.manifest.inputs}
-
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
         """Columns of a table by name, [N] each, verified."""

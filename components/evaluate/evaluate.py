@@ -15,7 +15,7 @@ from components.evaluate.baseline import baseline
 from components.evaluate.champion import challenge
 from components.evaluate.comparing import beat, gate_comparisons
 from components.evaluate.eval_set import LEAST, EvalSet, require_enough
-from components.evaluate.examples import sample, worst
+from components.evaluate.examples import sample
 from components.evaluate.figures import figures
 from components.evaluate.gate import BASELINE, CHAMPION, Comparison, decide
 from components.evaluate.options import Options
@@ -70,7 +70,6 @@ def evaluate(options: Options) -> dict[str, Any]:
         "metrics": {**metrics, "examples": len(labels)},
         "figures": figures(manifest.task, names, candidate.answers, labels),
         "parts": {name: slices(candidate, candidate.column(column)) for name, column in columns.items()},
-        "worst": worst(candidate) if options.store_examples else [],
         "answered": sample(model, manifest, task.answers[0], raw=provenance.trained_on(model_dir) is not None),
         "model_dir": model_dir,
         "model_digest": tree_digest(model_dir),

@@ -103,7 +103,6 @@ class Comparison:
     p: float | None = None  # how likely chance alone would show such a lead, of equally good models
     threshold: float | None = None  # what the candidate has to reach; of a lead, what it has to exceed
     records: int | None = None  # on which both were measured
-    records_needed: int | None = None  # to see half a point (half a percent of an error) four times out of five
 
 
 def decide(metric: str, comparisons: Sequence[Comparison], notes: Sequence[str] = ()) -> dict[str, Any]:

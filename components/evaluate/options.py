@@ -48,9 +48,6 @@ class Options(Flags):
     count_repeated: bool = flag(
         bool, "score records too that are equal to a training record, as in a table of few distinct rows"
     )
-    store_examples: bool = flag(
-        bool, "keep records of the split, with the values of their columns or as images, where the model is worst"
-    )
     registry: str = flag(str, "compare with the champion in this registry", default="")
     name: str = flag(str, "of the model in the registry", default="")
 

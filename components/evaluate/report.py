@@ -6,7 +6,6 @@ from typing import Any
 import markupsafe
 
 from common.pages import figure, render_page, templates
-from components.evaluate.attempts import Journals
 from components.evaluate.gate import OUTCOMES
 from components.evaluate.plots import evaluation_plots, learning_curves
 
@@ -24,12 +23,11 @@ def section(evaluation: Mapping[str, Any], job_dir: str = "") -> markupsafe.Mark
 
     Args:
       evaluation: The content of `evaluation.json`, or nothing.
-      job_dir: A job, whose journals have its learning curves, and the attempts of its replicas.
+      job_dir: Directory of a job, whose journals have its learning curves.
     """
-    journals = Journals(job_dir)
     of_evaluation = {"rivals": _rivals(evaluation), "plots": evaluation_plots(evaluation)} if evaluation else {}
     template = templates("components.evaluate").get_template("report.html")
-    known = {"names": _NAMES, "outcomes": OUTCOMES, "curves": learning_curves(journals), "replicas": journals.attempts}
+    known = {"names": _NAMES, "outcomes": OUTCOMES, "curves": learning_curves(job_dir)}
     return markupsafe.Markup(template.render(e=evaluation, **known, **of_evaluation))
 
 

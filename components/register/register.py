@@ -16,7 +16,7 @@ from components.register.registry import Registry, because
 from trainer.job import done, identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
-_NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts", "worst"}
+_NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts"}
 
 
 def open_registry(place: str) -> Registry:

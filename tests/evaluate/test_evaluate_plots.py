@@ -5,7 +5,7 @@ from components.evaluate import plots
 
 
 def line(title: str = "Loss") -> str:
-    return plots.plot(title, "It is 1 & 2.", [[(1, 2), (2, 1)]], [[(0, 0), (2, 2)]], xlabel="a & b")
+    return plots.plot(title, "It is 1 & 2.", [[(1, 2), (2, 1)]], xlabel="a & b")
 
 
 def test_plot_is_an_image_with_words():

@@ -16,8 +16,7 @@ from common.manifest import Manifest
 from components.evaluate import component
 from components.evaluate.__main__ import main
 from components.evaluate.eval_set import EvalSet
-from components.evaluate.examples import worst as worst_of
-from components.evaluate.score import Answers, load, predict
+from components.evaluate.score import load, predict
 from components.register.__main__ import main as register
 from components.register.directory import DirectoryRegistry
 from trainer.data import records
@@ -71,12 +70,12 @@ def test_auc_decides_against_best_column(model, data, tmp_path):
     assert any(reason.startswith(words) for reason in found["decision"]["reasons"])
     page = (tmp_path / "report.html").read_text()
     plots = re.findall("<figcaption>(.*?)</figcaption>", page)
-    assert plots == ["calibration", "ROC curve", "precision and recall"]
+    assert plots == ["ROC curve", "precision and recall"]
     assert evaluate(model(-0.5), data, tmp_path)["decision"]["verdict"] == "reject"
 
 
 def test_no_record_is_kept(model, tmp_path):
-    """Without `--store-examples` no value of a record is in a file, and `show` and the card have none either."""
+    """No value of a record is in a file that evaluation or registration writes."""
     table = [{**row, "company": f"secret{i}"} for i, row in enumerate(trips.rows())]
     data, registry = trips.make(tmp_path / "data", table), ["--registry", str(tmp_path / "r"), "--name", "m"]
     found = evaluate(kept := model(0.3), data, tmp_path / "out")
@@ -86,11 +85,9 @@ def test_no_record_is_kept(model, tmp_path):
     places = tmp_path / "out", tmp_path / "r" / "m" / "1"
     files = [path for place in places for path in place.iterdir() if path.suffix in (".json", ".html", ".md")]
     assert {"evaluation.json", "report.html", "version.json", "MODEL_CARD.md"} <= {path.name for path in files}
-    assert found["worst"] == [] and len(found["answered"]["answers"]) == 16
+    assert len(found["answered"]["answers"]) == 16
     for path in files:
         assert "secret" not in path.read_text(), path
-    evaluate(kept, data, tmp_path / "out", "--store-examples")
-    assert "secret" in (tmp_path / "out" / "evaluation.json").read_text()
 
 
 @pytest.mark.parametrize("gate", ["confidence: 0.5\n", "confidence: none\n"])
@@ -110,28 +107,16 @@ def test_few_records_never_promote(gate, data, model, tmp_path):
     assert found["decision"]["verdict"] == "register" and "it takes 50" in found["decision"]["why"]
 
 
-def test_slices_and_worst_records_are_shown(model, data, refused, tmp_path):
-    found = evaluate(model(0.3), data, tmp_path, "--slice", "company", "miles", "--store-examples")
+def test_slices_are_shown(model, data, refused, tmp_path):
+    found = evaluate(model(0.3), data, tmp_path, "--slice", "company", "miles")
     worst, *_, best = found["parts"]["company"]
-    manifest = Manifest.load(data)
-    columns = records.load(manifest, str(data), "test")
+    columns = records.load(Manifest.load(data), str(data), "test")
     for part in (worst, best):
         assert part["records"] == (columns["company"].numpy() == part["value"].encode()).sum()
     assert sum(part["records"] for part in found["parts"]["miles"]) == found["metrics"]["examples"]
     assert len(found["parts"]["miles"]) == 4 and [part["value"] for part in found["parts"]["class"]]
-    assert 0 < len(found["worst"]) <= 24
-    for shown in found["worst"]:
-        assert shown["said"] != shown["label"] and set(shown["row"]) == {f.name for f in manifest.inputs}
-        assert shown["row"]["when"] == columns["when"].numpy()[shown["record"]]
-    # Of a part of the split the records are told by where they are in all of it.
-    labels, part = columns["label"].numpy(), np.arange(30, 60)
-    there = EvalSet.load(str(data), "test")
-    wrong = Answers(records=there, answers=np.eye(2)[1 - labels[part]], labels=labels[part], positions=part)
-    for shown in worst_of(wrong):
-        assert shown["record"] in part and shown["row"]["when"] == columns["when"].numpy()[shown["record"]]
-        assert shown["label"] == manifest.class_names[labels[shown["record"]]]
     page = (tmp_path / "report.html").read_text()
-    assert "By company, the worst first" in page and "The worst answers" in page
+    assert "By company, the worst first" in page
     flags = ["--model-dir", model(0.3), "--data-dir", data, "--output", tmp_path / "other"]
     assert "'mile'; did you mean 'miles'" in refused(main, *flags, "--slice", "mile")
 

@@ -1,10 +1,8 @@
 import json
 import pathlib
-import re
 
 import pytest
 
-from components.evaluate.attempts import Journals
 from components.evaluate.plots import learning_curves
 from components.evaluate.report import section
 
@@ -22,7 +20,7 @@ def step(at: float, step: int, seconds: float, loss: float = 1.0) -> tuple:
 
 @pytest.fixture
 def killed(tmp_path) -> pathlib.Path:
-    """A job of one replica that was killed after step 30, and resumed at step 20."""
+    """A job of one replica that was killed after step 40, and resumed at step 20."""
     job = tmp_path / "job"
     write(
         job,
@@ -31,8 +29,8 @@ def killed(tmp_path) -> pathlib.Path:
         (3, "start", 0),
         step(5, 10, 2, loss=9),
         step(9, 20, 4, loss=8),
-        step(13, 30, 3.5, loss=77),
-        (14, "usage", 30),
+        step(13, 40, 3.5, loss=77),
+        (14, "usage", 40),
     )
     write(
         job,
@@ -51,24 +49,14 @@ def killed(tmp_path) -> pathlib.Path:
 
 
 def test_repeated_steps_count_once(killed):
-    job = Journals(str(killed))
-    assert [(e["step"], e["loss"]) for e in job.lasting("step")] == [(10, 9), (20, 8), (25, 7), (40, 6)]
-    loss, rate = learning_curves(job)
-    assert "loss: training 9 at step 10, 6 at step 40; validation 5 at step 40, 5 at step 40" in loss
+    loss, rate = learning_curves(str(killed))
+    assert "training 6 at step 40; validation 5 at step 40" in loss
     assert "learning rate" in rate
-
-
-def test_attempts_are_rows(killed):
-    write(killed, "worker-0", (2, "machine", 0), (30, "usage", 0))
-    first, second, worker = re.findall('<tr><th scope="row">(.*)</tr>', section({}, str(killed)))
-    assert first == "chief-0</th><td>1</td><td>0</td><td>30</td><td>12.0</td>"
-    assert second == "chief-0</th><td>2</td><td>20</td><td>40</td><td>9.0</td>"
-    assert worker == "worker-0</th><td>1</td><td>-</td><td>0</td><td>28.0</td>"
 
 
 @pytest.mark.parametrize("events", [[], [(1, "machine", 0)], [(1, "machine", 0), (2, "start", 0), step(3, 1, 1)]])
 def test_job_hardly_begun_has_page(tmp_path, events):
     write(tmp_path / "job", "chief-0", *events)
     shown = section({}, str(tmp_path / "job"))
-    assert "Learning curves" not in shown and ("Attempts of the replicas" in shown) == bool(events)
+    assert "Learning curves" not in shown
     assert not section({}, str(tmp_path / "nothing")).strip()

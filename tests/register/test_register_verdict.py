@@ -20,7 +20,7 @@ def test_everybody_says_the_same_verdict(evaluated, tmp_path, verdict):
         Comparison(who=BASELINE, passed=verdict != REJECT, words="of the baseline"),
         Comparison(who=CHAMPION, passed=verdict == PROMOTE, words="of the champion"),
     ]
-    evaluation |= {"gate": {}, "figures": {}, "parts": {}, "worst": []}
+    evaluation |= {"gate": {}, "figures": {}, "parts": {}}
     evaluation["decision"] = decide("accuracy", comparisons)
     (tmp_path / "evaluation").write_text(json.dumps(evaluation))
     assert component.gate(evaluation=dsl.Artifact(name="evaluation", uri=str(tmp_path / "evaluation"))) == verdict
