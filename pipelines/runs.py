@@ -3,18 +3,18 @@
 import argparse
 import dataclasses
 import functools
+import itertools
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from common.cli import Parser, confirm, run_cli
-from common.errors import UserError, reading
+from common.errors import UserError, reading, writable
 from common.flags import local
 from common.manifest import FILE as MANIFEST
 from common.pages import table
 from components.cleanup.cleanup import num_bytes, require_ended
-from components.convert import store
 from components.evaluate.options import Options as EvaluateOptions
 from pipelines.arguments import EVALUATE_OWN, evaluation
 from pipelines.config import Keys
@@ -29,109 +29,81 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns 0, or of `resume` the exit code of the run."""
     args = _parser().parse_args(argv)
     args.runs_dir = pathlib.Path(args.runs_dir).resolve()
-    args.runs = [history.find(name, args.runs_dir) for name in getattr(args, "runs", ())]
+    args.runs = [history.find(name, args.runs_dir) for name in args.runs]
     return args.verb(args) or 0
 
 
 def _parser() -> Parser:
     p = Parser(prog="pipelines/runs.py", description="Looks at runs, goes on with them and deletes them.")
     verbs = p.add_subparsers(required=True, metavar="VERB", parser_class=functools.partial(Parser, version=False))
-
-    def add(verb: Callable, description: str, *, runs: str | int | None = None) -> argparse.ArgumentParser:
+    for verb, num_runs, description in (
+        (_list, 0, "the runs, the oldest first"),
+        (_show, 1, "what one was to do, and what became of it"),
+        (_compare, 2, "metrics of two, and the settings in which they differ"),
+        (_resume, 1, "finish a run, whatever ended it, as it was started; keys of its evaluation may be others"),
+        (_delete, "+", "delete runs; datasets, and versions in the registry, stay"),
+    ):
         parser = verbs.add_parser(verb.__name__.strip("_"), help=description, description=description)
-        parser.set_defaults(verb=verb)
+        parser.set_defaults(verb=verb, runs=())
         parser.add_argument("--runs-dir", type=local, default="runs", help="where the runs are")
-        if runs:
-            parser.add_argument("runs", nargs=runs, metavar="RUN", help="id of a run, or its directory")
-        return parser
-
-    add(_list, "the runs, the oldest first")
-    add(_show, "what one was to do, and what became of it", runs=1)
-    add(_compare, "metrics of two, and the settings in which they differ", runs=2)
-    resume = add(
-        _resume,
-        "finish a run, whatever ended it, as it was started; keys of its evaluation may be others",
-        runs=1,
-    )
-    KEYS.add_flags(resume)
-    delete = add(_delete, "delete runs; other runs and versions in the registry stay whole", runs="*")
-    delete.add_argument("--datasets", action="store_true", help="delete also the datasets that no run is left to use")
-    delete.add_argument("--yes", action="store_true", help="without asking")
+        if num_runs:
+            parser.add_argument("runs", nargs=num_runs, metavar="RUN", help="id of a run, or its directory")
+        if verb is _resume:
+            KEYS.add_flags(parser)
+        if verb is _delete:
+            parser.add_argument("--yes", action="store_true", help="without asking")
     return p
 
 
 def _list(args: argparse.Namespace) -> None:
-    if runs := history.list_runs(args.runs_dir):
-        print(table([history.COLUMNS, *(list(run.row.values()) for run in runs)]))
-    else:
-        print(f"no runs in {args.runs_dir}")
+    print(table([history.COLUMNS, *(list(run.row.values()) for run in history.list_runs(args.runs_dir))]))
 
 
 def _show(args: argparse.Namespace) -> None:
     (run,) = args.runs
-    with reading(run.dir / summary.FILE):
-        groups = (
-            {**run.row, "metric": None, "reason": run.summary.get("reason")},
-            {f"test {name}": _text(value) for name, value in run.summary.get("metrics", {}).items()},
-            {step["name"]: f"{step['status']}, {step['seconds']} s" for step in run.summary.get("steps", ())},
-            run.settings,
-            run.summary.get("paths", {}),
-        )
-        lines = [item for group in filter(None, groups) for item in (*group.items(), ("", " "))]
-    print(table([(name, str(value)) for name, value in lines if value not in (None, "")]))
+    metrics, settings = _facts(run)
+    outcome = {"reason": run.summary.get("reason"), **metrics, **run.summary.get("paths", {})}
+    print(table([*_lines(run.row), *_lines(outcome), *_lines(settings)]))
 
 
 def _compare(args: argparse.Namespace) -> None:
-    one, other = args.runs
-    with reading(f"{summary.FILE} of {one.dir.name} or {other.dir.name}"):
-        metrics = _pairs(*(run.summary.get("metrics", {}) for run in args.runs), with_equal=True)
-        lines = [(f"test {name}", *values) for name, *values in metrics]
-    print(table([("", one.dir.name, other.dir.name), *lines, *_pairs(one.settings, other.settings)]))
+    metrics, settings = zip(*map(_facts, args.runs), strict=True)
+    differing = [line for line in _lines(*settings) if len({*line[1:]}) > 1]
+    print(table([("", *(run.dir.name for run in args.runs)), *_lines(*metrics), *differing]))
 
 
-def _pairs(
-    one: Mapping[str, Any], other: Mapping[str, Any], *, with_equal: bool = False
-) -> Iterator[tuple[str, str, str]]:
-    """Yields names with both values as texts, where these differ."""
-    for name in sorted(one.keys() | other.keys()):
-        if with_equal or one.get(name) != other.get(name):
-            yield name, _text(one.get(name)), _text(other.get(name))
+def _facts(run: history.Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the metrics of a run by name, and all that decided them, with values as the training resolved them."""
+    with reading(f"{record.FILE}, {summary.FILE} or job/job.json of {run.dir}"):
+        job = record.read_or_empty(run.dir / "job" / "job.json")
+        names = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args", "source_digest")
+        settings = {name: run.record.arguments[name] for name in names} | job.get("settings", {})
+        metrics = {f"test {name}": value for name, value in run.summary.get("metrics", {}).items()}
+        return metrics, {**settings, "versions": job.get("versions")}
+
+
+def _lines(*columns: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yields each name with its value in each of the columns, as texts."""
+    for name in dict.fromkeys(itertools.chain(*columns)):
+        yield name, *(_text(column.get(name)) for column in columns)
 
 
 def _text(value: Any) -> str:
-    if value is None or value == "":
+    if value in (None, ""):
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _delete(args: argparse.Namespace) -> None:
-    run_dirs = {run.dir for run in args.runs}
-    places = {path.parent for path in run_dirs} or {args.runs_dir}
-    others = [run for place in places for run in history.list_runs(place) if run.dir not in run_dirs]
+    run_dirs = sorted({run.dir for run in args.runs})
     for run_dir in run_dirs:
         require_ended(run_dir)
-        for other in others:  # one may begin with another's model, as `--init-from` has it
-            if f"/{run_dir.name}/" in (other.dir / record.FILE).read_text(encoding="utf-8", errors="replace"):
-                raise UserError(
-                    f"{other.dir.name} begins with what {run_dir.name} has learnt; delete that first, or both at once"
-                )
-    datasets = [path for place in places if args.datasets for path in history.unused_datasets(place, run_dirs)]
-    for path in (*sorted(run_dirs), *datasets):
-        print(f"{num_bytes(path) / 1e6:10.2f} MB  {path}")
-    if not run_dirs and not datasets:
-        print("there is nothing to delete")
-    elif args.yes or confirm("delete all of this"):
-        try:
-            for path in run_dirs:
-                shutil.rmtree(path)
-            for path in datasets:
-                with store.held(path):
-                    if path in history.unused_datasets(path.parents[1]):  # a run may have begun meanwhile
-                        shutil.rmtree(path)
-        except OSError as error:  # containers may have written as another user
-            raise UserError(f"{error.filename}: {error.strerror}; delete it as its owner") from None
-        for place in places:
-            history.write_page(place)
+        print(f"{num_bytes(run_dir) / 1e6:10.2f} MB  {run_dir}")
+    if args.yes or confirm("delete all of this"):
+        for run_dir in run_dirs:
+            with writable(run_dir):  # containers may have written as another user
+                shutil.rmtree(run_dir)
+            history.write_page(run_dir.parent)
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -141,9 +113,8 @@ def _resume(args: argparse.Namespace) -> int:
     run = history.find(run_dir, args.runs_dir)  # another process may have finished it meanwhile
     arguments = run.record.arguments
     evaluate_args = evaluation(KEYS.read(args), arguments["evaluate_args"]).as_flags(but=EVALUATE_OWN)
-    has_other_keys = evaluate_args != arguments["evaluate_args"]
     if run.row["status"] == "succeeded":
-        if has_other_keys:
+        if evaluate_args != arguments["evaluate_args"]:
             raise UserError(f"run {run_dir.name} is finished; give other keys of evaluation to a new run")
         print(f"run {run_dir.name} is finished; there is nothing to go on with")
         return of_finished(run.record, run.summary)
@@ -157,9 +128,8 @@ def _resume(args: argparse.Namespace) -> int:
         )
     (run_dir / summary.FILE).unlink(missing_ok=True)
     resumed = dataclasses.replace(run.record, arguments={**arguments, "evaluate_args": evaluate_args})
-    if has_other_keys:
-        resumed.save(run_dir)
-        record.lock(run_dir)  # the file is another one now
+    resumed.save(run_dir)
+    record.lock(run_dir)  # the file is another one now
     print(f"run {resumed.id} goes on: {resumed.dataset} on {resumed.cluster}", flush=True)
     return execute(resumed, run_dir)
 

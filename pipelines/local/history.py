@@ -1,17 +1,15 @@
-"""Runs of a directory, read from their files: what each is to do, and its outcome."""
+"""Runs of a directory, read from their files."""
 
 import dataclasses
-import json
 import pathlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from common.errors import UserError, reading, unknown
+from common.errors import UserError, unknown
 from common.pages import figure, render_page
 from common.storage.files import write_text
 from components.cleanup.cleanup import is_running
 from pipelines.local import summary
-from pipelines.local.cache import STORE
 from pipelines.local.record import FILE, RunRecord, read_or_empty
 
 COLUMNS = ("run", "status", "verdict", "metric", "version", "dataset", "cluster", "seconds")
@@ -26,24 +24,6 @@ class Run:
     row: Mapping[str, str]  # by `COLUMNS`; empty where nothing is known
     record: RunRecord | None = None  # None if the run is broken
     summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # empty before the run has ended
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All that decided the outcome, with values as the training resolved them once it began."""
-        arguments = self.record.arguments
-        with reading(f"{FILE} or job/job.json of {self.dir}"):
-            job = read_or_empty(self.dir / "job" / "job.json")
-            values = _flatten({
-                "name": arguments["name"],
-                **{name: " ".join(arguments[name]) for name in ("convert_args", "trainer_args", "evaluate_args")},
-                "cluster": json.loads(arguments["cluster"]),
-                "dataset": job.get("arguments"),
-                "version": job.get("versions"),
-                **job.get("settings", {}),
-                "fingerprint": job.get("identity", {}).get("fingerprint"),
-                "last_step": read_or_empty(self.dir / "job" / "DONE.json").get("step"),
-            })  # fmt: skip
-        return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 def list_runs(runs_dir: pathlib.Path) -> list[Run]:
@@ -81,27 +61,15 @@ def read(run_dir: pathlib.Path) -> Run:
             "status": result.get("status") or ("running" if is_running(run_dir) else "killed"),
             "verdict": model.get("verdict"),
             "metric": f"{metric} {figure(metrics[metric])}" if metric in metrics else "",
-            "version": model.get("version") and f"{model['name']} {model['version']}",
+            "version": model.get("version"),
             "dataset": record.dataset,
             "cluster": record.cluster,
-            "seconds": "seconds" in result and f"{result['seconds']:.1f}",
+            "seconds": result.get("seconds"),
         }
-        return Run(
-            dir=run_dir, row={name: str(cell or "") for name, cell in row.items()}, record=record, summary=result
-        )
-    except (OSError, ValueError, TypeError, AttributeError, LookupError):
+        cells = {name: str(cell or "") for name, cell in row.items()}
+        return Run(dir=run_dir, row=cells, record=record, summary=result)
+    except (OSError, ValueError, TypeError, AttributeError):
         return Run(dir=run_dir, row=dict.fromkeys(COLUMNS, "") | {"run": run_dir.name, "status": "broken"})
-
-
-def unused_datasets(runs_dir: pathlib.Path, without: Collection[pathlib.Path] = ()) -> list[pathlib.Path]:
-    """Returns the datasets of the store that no run refers to, when those `without` are not counted."""
-    used = set()
-    for run in list_runs(runs_dir):
-        if run.dir not in without:
-            if run.record is None:
-                raise UserError(f"{run.dir} cannot be read; until it can, or is gone, its dataset is not known")
-            used.add(pathlib.Path(run.record.arguments["dataset_dir"]).name)  # the directory may have been moved
-    return sorted(path for path in (runs_dir / STORE).glob("*") if path.is_dir() and path.name not in used)
 
 
 def write_page(runs_dir: pathlib.Path) -> None:
@@ -109,11 +77,3 @@ def write_page(runs_dir: pathlib.Path) -> None:
     rows = [(run.row, (run.dir / summary.REPORT).exists()) for run in reversed(list_runs(runs_dir))]
     body = summary.TEMPLATES.get_template("runs.html").render(columns=COLUMNS, rows=rows)
     write_text(runs_dir / PAGE, render_page("Runs", body))
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns the values of nested mappings by their paths, with dots between keys."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

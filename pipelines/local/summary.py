@@ -8,12 +8,12 @@ import shutil
 import time
 from typing import Any
 
-from common.manifest import Manifest
 from common.pages import render_page, templates
 from common.storage.files import write_text
 from components.convert.writing.output import PAGE
 from components.evaluate.report import section
 from components.register.directory import DirectoryRegistry
+from components.register.registry import CHAMPION
 from pipelines.local.progress import FAILED, Steps
 from pipelines.local.record import RunRecord, read_or_empty
 from trainer.job import done
@@ -52,16 +52,14 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
         shutil.copyfile(evaluations[-1], run_dir / EVALUATION)
     evaluation = read_or_empty(run_dir / EVALUATION)
     decision = evaluation.get("decision", {})
-    dataset = pathlib.Path(record.arguments["dataset_dir"])
-    job = run_dir / "job"
     failed = steps.first(FAILED)
     log = steps.log(failed)
     output = log.read_text(encoding="utf-8") if status != "succeeded" and log.exists() else ""
     reasons = _REPAIRABLE.findall(output) if failed and status == "failed" else ()
-    registry = DirectoryRegistry(record.arguments["registry"])
     name = record.arguments["name"]
+    registry = DirectoryRegistry(record.arguments["registry"])
     version = registry.version_of(name, record.id)
-    champion, passed_over = registry.effective_champion(name, exclude=version or "")
+    dataset, job = pathlib.Path(record.arguments["dataset_dir"]), run_dir / "job"
     paths = {
         "logs": run_dir / "logs",
         "dataset": dataset,
@@ -86,25 +84,23 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
         "model": {
             "name": name,
             "version": version,
-            "champion": champion,
-            "passed_over": passed_over,
+            "champion": registry.aliases(name).get(CHAMPION),
             "verdict": decision.get("verdict"),
             "why": decision.get("why"),
         },
         "paths": {
             "report": str(run_dir / REPORT),
-            **{what: str(path) if path.exists() else None for what, path in paths.items()},
-            "model": registry.model_dir(name, version) if version else None,
+            **{what: str(path) for what, path in paths.items() if path.exists()},
+            **({"model": registry.model_dir(name, version)} if version else {}),
         },
         "arguments": dict(record.arguments),
     }
     write_text(run_dir / FILE, json.dumps(summary, indent=1) + "\n")
     body = TEMPLATES.get_template("run.html").render(
         s=summary,
-        links={what: os.path.relpath(path, run_dir) for what, path in summary["paths"].items() if path},
+        links={what: os.path.relpath(path, run_dir) for what, path in summary["paths"].items()},
         logs=sorted(path.name for path in (run_dir / "logs").glob("*.log")),
         evaluation=section(evaluation, str(job)),
-        splits=Manifest.load(dataset).splits if (dataset / PAGE).exists() else {},
         registry=registry,
         written=time.strftime("%Y-%m-%d %H:%M"),
     )

@@ -73,9 +73,7 @@ def test_first_run_registers_the_champion(first_run):
     assert result["metrics"]["accuracy"] >= 0.97
     assert json.dumps(result).count('"accuracy"') == 1
     assert "there is no champion to compare with" in result["model"].pop("why")
-    assert result["model"] == {
-        "name": "digits", "version": "1", "champion": "1", "passed_over": "", "verdict": "promote"
-    }  # fmt: skip
+    assert result["model"] == {"name": "digits", "version": "1", "champion": "1", "verdict": "promote"}
     assert result["throughput"]["examples_per_s"] > 0
     assert all(pathlib.Path(path).exists() for path in result["paths"].values())
     assert "test accuracy" in printed and "now the champion" in printed
@@ -165,7 +163,7 @@ def test_resume_takes_other_evaluation_flags(command, place):
 
 def test_deleting_run_leaves_others_whole(command, place):
     first, second, *_ = (path.parent for path in sorted((place / "runs").glob("*/summary.json")))
-    deleted = command("pipelines/runs.py", "delete", first, "--datasets", "--yes")
+    deleted = command("pipelines/runs.py", "delete", first, "--yes")
     assert deleted.returncode == 0, deleted.stderr
     assert not first.exists() and first.name not in (place / "runs" / "index.html").read_text()
     links = re.findall('<a href="([^"]+)"', (second / "report.html").read_text())
