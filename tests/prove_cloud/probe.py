@@ -38,7 +38,11 @@ def main(place: str, code: str) -> None:
     with socket.create_server(("", int(own.rpartition(":")[2]))):
         seen["store"] = _store(bucket.blob(f"{base}/shared"))
         if len(everybody) == 1:
-            seen |= {"mount": _mount(bucket, base), "modules": check_modules(), "gpus": _gpus()}
+            seen |= {
+                "mount": _mount(bucket, base),
+                "modules": [*check_modules()] or "all can be imported",
+                "gpus": _gpus(),
+            }
         elif attempt == 0:
             seen["reached"] = [address for address in everybody if _until(lambda a=address: _answers(a))]
         bucket.blob(f"{job}/{me}-{attempt}.json").upload_from_string(json.dumps(seen))
