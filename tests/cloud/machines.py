@@ -19,6 +19,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import signal
 import sys
 import threading
@@ -28,7 +29,7 @@ from collections.abc import Iterable
 import psutil
 from google.cloud import aiplatform_v1 as v1
 
-from components.train.backends.probe import free_ports
+from components.train.backends.process import PORTS
 from tests.cloud.collection import now
 
 POOLS = ("chief", "worker", "ps", "evaluator")  # what TF_CONFIG calls the worker pools, by position
@@ -87,7 +88,7 @@ class Run:
         }
         with open("/etc/hosts", "a") as file:
             file.writelines(f"127.0.0.1 {name}\n" for pool in names.values() for name in pool)
-        at = {f"workerpool{i}": [f"{name}:{free_ports(1)[0]}" for name in pool] for i, pool in names.items()}
+        at = {f"workerpool{i}": [f"{name}:{random.choice(PORTS)}" for name in pool] for i, pool in names.items()}
         for i, pool in enumerate(spec.worker_pool_specs):
             for index in range(len(names[i])):
                 task = {"type": f"workerpool{i}", "index": index}

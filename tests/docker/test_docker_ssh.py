@@ -85,9 +85,8 @@ def test_hosts_train_and_survive_kills(hosts, dataset, tmp_path):
     (validation,) = [event for event in journal if event["event"] == "evaluation"]
     assert validation["accuracy"] >= 0.95
     assert "the connection to host" in (job / "replicas" / "worker-0.log").read_text()
-    for name in NAMES:
-        assert "trainer.task" not in processes(name)
-        assert docker("exec", name, "sh", "-c", "ls -d /tmp/training-* 2>/dev/null; true") == ""
+    assert not any("trainer.task" in processes(name) for name in NAMES)
+    assert not list((job / "replicas").glob(".code-*"))
 
 
 def test_job_directory_that_hosts_do_not_share_is_refused(hosts, dataset):
@@ -95,7 +94,7 @@ def test_job_directory_that_hosts_do_not_share_is_refused(hosts, dataset):
         flags = ["--data-dir", dataset, "--job-dir", f"{directory}/job", "--train-steps", "9"]
         done = subprocess.run(command(hosts, "--", *flags), capture_output=True, text=True, cwd=ROOT)
         assert done.returncode == 2
-        assert "is not the same place on host" in done.stderr
+        assert "(does not share" in done.stderr
         assert os.listdir(directory) == []
 
 

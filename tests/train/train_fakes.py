@@ -58,9 +58,9 @@ QUICK = Patience(grace_period_s=0.3, failure_s=0.3, report_delay_s=0, join_s=0.3
 
 def planned(job: Job, log_dir: Path) -> Plan:
     """The plan of processes on a machine with one core and no GPU."""
-    division = divide(job.cluster, [Machine(name="here", cores=1, gpus=(), replicas=job.cluster.members)])
+    shares = divide(job.cluster, [Machine(name="here", cores=1, gpus=(), replicas=job.cluster.members)])
     addresses = {member: f"127.0.0.1:{20_001 + i}" for i, member in enumerate(job.cluster.members)}
-    return ProcessBackend(LocalOptions()).job_plan(job, addresses, str(log_dir), division)
+    return ProcessBackend(LocalOptions()).job_plan(job, addresses, str(log_dir), shares)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from common.flags import positive
 from common.storage.storage import is_remote
 from components.train.backends import docker_client
 from components.train.backends.backend import Job
+from components.train.backends.host_agent import VISIBLE
 from components.train.backends.local import LocalBackend, LocalOptions
-from components.train.backends.probe import VISIBLE
 from components.train.backends.resources import divide_here
 from components.train.supervision.plan import ATTEMPT, Plan, Replica
 
@@ -65,7 +65,7 @@ class DockerBackend(LocalBackend):
         log_dir = self.log_dir(job)
         options, program = self.options, job.program
         image, mounts = options.image or DEFAULT_IMAGE, self._mounts(job, log_dir)
-        division = divide_here(job.cluster)
+        shares = divide_here(job.cluster)
         rootless = not job.dry_run and container_engine.check_engine("--backend process")
         if not job.dry_run and container_engine.docker("image", "inspect", image).returncode:
             repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
@@ -86,7 +86,7 @@ class DockerBackend(LocalBackend):
         def contained(replica: Replica) -> Replica:
             host = f"{replica.role}-{replica.index}"
             name = f"{network}-{host}"
-            share = division.shares[replica.role, replica.index]
+            share = shares[replica.role, replica.index]
             own = ["--name", name, "--hostname", host, "--network-alias", host]
             if replica.role != "ps":
                 own += ["--cpus", str(share.threads)]
@@ -100,7 +100,7 @@ class DockerBackend(LocalBackend):
             return dataclasses.replace(replica, command=(*_CLIENT, "run", name, *line), env=env)
 
         addresses = {(role, index): f"{role}-{index}:{_PORT}" for role, index in job.cluster.members}
-        plan = self.job_plan(job, addresses, log_dir, division)
+        plan = self.job_plan(job, addresses, log_dir, shares)
         yield dataclasses.replace(
             plan,
             replicas=tuple(map(contained, plan.replicas)),

@@ -13,7 +13,7 @@ from common.errors import UserError, reading
 from common.flags import positive
 from common.storage.storage import is_remote
 from components.train.backends.backend import Backend, Job, Status
-from components.train.backends.resources import Division
+from components.train.backends.resources import Share, missing_gpus
 from components.train.supervision import launcher_log, lock, supervisor
 from components.train.supervision.health import Patience, Vitals
 from components.train.supervision.launcher_log import Event, in_words
@@ -117,14 +117,20 @@ class LocalBackend(Backend):
         _check_writable(log_dir, "--log-dir")
         return log_dir
 
-    def job_plan(self, job: Job, addresses: Mapping[tuple[str, int], str], log_dir: str, division: Division) -> Plan:
+    def job_plan(
+        self,
+        job: Job,
+        addresses: Mapping[tuple[str, int], str],
+        log_dir: str,
+        shares: Mapping[tuple[str, int], Share],
+    ) -> Plan:
         """Returns the plan of a job whose replicas are plain processes and are told apart by `TF_CONFIG`.
 
         Args:
           job: What to run.
           addresses: `host:port` of each replica, by role and index.
           log_dir: Directory of log and status files.
-          division: What each gets of its machine.
+          shares: What each gets of its machine.
         """
         cluster, program = job.cluster, job.program
         training: dict[str, list[str]] = {}
@@ -137,7 +143,7 @@ class LocalBackend(Backend):
             status = os.path.abspath(f"{stem}.status.json")
             env = {
                 **program.env,
-                **division.shares[role, index].env,
+                **shares[role, index].env,
                 STATUS: status,
                 # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
                 POOL_ROLES: ",".join(cluster.pools),
@@ -155,7 +161,7 @@ class LocalBackend(Backend):
             max_restarts=cluster.scheduling.max_restarts,
             timeout_s=cluster.scheduling.timeout_s,
             reports=bool(program.trainer),
-            notes=(*division.notes, *self.ignored(cluster)),
+            notes=(*missing_gpus(cluster, shares), *self.ignored(cluster)),
         )
 
 

@@ -3,16 +3,20 @@
 import contextlib
 import fcntl
 import os
+import random
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from common.errors import UserError
 from components.train.backends.backend import Job
 from components.train.backends.local import LocalBackend
-from components.train.backends.probe import FIRST_PORT, is_free, last_port
 from components.train.backends.resources import divide_here
 from components.train.supervision.plan import Plan
 
+# Below those that Linux gives to outgoing connections: a replica binds its port seconds after it was chosen, and until
+# then a connection of any program could take one of those.
+PORTS = range(10_001, 32_768)
 # Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and locks must not.
 _LOCKS = Path("/tmp")
 
@@ -29,27 +33,20 @@ class ProcessBackend(LocalBackend):
     def plan(self, job: Job) -> Iterator[Plan]:
         """Plans processes that reach each other at ports of this machine, which are locked until the block ends."""
         log_dir = self.log_dir(job)
-        division = divide_here(job.cluster)
+        shares = divide_here(job.cluster)
         members = job.cluster.members
         with reserved(len(members)) as ports:
             addresses = {member: f"127.0.0.1:{port}" for member, port in zip(members, ports, strict=True)}
-            yield self.job_plan(job, addresses, log_dir, division)
+            yield self.job_plan(job, addresses, log_dir, shares)
 
 
 @contextlib.contextmanager
 def reserved(count: int) -> Iterator[tuple[int, ...]]:
-    """Yields `count` free ports, locked for other launchers of this user until the block ends.
-
-    They lie below the range from which the system gives ports to outgoing connections: a replica binds its port
-    seconds after it was chosen, and until then a connection of any program could take one from that range.
-    """
+    """Yields `count` free ports, locked for other launchers of this user until the block ends."""
     directory = _LOCKS / f"training-ports-{os.getuid()}"
-    last = last_port()
-    # Users start apart, as their locks do not see each other.
-    start = FIRST_PORT + os.getuid() * 997 % (last - FIRST_PORT + 1)
     ports: list[int] = []
     with contextlib.ExitStack() as locks:
-        for port in [*range(start, last + 1), *range(FIRST_PORT, start)]:
+        for port in random.Random(os.getuid()).sample(PORTS, len(PORTS)):
             if len(ports) == count:
                 break
             try:
@@ -60,8 +57,15 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
                 continue
             except OSError as error:
                 raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
-            if is_free(port):
+            if _is_free(port):
                 ports.append(port)
-        if len(ports) < count:
-            raise UserError(f"{count} free ports between {FIRST_PORT} and {last} are needed, {len(ports)} were found")
         yield tuple(ports)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from common.errors import UserError
 from common.machine import usable_cores
-from components.train.backends.probe import VISIBLE, usable_gpus
+from components.train.backends.host_agent import VISIBLE, usable_gpus
 from components.train.cluster.cluster_file import Cluster, most_gpus
 
 _Member = tuple[str, int]  # A replica's role and its index among those of the role.
@@ -36,21 +36,13 @@ class Share:
         return {"TRAINER_THREADS": str(self.threads), **gpus}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Division:
-    """The share of every replica."""
-
-    shares: Mapping[_Member, Share]
-    notes: tuple[str, ...]  # The same in words, a line for each machine.
-
-
-def divide_here(cluster: Cluster) -> Division:
+def divide_here(cluster: Cluster) -> dict[_Member, Share]:
     """Divides this machine among all replicas."""
     here = Machine(name="this machine", cores=usable_cores(), gpus=usable_gpus(), replicas=cluster.members)
     return divide(cluster, [here])
 
 
-def divide(cluster: Cluster, machines: Sequence[Machine]) -> Division:
+def divide(cluster: Cluster, machines: Sequence[Machine]) -> dict[_Member, Share]:
     """Divides each machine among its replicas.
 
     Those that compute get equal parts of the cores; parameter servers only add numbers up. Each replica gets the GPUs that
@@ -62,7 +54,6 @@ def divide(cluster: Cluster, machines: Sequence[Machine]) -> Division:
     """
     counts = _gpu_counts(cluster, machines)
     shares: dict[_Member, Share] = {}
-    notes = []
     for machine in machines:
         total = sum(counts[role] for role, _ in machine.replicas)
         if 0 < len(machine.gpus) < total:
@@ -72,24 +63,23 @@ def divide(cluster: Cluster, machines: Sequence[Machine]) -> Division:
             )
         computing = sum(role != "ps" for role, _ in machine.replicas)
         threads = max(1, machine.cores // max(1, computing))
-        words = [", ".join(f"{role}/{index}" for role, index in machine.replicas)]
-        words.append(f"cores: {machine.cores}, threads of each: {threads}")
-        if total and not machine.gpus:
-            words.append(f"none of the {total} GPUs that the cluster file asks for: cores compute instead")
         ids = iter(machine.gpus)
         for role, index in machine.replicas:
             gpus = tuple(itertools.islice(ids, counts[role])) if machine.gpus else None
             shares[role, index] = Share(threads=threads, gpus=gpus)
-            if gpus:
-                words.append(f"{role}/{index} has GPU {', '.join(gpus)}")
-        notes.append(f"{machine.name}: {'; '.join(words)}")
-    alike = {len(share.gpus or ()) for (role, _), share in shares.items() if role != "evaluator"}
-    if cluster.strategy == "multi_worker_mirrored" and len(alike) > 1:
+    num_gpus = {len(share.gpus or ()) for (role, _), share in shares.items() if role != "evaluator"}
+    if cluster.strategy == "multi_worker_mirrored" and len(num_gpus) > 1:
         raise UserError(
             "some hosts have no GPU and others have: replicas that compute every step together must be alike; leave the "
             "former out, or remove accelerator from the cluster file"
         )
-    return Division(shares=shares, notes=tuple(notes))
+    return shares
+
+
+def missing_gpus(cluster: Cluster, shares: Mapping[_Member, Share]) -> tuple[str, ...]:
+    """Returns a line that names the replicas without the GPUs that the cluster file asks for, if there are any."""
+    names = [f"{role}/{i}" for (role, i), share in shares.items() if cluster.pools[role].gpus and not share.gpus]
+    return (f"no GPUs for {', '.join(names)}: cores compute instead",) if names else ()
 
 
 def _gpu_counts(cluster: Cluster, machines: Sequence[Machine]) -> dict[str, int]:

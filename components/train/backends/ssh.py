@@ -6,9 +6,8 @@ A line of the file is `[user@]name[:port] [slots=N] [address=ADDRESS]`; `#` begi
     me@10.0.0.7:2222
     gpu-box address=192.168.1.20     # where the other hosts reach it, if not by this name
 
-Every host is asked first: whether it answers, its TensorFlow, cores, GPUs and free ports, and whether it sees the job
-directory, which all hosts share (NFS, or a bucket). Our code, or the user's, is copied to a place of the replica's own
-and removed at its end.
+All hosts share the directory of the logs (NFS), in which replicas write their status and find their code: for the time of
+the job it has a copy of ours, or of the user's.
 """
 
 import contextlib
@@ -16,6 +15,7 @@ import dataclasses
 import functools
 import json
 import os
+import random
 import re
 import secrets
 import shlex
@@ -25,16 +25,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import common
 import trainer
 from common.cli import flag
 from common.errors import UserError
-from common.storage.storage import is_remote
-from components.train.backends import probe, ssh_client
+from components.train.backends import ssh_client
 from components.train.backends.backend import Job
+from components.train.backends.host_agent import ANSWER
 from components.train.backends.local import LocalBackend, LocalOptions
+from components.train.backends.process import PORTS
 from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.plan import ATTEMPT, Plan, Replica
@@ -44,7 +44,6 @@ _LINE = re.compile(
     r"(?:\s+slots=(?P<slots>[1-9]\d*))?(?:\s+address=(?P<address>\S+))?",
     re.ASCII,
 )
-_LOOPBACK = re.compile(r"localhost|127\..*|\[?::1\]?")
 # ssh asks for nothing, and gives a lost host up after 15 s.
 _CONNECTION = [
     "-T",
@@ -55,6 +54,7 @@ _CONNECTION = [
     "-oServerAliveCountMax=3",
 ]
 _ANSWER_S = 20.0  # ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
+_CLIENT = (sys.executable, "-m", ssh_client.__name__)
 _ssh = functools.partial(flag, group="other hosts (--backend ssh)")
 
 
@@ -77,23 +77,11 @@ class Host:
     slots: int = 1  # Replicas that it takes.
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Facts:
-    """Facts that a host reports of itself; see `probe`."""
-
-    executable: str
-    tensorflow: str | None
-    cores: int
-    gpus: Sequence[str]
-    ports: Sequence[int]
-    sees_marker: bool
-
-
 class SshBackend(LocalBackend):
     """Runs each replica on a host of a host file, beside a program that ends it when the connection is lost.
 
     Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A replica that is stopped
-    (SIGSTOP) is found frozen by its silence alone. `--dry-run` asks the hosts too, since ports, cores and versions are theirs.
+    (SIGSTOP) is found frozen by its silence alone. `--dry-run` asks the hosts too, since cores and GPUs are theirs.
     """
 
     name = "ssh"
@@ -103,58 +91,55 @@ class SshBackend(LocalBackend):
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Plan]:
         """Asks the hosts, and plans a client of ssh for each replica."""
-        options, cluster, program = self.options, job.cluster, job.program
+        options, program = self.options, job.program
         if not options.hosts:
             raise UserError("--backend ssh needs hosts; add --hosts FILE with a host on each line")
-        log_dir = self.log_dir(job)
-        host_of = place(cluster, read_hosts(options.hosts))
-        client = shlex.split(options.ssh_command or "ssh")
-        start = ssh_client.on_host(options.remote_python or sys.executable)
-        commands = {host.name: ssh_command(host, client, start) for host in host_of.values()}
-        with contextlib.ExitStack() as stack:
-            marker = None
-            # Of a program of the user's own, only the logs are in the job directory.
-            if program.trainer and not is_remote(program.job_dir):
-                job_dir = Path(program.job_dir).absolute()
-                directory = next(path for path in (job_dir, *job_dir.parents) if path.is_dir())
-                marker = stack.enter_context(tempfile.NamedTemporaryFile(prefix=".training-", dir=directory)).name
-            facts = ask(commands, {"ports": cluster.replicas, "marker": marker})
+        log_dir = os.path.abspath(self.log_dir(job))
+        host_of = place(job.cluster, read_hosts(options.hosts))
+        client = [*shlex.split(options.ssh_command or "ssh"), *_CONNECTION]
+        python = options.remote_python or sys.executable
+        hosts = {host.name: host for host in host_of.values()}
+        commands = {name: [*client, f"ssh://{host.login}", ssh_client.on_host(python)] for name, host in hosts.items()}
+        answers = ask(commands, log_dir)
+        machines = [
+            Machine(
+                name=f"host {name}",
+                cores=cores,
+                gpus=gpus,
+                replicas=[member for member, host in host_of.items() if host.name == name],
+            )
+            for name, (cores, gpus) in answers.items()
+        ]
+        ports = random.sample(PORTS, len(host_of))
+        addresses = {
+            member: f"{host.address}:{port}" for (member, host), port in zip(host_of.items(), ports, strict=True)
+        }
+        plan = self.job_plan(job, addresses, log_dir, divide(job.cluster, machines))
+
+        place_of_code = os.path.join(log_dir, f".code-{secrets.token_hex(4)}")
+        code = f"{place_of_code}/code"
+        copies = {code: program.code} if program.code else {}
         if program.trainer:
-            check(facts, program.job_dir)
-        machines = []
-        for name, host in facts.items():
-            replicas = [replica for replica, its_host in host_of.items() if its_host.name == name]
-            machines.append(Machine(name=f"host {name}", cores=host.cores, gpus=host.gpus, replicas=replicas))
-        division = divide(cluster, machines)
-        ports = {name: iter(host.ports) for name, host in facts.items()}
-        addresses = {member: f"{host.address}:{next(ports[host.name])}" for member, host in host_of.items()}
-        if program.trainer:
-            code = {package.__name__: str(Path(package.__file__).parent) for package in (common, trainer)}
-        else:
-            code = {".": program.code} if program.code else {}
-        run_id = secrets.token_hex(4)
+            copies = {f"{code}/{package.__name__}": os.path.dirname(package.__file__) for package in (common, trainer)}
 
         def remote(replica: Replica) -> Replica:
             host = host_of[replica.role, replica.index].name
-            env = {name: value for name, value in replica.env.items() if name != "PYTHONPATH"}
+            env = {**replica.env, "PYTHONPATH": code}
             request = {
                 "host": host,
                 "ssh": commands[host],
-                "code": code,
-                "status": replica.status,
                 "variables": [*env, ATTEMPT],
-                "agent": {
-                    "mark": f"{run_id}-{replica.role}-{replica.index}",
-                    "command": replica.command,
-                    "python": sys.executable,
-                    "cwd": os.getcwd(),
-                },
+                "command": [python if word == sys.executable else word for word in replica.command],
+                "cwd": os.getcwd(),
             }
-            command = (sys.executable, "-m", ssh_client.__name__, json.dumps(request))
-            return dataclasses.replace(replica, command=command, env=env)
+            return dataclasses.replace(replica, command=(*_CLIENT, "run", json.dumps(request)), env=env)
 
-        plan = self.job_plan(job, addresses, log_dir, division)
-        yield dataclasses.replace(plan, replicas=tuple(map(remote, plan.replicas)))
+        yield dataclasses.replace(
+            plan,
+            replicas=tuple(map(remote, plan.replicas)),
+            setup=((*_CLIENT, "copy", json.dumps(copies)),) if copies else (),
+            teardown=("rm", "-rf", place_of_code),
+        )
 
 
 def read_hosts(path: str) -> list[Host]:
@@ -192,59 +177,42 @@ def place(cluster: Cluster, hosts: Sequence[Host]) -> dict[tuple[str, int], Host
             f"the cluster has {len(members)} replicas and the host file {len(slots)} slots; add hosts, or "
             "slots=N to their lines"
         )
-    host_of = {replica: hosts[number] for replica, (_, number) in zip(members, sorted(slots), strict=False)}
-    for host in host_of.values():
-        if _LOOPBACK.fullmatch(host.address) and len(set(host_of.values())) > 1:
-            raise UserError(f"{host.name}: the other hosts cannot reach it by this name; write '{host.name} address=A'")
-    return host_of
+    return {member: hosts[number] for member, (_, number) in zip(members, sorted(slots), strict=False)}
 
 
-def ssh_command(host: Host, client: Sequence[str], command: str) -> list[str]:
-    """Returns the command line that runs `command` on a host."""
-    return [*client, *_CONNECTION, f"ssh://{host.login}", command]
+def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, tuple[int, list[str]]]:
+    """Asks all hosts at the same time whether they see the directory of the logs, and for what they have.
 
+    Args:
+      commands: Command line for each host, by name, that runs `ssh_client.on_host` there.
+      log_dir: Directory, which may not exist yet.
 
-def ask(commands: Mapping[str, Sequence[str]], request: Mapping[str, Any]) -> dict[str, Facts]:
-    """Returns the answer of `probe` on every host, all at the same time; `commands` run `ssh_client.on_host` there.
+    Returns:
+      The number of cores and the ids of the GPUs of each host, by name.
 
     Raises:
-      UserError: Naming all hosts that cannot be reached, each with the reason.
+      UserError: If the job cannot run on a host; it names all such hosts, each with the reason.
     """
+    directory = next(path for path in (Path(log_dir), *Path(log_dir).parents) if path.is_dir())
+    with tempfile.NamedTemporaryFile(prefix=".training-", dir=directory) as marker:
+        message = ssh_client.message({"path": marker.name})
 
-    def ask_one(command: Sequence[str]) -> Facts | str:
-        message = ssh_client.message(probe, request)
-        try:
-            done = subprocess.run(command, input=message, capture_output=True, timeout=_ANSWER_S)
-        except OSError as error:
-            return str(error)
-        except subprocess.TimeoutExpired:
-            return f"no answer within {_ANSWER_S:.0f} s"
-        for line in done.stdout.decode("utf-8", "replace").splitlines():
-            if line.startswith(probe.ANSWER):  # Others are of a login script.
-                return Facts(**json.loads(line.removeprefix(probe.ANSWER)))
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else f"exit code {done.returncode}"
+        def ask_one(command: Sequence[str]) -> tuple[int, list[str]] | str:
+            try:
+                done = subprocess.run(command, input=message, capture_output=True, timeout=_ANSWER_S)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return str(error)
+            for line in done.stdout.decode("utf-8", "replace").splitlines():
+                if line.startswith(ANSWER):
+                    answer = json.loads(line.removeprefix(ANSWER))
+                    return (answer["cores"], answer["gpus"]) if answer["has_path"] else f"does not share {directory}"
+            return (done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}").splitlines()[-1]
 
-    with ThreadPoolExecutor(max_workers=min(64, len(commands))) as pool:
-        answers = dict(zip(commands, pool.map(ask_one, commands.values()), strict=True))
+        with ThreadPoolExecutor(max_workers=min(64, len(commands))) as pool:
+            answers = dict(zip(commands, pool.map(ask_one, commands.values()), strict=True))
     if reasons := [f"{name} ({reason})" for name, reason in answers.items() if isinstance(reason, str)]:
         raise UserError(
-            f"cannot run on {len(reasons)} of {len(answers)} hosts: {'; '.join(reasons)}; mend them, or leave them out"
+            f"cannot run on {len(reasons)} of {len(answers)} hosts: {'; '.join(reasons)}; mend them, leave them out, or "
+            "name a --job-dir or --log-dir that they share"
         )
     return answers
-
-
-def check(facts: Mapping[str, Facts], job_dir: str) -> None:
-    """Refuses hosts with another TensorFlow than here, or that do not share the job directory: our trainer fails there."""
-    version = probe.tensorflow_version()
-    for name, host in facts.items():
-        if host.tensorflow != version:
-            raise UserError(
-                f"host {name}: {host.executable} has TensorFlow {host.tensorflow}, this machine {version}; install the "
-                "same there, or name another Python with --remote-python"
-            )
-        if not host.sees_marker:
-            raise UserError(
-                f"--job-dir {job_dir} is not the same place on host {name} as here; name a directory that all hosts "
-                "share (NFS), or one in a bucket (gs://)"
-            )

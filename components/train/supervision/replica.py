@@ -1,11 +1,13 @@
 """One replica as a process: started, signalled, reaped."""
 
 import contextlib
+import ctypes
 import functools
 import math
 import os
 import signal
 import subprocess
+import sys
 import time
 
 from common import lifeline
@@ -15,11 +17,11 @@ from components.train.supervision.output import last_lines
 from components.train.supervision.plan import ATTEMPT, Replica
 from components.train.supervision.reaper import MARK, Guard
 from components.train.supervision.signals import ending
-from components.train.supervision.ssh_agent import die_with_parent
 from trainer.cluster.exit_codes import ON_VERTEX
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 
 TAIL_LINES = 20
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # Not after a fork, where loading may hang.
 # What a launcher above this one, a Vertex replica say, told this process about itself is not for its replicas.
 _ROLE_VARIABLES = ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES, POOL_GPUS, ON_VERTEX)
 
@@ -58,7 +60,7 @@ class Child:
                 env=self._environ,
                 start_new_session=True,
                 # The guard would find it too, but not before it carries the mark, and not if the guard was killed first.
-                preexec_fn=functools.partial(die_with_parent, os.getpid()),
+                preexec_fn=functools.partial(_die_with_parent, os.getpid()),
             )
         except OSError as error:
             raise UserError(f"{replica.name}: cannot start {replica.command[0]}: {error.strerror}") from None
@@ -109,3 +111,11 @@ class Child:
         self.is_signalled = True
         # It is not reaped before `finish`, so the group's id is still its own.
         os.killpg(self.process.pid, number)
+
+
+def _die_with_parent(parent: int) -> None:
+    """Has Linux kill this process when its parent's thread ends; for a new process, before it becomes the replica."""
+    if _LIBC:
+        _LIBC.prctl(1, ctypes.c_ulong(signal.SIGKILL))
+        if os.getppid() != parent:
+            os._exit(1)  # It ended before it was asked.

@@ -10,7 +10,7 @@ from train_golden import described_keys
 from components.train.backends import process, ssh
 from components.train.backends.backend import Job
 from components.train.backends.program import Program
-from components.train.backends.ssh import Facts, Host
+from components.train.backends.ssh import Host
 from components.train.cluster.cluster_file import Cluster
 from components.train.command_line import BACKENDS, parse
 
@@ -54,16 +54,16 @@ def what_runs(backend: str, cluster: Cluster) -> Any:
     plan = planned(backend, cluster)
     if backend == "vertex":
         return [body["jobSpec"] for body in plan.bodies], plan.bounds
-    commands = [each.command for each in plan.replicas if backend != "ssh"]  # Those have random marks.
-    return [dict(each.env) for each in plan.replicas], commands, plan.max_restarts, plan.timeout_s
+    commands = [each.command for each in plan.replicas if backend != "ssh"]  # Those have random paths.
+    environs = [{**each.env, "PYTHONPATH": ""} for each in plan.replicas]
+    return environs, commands, plan.max_restarts, plan.timeout_s
 
 
 @pytest.fixture(autouse=True)
 def machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = {"executable": "p", "tensorflow": None, "sees_marker": True}
-    host = Facts(cores=8, gpus=GPUS.split(","), ports=range(10_001, 10_020), **facts)
     monkeypatch.setattr(ssh, "read_hosts", lambda _: [Host(name="a", login="a", address="a", slots=9)])
-    monkeypatch.setattr(ssh, "ask", lambda *_: {"a": host})
+    monkeypatch.setattr(ssh, "ask", lambda *_: {"a": (8, GPUS.split(","))})
+    monkeypatch.setattr(ssh.random, "sample", lambda ports, count: range(10_001, 10_001 + count))
     monkeypatch.setattr(process, "reserved", lambda count: contextlib.nullcontext(range(10_001, 10_001 + count)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPUS)
 

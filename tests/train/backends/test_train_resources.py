@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from common.errors import UserError
-from components.train.backends.probe import usable_gpus
-from components.train.backends.resources import Division, Machine, divide
+from components.train.backends.host_agent import usable_gpus
+from components.train.backends.resources import Machine, Share, divide, missing_gpus
 from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
 
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
@@ -18,17 +18,15 @@ def with_gpus(count: int) -> Cluster:
     return Cluster(strategy="multi_worker_mirrored", chief=Pool(accelerator=gpus), worker=worker)
 
 
-def on_one(cluster: Cluster, gpus: str = "", cores: int = 4) -> Division:
+def on_one(cluster: Cluster, gpus: str = "", cores: int = 4) -> dict[tuple[str, int], Share]:
     return divide(cluster, [Machine(name="this machine", cores=cores, gpus=tuple(gpus), replicas=cluster.members)])
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(8, 2), (7, 1), (1, 1)])
 def test_cores_go_to_replicas_that_compute(cores: int, threads: int):
-    division = on_one(PS, cores=cores)
-    assert {share.env["TRAINER_THREADS"] for share in division.shares.values()} == {str(threads)}
-    everybody = "chief/0, worker/0, worker/1, ps/0, evaluator/0"
-    assert division.notes == (f"this machine: {everybody}; cores: {cores}, threads of each: {threads}",)
-    assert "CUDA_VISIBLE_DEVICES" not in division.shares["chief", 0].env
+    shares = on_one(PS, cores=cores)
+    assert {share.env["TRAINER_THREADS"] for share in shares.values()} == {str(threads)}
+    assert "CUDA_VISIBLE_DEVICES" not in shares["chief", 0].env
 
 
 @pytest.mark.parametrize(
@@ -42,17 +40,16 @@ def test_cores_go_to_replicas_that_compute(cores: int, threads: int):
     ],
 )
 def test_replica_sees_only_its_gpus(cluster: Cluster, gpus: str, visible: list[str]):
-    division = on_one(cluster, gpus)
-    assert [division.shares[who].env["CUDA_VISIBLE_DEVICES"] for who in cluster.members] == visible
-    (note,) = division.notes
-    for (role, index), ids in zip(cluster.members, visible, strict=True):
-        assert (f"{role}/{index} has GPU {ids.replace(',', ', ')}" in note) == bool(ids)
+    shares = on_one(cluster, gpus)
+    assert [shares[who].env["CUDA_VISIBLE_DEVICES"] for who in cluster.members] == visible
+    assert not missing_gpus(cluster, shares)
 
 
 def test_too_few_gpus_are_refused_but_none_is_noted():
     with pytest.raises(UserError, match="asks for 6 GPUs on this machine, which has 4"):
         on_one(with_gpus(2), "0123")
-    assert "none of the 6 GPUs" in on_one(with_gpus(2)).notes[0]
+    cluster = with_gpus(2)
+    assert missing_gpus(cluster, on_one(cluster)) == ("no GPUs for chief/0, worker/0, worker/1: cores compute instead",)
 
 
 def test_hosts_with_and_without_gpus_are_refused_together():
@@ -65,7 +62,7 @@ def test_hosts_with_and_without_gpus_are_refused_together():
     chief, worker, server = servers.members
     without = Machine(name="host a", cores=4, gpus=(), replicas=[chief, server])
     with_some = Machine(name="host b", cores=4, gpus=("0", "1"), replicas=[worker])
-    assert divide(servers, [without, with_some]).shares[worker].env["CUDA_VISIBLE_DEVICES"] == "0"
+    assert divide(servers, [without, with_some])[worker].env["CUDA_VISIBLE_DEVICES"] == "0"
 
 
 def test_visible_gpus_are_those_of_the_environment_or_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -1,92 +1,70 @@
 """The ssh back end, with a stand-in for ssh."""
 
 import json
-import os
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from train_clients import Clients
 
-from common.errors import UserError
-from components.train.backends import probe
-from components.train.backends.ssh import Facts, check
-from components.train.backends.ssh_client import message, on_host, pack_code
-from components.train.supervision import ssh_agent
+from components.train.__main__ import main
+from components.train.backends import host_agent
+from components.train.backends.ssh_client import message, on_host
 
 pytestmark = pytest.mark.cluster
 
 SHOWS_ITS_CODE = """
 import json, os, stat
 code = os.path.dirname(__file__)
-paths = [code, *(os.path.join(folder, name) for folder, *names in os.walk(code) for name in sum(names, []))]
-paths = [path for path in paths if "__pycache__" not in path]
-modes = {os.path.relpath(path, code): oct(stat.S_IMODE(os.stat(path).st_mode)) for path in paths}
-print(json.dumps([os.environ["TMPDIR"], modes]))
+names = sorted(os.path.relpath(os.path.join(folder, name), code) for folder, _, names in os.walk(code) for name in names)
+mode = oct(stat.S_IMODE(os.stat(os.path.dirname(code)).st_mode))
+print(json.dumps([code, mode, [name for name in names if "__pycache__" not in name]]))
 with open(os.environ["TRAINER_STATUS"], "w") as file:
     file.write('{"phase": "training", "step": 7}')
 """
 
 
-def test_code_on_host_is_private_and_removed(clients: Clients):
+def test_code_of_job_is_private_and_removed(clients: Clients):
     words = clients.program(SHOWS_ITS_CODE)
     code = clients.path / "code"
-    (code / "pkg").mkdir()
-    (code / "pkg" / "run.sh").touch(0o755)
-    for secret in (".env", ".env.local", ".git/config", "pkg/.env"):
-        (code / secret).parent.mkdir(exist_ok=True)
-        (code / secret).write_text("secret")
-    exit_code, out, err = clients.run("ssh", *words)
+    for path in ("pkg/run.sh", ".env", ".env.local", ".git/config", "pkg/.env"):
+        (code / path).parent.mkdir(exist_ok=True)
+        (code / path).write_text("secret")
+    logs = code / "logs"  # A copy of the code has no copy of itself.
+    exit_code, out, err = clients.run("ssh", *words, "--log-dir", str(logs))
     assert exit_code == 0, out + err
     (line,) = (line.partition(" | ")[2] for line in out.splitlines() if line.startswith("chief/0 | ["))
-    scratch, modes = json.loads(line)
-    assert modes == {".": "0o700", "mine.py": "0o600", "pkg": "0o700", "pkg/run.sh": "0o700"}
-    assert not Path(scratch).exists()
-    assert json.loads((clients.path / "job/replicas/chief-0.status.json").read_text())["step"] == 7
+    place, mode, names = json.loads(line)
+    assert (mode, [name for name in names if not name.startswith("logs/")]) == ("0o700", ["mine.py", "pkg/run.sh"])
+    assert not Path(place).exists()
+    assert json.loads((logs / "chief-0.status.json").read_text())["step"] == 7
 
 
-def test_packed_code_takes_little_memory(tmp_path: Path):
-    for number in range(400):
-        (tmp_path / f"{number}.bin").write_bytes(os.urandom(10_000))
-    tracemalloc.start()
-    size = len(pack_code({".": str(tmp_path)}))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert 4_000_000 < size < peak < 4 * size
-
-
-def test_lost_connection_is_a_preemption(tmp_path: Path):
-    request = {"host": "h", "ssh": ["sh", "-c", "exit 255"], "code": {}, "variables": [], "agent": {}}
-    client = [sys.executable, "-m", "components.train.backends.ssh_client", json.dumps(request)]
+def test_lost_connection_is_a_preemption():
+    request = {"host": "h", "ssh": ["sh", "-c", "exit 255"], "variables": [], "command": [], "cwd": "/"}
+    client = [sys.executable, "-m", "components.train.backends.ssh_client", "run", json.dumps(request)]
     done = subprocess.run(client, capture_output=True, text=True)
     assert done.returncode == 137
     assert done.stdout == "the connection to host h is lost\n"
 
 
-def test_replica_dies_when_the_launcher_is_silent(tmp_path: Path):
-    agent = ModuleType("agent")
-    agent.__file__ = str(tmp_path / "agent.py")
-    source = Path(ssh_agent.__file__).read_text()
-    Path(agent.__file__).write_text(source.replace("SILENCE_S = 30.0", "SILENCE_S = 0.2"))
-    archive = b"\0" * 1024
-    request = {"mark": f"test-{os.getpid()}", "command": ["sleep", "60"], "python": "", "env": {}, "cwd": "/nowhere"}
+def test_replica_dies_when_the_launcher_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    agent = tmp_path / "agent.py"
+    agent.write_text(Path(host_agent.__file__).read_text().replace("SILENCE_S = 10.0", "SILENCE_S = 0.2"))
+    monkeypatch.setattr(host_agent, "__file__", str(agent))
+    request = {"command": ["sleep", "60"], "env": {}, "cwd": "/nowhere"}
     with subprocess.Popen(["sh", "-c", on_host(sys.executable)], stdin=subprocess.PIPE, bufsize=0) as process:
-        process.stdin.write(message(agent, {**request, "archive_bytes": len(archive)}) + archive)
+        process.stdin.write(message(request))
         assert process.wait() == 137
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"tensorflow": "1.15"}, "host b: p has TensorFlow 1.15, this machine .*; install the same there"),
-        ({"sees_marker": False}, "--job-dir /job is not the same place on host b as here; .* share .NFS., or .* .gs:"),
-    ],
-)
-def test_host_on_which_the_trainer_cannot_run_is_refused(changes: dict, error: str):
-    facts = {"executable": "p", "tensorflow": probe.tensorflow_version(), "cores": 4, "gpus": (), "ports": ()}
-    good = {**facts, "sees_marker": True}
-    with pytest.raises(UserError, match=error):
-        check({"a": Facts(**good), "b": Facts(**good | changes)}, "/job")
+def test_job_directory_that_a_host_does_not_share_is_refused(clients: Clients, refused):
+    script = (clients.path / "ssh").read_text()
+    (clients.path / "ssh").write_text(
+        script.replace("env -u", "sed s,/.training-,/no-such-,g | env -u").replace("<&0", "")
+    )
+    own = ("--command", "true", "--job-dir", str(clients.path / "job"))
+    error = refused(main, *clients.flags("ssh"), *own)
+    assert f"localhost (does not share {clients.path})" in error
+    assert not (clients.path / "job").exists() and not list(clients.path.glob(".training-*"))

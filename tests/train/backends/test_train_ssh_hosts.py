@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from components.train.backends.ssh import Host, place, read_hosts, ssh_command
+from components.train.backends.ssh import Host, place, read_hosts
 from components.train.cluster.cluster_file import Cluster, Pool
 
 
@@ -60,15 +60,3 @@ def test_slots_bound_replicas_per_host(slots: list[int], workers: int):
     assert len(host_of) == workers + 1
     assert host_of[: len(hosts)] == hosts[: len(host_of)]
     assert all(host_of.count(each) <= each.slots for each in hosts)
-
-
-def test_loopback_among_several_hosts_is_refused():
-    with pytest.raises(UserError, match="write 'localhost address=A'"):
-        place(cluster(1), [host("localhost"), host("b")])
-    place(cluster(1), [host("localhost", slots=2)])
-
-
-def test_ssh_never_asks():
-    line = ssh_command(Host(name="h", login="me@h:22", address="h"), ["ssh", "-i", "key"], "true")
-    assert line[:3] == ["ssh", "-i", "key"] and "-oBatchMode=yes" in line
-    assert line[-2:] == ["ssh://me@h:22", "true"]
