@@ -107,14 +107,3 @@ def test_sigterm_reaches_the_program_and_its_exit_code_comes_back(image, tmp_pat
     assert launcher.returncode == 143
     assert "chief/0 | saved" in output and "chief/0 ended: exit code 143" in output
     assert nothing_left(tmp_path / "job")
-
-
-def test_a_container_that_needs_too_much_memory_is_named(image, tmp_path):
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "greedy.py").write_text("x = b'1' * 2**30")
-    own = ["--command", "python -m greedy", "--code", str(code), "--job-dir", str(tmp_path / "job"), "--max-restarts=0"]
-    launcher = launch(image, "--memory-gb", "0.1", *own)
-    output = launcher.communicate()[0]
-    assert launcher.returncode == 137
-    assert "was killed: out of memory" in output

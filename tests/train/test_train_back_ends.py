@@ -29,7 +29,6 @@ def test_a_three_line_program_of_the_users_own_runs(clients: Clients, backend: s
     assert "lost" not in out
 
 
-# Of containers whose guard died too, see test_train_docker_client.py.
 @pytest.mark.parametrize(("backend", "guard_too"), [("docker", False), ("ssh", False), ("ssh", True)])
 def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, backend: str, guard_too: bool):
     word = f"0.{time.time_ns()}"
@@ -59,10 +58,21 @@ def test_sigterm_reaches_the_program(clients: Clients, backend: str):
     assert "chief/0 | saved" in out and "chief/0 ended: exit code 143" in out
 
 
+def test_next_launcher_removes_what_a_killed_one_left(clients: Clients):
+    first = clients.start("docker", "--command", "sleep 60", "--job-dir", str(clients.path / "job"))
+    wait_until(lambda: len(list(clients.path.glob("*.pid"))) == 2)
+    guard_of(first).kill()
+    first.kill()
+    first.communicate()
+    assert len(list(clients.path.glob("*.pid"))) == 2
+    assert clients.run("docker", "--command", "true", "--job-dir", str(clients.path / "job"))[0] == 0
+    assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
+
+
 def test_containers_see_only_the_directories_of_the_job(clients: Clients, capsys: pytest.CaptureFixture):
     job, more = clients.path / "job", clients.path / "more, and more"
     more.mkdir()
-    own = [*clients.program(THREE_LINES), "--memory-gb", "2", "--log-dir", str(clients.path / "code" / "logs")]
+    own = [*clients.program(THREE_LINES), "--log-dir", str(clients.path / "code" / "logs")]
     own += ["--mount", str(more)]
     assert main([*clients.flags("docker"), "--dry-run", *own]) == 0
     plan = json.loads(capsys.readouterr().out)
@@ -75,7 +85,6 @@ def test_containers_see_only_the_directories_of_the_job(clients: Clients, capsys
         f'type=bind,"source={more}","target={more}"',
     ]
     assert line[-7:] == ["--entrypoint", "python", "tfrecord-training:dev", "-m", "mine", "a b", "it's"]
-    assert line[line.index("--memory") + 1] == str(2 * 2**30)
     assert {"--cap-drop=ALL", "--security-opt=no-new-privileges", f"--user={os.getuid()}:{os.getgid()}"} <= {*line}
     assert not any("--publish" in word for word in line)
     config = json.loads(plan["replicas"][1]["env"]["TF_CONFIG"])

@@ -12,7 +12,7 @@ from components.train.command_line import BACKENDS, INSTEAD, modes, parse, parse
 MODES = (*BACKENDS, *INSTEAD)
 HEEDED_BY = {"flags" if name == "flags" else f"--{name.replace('_', '-')}": by for name, by in modes().items()}
 # Falsy ones too: they are given.
-VALUES = {"--max-restarts": "0", "--memory-gb": "1", "--code": "", "--strategy": "multi_worker_mirrored"}
+VALUES = {"--max-restarts": "0", "--code": "", "--strategy": "multi_worker_mirrored"}
 VALUES |= {"--backend": "process", "--region": "us-central1", "--max-machine-hours": "5", "--grace-period-s": "60"}
 VALUES |= {f"--{name.replace('_', '-')}": v[0] if isinstance(v, tuple) else v for name, v in GIVEN.items()}
 FLAGS = [flag for flag in HEEDED_BY if flag.removeprefix("--") not in INSTEAD]

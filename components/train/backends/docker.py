@@ -5,16 +5,13 @@ import dataclasses
 import functools
 import hashlib
 import os
-import sys
 from collections.abc import Iterator
 
 from common import container_engine
 from common.cli import as_list, flag
 from common.container_engine import DEFAULT_IMAGE
 from common.errors import UserError
-from common.flags import positive
 from common.storage.storage import is_remote
-from components.train.backends import docker_client
 from components.train.backends.backend import Job
 from components.train.backends.host_agent import VISIBLE
 from components.train.backends.local import LocalBackend, LocalOptions
@@ -22,7 +19,11 @@ from components.train.backends.resources import divide_here
 from components.train.supervision.plan import ATTEMPT, Plan, Replica
 
 _PORT = 2222
-_CLIENT = (sys.executable, "-m", docker_client.__name__)
+_LABEL = "training.network"  # Of containers, with the name of their network.
+# Lines for a shell, whose $0 is the name of a container or network.
+_RUN = 'docker rm --force --volumes "$0" >/dev/null 2>&1; exec "$@"'
+_REMOVE = f'docker rm --force --volumes $(docker ps --all --quiet --filter "label={_LABEL}=$0"); docker network rm "$0"'
+_PREPARE = f'({_REMOVE}) >/dev/null 2>&1; docker network create "$0"'
 _docker = functools.partial(flag, group="containers (--backend docker)")
 
 
@@ -43,7 +44,6 @@ class DockerOptions(LocalOptions):
         metavar="DIR",
         several=True,
     )
-    memory_gb: float | None = _docker(positive, "that each may use (all there is without)", metavar="GB")
 
 
 class DockerBackend(LocalBackend):
@@ -74,13 +74,10 @@ class DockerBackend(LocalBackend):
         place = program.job_dir if is_remote(program.job_dir) else os.path.realpath(program.job_dir)
         network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
         shared = [
-            *("--log-driver", "none", "--network", network, "--label", f"{docker_client.LABEL}={network}"),
+            *("--log-driver", "none", "--network", network, "--label", f"{_LABEL}={network}"),
             *("--workdir", os.getcwd(), "--env", "HOME=/tmp", *mounts),
             *container_engine.as_flags(container_engine.security_options(rootless=rootless)),
         ]
-        if options.memory_gb:
-            size = f"{options.memory_gb * 2**30:.0f}"
-            shared += ["--memory", size, "--memory-swap", size]
         entry, *words = [*program.portable, *program.args]
 
         def contained(replica: Replica) -> Replica:
@@ -97,7 +94,7 @@ class DockerBackend(LocalBackend):
             for variable in (*env, ATTEMPT):
                 own += ["--env", variable]
             line = ("docker", "run", *shared, *own, "--entrypoint", entry, image, *words)
-            return dataclasses.replace(replica, command=(*_CLIENT, "run", name, *line), env=env)
+            return dataclasses.replace(replica, command=("sh", "-c", _RUN, name, *line), env=env)
 
         addresses = {(role, index): f"{role}-{index}:{_PORT}" for role, index in job.cluster.members}
         plan = self.job_plan(job, addresses, log_dir, shares)
@@ -105,8 +102,8 @@ class DockerBackend(LocalBackend):
             plan,
             replicas=tuple(map(contained, plan.replicas)),
             notes=(f"image: {image}; network: {network}", *plan.notes),
-            setup=((*_CLIENT, "prepare", network),),
-            teardown=(*_CLIENT, "remove", network),
+            setup=(("sh", "-c", _PREPARE, network),),
+            teardown=("sh", "-c", _REMOVE, network),
         )
 
     def _mounts(self, job: Job, log_dir: str) -> list[str]:
