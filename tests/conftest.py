@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 from collections.abc import Callable, Generator
+from typing import Any
 
 import memory_store
 import pytest
@@ -16,6 +17,8 @@ from hypothesis import settings
 
 from common.cli import run_cli
 from common.manifest import Manifest
+from common.storage.local import LocalStorage
+from tests.cloud.objects import Objects
 
 pytest_plugins = ["saved_models", "tests.cloud.fixtures"]
 
@@ -39,6 +42,33 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: tests wait a good part of their time."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Returns a function that tells how many bytes local files, and stores on this machine, have been read so far."""
+    sizes = []
+
+    def open_counted(storage: LocalStorage, *arguments: Any) -> io.RawIOBase:
+        raw = open_file(storage, *arguments)
+        readinto = raw.readinto
+
+        def count(buffer: Any) -> int:
+            sizes.append(readinto(buffer))
+            return sizes[-1]
+
+        raw.readinto = count
+        return raw
+
+    def read_counted(*arguments: Any) -> tuple[dict[str, Any], bytes]:
+        resource, content = read_object(*arguments)
+        sizes.append(len(content))
+        return resource, content
+
+    open_file, read_object = LocalStorage.open, Objects.read
+    monkeypatch.setattr(LocalStorage, "open", open_counted)
+    monkeypatch.setattr(Objects, "read", read_counted)
+    return lambda: sum(sizes)
 
 
 @pytest.fixture

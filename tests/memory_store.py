@@ -40,14 +40,9 @@ class EpathStorage(storage.Storage):
     def list_folder(self, folder: str) -> tuple[list[str], list[storage.File]]:
         """Returns the folders and files directly in a folder."""
         with store_errors():
-            paths = sorted(map(os.fspath, epath.Path(folder).iterdir())) if self.is_folder(folder) else []
-        folders = [path for path in paths if self.is_folder(path)]
+            paths = sorted(map(os.fspath, epath.Path(folder).iterdir())) if epath.Path(folder).is_dir() else []
+            folders = [path for path in paths if epath.Path(path).is_dir()]
         return folders, [self.stat(path) for path in paths if path not in folders]
-
-    def is_folder(self, path: str) -> bool:
-        """Returns whether there is a folder of this path."""
-        with store_errors():
-            return epath.Path(path).is_dir()
 
     def open(self, file: storage.File, start: int, stop: int) -> io.RawIOBase:
         """Opens a listed file at a position."""

@@ -1,8 +1,8 @@
 # ruff: noqa: D102 (`Storage` documents these methods)
-"""Objects of Cloud Storage by Google's client: one client a process, for all of its threads, and its requests are counted.
+"""Objects of Cloud Storage by Google's client: one client a process, for all of its threads.
 
 pyarrow's file system for Google Cloud was tried in the loopback cloud and left: it can be given no certificate authority,
-reads what is there now in place of the version that was listed, and neither its requests nor its retries can be counted.
+and reads what is there now in place of the version that was listed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ import mimetypes
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from typing import IO, Any
 
 from common.google_cloud import refusals
 from common.storage.storage import (
-    COUNTS,
     MAX_THREADS,
     File,
     FileChanged,
     Storage,
     Writer,
-    map_in_threads,
 )
 
 _FIELDS = "prefixes,items(name,size,generation,crc32c,updated),nextPageToken"
@@ -49,7 +47,7 @@ class Bucket(Storage):
 
     def stat(self, path: str) -> File | None:
         with connect(path) as (bucket, name):
-            blob = bucket.get_blob(name, retry=_retry) if name and not name.endswith("/") else None
+            blob = bucket.get_blob(name) if name and not name.endswith("/") else None
             return blob and _file(blob)
 
     def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
@@ -57,9 +55,6 @@ class Bucket(Storage):
 
     def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
         return _list(folder, delimiter="/")
-
-    def is_folder(self, path: str) -> bool:
-        return any(_list(path, delimiter="/", max_results=1))
 
     def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
         return _Reader(file, start, stop, self.chunk_bytes)
@@ -74,28 +69,30 @@ class Bucket(Storage):
             except NotFound:
                 return None
             except RequestRangeNotSatisfiable:  # An empty object has no range.
-                blob.reload(retry=_retry)
-                return b"", str(blob.generation)
+                return _download(blob), str(blob.generation)
 
     def delete(self, path: str, *, if_version: str | None = None) -> None:
         from google.api_core.exceptions import NotFound, PreconditionFailed
 
         with connect(path) as (bucket, name), contextlib.suppress(NotFound, PreconditionFailed):
-            bucket.blob(name).delete(retry=_retry, **_condition(if_version))
+            bucket.blob(name).delete(**_condition(if_version))
 
     def _join(self, parts: Sequence[File], target: str) -> File:
-        if len(parts) > self.max_composed:
-            starts = range(0, len(parts), self.max_composed)
-            groups = [parts[start : start + self.max_composed] for start in starts]
-            temporary = [f"{target}.{uuid.uuid4().hex}.tmp" for _ in groups]
-            try:
-                return self._join(map_in_threads(self._join, groups, temporary), target)
-            finally:
-                map_in_threads(self.delete, temporary)
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
         with connect(target) as (bucket, name):
-            blob = bucket.blob(name)
             sources = [bucket.blob(part.path.removeprefix(f"gs://{bucket.name}/")) for part in parts]
-            blob.compose(sources, retry=_retry)
+            temporary: list[Any] = []
+            try:
+                while len(sources) > self.max_composed:
+                    joined = bucket.blob(f"{name}.{uuid.uuid4().hex}.tmp")
+                    joined.compose(sources[: self.max_composed], retry=DEFAULT_RETRY)
+                    temporary.append(joined)
+                    sources = [joined, *sources[self.max_composed :]]
+                blob = bucket.blob(name)
+                blob.compose(sources, retry=DEFAULT_RETRY)
+            finally:
+                bucket.delete_blobs(temporary)
             return _file(blob)
 
     def _open_temporary(self, path: str) -> IO[bytes]:
@@ -104,12 +101,12 @@ class Bucket(Storage):
     def _publish(self, temporary: IO[bytes], file: File, writer: Writer) -> str:
         from google.api_core.exceptions import PreconditionFailed
 
-        retries = {"timeout": writer.timeout_s, "retry": None} if writer.timeout_s else {"retry": _retry}
+        once = {"timeout": writer.timeout_s, "retry": None} if writer.timeout_s else {}
         with connect(file.path) as (bucket, name):
             blob = bucket.blob(name)
             blob.crc32c = base64.b64encode(bytes.fromhex(file.crc32c)).decode()  # The store refuses anything else.
             blob.content_type = mimetypes.guess_type(name)[0]
-            options = {"rewind": True, "size": file.num_bytes, "checksum": None, **retries}
+            options = {"rewind": True, "size": file.num_bytes, "checksum": None, **once}
             with contextlib.suppress(PreconditionFailed):
                 blob.upload_from_file(temporary, **options, **_condition(writer.if_version))
                 return str(blob.generation)
@@ -177,14 +174,9 @@ def _client(_emulator: str | None) -> Any:
     from google.cloud import storage  # It takes 1 s.
     from requests.adapters import HTTPAdapter
 
-    class CountingAdapter(HTTPAdapter):
-        def send(self, *args: Any, **options: Any) -> Any:
-            COUNTS.add(requests=1)
-            return super().send(*args, **options)
-
     client = storage.Client(project=None)
     for scheme in ("https://", "http://"):  # An emulator has the latter.
-        client._http.mount(scheme, CountingAdapter(pool_maxsize=2 * MAX_THREADS, pool_block=True))
+        client._http.mount(scheme, HTTPAdapter(pool_maxsize=2 * MAX_THREADS, pool_block=True))
     return client
 
 
@@ -192,22 +184,12 @@ def _client(_emulator: str | None) -> Any:
 os.register_at_fork(after_in_child=_client.cache_clear)
 
 
-def _retry(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Stands where Google's client takes a policy of retries: its own, two minutes at most, but counted."""
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
-    return DEFAULT_RETRY(call, on_error=lambda _: COUNTS.add(retries=1))
-
-
 def _condition(if_version: str | None) -> dict[str, int]:
     return {} if if_version is None else {"if_generation_match": int(if_version or 0)}
 
 
 def _download(blob: Any, **span: int | None) -> bytes:
-    options = {"raw_download": True, "single_shot_download": True, "checksum": None, "retry": _retry}
-    content = blob.download_as_bytes(**span, **options)
-    COUNTS.add(bytes_read=len(content))
-    return content
+    return blob.download_as_bytes(**span, raw_download=True, single_shot_download=True, checksum=None)
 
 
 def _download_range(file: File, span: range) -> bytes:
@@ -227,7 +209,7 @@ def _download_range(file: File, span: range) -> bytes:
 def _list(folder: str, **options: Any) -> tuple[list[str], list[File]]:
     """Returns what `Storage.list_folder` does; without a delimiter all files, and no folders."""
     with connect(f"{folder.rstrip('/')}/") as (bucket, prefix):
-        blobs = bucket.list_blobs(prefix=prefix, fields=_FIELDS, retry=_retry, **options)
+        blobs = bucket.list_blobs(prefix=prefix, fields=_FIELDS, **options)
         # A name that ends with a slash marks a folder.
         files = [_file(blob) for blob in blobs if not blob.name.endswith("/")]
         folders = [f"gs://{bucket.name}/{name.rstrip('/')}" for name in blobs.prefixes]

@@ -27,7 +27,7 @@ from common.storage.storage import MAX_THREADS, File, Path, is_remote, map_in_th
 if TYPE_CHECKING:
     import numpy as np  # It would start threads, and replicas first have to block signals.
 
-_MIN_BUFFER_BYTES, _MAX_BUFFER_BYTES = 4 << 10, 64 << 10
+_BUFFER_BYTES = 64 << 10
 _CHUNK_BYTES = 1 << 20
 
 
@@ -61,7 +61,7 @@ def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io
     file = require_file(place)
     stop = file.num_bytes if stop is None else stop
     raw = storage_of(file.path).open(file, start, stop)
-    return io.BufferedReader(raw, min(max(_MIN_BUFFER_BYTES, stop - start), _MAX_BUFFER_BYTES))
+    return io.BufferedReader(raw, _BUFFER_BYTES)
 
 
 def open_random_access(file: File) -> io.RawIOBase:
@@ -79,11 +79,8 @@ def open_files(files: Sequence[File], stop: int | None = None) -> Iterator[io.Bu
 
     for first in range(0, len(files), MAX_THREADS):
         batch = files[first : first + MAX_THREADS]
-        yield from (
-            map_in_threads(open_and_fetch, batch)
-            if is_remote(batch[0].path)
-            else (open_file(file, stop=stop) for file in batch)
-        )
+        run = map_in_threads if is_remote(batch[0].path) else map
+        yield from run(open_and_fetch, batch)
 
 
 def read_bytes(path: Path, max_bytes: int | None = None) -> bytes | None:
@@ -132,15 +129,12 @@ def delete_files(paths: Iterable[Path]) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copies all files below a folder to below another one; within a store, no bytes leave it."""
+    """Copies all files below a folder to below another one."""
     source = os.fspath(source).rstrip("/")
     storage = storage_of(target)
 
     def copy(file: File) -> None:
         path = f"{os.fspath(target).rstrip('/')}{file.path.removeprefix(source)}"
-        if is_remote(source) and source.split("/")[2] == path.split("/")[2]:
-            storage.join([file], path)
-            return
         with open_file(file) as data, storage.create(path) as writer:
             shutil.copyfileobj(data, writer, _CHUNK_BYTES)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import os
 import pathlib
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from common.errors import UserError
-from common.storage.storage import COUNTS, File, FileChanged, Storage, Writer
+from common.storage.storage import File, FileChanged, Storage, Writer
 
 _COPIED_BYTES = 1 << 18  # Copied at once: they stay in the cache of a core.
 
@@ -34,9 +33,6 @@ class LocalStorage(Storage):
         files = map(_stat_if_exists, sorted({*paths} - {*folders}))
         return folders, list(filter(None, files))
 
-    def is_folder(self, path: str) -> bool:
-        return os.path.isdir(path)
-
     def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
         return _Reader(file, start, stop)
 
@@ -52,8 +48,6 @@ class LocalStorage(Storage):
             pathlib.Path(path).unlink(missing_ok=True)
 
     def _join(self, parts: Sequence[File], target: str) -> File:
-        if len(parts) == 1 and _link(parts[0], target):
-            return dataclasses.replace(_stat(target), crc32c=parts[0].crc32c)
         with self.create(target) as writer:
             for part in parts:
                 try:
@@ -66,7 +60,7 @@ class LocalStorage(Storage):
     def _open_temporary(self, path: str) -> IO[bytes]:
         with contextlib.suppress(FileExistsError):  # Opening the file says which folder is none.
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        return open(_temporary_path(path), "xb")
+        return open(f"{path}.{uuid.uuid4().hex}.tmp", "xb")
 
     def _publish(self, temporary: IO[bytes], file: File, writer: Writer) -> str:
         temporary.flush()
@@ -102,9 +96,7 @@ class _Reader(io.FileIO):
         if _stat(self.fileno()).version != self._listed.version:
             raise FileChanged(self._listed.path)
         left = self._stop - self.tell()  # Another reader is likely to have what follows.
-        num_bytes = super().readinto(memoryview(buffer)[:left] if left > 0 else buffer)
-        COUNTS.add(bytes_read=num_bytes)
-        return num_bytes
+        return super().readinto(memoryview(buffer)[:left] if left > 0 else buffer)
 
 
 def _stat(path: str | int) -> File:
@@ -143,20 +135,3 @@ def _walk(folder: str, follow_links: bool) -> Iterator[str]:
 def _raise_unless_gone(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error  # Nobody would miss the files of a folder that cannot be read.
-
-
-def _link(part: File, target: str) -> bool:
-    """Gives a file a second name; returns False where the file system has no links."""
-    temporary = _temporary_path(target)
-    with contextlib.suppress(OSError):
-        os.link(part.path, temporary)
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        pathlib.Path(temporary).unlink(missing_ok=True)  # It stays where both were names of one file already.
-        return True
-    return False
-
-
-def _temporary_path(path: str) -> str:
-    return f"{path}.{uuid.uuid4().hex}.tmp"

@@ -11,13 +11,11 @@ with storage.create("gs://bucket/data/b") as file:   # the file appears when the
 from __future__ import annotations
 
 import abc
-import collections
 import dataclasses
 import functools
 import io
 import os
 import pkgutil
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
 from typing import IO, Any, Self
@@ -61,31 +59,6 @@ class File:
     updated_s: float = dataclasses.field(default=0.0, compare=False)
 
 
-class Counts:
-    """Named counters over all threads of this process."""
-
-    def __init__(self, *names: str):
-        self._counts = collections.Counter(dict.fromkeys(names, 0))
-        self._lock = threading.Lock()
-        # A process must not be forked while a thread holds the lock: the child could never take it.
-        release = self._lock.release
-        os.register_at_fork(before=self._lock.acquire, after_in_parent=release, after_in_child=release)
-
-    def add(self, **increments: int) -> None:
-        """Adds to counters."""
-        with self._lock:
-            self._counts.update(increments)
-
-    def snapshot(self) -> dict[str, int]:
-        """Returns all counters as of now."""
-        with self._lock:
-            return dict(self._counts)
-
-
-# Of this process: `requests` to stores, `retries` among them, `bytes_read` and `bytes_written` in any storage.
-COUNTS = Counts("requests", "retries", "bytes_read", "bytes_written")
-
-
 class Storage(abc.ABC):
     """Files by path. A file is complete or absent for every reader, also after a crash of its writer.
 
@@ -112,10 +85,6 @@ class Storage(abc.ABC):
     @abc.abstractmethod
     def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
         """Returns the folders and files directly in a folder, sorted by path; none if there is no such folder."""
-
-    @abc.abstractmethod
-    def is_folder(self, path: str) -> bool:
-        """Returns whether there is a folder of this path, in a bucket: an object below it."""
 
     @abc.abstractmethod
     def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
@@ -153,12 +122,12 @@ class Storage(abc.ABC):
         """Deletes a file, unless it does not exist or has another version than `if_version`."""
 
     def join(self, parts: Sequence[File], target: str) -> File:
-        """Makes a file of others one after another, which stay; a store does so itself, without reading them.
+        """Makes a file of one or more others, one after another, which stay; a store does so itself, without reading them.
 
         Raises:
           FileChanged: If a part is gone or has another size.
         """
-        joined = self._join(parts, target) if parts else self.create(target).close()
+        joined = self._join(parts, target)
         if joined.num_bytes != sum(part.num_bytes for part in parts):
             self.delete(target)
             raise FileChanged(target)
@@ -166,7 +135,7 @@ class Storage(abc.ABC):
 
     @abc.abstractmethod
     def _join(self, parts: Sequence[File], target: str) -> File:
-        """Joins one part or more."""
+        """Joins the parts, whatever their sizes."""
 
     @abc.abstractmethod
     def _open_temporary(self, path: str) -> IO[bytes]:
@@ -228,7 +197,6 @@ class Writer:
             version = existing.version
         finally:
             self.abandon()
-        COUNTS.add(bytes_written=self._num_bytes)
         self.file = dataclasses.replace(self.file, version=version)
         return self.file
 

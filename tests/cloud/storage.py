@@ -90,7 +90,7 @@ class Storage:
             raise exceptions.BadRequest("The number of source components provided must be from 1 to 32.")
         parts = []
         for source in sources:
-            wanted = {"generation": source["generation"]} if source.get("generation") else {}
+            wanted = {"generation": str(source["generation"])} if source.get("generation") else {}
             parts.append(self._objects.read(bucket, source["name"], wanted | source.get("objectPreconditions", {}))[1])
         made = self._put(request, bucket, name, b"".join(parts), request.query)
         return Answer(200, {**made, "componentCount": len(parts)})

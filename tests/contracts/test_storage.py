@@ -30,7 +30,7 @@ from common.storage.files import (
     write_bytes,
     write_text,
 )
-from common.storage.storage import COUNTS, File, storage_of
+from common.storage.storage import File, storage_of
 from tests.cloud.objects import Objects
 
 _LARGE = os.urandom(12 << 20)
@@ -74,8 +74,6 @@ def test_stat_file_or_folder(disk, folder):
     assert (file.path, file.num_bytes, file.crc32c) in [(f"{folder}/b", 2, crc) for crc in ("", crc32c(b"22"))]
     assert abs(file.updated_s - time.time()) < 60
     assert stat_file(f"{folder}/a") is None and stat_file(f"{folder}/") is None and stat_file(f"{folder}/none") is None
-    storage = storage_of(folder)
-    assert [storage.is_folder(f"{folder}/{name}") for name in ("a", "b", "none")] == [True, False, False]
 
 
 def test_list_folder_and_below(disk, folder):
@@ -125,34 +123,28 @@ def test_reads_in_any_order(disk, folder, steps, start, stop, chunk_bytes):
         assert file.seek(-10, os.SEEK_END) == 4990 and file.read() == content[-10:]
 
 
-def test_range_is_read_once_and_ahead(disk, folder):
+def test_range_is_read_once_and_ahead(disk, folder, bytes_read):
     fill(disk, a=(content := os.urandom(30 << 20)))
-    before = COUNTS.snapshot()
     with open_file(stat_file(f"{folder}/a"), 1 << 20, 29 << 20) as data:
         assert data.read(10) == content[1 << 20 :][:10]
         deadline = time.monotonic() + 10
-        while COUNTS.snapshot()["bytes_read"] - before["bytes_read"] < 16 << 20 and folder.startswith("gs:"):
+        while bytes_read() < 16 << 20 and folder.startswith("gs:"):
             assert time.monotonic() < deadline, "nothing is fetched ahead"
             time.sleep(0.01)
         data.seek(1 << 20)
         pieces = iter(lambda: data.read(min(1 << 20, (29 << 20) - data.tell())), b"")
         assert b"".join(pieces) == content[1 << 20 : 29 << 20]
-    after = COUNTS.snapshot()
-    assert 28 << 20 <= after["bytes_read"] - before["bytes_read"] <= (28 << 20) + (128 << 10)
-    # Google's client may ask for the bucket too, once, and again for what a busy machine did not answer.
-    requests = after["requests"] - after["retries"] - (before["requests"] - before["retries"])
-    assert requests in ((5, 6) if folder.startswith("gs:") else (0,)), (before, after)
+    assert 28 << 20 <= bytes_read() <= (28 << 20) + (128 << 10)
 
 
-def test_random_access_reads_nothing_more(disk, folder):
+def test_random_access_reads_nothing_more(disk, folder, bytes_read):
     fill(disk, a=(content := os.urandom(5000)))
-    before = COUNTS.snapshot()["bytes_read"]
     with open_random_access(stat_file(f"{folder}/a")) as data:
         for start, num_bytes in ((2100, 400), (1000, 500), (4990, 20), (5000, 1), (1400, 0)):
             assert data.seek(start) == start
             assert bytes(data.read(num_bytes)) == content[start : start + num_bytes]
         assert data.seek(-7, os.SEEK_END) == 4993 and bytes(data.read(7)) == content[-7:]
-    assert COUNTS.snapshot()["bytes_read"] - before == 917
+    assert bytes_read() == 917
 
 
 @pytest.mark.parametrize("change", [lambda path: path.write_bytes(b"2" * 9), lambda path: path.unlink()])
@@ -176,13 +168,9 @@ def test_open_files_in_turn(disk, folder):
 
 
 @pytest.mark.parametrize("size", [0, 1, 100])
-def test_small_file_is_read_by_one_request(disk, folder, size):
+def test_small_file_is_read(disk, folder, size):
     fill(disk, a=b"a" * size)
-    read_bytes(f"{folder}/a")
-    before = COUNTS.snapshot()["requests"]
     assert read_bytes(f"{folder}/a") == read_bytes(f"{folder}/a", 100) == b"a" * size
-    if size and folder.startswith("gs:"):
-        assert COUNTS.snapshot()["requests"] - before == 2
     with pytest.raises(UserError, match="it has more than 100 bytes"):
         fill(disk, b=b"a" * 101)
         read_bytes(f"{folder}/b", 100)
@@ -244,7 +232,7 @@ def test_delete_existing_and_missing(disk, folder):
     assert paths(list_files(folder)) == [f"{folder}/b"]
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 4, 30])
+@pytest.mark.parametrize("count", [1, 2, 4, 30])
 def test_join_leaves_parts_and_target(disk, folder, count):
     contents = [os.urandom(number * 100 % 700) for number in range(1, count + 1)]
     parts = [write_bytes(f"{folder}/parts/{number}", content) for number, content in enumerate(contents)]

@@ -8,8 +8,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 from common.errors import UserError
-from common.storage.files import sha256_of, stat_file
-from common.storage.storage import File, is_remote, storage_of
+from common.storage.files import list_folder, sha256_of, stat_file
+from common.storage.storage import File, is_remote
 from components.convert import pieces
 
 Paths = str | Sequence[str] | None
@@ -72,7 +72,7 @@ class Reader(abc.ABC):
         for given in [source] if isinstance(source, str) else source:
             place = given.rstrip("/") if is_remote(given) else str(pathlib.Path(given))
             file = stat_file(place)
-            if not file and not storage_of(place).is_folder(place):
+            if not file and not any(list_folder(place)):
                 raise UserError(f"{place}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
             places.append((place, file))
         return places

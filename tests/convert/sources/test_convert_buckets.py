@@ -10,7 +10,6 @@ from divided import whole
 from PIL import Image
 
 from common.errors import UserError
-from common.storage.storage import COUNTS
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.cifar import CIFAR10
@@ -63,16 +62,16 @@ def large(tmp_path, make_idx, write_records):
     ],
 )
 def test_the_dataset_is_the_same_from_a_bucket_and_each_byte_is_read_once_in_a_pass(
-    bucket, tmp_path, large, dataset, passes
+    bucket, tmp_path, large, bytes_read, dataset, passes
 ):
     flags, root = large(dataset)
     shutil.copytree(root, bucket / "data")
     size, made = sum(path.stat().st_size for path in root.rglob("*") if path.is_file()), []
     for source, name in ((str(root), "here"), ("gs://demo/data", "there")):
         made.append(convert(Options(**flags, source=source, output=str(tmp_path / name), shards=4, processes=1)))
-        before = COUNTS.snapshot()["bytes_read"]
+        before = bytes_read()
         whole(find_reader(**flags), source)
-        assert 0.99 * passes < (COUNTS.snapshot()["bytes_read"] - before) / size < 1.05 * passes
+        assert 0.99 * passes < (bytes_read() - before) / size < 1.05 * passes
     assert made[0] == made[1]
 
 

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.storage.storage import COUNTS
 from components.convert import pieces
 from components.convert.sources import parquet_table
 from components.convert.sources.parquet import ParquetReader
@@ -83,7 +82,7 @@ def test_pieces_are_row_groups_in_order_and_every_row_is_in_one(tmp_path_factory
 
 
 @pytest.mark.parametrize("place", ["here", pytest.param("bucket", marks=pytest.mark.cluster)])
-def test_processes_together_read_each_byte_of_the_wanted_columns_once(tmp_path, reader, request, place):
+def test_processes_together_read_each_byte_of_the_wanted_columns_once(tmp_path, reader, request, bytes_read, place):
     folder, noise = tmp_path, np.random.default_rng(0).bytes(5_000_000).hex()
     if place == "bucket":
         folder = request.getfixturevalue("bucket")
@@ -95,7 +94,7 @@ def test_processes_together_read_each_byte_of_the_wanted_columns_once(tmp_path, 
 
     def read(reader: ParquetReader, tasks: int) -> tuple[str, float]:
         cut, texts = reader.cut(source, pieces=16, piece_bytes=1 << 20), {}
-        before = COUNTS.snapshot()["bytes_read"]
+        before = bytes_read()
         for task in range(tasks):
             parquet_table._footer.cache_clear()  # each is a process of its own
             for piece in cut.pieces[task::tasks]:
@@ -103,9 +102,7 @@ def test_processes_together_read_each_byte_of_the_wanted_columns_once(tmp_path, 
                     found = block.columns.to_pydict()
                     texts |= zip(block.positions.tolist(), found.get("text", found["kind"]), strict=True)
                     assert block.columns.nbytes < 5e6
-        return "".join(text for _, text in sorted(texts.items())), (
-            COUNTS.snapshot()["bytes_read"] - before
-        ) / num_bytes
+        return "".join(text for _, text in sorted(texts.items())), (bytes_read() - before) / num_bytes
 
     floats = {name: {"type": "float"} for name in numbers}
     few = {"columns": {**SCHEMA["columns"], **floats}, "other_columns": "ignore"}

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from common.storage.files import stat_file
-from common.storage.storage import COUNTS
 from components.convert.pieces import Cut, Piece
 from components.convert.tables import expressions, quoting, text_files
 from components.convert.tables.schema import Column, Label, Schema
@@ -104,7 +103,7 @@ def test_pieces_have_every_row_once_at_its_position_and_place_whatever_they_are(
     assert got == rows_of(cut(paths, of_json=of_json), of_json=of_json)  # with the same lines
 
 
-def test_pieces_are_about_equal_and_each_reads_its_own_bytes_only(tmp_path):
+def test_pieces_are_about_equal_and_each_reads_its_own_bytes_only(tmp_path, bytes_read):
     files = [tmp_path / name for name in ("a.csv", "b.csv")]
     for file, count in zip(files, (50_000, 150_000), strict=True):
         file.write_text("age,said\n" + "".join(f"{i},yes{i % 97}\n" for i in range(count)))
@@ -118,9 +117,9 @@ def test_pieces_are_about_equal_and_each_reads_its_own_bytes_only(tmp_path):
     assert max(piece.stop - piece.start for piece in finer.pieces) < 100_050
     source = table(found)
     for piece, size in zip(found.pieces, sizes, strict=True):
-        before = COUNTS.snapshot()["bytes_read"]
+        before = bytes_read()
         assert sum(len(block.positions) for block in source.batches(piece)) == piece.extent
-        assert COUNTS.snapshot()["bytes_read"] - before == size
+        assert bytes_read() - before == size
 
 
 def pack(content: bytes, codec: str) -> bytes:

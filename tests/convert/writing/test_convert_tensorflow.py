@@ -14,7 +14,6 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from common.storage.storage import COUNTS
 from components.convert.convert import convert
 from components.convert.images import headers
 from components.convert.options import Options
@@ -239,7 +238,7 @@ def test_what_is_not_supported_is_refused_with_the_features(prepared, fails, fea
 
 
 def test_a_damaged_file_and_a_wrong_name_are_told_and_the_digest_is_of_the_files(
-    prepared, fails, tmp_path, bucket, monkeypatch
+    prepared, fails, tmp_path, bucket, bytes_read, monkeypatch
 ):
     data_dir = prepared(NUMBER, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
     (directory,) = (data_dir / "tiny").iterdir()
@@ -253,9 +252,9 @@ def test_a_damaged_file_and_a_wrong_name_are_told_and_the_digest_is_of_the_files
     mounted = convert(dataclasses.replace(options(data_dir), source="gs://demo/tfds", output=str(tmp_path / "there")))
     assert mounted == convert(dataclasses.replace(options(data_dir), output=str(tmp_path / "here")))
     (bucket / "tfds" / "more").write_text("more")
-    read, before = COUNTS.snapshot()["bytes_read"], source_digest("tfds:tiny", "gs://demo/tfds")
+    read, before = bytes_read(), source_digest("tfds:tiny", "gs://demo/tfds")
     (bucket / "tfds" / "more").write_text("other")
-    assert before != source_digest("tfds:tiny", "gs://demo/tfds") and COUNTS.snapshot()["bytes_read"] == read
+    assert before != source_digest("tfds:tiny", "gs://demo/tfds") and bytes_read() == read
     for damaged in (whole[:-1], whole[:5], whole[:20] + b"x" + whole[21:], b"x" + whole[1:]):
         path.write_bytes(damaged)
         assert source_digest("tfds:tiny", str(data_dir)) != digest
