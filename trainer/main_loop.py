@@ -1,7 +1,6 @@
 """A training job from start to export, as one replica sees it."""
 
 import contextlib
-import dataclasses
 import math
 import os
 import time
@@ -14,10 +13,10 @@ from common.errors import UserError
 from common.manifest import Manifest
 from trainer import learning, watchdog
 from trainer.async_steps import AsyncSteps
-from trainer.cluster import devices, exit_codes, rendezvous, strategy
-from trainer.cluster.control_channel import DONE, LEFT, ControlChannel
+from trainer.cluster import control_channel, devices, strategy
+from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel
 from trainer.cluster.member import Member
-from trainer.cluster.shutdown import Stop, StopRequests
+from trainer.cluster.shutdown import Stop, saved_code
 from trainer.data import placement
 from trainer.data.reader import Reader, open_reader
 from trainer.evaluation import SPLIT
@@ -38,8 +37,6 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
         raise UserError(
             f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has an evaluator; leave out one"
         )
-    if opts.precision == "auto":
-        opts = dataclasses.replace(opts, precision=devices.precision(opts.num_gpus))
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"
@@ -56,20 +53,18 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
 
 def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal: Journal) -> int:
     journal.status("starting", 0)
-    description = devices.described(opts.num_gpus)
+    description = devices.description(opts.num_gpus)
     journal.event("machine", 0, devices=description, precision=opts.precision)
     if member.is_chief:
         print(f"{member.name} computes in {opts.precision} on {description}", flush=True)
-        if advice := devices.advice(opts.precision, opts.num_gpus):
-            print(advice, flush=True)
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
     with stop.at_once():
         place = _locate_split(opts, member, manifest, journal)
-        channel = rendezvous.join_cluster(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
+        channel = control_channel.join(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and not member.is_chief:
         journal.status("serving", 0)
-        strategy.serve(member, stop, StopRequests(opts.job_dir, channel))
+        strategy.serve(member, stop, channel)
     with strategy.naming_lost_replicas(member):
         return main_loop(opts, member, manifest, place, journal, stop, channel)
 
@@ -101,45 +96,36 @@ def main_loop(
     """Trains from the newest checkpoint to the last step, evaluates and exports. Returns the exit code."""
     started = time.time()
     synchronous = opts.strategy != "parameter_server"
-    requests = StopRequests(opts.job_dir, channel)
-    if member.is_chief:
-        requests.watch()
     # Until the first step there is nothing to save; but synchronous replicas leave together, or the others hang.
     with contextlib.nullcontext() if synchronous and member.addresses else stop.at_once():
         job = prepare(opts, member, manifest, journal, channel)
         steps = _make_steps(opts, member, job, _open_reader(opts, manifest, place, job))
 
     def is_stop_requested() -> bool:
-        return stop.requested or (member.is_chief and requests.pending)
-
-    def announce_departure() -> None:
-        if member.is_chief:
-            channel.send(LEFT)
-            requests.clear()
+        return stop.requested or channel.received(STOP)
 
     journal.status("training", job.first_step)
     step, is_done = _train(opts, member, job, steps, is_stop_requested)
     if is_done:
-        with stop.at_once(announce_departure):  # all is saved: what is interrupted now, a resume does again
+        with stop.at_once(lambda: channel.send(LEFT)):  # all is saved: what is interrupted now, a resume does again
             if member.is_chief:
                 _export(opts, manifest, job, journal, step, started)
                 channel.send(DONE)
             else:
-                channel.wait_for_end()
-                is_done = channel.received(DONE)
+                is_done = channel.wait_for_end()
     if is_done:
         journal.event("done", step, steps=step - job.first_step)
         journal.status("done", step)
     else:
         journal.event("preempted", step)
-        announce_departure()
+        channel.send(LEFT)
     if not member.is_chief:
         channel.wait_for_end()
     elif not is_done:
         print(f"told to stop; saved at step {step}", flush=True)
     if member.is_chief and synchronous:  # the servers of parameters serve until they are told to end
         channel.wait_for_others()
-    return 0 if is_done else exit_codes.saved()
+    return 0 if is_done else saved_code()
 
 
 def _train(

@@ -128,9 +128,8 @@ class Options(Flags):
         "that multiply the training loss of their examples, such as rare=5 (default: 1 of every class)",
     )
     precision: str = _learning(
-        ("float32", "bfloat16", "float16", "auto"),
-        "of the computation; weights stay float32, and with float16 the loss is scaled; auto: bfloat16 where the GPU or the "
-        "processor (AMX) is faster with it",
+        ("float32", "bfloat16", "float16"),
+        "of the computation; weights stay float32, and with float16 the loss is scaled",
         default="float32",
     )
     jit_compile: bool = _learning(bool, "compile model, loss and gradients by XLA; the same result but for rounding")

@@ -20,14 +20,15 @@ from common.errors import UserError, reading
 from common.manifest import Manifest
 from common.storage.storage import is_remote
 from trainer import options
-from trainer.cluster import exit_codes, member, shutdown
+from trainer.cluster import member
+from trainer.cluster.shutdown import Stop, failed_code
 from trainer.job import done, identity
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains, or serves as a parameter server or its worker, until the job is done. Returns the exit code."""
     # First of all: whatever imports TensorFlow later, its threads inherit the mask.
-    signal = shutdown.Stop.install()
+    signal = Stop.install()
     quiet.open_streams()
     faulthandler.enable(2)  # a crash in TensorFlow says what each thread was doing
     try:
@@ -36,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise
     except ConnectionError as error:  # of a store that fails before there is anything to lose
         print(f"error: {error}", file=sys.stderr)
-        return exit_codes.failed(others=True)
+        return failed_code()
 
 
-def _main(argv: Sequence[str] | None, signal: shutdown.Stop) -> int:
+def _main(argv: Sequence[str] | None, signal: Stop) -> int:
     opts = options.parse(sys.argv[1:] if argv is None else argv)
     me = member.from_environment(os.environ)
     if opts.sync:
@@ -78,7 +79,7 @@ def _main(argv: Sequence[str] | None, signal: shutdown.Stop) -> int:
     except Exception as error:
         # Of a full disk, or a replica that is missing or lost, the message says all; unless the user's own code met it.
         ours = isinstance(error, OSError) and not _passed_through(error, opts.model.split(":")[0])
-        code = exit_codes.failed(others=ours)
+        code = failed_code() if ours else 1
         if ours:
             print(f"error: {error}", file=sys.stderr)
         else:

@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 
-from trainer.cluster import exit_codes
-from trainer.cluster.shutdown import Stop
+from trainer.cluster.shutdown import Stop, failed_code
 from trainer.job.journal import STATUS, Journal
 
 # Evaluating, caching data and saving show signs of life meanwhile; what would compile for longer than this is not known.
@@ -32,4 +31,4 @@ def _watch(journal: Journal, stop: Stop, silent_s: float) -> None:
         time.sleep(min(silent_s / 10, 10.0))
     print(f"no sign of life for {silent_s:.0f} s; this is what each thread does:", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
-    stop.end(exit_codes.failed(others=True))
+    stop.end(failed_code())

@@ -103,7 +103,7 @@ def test_epochs_are_passes_over_the_training_split(learn, digits):
     ("flags", "message"),
     [
         (["--model", "no_such_package.mine:net"], "must be on Python's path"),
-        (["--num-gpus", "3"], "--num-gpus 3, and this machine has 0"),
+        (["--num-gpus", "3"], "gives this replica 3 GPUs, and TensorFlow .* sees 0"),
         (["--all-reduce", "nccl"], "needs GPUs"),
     ],
 )

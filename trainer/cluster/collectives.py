@@ -16,27 +16,19 @@ def sum_over_replicas(part: tf.Tensor) -> tf.Tensor:
     without the strategy's bookkeeping: with two local processes 0.5 ms and not 1.05 ms.
     """
     replica = tf.distribute.get_replica_context()
-    group = _group(replica.strategy)
-    if group is None:
+    launchers = []
+    if isinstance(replica.strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        launchers = replica.strategy.extended._cross_device_ops._launchers  # one for each device of this process
+    if len(launchers) != 1 or "CPU" not in launchers[0]._device:
         return replica.all_reduce("SUM", part)
-    parts = tf.raw_ops.CollectiveGatherV2(input=part[None], ordering_token=[], communication_hint="ring", **group)
-    return tf.reduce_sum(parts, axis=0)
-
-
-def _group(strategy: tf.distribute.Strategy) -> dict[str, int] | None:
-    """Returns what joins a process's only CPU replica to those of the other processes.
-
-    None without such a group, or if another TensorFlow keeps it elsewhere: it has no public name.
-    """
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return None
-    try:
-        (launcher,) = strategy.extended._cross_device_ops._launchers
-        if "CPU" not in launcher._device:
-            return None
-        key = launcher._group_key
+    key = launchers[0]._group_key
+    parts = tf.raw_ops.CollectiveGatherV2(
+        input=part[None],
+        group_size=launchers[0]._group_size,
+        group_key=key,
         # Fixed when the step is traced, which all replicas do alike; a call-time key costs a transfer at each step.
-        instance = launcher._collective_keys.get_instance_key(key, launcher._device)
-        return {"group_size": launcher._group_size, "group_key": key, "instance_key": instance}
-    except (AttributeError, TypeError, ValueError):  # ValueError: several replicas
-        return None
+        instance_key=launchers[0]._collective_keys.get_instance_key(key, launchers[0]._device),
+        ordering_token=[],
+        communication_hint="ring",
+    )
+    return tf.reduce_sum(parts, axis=0)

@@ -1,66 +1,79 @@
-"""Messages between the chief and the others, over the connections by which they met.
+"""Rendezvous of the replicas, and messages between the chief and the others over the connections by which they met.
 
-    channel = rendezvous.join_cluster(member, job=job_dir, timeout_s=600)
+    channel = control_channel.join(member, job=job_dir, timeout_s=600)
     channel.send(STOP)                          # worker-0
     if channel.received(STOP, within_s=30): ... # the chief, as soon as it was sent
 
-A replica that was started again alone has no channel; it asks by a file (`trainer.cluster.shutdown`).
+TensorFlow's multi-worker runtime waits for ever for a missing replica, and while it does no Python code runs. So the
+replicas meet before it starts, over plain sockets at the chief's address. TensorFlow takes that over afterwards, while
+the connections stay: a port that nobody listens at can be taken in spite of them (SO_REUSEADDR, which both sides set).
 """
 
 import contextlib
-import selectors
+import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
+
+from trainer.cluster.member import Member
 
 STOP = b"S"  # to the chief: the sender was told to stop, and asks for a save
 LEFT = b"L"  # from the chief: all is saved, and it leaves before the job is done
 DONE = b"D"  # from the chief: the job is done
 
+GREETING = b"?"  # from a leader that waits; to a server that waits for its chief: the chief begins anew
+_HTTP2_SETTINGS = b"\0"  # how a gRPC server begins: with the length of its settings, below 16 MiB
+
+_RETRY_S = 0.2
+_HELLO_S = 5.0
+_OTHERS_LEAVE_S = 5.0
+_MOST_CHARACTERS = 1 << 16  # of a replica's job and name
+
 # A lost host never closes its socket; TCP keepalive detects it: idle seconds, interval, probes.
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-_OTHERS_LEAVE_S = 5.0
 
 
 class ControlChannel:
-    """One end: the chief's goes to all the others, theirs to the chief; that of a job of one to nobody."""
+    """One end: the chief's goes to all the others, theirs to the chief.
 
-    def __init__(self, connections: Sequence[socket.socket] = (), *, broken: bool = False) -> None:
+    It goes to nobody in a job of one, and from a server that comes when the others have met already.
+    """
+
+    def __init__(self, connections: Sequence[socket.socket] = ()) -> None:
         """Takes the connections over."""
-        self.broken = broken  # for good: someone who should be there cannot be reached
         self._connections = connections
         self._open = len(connections)
-        self._messages: set[int] = set()
+        self._messages: set[bytes] = set()
         self._news = threading.Condition()
         for connection in connections:
+            connection.settimeout(None)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
                 if hasattr(socket, name):  # not on every system
                     connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        if connections:
-            threading.Thread(target=self._listen, name="control channel", daemon=True).start()
+            threading.Thread(target=self._listen, args=(connection,), name="control channel", daemon=True).start()
 
     def send(self, message: bytes) -> None:
         """Sends a message to all peers that can be reached."""
         for connection in self._connections:
-            try:
+            with contextlib.suppress(OSError):
                 connection.sendall(message)
-            except OSError:
-                self.broken = True
 
     def received(self, *messages: bytes, within_s: float = 0.0) -> bool:
         """Returns whether any peer has sent one of the messages, at the latest after `within_s`."""
-        return self._wait(lambda: not self._messages.isdisjoint(b"".join(messages)), within_s)
+        return self._wait(lambda: not self._messages.isdisjoint(messages), within_s)
 
-    def wait_for_end(self) -> None:
-        """Waits until the chief has said how the job ended.
+    def wait_for_end(self) -> bool:
+        """Waits until the chief has said how the job ended. Returns whether it is done.
 
         Raises:
-          ConnectionError: If it has gone without a message.
+          ConnectionError: If the chief has gone without a message.
         """
-        self._wait(lambda: self._messages or self.broken)
-        if not self._messages and self._connections:
+        self._wait(lambda: self._messages or not self._open)
+        if not self._messages:
             raise ConnectionError("the chief has ended before its results were written")
+        return DONE in self._messages
 
     def wait_for_others(self) -> None:
         """Waits, for a limited time, until all peers have closed their ends.
@@ -74,19 +87,104 @@ class ControlChannel:
         with self._news:
             return bool(self._news.wait_for(condition, within_s))
 
-    def _listen(self) -> None:
-        with selectors.DefaultSelector() as ends:
-            for connection in self._connections:
-                ends.register(connection, selectors.EVENT_READ)
-            while self._open:
-                for key, _ in ends.select():
-                    content = b""
-                    with contextlib.suppress(OSError):
-                        content = key.fileobj.recv(64)
-                    with self._news:
-                        self._messages.update(content)
-                        if not content:
-                            ends.unregister(key.fileobj)
-                            self._open -= 1
-                            self.broken = True
-                        self._news.notify_all()
+    def _listen(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while message := connection.recv(1):
+                with self._news:
+                    self._messages.add(message)
+                    self._news.notify_all()
+        with self._news:
+            self._open -= 1
+            self._news.notify_all()
+
+
+def join(member: Member, *, job: str, timeout_s: float) -> ControlChannel:
+    """Waits until all replicas of the cluster have called it with the same `job`: ports are used again.
+
+    Raises:
+      TimeoutError: Naming the replicas that have not after `timeout_s`.
+      ConnectionError: If the leader's address is in use by another job, which is named, or by another program.
+    """
+    if not member.addresses:
+        return ControlChannel()
+    return (_lead if member.is_chief else _follow)(member, job, timeout_s)
+
+
+def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
+    """Collects job and name from everyone, then answers all with the job: that they may go on.
+
+    A replica of another job gets the same answer, at once.
+    """
+    deadline = time.monotonic() + timeout_s
+    answer, port = f"{json.dumps(job)}\n".encode(), int(member.everyone[member.name].rsplit(":", 1)[1])
+    try:
+        listener = socket.create_server(("", port))
+    except OSError as error:
+        raise ConnectionError(f"the leader cannot listen at port {port}, its own: {error.strerror}") from None
+    listener.settimeout(_RETRY_S)
+    connections: dict[str, socket.socket] = {}
+    with listener:
+        while missing := member.others.keys() - connections.keys():
+            if time.monotonic() > deadline:
+                names = ", ".join(sorted(missing))
+                raise TimeoutError(f"after {timeout_s:.0f} s these replicas are missing: {names}")
+            # Nobody came, came and went, or is no replica.
+            with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+                connection, _ = listener.accept()
+                connection.settimeout(_HELLO_S)
+                connection.sendall(GREETING)
+                with connection.makefile(encoding="utf-8", errors="replace") as lines:
+                    their_job, name = map(str, json.loads(lines.readline(_MOST_CHARACTERS)))
+                if their_job != job:
+                    print(f"{name} of another job, {their_job}, came to port {port}, and was sent away", flush=True)
+                    connection.sendall(answer)
+                elif name in member.others:
+                    connections[name] = connection
+    channel = ControlChannel([*connections.values()])
+    channel.send(answer)
+    return channel
+
+
+def _follow(member: Member, job: str, timeout_s: float) -> ControlChannel:
+    """Sends job and name to the leader until it answers; a leader that is not up yet is tried again."""
+    deadline = time.monotonic() + timeout_s
+    leader, address = next(iter(member.others.items()))
+    state, answer = f"does not answer at {address}", b""
+    while not answer:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {timeout_s:.0f} s {leader} {state}")
+        with contextlib.suppress(OSError):
+            connection = _connect(address, _HELLO_S)
+            state = "still waits for others"
+            connection.sendall(f"{json.dumps([job, member.name])}\n".encode())
+            if connection.recv(1) == _HTTP2_SETTINGS:  # The others have met: this one was started again,
+                return ControlChannel()  # and TensorFlow answers already.
+            connection.settimeout(max(deadline - time.monotonic(), _RETRY_S))
+            # Unbuffered: what comes behind the answer is for the channel.
+            with connection.makefile("rb", buffering=0) as lines:
+                answer = lines.readline()
+            if answer == f"{json.dumps(job)}\n".encode():
+                return ControlChannel([connection])
+        time.sleep(_RETRY_S)
+    raise ConnectionError(
+        f"at {address}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
+        f"{answer.decode(errors='replace').strip()}; give every job ports of its own"
+    )
+
+
+def first_byte(address: str) -> bytes | None:
+    """Returns what a server at `host:port` says first: empty if nothing in a second; None if there is no server.
+
+    A replica's server ends with its process.
+    """
+    with contextlib.suppress(OSError), _connect(address, 1.0) as connection:
+        try:
+            return connection.recv(1)
+        except OSError:
+            return b""
+    return None
+
+
+def _connect(address: str, timeout_s: float) -> socket.socket:
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=timeout_s)

@@ -13,7 +13,6 @@ from typing import Annotated
 
 import pydantic
 
-from common import bounded_json
 from common.errors import UserError
 
 ROLES = ("chief", "worker", "ps", "evaluator")
@@ -27,7 +26,7 @@ class Member:
 
     role: str  # of `ROLES`
     index: int  # among the replicas of its role, from 0
-    # `host:port` of the training cluster by role, empty for a single replica. Evaluators never stand in it: TensorFlow's
+    # `host:port` of the training cluster by role, empty for a single replica: it trains without a server. Evaluators never stand in it: TensorFlow's
     # parameter-server strategy waits for ever for one that does (tensorflow#46169).
     addresses: Mapping[str, tuple[str, ...]]
 
@@ -53,17 +52,17 @@ class Member:
 
     @property
     def readers_here(self) -> int:
-        """Replicas that read the training split on the machine of this one."""
-        hosts = {role: [a.rsplit(":", 1)[0] for a in self.addresses.get(role, ())] for role in ("chief", "worker")}
-        own = hosts.get(self.role, [])[self.index :][:1]
-        return max(1, sum(others.count(host) for host in own for others in hosts.values()))
+        """Number of replicas that read the training split on the machine of this one."""
+        hosts = {name: address.rsplit(":", 1)[0] for name, address in self.everyone.items()}
+        readers = [host for name, host in hosts.items() if not name.startswith("ps-")]
+        return max(1, readers.count(hosts.get(self.name, "")))
 
     @property
     def default_strategy(self) -> str:
         """What the cluster's shape asks for when no strategy is named."""
-        if self.addresses.get("ps"):
+        if "ps" in self.addresses:
             return "parameter_server"
-        return "multi_worker_mirrored" if sum(map(len, self.addresses.values())) > 1 else "one_device"
+        return "multi_worker_mirrored" if self.addresses else "one_device"
 
 
 class _Task(pydantic.BaseModel):
@@ -78,26 +77,21 @@ class _Spec(pydantic.BaseModel):
 
 def from_environment(environ: Mapping[str, str]) -> Member:
     """Returns the member that `environ` describes."""
-    variable, roles = "TF_CONFIG", {"master": "chief", **dict(zip(ROLES, ROLES, strict=True))}
+    variable, roles = "TF_CONFIG", {"master": "chief"} | {role: role for role in ROLES}
     if environ.get("CLUSTER_SPEC") and environ.get(POOL_ROLES):
         variable = "CLUSTER_SPEC"
         roles = {f"workerpool{i}": role for i, role in enumerate(environ[POOL_ROLES].split(","))}
     try:
-        spec = _Spec.model_validate(bounded_json.parse(environ.get(variable) or "{}"))
+        spec = _Spec.model_validate_json(environ.get(variable) or "{}")
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"])) or "it"
-        raise UserError(f"{variable}: {where} cannot be {problem['input']!r:.80}: {problem['msg']}") from None
-    except ValueError as error:
-        raise UserError(f"{variable} is not JSON: {error}") from None
-    if (role := roles.get(spec.task.type)) not in ROLES:
+        key = ".".join(map(str, problem["loc"])) or "it"
+        raise UserError(f"{variable}: {key} cannot be {problem['input']!r:.80}: {problem['msg']}") from None
+    role, index = roles.get(spec.task.type), spec.task.index
+    if role not in ROLES:
         raise UserError(f"{variable}: task type {spec.task.type!r} is none of {', '.join(roles)}")
     cluster = {roles[key]: hosts for key, hosts in spec.cluster.items() if key in roles}
-    if len(cluster.get("chief", ())) > 1:
-        raise UserError(f"{variable}: {len(cluster['chief'])} chiefs in the cluster; there can be one")
     addresses = {key: cluster[key] for key in ROLES if key != "evaluator" and cluster.get(key)}
-    if addresses and role != "evaluator" and spec.task.index >= len(addresses.get(role, ())):
-        raise UserError(f"{variable}: task {role}/{spec.task.index} is not in the cluster {addresses}")
-    # A cluster of one needs no addresses: it trains without a server.
-    addresses = addresses if sum(map(len, addresses.values())) > 1 else {}
-    return Member(role=role, index=spec.task.index, addresses=addresses)
+    if addresses and role != "evaluator" and index >= len(addresses.get(role, ())):
+        raise UserError(f"{variable}: task {role}/{index} is not in the cluster {addresses}")
+    return Member(role=role, index=index, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})

@@ -1,11 +1,16 @@
-"""SIGTERM as a flag that the step loop looks at.
+"""SIGTERM as a flag that the step loop looks at, and the exit codes by which a launcher decides whether to start again.
 
 TensorFlow's multi-worker runtime installs its own SIGTERM handler, and a parameter server sits in C++ where Python's
 handlers never run. So the signal is blocked in every thread before TensorFlow starts any, and one thread waits for it.
 
     stop = Stop.install()     # before TensorFlow is imported
     import tensorflow
-    ... if stop.requested: save and leave with exit_codes.saved()
+    ... if stop.requested: save and leave with saved_code()
+
+The launchers here restart whatever ends with another code than 0, and count 143 apart. Vertex AI restarts of itself
+only what looks like a crash of the machine's: its documentation ("Understand the custom training service") has 6, 11,
+134 and 139 tried again, three times, and every other code but 0 ends the job for good as the user's own error. So
+there a replica that has saved, or has lost others, ends as one that was aborted.
 """
 
 from __future__ import annotations
@@ -14,27 +19,30 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from common.errors import UserError
-from common.storage.files import delete_files, read_bytes, write_text
-from common.storage.storage import is_remote
-from trainer.cluster import exit_codes
-from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel
+ON_VERTEX = "CLOUD_ML_JOB_ID"  # set by its custom jobs
+_SAVED = 143  # 128 + SIGTERM
+_ABORTED = 134  # 128 + SIGABRT
 
-# In a store: while all channels work, and while a replica may be without one.
-_POLL_S, _POLL_RARELY_S, _POLL_IN_STORE_S = 0.1, 30.0, 8.0
-_TICK_S = 1.0
+
+def saved_code() -> int:
+    """Returns the code of a replica that was told to stop: all is saved, and the same command goes on."""
+    return _ABORTED if ON_VERTEX in os.environ else _SAVED
+
+
+def failed_code() -> int:
+    """Returns the code after another replica, a machine or a store has failed, so that the same command may go on."""
+    return _ABORTED if ON_VERTEX in os.environ else 1
 
 
 class Stop:
-    """Whether this process was told to stop."""
+    """A request to this process to stop, which may come at any time."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
-        self._then: Callable[[], None] | None = None
+        self._leave: Callable[[], None] | None = None
         self.last: Callable[[], None] = lambda: None  # what `end` does before the process ends
 
     @classmethod
@@ -50,28 +58,26 @@ class Stop:
         """True once the signal has come."""
         return self._event.is_set()
 
-    def call(self, then: Callable[[], None]) -> None:
-        """Runs `then` in the waiting thread when the signal comes, or now if it has: for a main thread stuck in C++."""
-        self._then = then
-        if self.requested:
-            then()
-
     @contextlib.contextmanager
-    def at_once(self, last: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Inside there is nothing to save, and the signal ends the process, after `last`, whatever it is doing."""
+    def at_once(self, before: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Inside, the signal ends the process after a call of `before`, whatever it is doing: there is nothing to save.
+
+        The call is made by another thread, as the main one may be stuck in C++.
+        """
 
         def leave() -> None:
             try:
-                last()
+                before()
             finally:
-                self.end(exit_codes.saved())
+                self.end(saved_code())
 
-        before = self._then
-        self.call(leave)
+        self._leave = leave
+        if self.requested:
+            leave()
         try:
             yield
         finally:
-            self._then = before
+            self._leave = None
 
     def end(self, code: int) -> NoReturn:
         """Ends the process, whatever its other threads are doing, and whatever becomes of `last`."""
@@ -83,59 +89,5 @@ class Stop:
     def _wait(self) -> None:
         signal.sigwait({signal.SIGTERM})
         self._event.set()
-        if self._then:
-            self._then()
-
-
-class StopRequests:
-    """Requests to the chief to save and leave, from replicas that were told to stop.
-
-    They come over the control channel, and by the file `STOP` in the job directory: from a server without a channel, because
-    it was started again alone, and from people.
-    """
-
-    def __init__(self, job_dir: str, channel: ControlChannel) -> None:
-        self._path, self._channel = os.path.join(job_dir, "STOP"), channel
-        self._file_seen = False
-
-    def send(self, sender: str, is_pending: Callable[[], bool]) -> None:
-        """Asks, as a server, and waits until the chief has done so or the request `is_pending` no more."""
-        self._channel.send(STOP)
-        by_file = False
-        while is_pending() and not self._channel.received(LEFT, DONE, within_s=min(self._poll_s, _TICK_S)):
-            if by_file and read_bytes(self._path) is None:
-                return
-            if self._channel.broken and not by_file:
-                by_file = True
-                with contextlib.suppress(OSError, UserError):  # a full disk: it leaves without being heard
-                    write_text(self._path, sender)
-
-    def watch(self) -> None:
-        """Begins to look for the file, as the chief; one from an earlier attempt asks nothing of this one."""
-        self.clear()
-        threading.Thread(target=self._watch, name="stop requests", daemon=True).start()
-
-    def _watch(self) -> None:
-        looked_at = time.monotonic()
-        while not self._file_seen:
-            time.sleep(min(self._poll_s, _TICK_S))
-            if time.monotonic() - looked_at >= self._poll_s:  # which is less from when the channel breaks
-                looked_at = time.monotonic()
-                with contextlib.suppress(OSError, UserError):  # a store that fails for now
-                    self._file_seen = read_bytes(self._path) is not None
-
-    @property
-    def _poll_s(self) -> float:
-        """Seconds between two looks for the file: a store takes its time, and money, for each."""
-        if not is_remote(self._path):
-            return _POLL_S
-        return _POLL_IN_STORE_S if self._channel.broken else _POLL_RARELY_S
-
-    @property
-    def pending(self) -> bool:
-        """True once someone has asked."""
-        return self._file_seen or self._channel.received(STOP)
-
-    def clear(self) -> None:
-        """Removes the file: what was asked for is done, or is no matter of this attempt."""
-        delete_files([self._path])
+        if self._leave:
+            self._leave()

@@ -17,8 +17,8 @@ from components.train.supervision.output import last_lines
 from components.train.supervision.plan import ATTEMPT, Replica
 from components.train.supervision.reaper import MARK, Guard
 from components.train.supervision.signals import ending
-from trainer.cluster.exit_codes import ON_VERTEX
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
+from trainer.cluster.shutdown import ON_VERTEX
 
 TAIL_LINES = 20
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # Not after a fork, where loading may hang.

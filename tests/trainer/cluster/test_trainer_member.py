@@ -61,14 +61,13 @@ def test_pools_are_named_by_our_variable_so_pool_1_can_be_parameter_servers():
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"TF_CONFIG": "{"}, "TF_CONFIG is not JSON"),
+        ({"TF_CONFIG": "{"}, "TF_CONFIG: it cannot be '{': Invalid JSON"),
         ({"TF_CONFIG": "[]"}, r"TF_CONFIG: it cannot be \[\]"),
         (tf_config({"chief": CHIEF}, "boss"), "'boss' is none of master, chief, worker, ps, evaluator"),
         (tf_config({"chief": CHIEF, "worker": WORKERS}, "worker", 2), "worker/2 is not in the cluster"),
         ({"CLUSTER_SPEC": "{}", "TRAINER_POOL_ROLES": "chief"}, "task type 'chief' is none of workerpool0"),
         (tf_config({"chief": CHIEF}, "chief", "first"), r"task\.index cannot be 'first'"),
         (tf_config({"chief": ["c"]}, "chief"), r"cluster\.chief\.0 cannot be 'c'"),
-        (tf_config({"chief": WORKERS}, "chief"), "2 chiefs in the cluster; there can be one"),
     ],
 )
 def test_what_cannot_be_understood_is_said(environ, message):
@@ -78,7 +77,7 @@ def test_what_cannot_be_understood_is_said(environ, message):
 
 @pytest.mark.parametrize(
     ("role", "index", "readers"),
-    [("chief", 0, 3), ("worker", 0, 3), ("worker", 2, 1), ("ps", 0, 1), ("evaluator", 0, 1)],
+    [("chief", 0, 3), ("worker", 0, 3), ("worker", 2, 1), ("evaluator", 0, 1)],
 )
 def test_the_readers_of_a_machine_are_its_chief_and_workers(role, index, readers):
     addresses = {"chief": ("a:1",), "worker": ("a:2", "a:3", "b:1"), "ps": ("a:4",)}

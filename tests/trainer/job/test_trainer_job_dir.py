@@ -1,18 +1,10 @@
-import concurrent.futures
 import json
-import subprocess
-import sys
-import time
 
-import memory_store
 import pytest
 
 from common import provenance
 from common.errors import UserError
 from common.trained_on import FILE as RECORDS
-from trainer.cluster import shutdown
-from trainer.cluster.control_channel import ControlChannel
-from trainer.cluster.shutdown import StopRequests
 from trainer.job import done, identity
 from trainer.job import journal as journal_module
 from trainer.job.journal import Journal, last
@@ -75,47 +67,3 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
     assert {"time", "cpu"} <= status.keys()
     assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)
     assert status["memory"] > 1_000_000
-
-
-STOP = "import os, signal, threading, time; from trainer.cluster.shutdown import Stop; stop = Stop.install()\n"
-INSIDE = "with stop.at_once(): print('ready', flush=True); time.sleep(60)\n"
-SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
-
-
-@pytest.mark.parametrize(
-    ("program", "code"),
-    [
-        ("with stop.at_once(): pass\n" + INSIDE, 143),  # nothing to save
-        (SIGTERM + INSIDE, 143),
-        ("def fail(): 1 / 0\nstop.last = fail\n" + INSIDE.replace("()", "(fail)", 1), 143),  # whatever fails at the end
-        ("with stop.at_once(): pass\n" + SIGTERM + "assert stop.requested; print('ready')", 0),  # only noted
-        (  # a main thread in C, where Python's handlers never run
-            "stop.call(lambda: os._exit(143)); print('ready', flush=True)\n"
-            "lock = threading.Lock(); lock.acquire(); lock.acquire()",
-            143,
-        ),
-    ],
-    ids=["inside", "before", "fails", "after", "in C"],
-)
-def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(program, code):
-    process = subprocess.Popen([sys.executable, "-c", STOP + program], stdout=subprocess.PIPE)
-    process.stdout.readline()
-    process.terminate()
-    assert process.wait(5) == code
-
-
-def test_stop_request_in_store_that_was_away(store, monkeypatch):
-    monkeypatch.setattr(shutdown, "_POLL_IN_STORE_S", 0.07)
-    server, chief = (StopRequests(str(store), ControlChannel(broken=True)) for _ in range(2))
-    away = StopRequests(memory_store.AWAY, ControlChannel(broken=True))
-    with pytest.raises(OSError, match="not implemented"):
-        away.watch()
-    chief.watch()
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        request = pool.submit(server.send, "worker-0", lambda: True)
-        deadline = time.monotonic() + 30
-        while not chief.pending:
-            assert time.monotonic() < deadline
-        assert not request.done()
-        chief.clear()
-        request.result(30)
