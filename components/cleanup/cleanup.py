@@ -1,4 +1,4 @@
-"""Lists and deletes what a run of this machine left and nobody needs, and stops its replicas.
+"""Lists and deletes what a run of this machine left and nobody needs.
 
 A run's directory keeps its summary, report, logs, journal and model. Three kinds of things can go, and nothing that
 is, or lies behind, a symbolic link:
@@ -8,7 +8,6 @@ is, or lies behind, a symbolic link:
 After a failure nothing goes by itself: it is the evidence, and what a resume starts from.
 """
 
-import contextlib
 import dataclasses
 import fcntl
 import json
@@ -18,15 +17,11 @@ import shutil
 import time
 from collections.abc import Iterable
 
-import psutil
-
 from common import bounded_json
 from common.errors import UserError
 from trainer.job import done
-from trainer.job.journal import STATUS
 
 JOURNAL = "cleanup.jsonl"
-_TERMINATE_S = 5.0
 # Patterns below a run's directory, the file that makes them unneeded, and why.
 _RULES = (
     (("tmp", "job/*.partial", "job/**/*.tmp"), "", "temporary"),
@@ -40,24 +35,20 @@ class Leftover:
     """Something that nobody needs.
 
     Attributes:
-      kind: `job`, `version`, `files`, `dataset` or `schedule`.
+      kind: `files`, or on Vertex AI `job`, `version` or `dataset`.
       name: Path, resource name, or a model and its version.
       why: Why it can go.
       num_bytes: Size of its files.
-      cost: What it costs, where that is not the size.
       run: Run that left it, on Vertex AI.
-      files: Names in the bucket that go, the record by which they are ours the last.
-      unless: How to delete it, if cleanup only shows it.
+      files: Names in the bucket that go, in this order.
     """
 
     kind: str = "files"
     name: str
     why: str
     num_bytes: int = 0
-    cost: str = ""
     run: str = ""
     files: tuple[str, ...] = ()
-    unless: str = ""
 
 
 def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
@@ -83,14 +74,13 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
     ]
 
 
-def delete(run_dir: str, leftovers: Iterable[Leftover]) -> int:
-    """Deletes files of a run, noting each in its `cleanup.jsonl`, and returns the bytes freed.
+def delete(run_dir: str, leftovers: Iterable[Leftover]) -> None:
+    """Deletes files of a run, noting each in its `cleanup.jsonl`.
 
     Raises:
       UserError: If one is not inside the run's directory: nothing outside is touched, nor through a link.
     """
     run = pathlib.Path(run_dir).resolve()
-    freed = 0
     is_running(run)  # It refuses a directory that is no run's.
     with (run / JOURNAL).open("a", encoding="utf-8", buffering=1) as journal:
         for leftover in leftovers:
@@ -103,8 +93,6 @@ def delete(run_dir: str, leftovers: Iterable[Leftover]) -> int:
                 path.unlink(missing_ok=True)
             line = {"time": round(time.time(), 3), "deleted": str(path), "bytes": leftover.num_bytes}
             journal.write(json.dumps({**line, "why": leftover.why}) + "\n")
-            freed += leftover.num_bytes
-    return freed
 
 
 def num_bytes(path: pathlib.Path) -> int:
@@ -114,16 +102,18 @@ def num_bytes(path: pathlib.Path) -> int:
 
 
 def is_running(run_dir: str | os.PathLike[str]) -> bool:
-    """Returns whether the process that drives a run is alive, by its lock of `run.json`; refuses what is no run."""
+    """Returns whether the process that drives a run is alive, by its lock of `run.json`.
+
+    Raises:
+      UserError: This is no directory of a run.
+    """
     try:
         with (pathlib.Path(run_dir) / "run.json").open("rb") as file:
-            record = bounded_json.parse(bounded_json.read(file))
-            if not {"id", "runner", "cluster", "arguments"} <= record.keys():
+            if not {"id", "runner", "cluster", "arguments"} <= bounded_json.parse(bounded_json.read(file)).keys():
                 raise ValueError
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     except (OSError, ValueError, AttributeError):
         raise UserError(f"{run_dir}: not the directory of a pipeline run (it has no run.json of ours)") from None
     return False
@@ -133,27 +123,6 @@ def require_ended(run_dir: str | os.PathLike[str]) -> None:
     """Refuses a run that is still going on, and what is no run."""
     if is_running(run_dir):
         raise UserError(f"{run_dir} is still running; stop it first")
-
-
-def stop_replicas(run_dir: str) -> list[int]:
-    """Ends training processes of a run that still run on this machine, and returns their process ids."""
-    directory = os.path.join(os.path.abspath(run_dir), "")
-    replicas = [process for process in psutil.process_iter() if _status_file(process).startswith(directory)]
-    for process in replicas:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-    for process in psutil.wait_procs(replicas, timeout=_TERMINATE_S)[1]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    return [process.pid for process in replicas]
-
-
-def _status_file(process: psutil.Process) -> str:
-    """Returns the path of a replica's status, in its run's directory; "" of another process."""
-    try:
-        return process.environ().get(STATUS, "")
-    except (psutil.Error, OSError):
-        return ""  # It has ended, or is another user's.
 
 
 def _is_inside(run: pathlib.Path, path: pathlib.Path) -> bool:

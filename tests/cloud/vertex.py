@@ -25,7 +25,6 @@ from pipelines.local.progress import ANSI, step_event
 from tests.cloud.collection import Collection, done
 from tests.cloud.front import Answer, Request
 from tests.cloud.iam import Iam
-from tests.cloud.lineage import Lineage
 from tests.cloud.machines import Run
 from tests.cloud.models import Models
 
@@ -47,7 +46,7 @@ class Vertex:
         self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
         self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
         self.route("DELETE", "{parent}/schedules/{id}", self._delete_schedule)
-        self.models, self.lineage = Models(self.route), Lineage(self.route)
+        self.models = Models(self.route)
 
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
         """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.
