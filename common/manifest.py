@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-from common import bounded_json
+from common import documents
 from common.errors import UserError, about, readable
 from common.storage.files import read_bytes, write_text
 
@@ -300,7 +300,7 @@ class Manifest:
         """Reads `manifest.json` of a dataset directory."""
         path = os.path.join(directory, FILE)
         with readable(path), about(path):
-            text = read_bytes(path, bounded_json.MOST_BYTES)
+            text = read_bytes(path, documents.MOST_BYTES)
         if text is None:
             raise UserError(
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "
@@ -312,7 +312,7 @@ class Manifest:
     def of_text(cls, text: str | bytes, path: object) -> Self:
         """The manifest with this text, which was read at the path."""
         try:
-            raw = bounded_json.parse(text)
+            raw = documents.parse_json(text)
         except ValueError as error:
             raise UserError(f"{path}: {error}") from None
         try:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn
 
 import pydantic
 
-from common import strict_yaml
+from common import documents
 from common.cli import Flags, check_value
 from common.errors import UserError, about, readable
 from components.train.cluster.validation import Model
@@ -70,7 +70,7 @@ class Keys:
             with readable(args.config):
                 text = pathlib.Path(args.config).read_bytes()
             with about(args.config):
-                document = strict_yaml.parse(text)
+                document = documents.parse_yaml(text)
                 if not isinstance(document, dict):
                     raise UserError("a file of keys has one a line, such as 'project: my-project'")
                 content = {str(key): value for key, value in document.items()}
@@ -80,7 +80,7 @@ class Keys:
             if not equals:
                 raise UserError(f"--set {text}: write KEY=VALUE, such as shards=8")
             with about(f"--set {text}"):
-                content[key] = strict_yaml.parse(value.encode())
+                content[key] = documents.parse_yaml(value.encode())
                 self.model.read({key: content[key]})
         flags = {name: value for name, value in vars(args).items() if name in self.model.model_fields and value != []}
         return self.model.read(content | flags)

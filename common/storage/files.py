@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from common import bounded_json
+from common import documents
 from common.errors import UserError, reading
 from common.storage.storage import MAX_THREADS, File, Path, is_remote, map_in_threads, storage_of
 
@@ -95,11 +95,11 @@ def read_json(path: Path) -> Any:
     """Returns the value of a JSON file, or None if there is none.
 
     Raises:
-      ValueError: If it is no JSON, has more than `bounded_json.MOST_BYTES`, or is `null`.
+      ValueError: If it is no JSON, has more than `documents.MOST_BYTES`, or is `null`.
     """
-    if (text := read_bytes(path, bounded_json.MOST_BYTES)) is None:
+    if (text := read_bytes(path, documents.MOST_BYTES)) is None:
         return None
-    if (content := bounded_json.parse(text)) is None:
+    if (content := documents.parse_json(text)) is None:
         raise ValueError("it says nothing")
     return content
 

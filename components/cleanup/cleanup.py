@@ -17,7 +17,7 @@ import shutil
 import time
 from collections.abc import Iterable
 
-from common import bounded_json
+from common import documents
 from common.errors import UserError
 from trainer.job import done
 
@@ -109,7 +109,7 @@ def is_running(run_dir: str | os.PathLike[str]) -> bool:
     """
     try:
         with (pathlib.Path(run_dir) / "run.json").open("rb") as file:
-            if not {"id", "runner", "cluster", "arguments"} <= bounded_json.parse(bounded_json.read(file)).keys():
+            if not {"id", "runner", "cluster", "arguments"} <= documents.parse_json(documents.read(file)).keys():
                 raise ValueError
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
+from common.documents import parse_yaml
 from common.errors import UserError, readable, unknown
-from common.strict_yaml import parse
 
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
 OUTCOMES = {REJECT: "rejected", REGISTER: "registered, and not promoted", PROMOTE: "promoted"}
@@ -57,7 +57,7 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
         Raises:
           UserError: Names the place, the value and what is allowed.
         """
-        document = parse(content.encode())
+        document = parse_yaml(content.encode())
         try:
             gate = cls.model_validate({} if document is None else document)
             return cls.model_validate({**dict(gate), "thresholds": {**gate.thresholds, **(thresholds or {})}})

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import TypeAdapter
 
-from common import bounded_json
+from common import documents
 from common.errors import writable
 from common.storage.files import write_text
 
@@ -39,7 +39,7 @@ class RunRecord:
     def load(cls, run_dir: str | os.PathLike[str]) -> Self:
         """Reads `run.json`."""
         with (pathlib.Path(run_dir) / FILE).open("rb") as file:
-            return TypeAdapter(cls).validate_python(bounded_json.parse(bounded_json.read(file)))
+            return TypeAdapter(cls).validate_python(documents.parse_json(documents.read(file)))
 
     def save(self, run_dir: pathlib.Path) -> None:
         """Writes `run.json`."""
@@ -70,7 +70,7 @@ def lock(run_dir: pathlib.Path) -> int:
 def read_or_empty(path: pathlib.Path) -> dict[str, Any]:
     """Returns the object in a file of JSON; an empty one while the file is missing or incomplete."""
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
-        content = bounded_json.parse(bounded_json.read(file))
+        content = documents.parse_json(documents.read(file))
         return content if isinstance(content, dict) else {}
     return {}
 

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 from etils import epath
 
-from common import bounded_json
+from common import documents
 from common.flags import at_least, variable
 from common.storage.files import write_text
 from trainer.job.outbox import Outbox
@@ -36,7 +36,7 @@ def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
     for file in sorted(files, key=lambda file: int(file.stem.rsplit("-", 1)[1]), reverse=True):
         for line in reversed(file.read_bytes().splitlines()):
             with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
-                if isinstance(event := bounded_json.parse(line), dict) and "event" in event:
+                if isinstance(event := documents.parse_json(line), dict) and "event" in event:
                     yield event
 
 

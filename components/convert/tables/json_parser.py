@@ -8,17 +8,21 @@ for row, fault in parser.faults(chunk): ...       # 17, "fare: ..."
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.json
 
-from common import bounded_json
 from common.errors import UserError, first_line
 from components.convert.tables import arrow_columns
 from components.convert.tables.quoting import Chunk
 from components.convert.tables.schema import Schema
 
+_MOST_DEPTH = 100  # Of lists and objects in each other: Arrow's parser recurses.
+# A last string without an end counts as one: its quotes would otherwise all be tried as beginnings.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
 _TYPES = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
 
 
@@ -89,9 +93,21 @@ def _fault(line: bytes) -> str | None:
     """Says what Arrow must not be given in a line: it may take long, look across lines, or end the process."""
     if not (line.startswith(b"{") and line.rstrip(b" \t").endswith(b"}")):
         return f"{line[:40]!r} is no JSON object, which has a line of its own"
-    if bounded_json.is_too_deep(line):
-        return f"its values are nested more than {bounded_json.MOST_DEPTH} deep"
+    if _is_too_deep(line):
+        return f"its values are nested more than {_MOST_DEPTH} deep"
     return None
+
+
+def _is_too_deep(text: bytes) -> bool:
+    """Returns whether lists and objects are in each other more than `_MOST_DEPTH` deep."""
+    if text.count(b"[") + text.count(b"{") <= _MOST_DEPTH:
+        return False
+    depth = 0
+    for bracket in _STRING.sub(b"", text).translate(None, _NO_BRACKET):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > _MOST_DEPTH:
+            return True
+    return False
 
 
 def _refuse(constant: str) -> None:

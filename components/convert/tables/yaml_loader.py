@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from common.documents import parse_yaml
 from common.errors import UserError, about, readable, unknown
 from common.manifest import MULTI_LABEL, REGRESSION, Encoding
-from common.strict_yaml import parse
 from components.convert.tables import expressions, times
 from components.convert.tables.schema import DELIMITERS, Column, ImageSchema, Input, Label, Schema, SplitRule
 from components.convert.writing.label_feature import LABEL
@@ -45,7 +45,7 @@ def load(path: pathlib.Path) -> Schema | ImageSchema:
     with readable(path):
         content = path.read_bytes()
     with about(path):
-        data = parse(content)
+        data = parse_yaml(content)
         of_images = isinstance(data, Mapping) and "columns" not in data and _OF_IMAGES & set(data)
         return _image_schema(data) if of_images else _schema(data)
 

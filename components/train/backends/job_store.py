@@ -15,7 +15,7 @@ from typing import Any
 
 import pydantic
 
-from common import bounded_json
+from common import documents
 from common.errors import UserError, reading
 from common.storage.files import list_folder, write_bytes
 from common.storage.storage import storage_of
@@ -65,10 +65,10 @@ class JobStore:
 
     def load(self) -> None:
         """Reads the record; what `write` then writes is its next version."""
-        content = storage_of(self._path).read(self._path, bounded_json.MOST_BYTES)
+        content = storage_of(self._path).read(self._path, documents.MOST_BYTES)
         self._content, self._version = content or (b"", "")
         with reading(self._path, _MEND):
-            lines = _Lines.validate_python(bounded_json.parse(self._content) if content else [])
+            lines = _Lines.validate_python(documents.parse_json(self._content) if content else [])
             _Attempts.validate_python([{**_RUNNING, **line} for line in lines if line["display_name"]])
             self.lines = lines
 

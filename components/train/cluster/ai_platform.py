@@ -13,17 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import Field
 
 from common.errors import UserError, unknown
-from common.strict_yaml import parse
 from components.train.cluster.cluster_file import Disk, Pool, most_gpus
 from components.train.cluster.machines import MACHINES, REPLACED_BY
 from components.train.cluster.source import Source
 from components.train.cluster.validation import Duration, Model, Name, show
 
 _TOP = "trainingInput"
-_TABLE = parse((Path(__file__).parent / "tables" / "ai_platform.yaml").read_bytes())
+_TABLE = yaml.safe_load((Path(__file__).parent / "tables" / "ai_platform.yaml").read_bytes())
 _TIERS = _TABLE["tiers"]
 _CUSTOM = "CUSTOM"
 LEGACY_MACHINES: dict[str, dict[str, Any]] = _TABLE["machines"]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from common import bounded_json
+from common import documents
 from common.errors import UserError, about
 from components.train.cluster import machines
 from components.train.cluster.machines import FLEX_START_GPUS, GPU_TYPES, MACHINES
@@ -166,7 +166,7 @@ class Cluster(Model):
     def from_json(cls, text: str) -> Self:
         """Reads what `to_json` wrote; integers that became floats on the way are integers again."""
         try:
-            return cls.read(bounded_json.parse(text))
+            return cls.read(documents.parse_json(text))
         except ValueError as error:
             raise UserError(f"cluster as JSON: {error}") from None
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common.documents import parse_yaml
 from common.errors import UserError, about, unknown
-from common.strict_yaml import parse
 from components.train.cluster import ai_platform
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.source import Source
@@ -65,4 +65,4 @@ def _parsed(name: str) -> Any:
     except OSError as error:
         raise UserError(f"cluster file {name}: {error.strerror}") from None
     with about(name):
-        return parse(content)
+        return parse_yaml(content)

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from common import bounded_json
+from common import documents
 
 MOST_BYTES = 64 << 10  # Of a status file.
 # The longest that a phase of ours goes without a word, with room to spare: a first call compiles, reading checks the
@@ -82,7 +82,7 @@ class Vitals:
             version = file_status.st_mtime_ns, file_status.st_ino
             if version != self._version and stat.S_ISREG(file_status.st_mode):
                 with open(self._path, "rb") as file:
-                    state = bounded_json.parse(bounded_json.read(file, MOST_BYTES))
+                    state = documents.parse_json(documents.read(file, MOST_BYTES))
                 if isinstance(state, dict) and isinstance(state.get("step"), int):
                     self.state, self.changed, self._version = state, now, version
 

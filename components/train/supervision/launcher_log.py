@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from common import bounded_json
+from common import documents
 
 FILE = "launcher.jsonl"
 _MOST_LINE_BYTES = 1 << 20
@@ -58,7 +58,7 @@ def last_run(directory: str) -> list[Event]:
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
         while line := file.readline(_MOST_LINE_BYTES):
             with contextlib.suppress(ValueError):  # The last line of a launcher that was killed may be torn.
-                event = bounded_json.parse(line)
+                event = documents.parse_json(line)
                 if isinstance(event, dict) and "event" in event:
                     events = [event] if event["event"] == "start" else [*events, event]
     return events

@@ -30,7 +30,7 @@ from typing import Annotated, Any, Self
 import psutil
 from pydantic import Field, TypeAdapter
 
-from common import bounded_json, locks
+from common import documents, locks
 from common.errors import UserError
 from common.storage.files import write_bytes
 from common.storage.storage import is_remote, storage_of
@@ -77,7 +77,7 @@ class Launcher:
     def from_json(cls, text: bytes) -> Self | None:
         """Returns what `to_json` wrote, or None if the text is something else."""
         with contextlib.suppress(ValueError):
-            return TypeAdapter(cls).validate_python(bounded_json.parse(text))
+            return TypeAdapter(cls).validate_python(documents.parse_json(text))
         return None
 
     def to_json(self) -> bytes:

@@ -1,0 +1,68 @@
+"""JSON and YAML that may be damaged or hostile: read in bounded time and memory.
+
+parse_json(b'{"step": 7}')              # {"step": 7}
+parse_json(b"[" * 200_000)              # ValueError: its values are nested too deep
+parse_yaml(b"a: 1\na: 2")               # UserError: not valid YAML at line 1, column 1: 'a' stands there twice; remove one
+with open(path, "rb") as file:
+    parse_json(read(file))              # ValueError if the file has more than 128 MiB
+"""
+
+import json
+from typing import IO, Any
+
+import yaml
+
+from common.errors import UserError
+
+MOST_BYTES = 128 << 20  # The largest, manifests of 100,000 files, have some 60 MB.
+_MOST_DIGITS = 20  # Of a whole number: those of 64 bits. A longer one cannot become a float, or takes long to print.
+
+
+def read(file: IO[bytes], most_bytes: int = MOST_BYTES) -> bytes:
+    """Returns all of a file, which a ValueError says to be too large."""
+    content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes:,} bytes")
+    return content
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Returns the value of a JSON document; every fault of it is a ValueError."""
+    try:
+        return json.loads(text, parse_int=_parse_int)
+    except RecursionError:
+        raise ValueError("its values are nested too deep") from None
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits, more than {_MOST_DIGITS}")
+    return int(digits)
+
+
+def parse_yaml(data: bytes) -> Any:
+    """Returns the only document in `data`, None if it is empty; a UserError names the place of what is wrong."""
+    try:
+        return yaml.load(data, _Loader)
+    except Exception as error:  # Odd tags make PyYAML raise what it likes: KeyError for `!!bool x`.
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        what = getattr(error, "problem", None) or f"{type(error).__name__} {error}"
+        raise UserError(f"not valid YAML{place}: {' '.join(what.split())}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):  # A few of them in each other have values without end.
+            problem = "aliases are not read; repeat the values"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:  # YAML keeps the last one, without a word.
+                problem = f"{key.value!r} stands there twice; remove one"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
