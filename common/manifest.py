@@ -16,14 +16,17 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
+import pydantic
+
 from common import documents
-from common.errors import UserError, about, readable
+from common.errors import UserError, about, readable, reading
 from common.storage.files import read_bytes, write_text
 
 FILE = "manifest.json"
 FORMAT_VERSION = 2
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
 HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from others
+Number = int | float  # A number of JSON stays what it is, as the fingerprint is over its text.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,14 +56,14 @@ class Summary:
     """
 
     missing: int = 0
-    mean: float | None = None
-    std: float | None = None
-    min: float | None = None
-    max: float | None = None
+    mean: Number | None = None
+    std: Number | None = None
+    min: Number | None = None
+    max: Number | None = None
     histogram: tuple[int, ...] | None = None
-    edges: tuple[float, ...] | None = None
-    channel_mean: tuple[float, ...] | None = None
-    channel_std: tuple[float, ...] | None = None
+    edges: tuple[Number, ...] | None = None
+    channel_mean: tuple[Number, ...] | None = None
+    channel_std: tuple[Number, ...] | None = None
     unique: int | None = None
     frequent: tuple[str | int, ...] | None = None
     counts: tuple[int, ...] | None = None
@@ -97,11 +100,11 @@ class Feature:
     dtype: str
     shape: tuple[int, ...] = ()
     encoding: str | None = None
-    value_range: tuple[float, float] | None = None
+    value_range: tuple[Number, Number] | None = None
     offset: int | None = None
     num_bytes: int | None = None
     unit: str | None = None
-    default: float | int | str | None = None
+    default: Number | str | None = None
     missing: tuple[str, ...] | None = None
     boolean: bool | None = None
     statistics: Summary | None = None
@@ -127,7 +130,7 @@ class Encoding:
 
     kind: str
     columns: tuple[str, ...]
-    boundaries: tuple[float, ...] | None = None
+    boundaries: tuple[Number, ...] | None = None
     vocabulary: tuple[str | int, ...] | None = None
     hash_buckets: int | None = None
     embedding: int | None = None
@@ -311,46 +314,12 @@ class Manifest:
     @classmethod
     def of_text(cls, text: str | bytes, path: object) -> Self:
         """The manifest with this text, which was read at the path."""
-        try:
+        with reading(path, "convert the dataset again"):
             raw = documents.parse_json(text)
-        except ValueError as error:
-            raise UserError(f"{path}: {error}") from None
-        try:
             if raw["format_version"] != FORMAT_VERSION:
-                raise UserError(
-                    f"{path}: format version {raw['format_version']}; this program reads {FORMAT_VERSION}; convert again"
-                )
-            manifest = cls._parse(raw)
-            fingerprint = manifest.fingerprint
-        except UserError:
-            raise
-        except Exception as error:  # of whatever type the values have
-            raise UserError(f"{path}: not a dataset manifest ({type(error).__name__}: {error})") from None
-        if fingerprint != raw.get("fingerprint"):
-            raise UserError(f"{path}: the fingerprint does not fit the content; the file was edited, convert again")
-        return manifest
-
-    @classmethod
-    def _parse(cls, raw: Mapping[str, Any]) -> Self:
-        fields = _tuples({field.name: raw[field.name] for field in dataclasses.fields(cls) if field.name in raw})
-        fields["features"] = tuple(map(_feature, raw["features"]))
-        fields["splits"] = {name: _split(split) for name, split in raw["splits"].items()}
-        for part in ("wide", "deep"):
-            fields[part] = tuple(Encoding(**_tuples(encoding)) for encoding in raw[part])
-        return cls(**fields)
-
-
-def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass, with the tuples that JSON has as lists."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-
-
-def _split(raw: Mapping[str, Any]) -> Split:
-    shards, summaries = tuple(Shard(**shard) for shard in raw["shards"]), raw.get("summaries")
-    summaries = summaries and {name: Summary(**_tuples(summary)) for name, summary in summaries.items()}
-    return Split(**{**_tuples(raw), "shards": shards, "summaries": summaries})
-
-
-def _feature(raw: Mapping[str, Any]) -> Feature:
-    statistics = raw.get("statistics")
-    return Feature(**{**_tuples(raw), "statistics": statistics and Summary(**statistics)})
+                version = raw["format_version"]
+                raise UserError(f"{path}: format version {version}; this program reads {FORMAT_VERSION}; convert again")
+            manifest = pydantic.TypeAdapter(cls).validate_python(raw)
+            if manifest.fingerprint != raw.get("fingerprint"):
+                raise UserError(f"{path}: the fingerprint does not fit the content; the file was edited, convert again")
+            return manifest
