@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.manifest import Manifest
 from trainer.models.registry import default, options, own_optimizer
 from trainer.nn import schedules
-from trainer.nn.optimizers import SGD, Adam, AdamW, LossScale
+from trainer.nn.optimizers import SGD, Adam, AdamW
 from trainer.options import Options
 
 _MOMENTUM, _DECAY_OF_ADAMW = 0.9, 0.004  # as Keras has the latter
@@ -58,8 +58,6 @@ def optimizer(
     """Returns the model's optimizer, built, with its learning rate as a function of the step. For use in the strategy's scope."""
     rate = _schedule(opts, size)
     created = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
-    if opts.precision == "float16":
-        created = LossScale(created)
     created.build(model.trainable_variables)
     return created
 
@@ -78,8 +76,6 @@ def _shipped(opts: Options, rate: schedules.Schedule) -> keras.optimizers.Optimi
 def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
     """Returns the optimizer of the model's module."""
     flags = [f"--{name.replace('_', '-')}" for name in _OF_OURS if getattr(opts, name) is not None]
-    if opts.precision == "float16":
-        flags.append("--precision float16")
     if flags:
         raise UserError(
             f"{flags[0]} means nothing to --model {opts.model}, whose module has an optimizer; leave it out"

@@ -74,9 +74,6 @@ def configure(opts: Options) -> None:
     if opts.threads:
         tf.config.threading.set_intra_op_parallelism_threads(opts.threads)
         tf.config.threading.set_inter_op_parallelism_threads(opts.threads)
-    if opts.logical_cpus > 1:
-        cpus = [tf.config.LogicalDeviceConfiguration()] * opts.logical_cpus
-        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], cpus)
     if opts.deterministic:
         tf.config.experimental.enable_op_determinism()
     if opts.precision != "float32":
@@ -153,7 +150,7 @@ def _train(
         window = steps.run(step, until, stop=wish, drain=wish or checkpoints.is_late)
         step += window.steps
         job.meter.add(step, window)
-        _check_progress(step, window, job.state.optimizer)
+        _check_progress(step, window)
         is_stopping = window.stop and steps.idle
         ends = is_stopping or step >= last_step
         if steps.idle and not ends and opts.eval_every_steps and step % opts.eval_every_steps == 0:
@@ -173,14 +170,9 @@ def _next_pause(step: int, *intervals: int, last_step: int) -> int:
     return min([last_step, *(step - step % every + every for every in intervals if every)])
 
 
-def _check_progress(step: int, window: Window, optimizer: keras.optimizers.Optimizer) -> None:
+def _check_progress(step: int, window: Window) -> None:
     if not math.isfinite(loss := window.sums[0]):
         raise UserError(f"the loss is {loss} at step {step}: training diverged; lower --learning-rate")
-    if getattr(optimizer, "hopeless", False):
-        raise UserError(
-            f"gradients overflow float16 at step {step}, whatever the scale of the loss; use --precision bfloat16 or "
-            "float32"
-        )
 
 
 def _locate_split(opts: Options, member: Member, manifest: Manifest, journal: Journal) -> placement.Choice:

@@ -127,11 +127,7 @@ class Options(Flags):
         several(_class_weight),
         "that multiply the training loss of their examples, such as rare=5 (default: 1 of every class)",
     )
-    precision: str = _learning(
-        ("float32", "bfloat16", "float16"),
-        "of the computation; weights stay float32, and with float16 the loss is scaled",
-        default="float32",
-    )
+    precision: str = _learning(("float32", "bfloat16"), "of the computation; weights stay float32", default="float32")
     jit_compile: bool = _learning(bool, "compile model, loss and gradients by XLA; the same result but for rounding")
 
     reader: str = _reader(
@@ -178,7 +174,6 @@ class Options(Flags):
         bool, "all-reduce over chief and workers even if the cluster has parameter servers, which then end at once"
     )
     num_gpus: int | None = _machine(at_least(0), "GPUs of this replica (default: all there are)")
-    logical_cpus: int = _machine(at_least(1, _MOST_THREADS), "replicas of mirrored without GPUs", default=1)
     all_reduce: str = _machine(("auto", "ring", "nccl"), "how workers add gradients up", default="auto")
     threads: int = _machine(
         at_least(0, _MOST_THREADS),
@@ -205,17 +200,10 @@ class Options(Flags):
         if self.boundaries_epochs and list(self.boundaries_epochs) != sorted(set(self.boundaries_epochs)):
             raise UserError(f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise")
         asynchronous = self.strategy == "parameter_server" and not self.sync
-        if asynchronous and self.precision == "float16":
-            raise UserError(
-                "--precision float16 is for synchronous jobs: on parameter servers another worker would change the scale of "
-                "the loss in the middle of a step; use bfloat16"
-            )
         if asynchronous and self.jit_compile:
             raise UserError("--jit-compile is for synchronous jobs: XLA does not reach weights on parameter servers")
         if self.patience and not self.eval_every_steps:
             raise UserError(f"--patience {self.patience} counts evaluations; give --eval-every-steps too")
-        if self.logical_cpus > 1 and self.strategy not in (None, "mirrored"):
-            raise UserError(f"--logical-cpus {self.logical_cpus} is for --strategy mirrored")
 
     def on(self, manifest: Manifest) -> Self:
         """These with a model for the dataset; what of them does not go with it is refused."""

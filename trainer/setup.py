@@ -50,9 +50,7 @@ class Setup:
 def prepare(opts: Options, member: Member, manifest: Manifest, journal: Journal, channel: ControlChannel) -> Setup:
     """Builds the model, and restores the newest checkpoint into it."""
     synchronous = opts.strategy != "parameter_server"
-    distribution = strategy.create(
-        opts.strategy, member, num_gpus=opts.num_gpus, logical_cpus=opts.logical_cpus, all_reduce=opts.all_reduce
-    )
+    distribution = strategy.create(opts.strategy, member, num_gpus=opts.num_gpus, all_reduce=opts.all_reduce)
     build = opts.builder(manifest)
     replicas = distribution.num_replicas_in_sync if synchronous else 1
     size = learning.training_size(opts, manifest, identity.first_start(opts.job_dir), replicas)

@@ -59,7 +59,7 @@ class TrainStep:
     def differentiate(
         self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]:
-        """Returns these values, and this replica's part of the gradients of the trainable variables, scaled for the optimizer."""
+        """Returns these values, and this replica's part of the gradients of the trainable variables."""
         features = dict(batch)
         labels, weights = features.pop(self.label), features.pop(WEIGHT, None)
         part = tf.cast(count, tf.float32) / self.global_batch
@@ -77,7 +77,6 @@ class TrainStep:
             objective = loss
             if self.weight_decay:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
-            objective = self.optimizer.scale_loss(objective)
         states = self.task.states(outputs, labels, weights)
         return tf.concat([[loss], *states], 0), tape.gradient(objective, self.model.trainable_variables)
 

@@ -74,7 +74,6 @@ RESNET = ["--model", "resnet", "--num-layers", "8", "--batch-size", "16"]
                 ["--schedule", "piecewise", "--boundaries-epochs", "0.02", "--factors", "1,0.1"],
                 ["--augment", "crop_flip"],
                 ["--precision", "bfloat16"],
-                ["--precision", "float16"],
             ],
         ),
         (SGD, [["--momentum", "0.5"]]),

@@ -42,7 +42,6 @@ _NCCL = ("--all-reduce", "nccl")
 JOBS = {
     "one": Job(shows="one device"),
     "bfloat16": Job(shows="bfloat16", flags=("--precision", "bfloat16")),
-    "float16": Job(shows="float16, with a scaled loss", flags=("--precision", "float16")),
     "xla": Job(shows="compiled by XLA", flags=("--jit-compile",)),
     "mapped": Job(shows="records read from the disk", flags=("--reader", "mapped")),
     "servers": Job(shows="parameter server and a worker", cluster=_SERVERS),
@@ -78,8 +77,6 @@ class Prover:
         cluster.write_text(yaml.safe_dump(dict(job.cluster)))
         flags = ["--data-dir", self.data_dir, "--job-dir", str(directory), "--train-steps", str(steps), *self.model]
         flags += [*job.flags, *more]
-        if not self.gpu and job.cluster is _MIRRORED:
-            flags += ["--logical-cpus", "2"]
         words = [sys.executable, "-m", "components.train", "--cluster", str(cluster), "--", *flags]
         done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:

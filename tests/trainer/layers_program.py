@@ -22,16 +22,13 @@ from trainer.cluster.strategy import count_exactly
 from trainer.data.order import share
 from trainer.nn import layers
 from trainer.nn.layers import BatchNormalization
-from trainer.nn.optimizers import SGD, Adam, LossScale
+from trainer.nn.optimizers import Adam
 
 BATCH, STEPS, DECAY = 11, 2, 0.9  # an odd batch: the replicas' parts differ in size
 LAYERS = {
     "synchronised": lambda: BatchNormalization(decay=DECAY),
     "mixed": lambda: BatchNormalization(decay=DECAY, dtype="mixed_bfloat16"),
 }
-# The gradients of two replicas, and so what they add up to, step by step.
-GRADIENTS = [(1, 2), (1, np.inf), (np.nan, 1), *[(1, 3)] * 7, (-np.inf, np.inf), *[(1, 1)] * 4, (np.inf, 0)]
-GROWTH = 3  # steps without one that is not finite
 Results = dict[str, np.ndarray]
 
 
@@ -82,38 +79,9 @@ def batch_norm(
     return on_replicas(strategy, body, STEPS)
 
 
-def loss_scale(
-    strategy: tf.distribute.Strategy, make: Callable[[keras.Optimizer], keras.optimizers.LossScaleOptimizer]
-) -> list[tuple[int, dict[str, np.ndarray]]]:
-    """After each of the steps: the scale of the loss, a weight, a row of a table, the steps that were taken."""
-    with strategy.scope():
-        variables = [keras.Variable(np.zeros(shape, np.float32)) for shape in ([], [4, 1])]
-        optimizer = make(SGD(0.1, 0.9, global_clipnorm=4.0))
-        optimizer.build(variables)
-
-    @tf.autograph.experimental.do_not_convert
-    def replica(pair: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        context = tf.distribute.get_replica_context()
-        index = tf.convert_to_tensor(context.replica_id_in_sync_group)
-        gradient = pair[index] if context.num_replicas_in_sync > 1 else tf.reduce_sum(pair)
-        gradient = optimizer.scale_loss(gradient)
-        row = tf.IndexedSlices(tf.reshape(gradient, [1, 1]), [2], tf.constant([4, 1]))
-        optimizer.apply([gradient, row], variables)
-        state = [optimizer.dynamic_scale, variables[0], variables[1].value[2, 0], optimizer.iterations]
-        return index, tf.stack([tf.cast(tf.convert_to_tensor(value), tf.float32) for value in state])
-
-    step = tf.function(lambda pair: strategy.run(replica, args=(pair,)), autograph=False)
-    results = [step(tf.constant(pair, tf.float32)) for pair in GRADIENTS]
-    indices = strategy.experimental_local_results(results[0][0])
-    seen = zip(*(strategy.experimental_local_results(result[1]) for result in results), strict=True)
-    return [(int(i), {"seen": np.stack(parts)}) for i, parts in zip(indices, seen, strict=True)]
-
-
 def everything(strategy: tf.distribute.Strategy) -> Results:
     """All of the above, by "what/value/replica"."""
     parts = {name: batch_norm(strategy, make) for name, make in LAYERS.items()}
-    scaled = loss_scale(strategy, lambda inner: LossScale(inner, dynamic_growth_steps=GROWTH))
-    parts |= {"loss_scale": scaled}
     return {
         f"{what}/{name}/{replica}": value
         for what, replicas in parts.items()

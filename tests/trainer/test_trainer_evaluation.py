@@ -9,7 +9,7 @@ from trainer_jobs import Job
 pytestmark = pytest.mark.cluster
 FLAGS = ["--train-steps", 20, "--batch-size", 30, "--deterministic"]
 TOGETHER = {
-    "mirrored": (["chief"], ["--strategy", "mirrored", "--logical-cpus", 3]),
+    "mirrored": (["chief"], ["--strategy", "mirrored"]),
     "three_workers": (["chief", "worker", "worker"], []),
 }
 

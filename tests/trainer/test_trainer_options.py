@@ -55,8 +55,6 @@ def test_the_launcher_gives_threads_and_the_flag_wins():
         (["--num_gpus", "-1"], "--num-gpus: '-1' is not a whole number of at least 0"),
         (["--batch-size", "8", "--train-batch-size", "8"], "not both"),
         (["--train-epochs", "2"], "--train-epochs"),
-        (["--logical-cpus", "2", "--strategy", "one_device"], "--logical-cpus 2 is for --strategy mirrored"),
-        (["--precision", "float16", "--strategy", "parameter_server"], "--precision float16 is for synchronous jobs"),
         (["--jit-compile", "--strategy", "parameter_server"], "--jit-compile is for synchronous jobs"),
         (["--data-dir", "gs:/a/b"], "--data-dir"),
         (["--job-dir", "s3://a"], "--job-dir"),

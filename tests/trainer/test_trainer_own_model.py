@@ -37,28 +37,6 @@ def test_a_file_that_the_users_model_misses_is_shown_with_where_it_was_opened(jo
     assert "Traceback" in said and "FileNotFoundError" in said and f'own_{where}.py", line 6, in read' in said, said
 
 
-STEEP = """
-import keras
-
-class Steep(keras.layers.Layer):
-    def call(self, x):  # itself, with a slope that is infinite
-        return x + keras.ops.sqrt(x - keras.ops.stop_gradient(x))
-
-def network(manifest):
-    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(10), Steep()])
-"""
-
-
-@pytest.mark.parametrize("strategy", [["one_device"], ["mirrored", "--logical-cpus", 2]], ids=lambda words: words[0])
-def test_gradients_that_no_scale_of_the_loss_makes_finite_end_a_job_in_float16(job, tmp_path, monkeypatch, strategy):
-    (tmp_path / "steep.py").write_text(STEEP)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    flags = ["--model", "steep:network", "--precision", "float16", "--train-steps", 5000, "--strategy", *strategy]
-    job.start("chief", flags=flags)
-    assert job.wait() == {"chief-0": 2}
-    assert "gradients overflow float16 at step" in job.output().splitlines()[-1]
-
-
 BEFORE = """
 OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, AUGMENT = "sgd", 0.1, 0.0, "none"
 SCHEDULE, BOUNDARIES_EPOCHS, FACTORS = "piecewise", (1,), (1, 0.5)

@@ -10,15 +10,13 @@ from trainer_jobs import CLUSTERS
 pytestmark = pytest.mark.cluster
 COMMON = "--model together:thawed --deterministic --eval-every-steps 6 --warmup-steps 4"
 TOGETHER = {
-    "float16": "--precision float16 --optimizer adamw",
     "compiled": "--jit-compile --clip-norm 0.5",
     "bfloat16": "--precision bfloat16 --class-weights 1=2,7=0.5 --clip-norm 0.5 --optimizer sgd",
-    "patient": "--precision float16 --jit-compile --class-weights 3=5 --patience 1 --export best",
+    "patient": "--jit-compile --optimizer adamw --class-weights 3=5 --patience 1 --export best",
 }
 SLOW = pytest.mark.slow
 
 
-# The state of float16 goes through a resume in test_trainer_job too.
 @pytest.mark.parametrize("how", ["one_device", pytest.param("mirrored", marks=SLOW)])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "compiled" else SLOW) for n in TOGETHER])
 def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digits, name, how):

@@ -33,7 +33,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as the trainer does; the s
 LIMIT_S = 120
 CLUSTERS: dict[str, tuple[list[str], list]] = {  # the roles of the replicas, and flags
     "one_device": (["chief"], []),
-    "mirrored": (["chief"], ["--strategy", "mirrored", "--logical-cpus", 2]),
+    "mirrored": (["chief"], ["--strategy", "mirrored"]),
     "two_workers": (["chief", "worker"], []),
     "parameter_server": (["chief", "worker", "ps"], []),  # whose one worker takes one step after the other
 }
@@ -49,8 +49,14 @@ def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
     for name in ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES, "TRAINER_ATTEMPT"):
         os.environ.pop(name, None)
     os.environ.update(environ)
+    import tensorflow as tf
+
     from common.cli import run_cli
     from trainer import task
+
+    if "mirrored" in flags:  # over two parts of the processor, in place of GPUs
+        (processor,) = tf.config.list_physical_devices("CPU")
+        tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
 
     run_cli(lambda: task.main(flags))
 

@@ -25,9 +25,7 @@ def _cluster(member: Member) -> tf.train.ClusterSpec:
     return tf.train.ClusterSpec({role: list(hosts) for role, hosts in member.addresses.items()})
 
 
-def create(
-    name: str, member: Member, *, num_gpus: int | None, logical_cpus: int, all_reduce: str
-) -> tf.distribute.Strategy:
+def create(name: str, member: Member, *, num_gpus: int | None, all_reduce: str) -> tf.distribute.Strategy:
     """Returns the strategy of that name for this member, by the flags of these names.
 
     Raises:
@@ -44,7 +42,7 @@ def create(
     if all_reduce == "nccl" and not gpus:
         raise UserError("--all-reduce nccl needs GPUs and there are none; use ring or auto")
     if name == "mirrored":
-        devices = [f"GPU:{i}" for i in range(gpus)] or [f"CPU:{i}" for i in range(logical_cpus)]
+        devices = [device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU")]
         reduction = tf.distribute.NcclAllReduce() if all_reduce == "nccl" else None
         return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
     if not member.addresses:

@@ -1,12 +1,10 @@
-"""Keras' optimizers, right on several replicas, also where float16 needs the loss scaled; Adam leaves the rest of a table alone."""
+"""Keras' optimizers, right on several replicas; Adam leaves the rest of a table alone."""
 
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
-
-_SMALLEST = 2.0**-14  # normal number of float16
 
 
 class Summing:
@@ -15,14 +13,11 @@ class Summing:
     Keras clips each replica's part before they are added up, so what `global_clipnorm` means would depend on their number.
     """
 
-    adds_up = True  # else the gradients that it is given are already those of all replicas together
-
     def _clip_gradients(self, gradients: list[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
         return gradients
 
     def _all_reduce_sum_gradients(self, pairs: list[tuple[Any, tf.Variable]]) -> list[tuple[Any, tf.Variable]]:
-        if self.adds_up:
-            pairs = super()._all_reduce_sum_gradients(pairs)
+        pairs = super()._all_reduce_sum_gradients(pairs)
         if not self.global_clipnorm:
             return pairs
         gradients, variables = zip(*pairs, strict=True)
@@ -75,35 +70,6 @@ class AdamW(Adam, keras.optimizers.AdamW):
         """Makes the moments."""
         self.exclude_from_weight_decay([variable for variable in variables if not self._decays(variable)])
         super().build(variables)
-
-
-class LossScale(keras.optimizers.LossScaleOptimizer):
-    """Keras' own, by the gradients of all replicas together; its scale and counter are among the optimizer's variables.
-
-    Keras looks at each replica's gradients before they are added up: those of a process would do what its first one finds,
-    and of several processes one would skip a step in which another waits for it.
-    """
-
-    def __init__(self, optimizer: Summing, **options: int) -> None:
-        """Args: `options` are those of Keras, by default an initial scale of 2**15, doubled after 2000 good steps."""
-        super().__init__(optimizer, **options)
-        optimizer.adds_up = False
-
-    def apply(self, gradients: list[tf.Tensor | tf.IndexedSlices | None], variables: list[keras.Variable]) -> None:
-        """Adds up, and steps if all is finite, in a replica context."""
-        found = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
-        gradients, variables = zip(*found, strict=True)
-        super().apply(tf.distribute.get_replica_context().all_reduce("SUM", list(gradients)), list(variables))
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether so many steps have overflowed that no gradient is left in what float16 holds of the scaled ones."""
-        return float(keras.ops.convert_to_numpy(self.dynamic_scale)) < _SMALLEST
-
-    def check_finite(self, gradients: list[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor:
-        """Whether they all are; of a table only the rows that there are."""
-        values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-        return tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
 
 
 def _each_row_once(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:

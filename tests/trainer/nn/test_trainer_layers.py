@@ -151,13 +151,3 @@ def test_a_place_ends_with_its_block_and_the_inner_one_counts():
             assert not np.array_equal(draw(), outer)
     with randomness.deterministic_context(seed=0, step=1, first=1):
         np.testing.assert_array_equal(draw()[0], outer[1])
-
-
-def test_the_loss_is_scaled_as_by_keras_and_all_replicas_skip_a_step_that_one_cannot_take(replicas):
-    theirs = lambda inner: keras.optimizers.LossScaleOptimizer(inner, dynamic_growth_steps=layers_program.GROWTH)  # noqa: E731
-    [(_, one)] = layers_program.loss_scale(ONE, theirs)
-    scales, weights = one["seen"][:, 0] / 2**15, one["seen"][:, 1]
-    assert scales.tolist() == [1, 0.5, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 1, 1, 0.5, 0.5, 0.5, 1, 1, 0.5]
-    assert (weights[2], weights[15]) == (weights[0], weights[14]) and (np.diff(weights)[3:9] < 0).all()
-    for seen in of(replicas, "loss_scale")["seen"]:
-        np.testing.assert_allclose(seen, one["seen"], rtol=1e-6)
