@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from common.manifest import Manifest, Split
 from trainer.data.features import Columns
-from trainer.data.order import Order
-from trainer.data.reader import Reader, Resident
+from trainer.data.reader import ResidentReader
 from trainer.nn.layers import Embedding
 from trainer.nn.optimizers import Adam
 from trainer.sync_steps import SyncSteps
@@ -24,6 +24,10 @@ from trainer.tasks.classification import Classification
 from trainer.train_step import TrainStep
 
 EXAMPLES, BATCH, STEPS = 500, 16, 6
+SPLITS = {"train": Split(examples=EXAMPLES, class_histogram=(), shards=())}
+MANIFEST = Manifest(
+    name="made", origin="", label="label", features=(), class_names=(), splits=SPLITS, record_bytes=None, arguments={}
+)
 _PASSED_ON = ("Identity", "Switch", "Merge", "Enter")
 
 
@@ -36,6 +40,14 @@ def columns() -> Columns:
         "rows": tf.constant(draw.integers(0, 20, (EXAMPLES, 2)), tf.int32),
         "label": tf.constant(draw.integers(0, 3, EXAMPLES), tf.int64),
     }
+
+
+class _Columns(ResidentReader):
+    """Reads these columns instead of a file's."""
+
+    def parsed(self) -> Columns:
+        """Returns them."""
+        return columns()
 
 
 def network() -> keras.Model:
@@ -53,7 +65,7 @@ def train(strategy: tf.distribute.Strategy) -> list[str]:
     with strategy.scope():
         model, optimizer = network(), Adam(0.01)
         optimizer.build(model.trainable_variables)
-    reader = Reader(storage=Resident(columns), order=Order(examples=EXAMPLES, seed=0, chunk=100), global_batch=BATCH)
+    reader = _Columns(manifest=MANIFEST, data_dir="", global_batch=BATCH, seed=0, prepare=dict)
     task = Classification(("a", "b", "c"))
     step = TrainStep(model=model, optimizer=optimizer, task=task, label="label", global_batch=BATCH, seed=0)
     context.context().enable_run_metadata()

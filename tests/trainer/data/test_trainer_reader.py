@@ -1,4 +1,3 @@
-import dataclasses
 import shutil
 
 import numpy as np
@@ -9,12 +8,11 @@ from hypothesis import strategies as st
 from numbered import dataset, picture
 
 from common.manifest import Manifest
-from trainer.data.order import Order
+from trainer.data.order import batch_indices
 from trainer.data.placement import Choice
 from trainer.data.reader import Reader, open_reader
 
 EXAMPLES, FILES = 120, 24
-SMALL = Order(examples=EXAMPLES, seed=5, chunk=7, window=4)  # five windows an epoch
 
 
 @pytest.fixture(scope="module")
@@ -31,42 +29,42 @@ def files(tmp_path_factory):
     return directory
 
 
-def opened(directory, mode: str, batch: int, order: Order) -> Reader:
+def opened(directory, mode: str, batch: int) -> Reader:
     place = Choice(str(directory), mode, "as asked for", None)
-    reader = open_reader(place, Manifest.load(directory), global_batch=batch, seed=order.seed, prepare=dict)
-    return dataclasses.replace(reader, order=order)
+    return open_reader(place, Manifest.load(directory), global_batch=batch, seed=5, prepare=dict)
+
+
+def labels_of(step: int, batch: int, *, examples: int = EXAMPLES) -> np.ndarray:
+    """Returns the labels of a global batch, which are the places of the examples."""
+    return batch_indices(step, examples=examples, seed=5, global_batch=batch, first=0, count=batch).numpy()
 
 
 @settings(max_examples=settings.default.max_examples // 6)
-@given(
-    steps=st.lists(st.integers(0, 10**6), min_size=1, max_size=3), batch=st.integers(1, 50), window=st.integers(1, 9)
-)
-def test_readers_give_the_same_batches(numbered, steps, batch, window):
+@given(steps=st.lists(st.integers(0, 10**6), min_size=1, max_size=3), batch=st.integers(1, 50))
+def test_readers_give_the_same_batches(numbered, steps, batch):
     """Every reader gives, at any step, the batch that the order says."""
-    order = Order(examples=EXAMPLES, seed=5, chunk=7, window=window)
-    readers = [opened(numbered, mode, batch, order) for mode in ("resident", "mapped")]
-    for step in map(tf.constant, steps):
-        step = tf.cast(step, tf.int64)
-        labels = order(step, global_batch=batch, first=0, count=batch).numpy()
+    readers = [opened(numbered, mode, batch) for mode in ("resident", "mapped")]
+    for step in steps:
+        labels = labels_of(step, batch)
         for reader in readers:
-            columns = reader.batch(reader.load(), step, 0, batch)
+            columns = reader.batch(reader.load(), tf.constant(step, tf.int64), 0, batch)
             assert np.array_equal(columns["label"], labels)
             assert np.array_equal(columns["image"].numpy().reshape(batch, -1)[:, 0], labels)
 
 
 def test_image_files_are_the_same_mapped(files):
-    order = Order(examples=FILES, seed=5, chunk=7, window=2)
-    resident, mapped = (opened(files, mode, 10, order) for mode in ("resident", "mapped"))
-    for step in map(tf.constant, (0, 3, 10**6)):
-        expected, columns = (tf.function(reader.batch)(reader.load(), step, 3, 5) for reader in (resident, mapped))
-        assert np.array_equal(columns["label"], order(step, global_batch=10, first=3, count=5))
+    resident, mapped = (opened(files, mode, 10) for mode in ("resident", "mapped"))
+    for step in (0, 3, 10**6):
+        part = (tf.constant(step), 3, 5)
+        expected, columns = (tf.function(reader.batch)(reader.load(), *part) for reader in (resident, mapped))
+        assert np.array_equal(columns["label"], labels_of(step, 10, examples=FILES)[3:8])
         assert all(np.array_equal(columns[name], expected[name]) for name in ("label", "image"))
 
 
 def test_damaged_record_is_never_a_batch(files, tmp_path):
     shutil.copytree(files, tmp_path / "data")
     path = tmp_path / "data" / Manifest.load(files).split("train").shards[1].file
-    reader = opened(tmp_path / "data", "mapped", FILES, Order(examples=FILES, seed=0, chunk=FILES))
+    reader = opened(tmp_path / "data", "mapped", FILES)
     loaded = reader.load()
     content = bytearray(path.read_bytes())
     content[-9] ^= 1
@@ -77,8 +75,8 @@ def test_damaged_record_is_never_a_batch(files, tmp_path):
 
 @pytest.mark.cluster
 def test_batches_ahead_are_those_of_their_steps(numbered):
-    reader = opened(numbered, "mapped", 12, SMALL)
-    wanted = np.concatenate([SMALL(step, global_batch=12, first=0, count=12) for step in (8, 9)])
+    reader = opened(numbered, "mapped", 12)
+    wanted = np.concatenate([labels_of(step, 12) for step in (8, 9)])
     context = tf.distribute.InputContext(num_input_pipelines=1, num_replicas_in_sync=3)
     seen = np.concatenate([batch["label"].numpy() for batch in reader.dataset(8, context).take(6)])
     assert np.array_equal(seen, wanted)

@@ -1,4 +1,4 @@
-"""A split of several windows, larger than the memory that training may take for it."""
+"""A split larger than the memory that training may take for it."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ def anonymous_bytes(pid: int) -> int:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="RssAnon is Linux's")
-def test_it_trains_in_little_memory_and_goes_on_after_a_kill_in_another_window(large, tmp_path):
+def test_large_split_trains_in_little_memory(large, tmp_path):
     size = sum(shard.bytes for shard in Manifest.load(large).split("train").shards)
     flags = ["--model", "numbered:network", "--batch-size", 1000, "--checkpoint-num-steps", 50, "--deterministic"]
     flags += ["--train-steps", 600, "--keep-checkpoints", 20]
