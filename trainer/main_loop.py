@@ -180,10 +180,9 @@ def _locate_split(opts: Options, member: Member, manifest: Manifest, journal: Jo
     choice = placement.choose(
         manifest,
         data_dir=opts.data_dir,
-        budget_bytes=placement.budget(member.readers_here),
+        budget_bytes=placement.budget(member.readers_here, on_gpus),
         wish=opts.reader,
         cache_dir=opts.cache_dir,
-        gpu_bytes=placement.gpu_budget() if on_gpus else math.inf,
     )
     if member.is_chief:
         print(choice, flush=True)

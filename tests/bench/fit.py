@@ -33,7 +33,7 @@ def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[],
         optimizer = _optimizer(opts, model, manifest)
     task = build.task
     step = TrainStep(model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=batch, seed=0)
-    choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(1), wish=opts.reader)
+    choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(1, on_gpus=False), wish=opts.reader)
     reader = open_reader(provide_files(choice, manifest), manifest, global_batch=batch, seed=0, prepare=build.prepare)
     loop = SyncSteps(strategy, step, reader, True)
     reached = 0

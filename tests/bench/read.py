@@ -27,7 +27,7 @@ def _dataset() -> tuple[Manifest, str]:
 
 def _reader(mode: str, augment: str = "none") -> Reader:
     manifest, directory = _dataset()
-    choice = choose(manifest, data_dir=directory, budget_bytes=budget(1), wish=mode)
+    choice = choose(manifest, data_dir=directory, budget_bytes=budget(1, on_gpus=False), wish=mode)
     return open_reader(
         provide_files(choice, manifest),
         manifest,

@@ -161,16 +161,16 @@ class ResidentReader(Reader):
 class MappedReader(Reader):
     """Reads records of one length from files that are mapped into memory as tensors."""
 
-    def load(self) -> list[tf.Tensor]:
+    def load(self) -> tuple[tf.Tensor, ...]:
         """Returns the records of each file, uint8 [records, record_bytes]."""
-        return [
+        return tuple(
             tf.raw_ops.ImmutableConst(
                 dtype=tf.uint8, shape=[count, self.manifest.record_bytes], memory_region_name=path
             )
             for path, count in zip(self._paths, np.diff(self._ends, prepend=0), strict=True)
-        ]
+        )
 
-    def gather(self, loaded: list[tf.Tensor], indices: tf.Tensor) -> Columns:
+    def gather(self, loaded: tuple[tf.Tensor, ...], indices: tf.Tensor) -> Columns:
         """Returns rows of each file, put back into their order, decoded."""
         file = tf.searchsorted(self._ends, indices, side="right")
         rows = indices - tf.gather(np.append(0, self._ends), file)

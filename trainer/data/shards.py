@@ -6,7 +6,6 @@
 Imports no TensorFlow.
 """
 
-import concurrent.futures
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -17,14 +16,7 @@ from etils import epath
 from common.errors import UserError, store_errors
 from common.manifest import HEAD_BYTES, Manifest, Shard
 from common.storage.files import crc32c, crc32c_of, require_file
-from common.storage.storage import is_remote
-
-FILES_AT_ONCE = 8
-
-
-def in_bucket(data_dir: str) -> bool:
-    """Returns whether a directory is an object store's, or looks local (Vertex AI mounts buckets there)."""
-    return is_remote(data_dir) or data_dir.startswith("/gcs/")
+from common.storage.storage import map_in_threads
 
 
 def damaged(
@@ -71,18 +63,17 @@ def verify(manifest: Manifest, data_dir: str, split: str, alive: Callable[[], ob
     Raises:
       UserError: If a file is missing or is not what the manifest lists; it names the first.
     """
-    checksums = manifest.split(split).checksums
-    paths = [epath.Path(data_dir) / name for name in checksums]
 
-    def checksum(path: epath.Path) -> str:
+    def check(name: str, listed: str) -> None:
+        path = epath.Path(data_dir) / name
         with readable(path):
-            return crc32c_of(path)
+            actual = crc32c_of(path)
+        if actual != listed:
+            raise damaged(path)
+        alive()
 
-    with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        for path, actual, listed in zip(paths, pool.map(checksum, paths), checksums.values(), strict=True):
-            if actual != listed:
-                raise damaged(path)
-            alive()
+    checksums = manifest.split(split).checksums
+    map_in_threads(check, checksums, checksums.values())
 
 
 def check_files(data_dir: str, shards: Sequence[Shard]) -> None:
@@ -103,5 +94,4 @@ def check_files(data_dir: str, shards: Sequence[Shard]) -> None:
         if crc32c(head) != shard.head_crc32c:
             raise damaged(path, "is not the file that the manifest lists, or is damaged at its start")
 
-    with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        list(pool.map(check, shards))
+    map_in_threads(check, shards)
