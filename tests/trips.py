@@ -98,14 +98,6 @@ def of_my_own(manifest: Manifest) -> object:
     return keras.Model(inputs, keras.layers.Dense(2)(keras.ops.expand_dims(inputs["miles"], 1)))
 
 
-def of_miles_alone(manifest: Manifest) -> object:
-    """What `--model trips:of_miles_alone` builds: it leaves the other inputs out."""
-    import keras
-
-    miles = keras.Input((), name="miles")
-    return keras.Model({"miles": miles}, keras.layers.Dense(2)(keras.ops.expand_dims(miles, 1)))
-
-
 def constant(manifest: Manifest) -> object:
     """What `--model trips:constant` builds: it has no weights."""
     import keras

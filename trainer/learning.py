@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer.models.registry import default, options, own_optimizer
+from trainer.models.registry import default, options
 from trainer.nn import schedules
 from trainer.nn.optimizers import SGD, Adam, AdamW
 from trainer.options import Options
@@ -57,7 +57,7 @@ def optimizer(
 ) -> keras.optimizers.Optimizer:
     """Returns the model's optimizer, built, with its learning rate as a function of the step. For use in the strategy's scope."""
     rate = _schedule(opts, size)
-    created = _own(opts, manifest, rate) if own_optimizer(opts.model) else _shipped(opts, rate)
+    created = _own(opts, manifest, rate) if default(opts.model, "optimizer") else _shipped(opts, rate)
     created.build(model.trainable_variables)
     return created
 
@@ -80,7 +80,7 @@ def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.o
         raise UserError(
             f"{flags[0]} means nothing to --model {opts.model}, whose module has an optimizer; leave it out"
         )
-    created, general = own_optimizer(opts.model)(manifest, rate), keras.optimizers.Optimizer
+    created, general = default(opts.model, "optimizer")(manifest, rate), keras.optimizers.Optimizer
     if not isinstance(created, general) or type(created).apply is not general.apply:
         why = f"gives a {type(created).__name__}; give an optimizer of Keras that has no other inside"
     elif created._learning_rate is not rate:
@@ -133,7 +133,7 @@ def settings(opts: Options, *, batch_size: int, horizon_steps: int) -> dict[str,
     resolved |= {name: of_model[name] for name in network & of_model.keys() if resolved[name] is None}
     if resolved["optimizer"] == "sgd" and resolved["momentum"] is None:
         resolved["momentum"] = _MOMENTUM
-    if own_optimizer(opts.model):
+    if default(opts.model, "optimizer"):
         resolved["optimizer"] = "the model's own"
     if resolved["schedule"] != "piecewise":
         resolved["boundaries_epochs"] = resolved["factors"] = None

@@ -59,17 +59,6 @@ def subclassed(manifest: Manifest) -> keras.Model:
     return Subclassed(len(manifest.class_names))
 
 
-class OfDict(Subclassed):
-    """Takes what the trainer has, the features by name."""
-
-    def call(self, features, training=False):
-        return super().call(features["image"], training=training)
-
-
-def of_dict(manifest: Manifest) -> keras.Model:
-    return OfDict(len(manifest.class_names))
-
-
 class Jitter(L.Layer):
     """Random numbers of its own, from a generator of its own and from the process's."""
 

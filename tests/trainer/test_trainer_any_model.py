@@ -19,7 +19,7 @@ from trainer.nn import weights  # noqa: E402
 
 pytestmark = pytest.mark.cluster
 STEPS, EVERY = 300, 20
-MODELS = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
+MODELS = ["functional", "sequential", "sequential_with_input", "subclassed", "seed_generator", "lstm"]
 MODELS += ["penalised", "batch_norm", "text", "frozen", "two_inputs:network"]
 # Each model and each cluster once at least.
 OFTEN = {

@@ -44,34 +44,37 @@ _DEFAULTS = {
     "BOUNDARIES_EPOCHS": (),
     "FACTORS": (1.0,),
     "AUGMENT": "none",
+    "optimizer": None,
 }
 
 
 def check_name(name: str) -> None:
     """Refuses what can be no model's name."""
-    if name not in NAMES and not (name.count(":") == 1 and all(map(str.isidentifier, re.split("[.:]", name)))):
+    if name not in NAMES and not re.fullmatch(r"\w+(\.\w+)*:\w+", name):
         raise unknown("--model", name, (*NAMES, "package.module:function"))
 
 
-def default(name: str, what: str) -> Any:
-    """What the model of that name states, for example as its `LEARNING_RATE`."""
-    return getattr(_module(name), what, _DEFAULTS[what])
+def default(name: str, attribute: str) -> Any:
+    """Returns what the module of a model states, for example as its `LEARNING_RATE`."""
+    return getattr(_module(name), attribute, _DEFAULTS[attribute])
 
 
 def suited(name: str | None, manifest: Manifest) -> str:
-    """The name, or without one that of the first model for such a dataset."""
+    """Returns the name, or without one that of the first model for such a dataset."""
     fitting, kind = (_OF_TABLES, "a table") if manifest.is_table else (_OF_IMAGES, "of images")
-    if name in NAMES and name not in fitting:
+    name = name or fitting[0]
+    if name not in NAMES:
+        return name
+    if name not in fitting:
         raise UserError(
             f"--model {name} does not fit dataset {manifest.name!r}, which is {kind}; use {' or '.join(fitting)}"
         )
-    words = {encoding.columns[0] for encoding in (*manifest.deep, *manifest.wide) if encoding.kind == "words"}
-    if words and (name or fitting[0]) in NAMES:
+    if texts := {e.columns[0] for e in (*manifest.deep, *manifest.wide) if e.kind == "words"}:
         raise UserError(
-            f"dataset {manifest.name!r} has texts ({', '.join(sorted(words))}), which {name or fitting[0]} does not read; give "
-            "--model a model of your own"
+            f"dataset {manifest.name!r} has texts ({', '.join(sorted(texts))}), which {name} does not read; give --model a "
+            "model of your own"
         )
-    return name or fitting[0]
+    return name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,23 +93,33 @@ class Builder:
         return self.build()
 
 
-def builder(name: str, manifest: Manifest, given: Mapping[str, Any]) -> Builder:
-    """The builder of the model of that name, with the options that are given."""
-    module, function = _module(name), _function(name)
-    if useless := given.keys() - inspect.signature(function).parameters.keys():
+def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builder:
+    """Returns the builder of a model.
+
+    Args:
+      name: As `--model` has it.
+      manifest: Of the dataset.
+      network: Keywords of the model's function.
+    """
+    if useless := network.keys() - options(name).keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {name}; leave it out")
-    build = functools.partial(function, manifest, **given)
-    prepare = functools.partial(getattr(module, "prepare", _as_they_are), manifest)
+    module = _module(name)
+    build = functools.partial(_function(name), manifest, **network)
+    prepare = functools.partial(getattr(module, "prepare", _inputs_and_label), manifest)
     if name not in NAMES:
-        from trainer.models import by_name
+        from trainer.models.by_name import by_name, feature_specs
 
-        taken = functools.cache(functools.partial(by_name.specs, prepare, manifest, name))
-        build = functools.partial(by_name.by_name, build, taken, name)
+        specs = functools.cache(functools.partial(feature_specs, prepare, manifest, name))
+        own = build
+
+        def build() -> keras.Model:
+            return by_name(own(), specs(), name)
+
     task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
-    found = task(task_by, manifest)
-    _ = found.metrics  # makes their variables on all replicas now, before a strategy would share them
-    return Builder(name, build, found, prepare, task_by)
+    model_task = task(task_by, manifest)
+    _ = model_task.metrics  # makes their variables on all replicas now, before a strategy would share them
+    return Builder(name, build, model_task, prepare, task_by)
 
 
 def options(name: str) -> dict[str, Any]:
@@ -122,14 +135,9 @@ def task(function: str | None, manifest: Manifest) -> Task:
     return (_function(function) if function else task_of)(manifest)
 
 
-def own_optimizer(name: str) -> Callable[[Manifest, Any], keras.optimizers.Optimizer] | None:
-    """The function `optimizer` of the model's module, if it has one."""
-    return getattr(_module(name), "optimizer", None)
-
-
-def _as_they_are(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    taken = {manifest.label, *(feature.name for feature in manifest.inputs)}
-    return {name: column for name, column in columns.items() if name in taken}
+def _inputs_and_label(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    names = {manifest.label, *(feature.name for feature in manifest.inputs)}
+    return {name: column for name, column in columns.items() if name in names}
 
 
 def _function(name: str) -> Callable[..., Any]:

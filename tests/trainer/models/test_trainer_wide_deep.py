@@ -138,5 +138,3 @@ def test_a_model_without_a_preparation_of_its_own_sees_the_inputs_and_nothing_th
     found = set(build.prepare({**columns, "label": columns["tip"]}))
     assert found == {"label", "miles", "seconds", "when", "company", "area", "same"}
     assert build()(build.prepare(columns)).shape == (table.split("test").examples, 2)
-    with pytest.raises(UserError, match="of_miles_alone takes miles, and is given area, company, miles, same"):
-        builder(ask("--model", "trips:of_miles_alone"), table)()

@@ -11,7 +11,7 @@ from trainer.models import registry
 from trainer.nn import weights
 
 L = keras.layers
-OWN = ["functional", "sequential", "sequential_with_input", "subclassed", "of_dict", "seed_generator", "lstm"]
+OWN = ["functional", "sequential", "sequential_with_input", "subclassed", "seed_generator", "lstm"]
 
 
 @pytest.mark.parametrize("name", OWN)
