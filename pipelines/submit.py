@@ -163,7 +163,9 @@ def _ended(config: Config, submission: Submission) -> int:
     if decided["verdict"] != REJECT:
         registry = open_registry(values["registry"])
         version = registry.version_of(values["name"], submission.run)
-        print(f"version {version} of {values['name']} in {registry}: {registry.model_dir(values['name'], version)}")
+        print(
+            f"version {version} of {values['name']} in {registry}: {registry.find(values['name'], version).model_dir}"
+        )
     return EXIT_REJECTED if config.fail_on_reject and decided["verdict"] == REJECT else 0
 
 

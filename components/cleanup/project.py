@@ -27,7 +27,7 @@ from common.storage.files import delete_files, list_files, write_text
 from common.storage.storage import File
 from components.cleanup.cleanup import Leftover
 from components.register.register import open_registry
-from components.register.vertex import FOLDER, folder_of, name_of
+from components.register.vertex import FOLDER, name_of
 
 JOURNAL = "runs/cleanup"
 _UNFINISHED_DAYS = 30  # Checkpoints that a resume could begin with stay so long.
@@ -72,7 +72,7 @@ def load_state(project: str, location: str, bucket: str) -> ProjectState:
             now=datetime.datetime.now(datetime.UTC),
             pipelines=[job.gca_resource for job in aiplatform.PipelineJob.list(filter=OURS)],
             custom_jobs=[job.gca_resource for job in aiplatform.CustomJob.list(filter=OURS)],
-            versions=[version for name in registry.names() for version in registry.resources(name).values()],
+            versions=[version for name in registry.names() for version in registry.resources(name)],
             files={file.path.removeprefix(f"{bucket}/"): file for file in files},
         )
 
@@ -140,7 +140,7 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
         for version in newest_first[keep:]:
             run = version.labels.get("run", "")
             if not (version.version_aliases or version.deployed_models or run in busy):
-                files = state.below(f"{folder_of(version)}/".removeprefix(f"{state.bucket}/"))
+                files = state.below(f"{version.artifact_uri}/".removeprefix(f"{state.bucket}/"))
                 name = f"{name_of(version)} {version.version_id}"
                 yield state.leftover(files, kind="version", name=name, why=why, run=run)
 

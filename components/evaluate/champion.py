@@ -32,15 +32,13 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
     if not options.registry:
         return Challenge()
     registry, records = open_registry(options.registry), candidate.records
-    version, gone = registry.effective_champion(options.name)
-    if gone:
-        print(gone)
-    notes = [*_earlier_decisions(registry, options.name, records), *([gone] if gone else [])]
+    notes = _earlier_decisions(registry, options.name, records)
+    version = registry.aliases(options.name).get(CHAMPION)
     if version is None:
         return Challenge(notes=notes)
     champion = {"version": version, "metrics": None, "candidate": None, "examples": None, "incomparable": ""}
     try:
-        ours, theirs = _shared(candidate, registry.model_dir(options.name, version))
+        ours, theirs = _shared(candidate, registry.find(options.name, version).model_dir)
         figures = theirs.figures()
         if undefined := metrics.keys() - figures:
             raise UserError(
@@ -74,7 +72,7 @@ def _shared(candidate: Answers, champion_dir: str) -> tuple[Answers, Answers]:
 def _earlier_decisions(registry: Registry, name: str, records: EvalSet) -> list[str]:
     """Says how often a split has decided before: the oftener, the more of a lead is luck with its records."""
     decided_by = (records.manifest.fingerprint, records.split)
-    versions = [registry.show(name, version) for version in registry.versions(name)]
+    versions = [version.facts for version in registry.versions(name)]
     times = sum((facts.get("fingerprint"), facts.get("split")) == decided_by for facts in versions)
     often = f"at least {times} times" if times > 1 else "at least once"
     return [f"these records have decided about {name!r} before, {often}"] if times else []

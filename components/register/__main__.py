@@ -1,15 +1,26 @@
 """The model registry from the command line: `python -m components.register --help`."""
 
 import argparse
+import dataclasses
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from common.cli import Parser, run_cli
 from common.errors import unknown
 from common.pages import figure, table
 from components.register.register import load_evaluation, open_registry, promote, register
-from components.register.registry import CHAMPION, PROMOTE, Registry
+from components.register.registry import CHAMPION, Registry
+
+_VERBS = {
+    "add": "adds an evaluated model as a new version, and makes it the champion if its evaluation says so",
+    "list": "lists the versions of a model, or without --name the models",
+    "show": "prints what is kept of a version, as JSON",
+    "promote": "makes a version the champion without asking for an evaluation, if it answers as it did",
+    "rollback": "makes the previous champion the champion again, if it answers as it did",
+    "delete": "deletes a version that no alias points at",
+    "history": "lists who added, moved and deleted what, when and why",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,64 +38,54 @@ def _parser() -> Parser:
     verbs = p.add_subparsers(
         dest="verb", metavar="VERB", required=True, parser_class=functools.partial(Parser, version=False)
     )
-
-    def add(name: str, help: str, *, is_named: bool = True, has_why: bool = False) -> Callable[..., object]:
-        parser = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
-        parser.add_argument("--registry", default="registry", help="a directory, or vertex://PROJECT/LOCATION")
-        parser.add_argument("--name", required=is_named, help="of the model in the registry")
-        if has_why:
-            parser.add_argument("--why", default="", help="for the history")
-        return parser.add_argument
-
-    flag = add("add", "adds an evaluated model as a new version, and makes it the champion if its evaluation says so")
+    parsers = {}
+    for verb, help in _VERBS.items():
+        parsers[verb] = verbs.add_parser(verb, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        parsers[verb].add_argument("--registry", default="registry", help="a directory, or vertex://PROJECT/LOCATION")
+        parsers[verb].add_argument("--name", required=verb != "list", help="of the model in the registry")
+    for verb in ("promote", "rollback", "delete"):
+        parsers[verb].add_argument("--why", default="", help="for the history")
+    for verb in ("promote", "delete"):
+        parsers[verb].add_argument("version", help="its number")
+    parsers["show"].add_argument("version", nargs="?", default=CHAMPION, help="its number or an alias")
+    flag = parsers["add"].add_argument
     flag("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
     flag("--evaluation", required=True, help="its evaluation.json")
     flag("--run", default="", help="id of the pipeline run that made it")
     flag("--image", default="", help="image by digest that made it; Vertex AI wants one (docs/REGISTRY.md)")
     flag("--serving-image", default="", help="image by digest that serves it on Vertex AI (docs/REGISTRY.md)")
-    flag("--new-schema", action="store_true", help="it may be for other features, classes or task than before")
-    add("list", "lists the versions of a model, or without --name the models", is_named=False)
-    flag = add("show", "prints what is kept of a version, as JSON")
-    flag("version", nargs="?", default=CHAMPION, help="its number or an alias")
-    what = "makes a version the champion without asking for an evaluation, if it answers as it did"
-    add("promote", what, has_why=True)("version", help="its number")
-    add("rollback", "makes the previous champion the champion again, if it answers as it did", has_why=True)
-    add("delete", "deletes a version that no alias points at", has_why=True)("version", help="its number")
-    add("history", "lists who added, moved and deleted what, when and why")
     return p
 
 
 def _run(registry: Registry, args: argparse.Namespace) -> str:
     """Does what a verb asks for. Returns what to print."""
+    name = args.name
+    if args.verb != "add" and name and not registry.versions(name):
+        raise unknown("model", name, registry.names())
     match args.verb:
         case "add":
-            return _add(registry, args)
+            about = {"registry": args.registry, "name": name}
+            about["evaluation"] = load_evaluation(args.evaluation, args.model_dir)
+            images = {"image": args.image, "serving_image": args.serving_image}
+            version = register(model_dir=args.model_dir, run=args.run, **images, **about)
+            print(f"{name}: registered version {version} in {registry}")
+            return f"{name}: {promote(version=version, **about)}"
         case "list":
-            return _models(registry) if args.name is None else _versions(registry, args.name)
+            return _versions(registry, name) if name else _models(registry)
         case "show":
-            return _show(registry, args.name, registry.find(args.name, args.version))
+            version = registry.find(name, args.version)
+            facts = {key: value for key, value in version.facts.items() if key != "answered"}  # not for people
+            return json.dumps({**dataclasses.asdict(version), **facts}, indent=1)
         case "promote":
-            registry.rollback(args.name, args.version, args.why, event=PROMOTE)
-            return f"{args.name}: version {args.version} is the champion now"
+            now = "now" if registry.promote(name, args.version, args.why) else "already"
+            return f"{name}: version {args.version} is the champion {now}"
         case "rollback":
-            return f"{args.name}: version {registry.rollback(args.name, why=args.why)} is the champion again"
+            return f"{name}: version {registry.rollback(name, args.why)} is the champion again"
         case "delete":
-            registry.delete(args.name, args.version, args.why)
-            return f"{args.name}: version {args.version} is deleted"
+            registry.delete(name, args.version, args.why)
+            return f"{name}: version {args.version} is deleted"
     columns = ("time", "who", "event", "version", "why")
-    rows = [[event[column] for column in columns] for event in registry.history(args.name)]
-    if not rows:
-        raise unknown("model", args.name, registry.names())
-    return table([["time", "who", "what", "version", "why"], *rows])
-
-
-def _add(registry: Registry, args: argparse.Namespace) -> str:
-    about = {"registry": args.registry, "name": args.name, "run": args.run}
-    evaluation = load_evaluation(args.evaluation, args.model_dir)
-    made_by = {"new_schema": args.new_schema, "image": args.image, "serving_image": args.serving_image}
-    version = register(model_dir=args.model_dir, evaluation=evaluation, **made_by, **about)
-    print(f"{args.name}: registered version {version} in {registry}")
-    return f"{args.name}: {promote(evaluation=evaluation, version=version, **about)}"
+    return table([columns, *([event[column] for column in columns] for event in registry.history(name))])
 
 
 def _models(registry: Registry) -> str:
@@ -94,29 +95,15 @@ def _models(registry: Registry) -> str:
 
 
 def _versions(registry: Registry, name: str) -> str:
-    if not (versions := registry.versions(name)):
-        raise unknown("model", name, registry.names())
     rows = [("version", "registered", "by", "figure", "aliases")]
-    for version in versions:
-        facts = registry.show(name, version)
+    for version in registry.versions(name):
+        facts = version.facts
         result = "its files are gone"
-        if registry.has_files(name, version):
+        if version.has_files:
             result = f"{facts['metric']} {figure(facts['metrics'][facts['metric']])}"
-        aliases = ", ".join(registry.aliases_of(name, version))
-        rows.append((version, facts.get("registered", "-"), facts.get("by", "-"), result, aliases))
+        aliases = ", ".join(version.aliases)
+        rows.append((version.number, facts.get("registered", "-"), facts.get("by", "-"), result, aliases))
     return table(rows)
-
-
-def _show(registry: Registry, name: str, version: str) -> str:
-    facts = registry.show(name, version)
-    facts.pop("answered", None)  # not for people
-    about = {
-        "version": version,
-        "aliases": registry.aliases_of(name, version),
-        "model_dir": registry.model_dir(name, version),
-        "has_files": registry.has_files(name, version),
-    }
-    return json.dumps({**about, **facts}, indent=1)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,6 @@ def promote(registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Art
 
     content = json.loads(pathlib.Path(evaluation.path).read_text(encoding="utf-8"))
     version = step.open_registry(registry).version_of(name, run_id)
-    outcome = step.promote(evaluation=content, registry=registry, name=name, version=version, run=run_id)
+    outcome = step.promote(evaluation=content, registry=registry, name=name, version=version)
     print(outcome)
     return outcome

@@ -13,7 +13,7 @@ import json
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.errors import UserError, reading
@@ -25,18 +25,15 @@ from components.register.registry import (
     CHAMPION,
     DELETE,
     PREVIOUS,
-    Card,
-    Facts,
     Registry,
+    Version,
     added,
     check_name,
-    note,
     note_foreign,
     read_record,
     write_record,
 )
 
-_ALIASES, _CARD, _HISTORY = "aliases.json", "MODEL_CARD.md", "history.jsonl"
 _PARTIAL = ".partial-"
 _COPY = "copy"  # of an addition: what becomes its version
 
@@ -55,36 +52,34 @@ class DirectoryRegistry(Registry):
     def names(self) -> list[str]:
         """Returns the names of the models, in order."""
         names = []
-        for directory in sorted(path for path in self._root.glob("[a-z0-9]*") if path.is_dir()):
+        for directory in sorted(self._root.glob("[a-z0-9]*/")):
             try:
                 if self.versions(directory.name):
                     names.append(directory.name)
-            except UserError as error:
-                note(f"{directory} is skipped: {error}")
+            except UserError:
+                note_foreign(directory)
         return names
 
-    def versions(self, name: str) -> list[str]:
+    def versions(self, name: str) -> list[Version]:
         """Returns the versions of a model that nobody has deleted by this registry, oldest first."""
-        events = self.history(name)
-        deleted = {event["version"] for event in events if event["event"] == DELETE}
-        return sorted({event["version"] for event in events} - deleted, key=int)
-
-    def aliases(self, name: str) -> dict[str, str]:
-        """Returns the version by alias: `champion` and `previous`."""
-        moves = [event for event in self.history(name) if CHAMPION in event]
-        return {alias: v for alias in (CHAMPION, PREVIOUS) if moves and (v := moves[-1][alias])}
-
-    def show(self, name: str, version: str) -> dict[str, Any]:
-        """Returns the facts that a version was registered with; none once its files are gone."""
-        return read_record(self.model_dir(name, version)) or {}
-
-    def model_dir(self, name: str, version: str) -> str:
-        """Returns where the SavedModel of a version lies."""
-        return str(self._model(name) / version)
+        numbers, aliases = [], {}
+        for event in self.history(name):
+            if event["event"] == DELETE:
+                numbers.remove(event["version"])
+            elif CHAMPION in event:
+                aliases = event
+            else:
+                numbers.append(event["version"])
+        versions = []
+        for number in numbers:
+            folder = str(self._model(name) / number)
+            named = [alias for alias in (CHAMPION, PREVIOUS) if aliases.get(alias) == number]
+            versions.append(Version(number=number, folder=folder, model_dir=folder, aliases=named))
+        return versions
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Returns the events of a model, oldest first, each line of which carries our label."""
-        path = self._model(name) / _HISTORY
+        path = self._model(name) / "history.jsonl"
         with reading(path, "the registry is damaged, or this is somebody else's file: move it elsewhere"):
             if not path.exists():
                 return []
@@ -93,7 +88,7 @@ class DirectoryRegistry(Registry):
                 raise ValueError("it has other lines than this program writes")
             return events
 
-    def _insert(self, name: str, model_dir: str, facts: Facts, card: Card | None) -> str:
+    def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any]) -> str:
         model = self._model(name)
         with _temporary(model) as copy:
             copy_tree(model_dir, copy)
@@ -101,15 +96,12 @@ class DirectoryRegistry(Registry):
             version = str(max((int(number) for number in numbers if number.isdecimal()), default=0) + 1)
             facts = {"version": version, **facts}
             write_record(model / version, facts, copy)
-            if card:
-                write_text(copy / _CARD, card(facts))
             self._do(name, {**added(version, facts), _COPY: str(copy.relative_to(model))})
         return version
 
     def _do(self, name: str, event: dict[str, Any]) -> None:
-        path = self._model(name) / _HISTORY
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_text(path, f"{before}{json.dumps(dict([MANAGED_BY]) | event)}\n")
+        lines = [dict([MANAGED_BY]) | each for each in (*self.history(name), event)]
+        write_text(self._model(name) / "history.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
         self._finish(name)
 
     @contextlib.contextmanager
@@ -137,8 +129,8 @@ class DirectoryRegistry(Registry):
             if event["event"] == DELETE and read_record(version):
                 with _temporary(model) as left:
                     version.rename(left)
-        if (aliases := self.aliases(name)) and not _is_foreign(model / _ALIASES):
-            write_text(model / _ALIASES, json.dumps(dict([MANAGED_BY]) | aliases, indent=1) + "\n")
+        if (aliases := self.aliases(name)) and not _is_foreign(path := model / "aliases.json"):
+            write_text(path, json.dumps(dict([MANAGED_BY]) | aliases, indent=1) + "\n")
 
     def _model(self, name: str) -> pathlib.Path:
         check_name(name)
@@ -162,7 +154,7 @@ def _delete(partial: pathlib.Path) -> None:
 
 
 def _is_foreign(path: pathlib.Path) -> bool:
-    """Returns whether there is something of this path that is no `aliases.json` of ours, with a note if so."""
+    """Returns whether a path has something else than an `aliases.json` of ours, with a note if so."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if not path.exists() or (is_ours(content := json.loads(path.read_bytes())) and CHAMPION in content):
             return False

@@ -11,8 +11,7 @@ from common.errors import UserError, reading
 from common.storage.files import tree_digest
 from common.version import code_version
 from components.register.directory import DirectoryRegistry
-from components.register.model_card import model_card
-from components.register.registry import Registry, because
+from components.register.registry import CHAMPION, Registry
 from trainer.job import done, identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
@@ -47,36 +46,43 @@ def register(
     registry: str,
     name: str,
     run: str = "",
-    new_schema: bool = False,
     cluster: str = "",
     image: str = "",
     serving_image: str = "",
 ) -> str:
-    """Adds a new version of model `name` to a registry, with all that is known of how it was made. Returns the version.
+    """Adds a new version of a model to a registry, with all that is known of how it was made.
 
-    Registering for the same run of the pipeline, if any, again gives the same version. What is rejected is refused. The
-    directory above the model's is the job's, if it is one of ours; `cluster` is the cluster file as JSON, and `image` what
-    the run's steps ran in, kept if it has a digest. `serving_image` is what serves the version on Vertex AI.
+    Args:
+      model_dir: The model; the directory above it is the job's, if it is one of ours.
+      evaluation: Evaluation of it, which does not reject it.
+      registry: Place of the registry.
+      name: Name of the model in it.
+      run: Run of the pipeline, if any; registering for it again gives the same version.
+      cluster: The cluster file as JSON.
+      image: Image that the run's steps ran in, kept if it has a digest.
+      serving_image: Image that serves the version on Vertex AI.
+
+    Returns:
+      The version.
     """
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
         raise UserError(f"the evaluation rejects {model_dir}: {'; '.join(decision['reasons'])}")
     job_dir = os.fspath(epath.Path(model_dir).parent)
-    facts = {
-        "name": name,
-        "run": run,
-        "code_version": code_version(),
-        **({"image": image} if "@" in image else {}),
-        **({"cluster": json.loads(cluster)} if cluster else {}),
-        **({"serving_image": serving_image} if serving_image else {}),
-        **identity.facts(job_dir),
-        **(dict(zip(("steps", "epochs"), record.exported, strict=True)) if (record := done.load(job_dir)) else {}),
-        **{key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION},
-    }
-    return open_registry(registry).register(name, model_dir, facts, new_schema=new_schema, card=model_card)
+    facts = {"name": name, "run": run, "code_version": code_version(), **identity.facts(job_dir)}
+    if "@" in image:
+        facts["image"] = image
+    if cluster:
+        facts["cluster"] = json.loads(cluster)
+    if serving_image:
+        facts["serving_image"] = serving_image
+    if record := done.load(job_dir):
+        facts["steps"], facts["epochs"] = record.exported
+    facts |= {key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION}
+    return open_registry(registry).register(name, model_dir, facts)
 
 
-def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None, run: str = "") -> str:
+def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None) -> str:
     """Makes `version` the champion if its evaluation says so. Returns what happened, in words.
 
     Nothing is judged here, but the version must still answer as it did when it was judged; a UserError if not. An evaluation
@@ -84,13 +90,15 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     """
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")
-    models, decision = open_registry(registry), evaluation["decision"]
+    decision = evaluation["decision"]
+    reasons = "; ".join(decision["reasons"])
     if decision["verdict"] != "promote":
-        return f"not promoted: {'; '.join(decision['reasons'])}"
+        return f"not promoted: {reasons}"
+    models = open_registry(registry)
     compared = (evaluation["champion"] or {}).get("version")
-    if models.promote(name, version, instead_of=compared, why=because(run, decision)):
+    if models.promote(name, version, reasons, instead_of=compared):
         return f"version {version} is the champion now" + (f", version {compared} the previous one" if compared else "")
-    current, _ = models.effective_champion(name, exclude=version)
+    current = models.aliases(name).get(CHAMPION)
     if current == version:  # this step may have been killed after its decision was kept
         return f"version {version} is the champion already"
     return (

@@ -2,7 +2,7 @@
 
 registry = open_registry("registry")                       # or "vertex://my-project/us-central1"
 version = registry.register("mnist", "jobs/m/model", facts)
-champion, _ = registry.effective_champion("mnist")
+champion = registry.aliases("mnist").get("champion")
 registry.promote("mnist", version, instead_of=champion)
 registry.rollback("mnist", why="too many complaints")
 
@@ -11,6 +11,7 @@ Here is all that registries share; `directory` keeps one in a directory, `vertex
 
 import abc
 import contextlib
+import dataclasses
 import datetime
 import functools
 import getpass
@@ -19,7 +20,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -32,17 +33,40 @@ from components.register import answers
 RECORD = "version.json"  # in the folder of each version: it is written first and deleted last
 CHAMPION, PREVIOUS = "champion", "previous"
 ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
-# What a version answers to: whoever uses a name counts on these.
-_SCHEMA = ("task", "features", "class_names", "targets")
-Facts = Mapping[str, Any]  # what is known of a version
-Card = Callable[[Facts], str]  # what a person reads of them
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_ANY = "any"
 
 
 def check_name(name: str) -> None:
     """Raises a UserError for what is no name of a model."""
-    if not NAME.fullmatch(name):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,62}", name):
         raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Version:
+    """A version of a model.
+
+    Attributes:
+      number: Name of the version.
+      folder: Where its record lies.
+      model_dir: Where its SavedModel lies.
+      aliases: Aliases that point at it.
+    """
+
+    number: str
+    folder: str
+    model_dir: str
+    aliases: Sequence[str]
+
+    @functools.cached_property
+    def facts(self) -> dict[str, Any]:
+        """What it was registered with; empty once its files are gone."""
+        return read_record(self.folder) or {}
+
+    @property
+    def has_files(self) -> bool:
+        """Whether its SavedModel exists, in a folder that this program made."""
+        return bool(self.facts) and _is_model(self.model_dir)
 
 
 class Registry(abc.ABC):
@@ -63,20 +87,8 @@ class Registry(abc.ABC):
         """Returns the names of the models, in order."""
 
     @abc.abstractmethod
-    def versions(self, name: str) -> list[str]:
+    def versions(self, name: str) -> list[Version]:
         """Returns the versions of a model that nobody has deleted by this registry, oldest first."""
-
-    @abc.abstractmethod
-    def aliases(self, name: str) -> dict[str, str]:
-        """Returns the version by alias: `champion`, `previous`, and those of others."""
-
-    @abc.abstractmethod
-    def show(self, name: str, version: str) -> dict[str, Any]:
-        """Returns the facts that a version was registered with; none once its files are gone."""
-
-    @abc.abstractmethod
-    def model_dir(self, name: str, version: str) -> str:
-        """Returns where the SavedModel of a version lies."""
 
     @abc.abstractmethod
     def history(self, name: str) -> list[dict[str, Any]]:
@@ -86,8 +98,8 @@ class Registry(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _insert(self, name: str, model_dir: str, facts: Facts, card: Card | None) -> str:
-        """Makes a new version with a card of its facts, if there is to be one. Returns it."""
+    def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any]) -> str:
+        """Makes a new version. Returns its number."""
 
     @abc.abstractmethod
     def _do(self, name: str, event: dict[str, Any]) -> None:
@@ -101,17 +113,13 @@ class Registry(abc.ABC):
         """
         return contextlib.nullcontext()
 
-    def register(
-        self, name: str, model_dir: str, facts: Facts, *, new_schema: bool = False, card: Card | None = None
-    ) -> str:
+    def register(self, name: str, model_dir: str, facts: Mapping[str, Any]) -> str:
         """Adds a SavedModel as a new version.
 
         Args:
-          name: Of the model.
+          name: Name of the model.
           model_dir: Its files, which are copied.
           facts: What is known of it. A `run` that registers again gets the version it has.
-          new_schema: Whether it may take or answer other than the newest version of this name, which is refused else.
-          card: Makes a text for people of the facts.
 
         Returns:
           The version.
@@ -122,128 +130,98 @@ class Registry(abc.ABC):
         with self._changing(name, create=True):
             if facts.get("run") and (own := self.version_of(name, facts["run"])):
                 return own
-            if not new_schema:
-                self._check_schema(name, facts)
-            return self._insert(name, model_dir, {"registered": now(), "by": self._who(), **facts}, card)
+            return self._insert(name, model_dir, {"registered": now(), "by": who(), **facts})
 
-    def promote(self, name: str, version: str, *, instead_of: str | None, why: str = "") -> bool:
-        """Makes a version the champion if the one to beat is still `instead_of`. Returns whether it did.
+    def promote(
+        self, name: str, version: str, why: str = "", *, instead_of: str | None = _ANY, event: str = PROMOTE
+    ) -> bool:
+        """Makes a version the champion, and the champion the previous one.
 
-        A model was compared with one champion; if another was promoted since, nothing is known.
+        Args:
+          name: Name of the model.
+          version: Its number.
+          why: For the history.
+          instead_of: The champion that it was compared with, if it was: if another was promoted since, nothing is known.
+          event: What the history calls it.
+
+        Returns:
+          Whether it did: not if it is the champion already, or if another one is than `instead_of`.
         """
-        # Else it is decided, and not worth the seconds of a process.
-        if self.effective_champion(name, exclude=version)[0] == instead_of:
-            self._check_answers(name, version)
+        if instead_of in (_ANY, self.aliases(name).get(CHAMPION)):
+            # Not while others wait: it takes seconds.
+            candidate = self.find(name, version)
+            if not candidate.has_files:
+                raise UserError(f"the files of version {version} of model {name!r} are gone")
+            if answered := candidate.facts.get("answered"):
+                answers.check(candidate.model_dir, answered)
         with self._changing(name):
-            champion, _ = self.effective_champion(name, exclude=version)
-            self._check_usable(name, version)
-            if champion == instead_of:
-                self._do(name, self._event(PROMOTE, version, why, champion=version, previous=champion))
-            return champion == instead_of
-
-    def rollback(self, name: str, to: str | None = None, why: str = "", *, event: str = ROLLBACK) -> str:
-        """Makes the previous champion, or version `to`, the champion, and the champion the previous one. Returns its version.
-
-        Nothing is compared; the history calls it by the event.
-        """
-        if (version := to or self.aliases(name).get(PREVIOUS)) is None:
-            raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
-        self._check_answers(name, version)
-        with self._changing(name):
+            self.find(name, version)
             champion = self.aliases(name).get(CHAMPION)
-            self._check_usable(name, version)
-            if version == champion:
-                raise UserError(f"version {version} of model {name!r} is the champion already")
-            self._do(name, self._event(event, version, why, champion=version, previous=champion))
-            return version
+            if champion == version or instead_of not in (_ANY, champion):
+                return False
+            self._do(name, _event(event, version, why, champion=version, previous=champion))
+            return True
+
+    def rollback(self, name: str, why: str = "") -> str:
+        """Makes the previous champion the champion, and the champion the previous one. Returns its version."""
+        version = self.aliases(name).get(PREVIOUS)
+        if version is None:
+            raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
+        self.promote(name, version, why, event=ROLLBACK)
+        return version
 
     def delete(self, name: str, version: str, why: str = "") -> None:
         """Deletes a version that no alias points at."""
         with self._changing(name):
-            if aliases := self.aliases_of(name, self.find(name, version)):
+            if aliases := self.find(name, version).aliases:
                 raise UserError(f"version {version} of model {name!r} is {' and '.join(aliases)}; move that away first")
-            self._do(name, self._event(DELETE, version, why))
+            self._do(name, _event(DELETE, version, why))
 
-    def find(self, name: str, version: str) -> str:
+    def find(self, name: str, version: str) -> Version:
         """Returns the version that is meant by a number or an alias."""
-        version = self.aliases(name).get(version, version)
-        if version not in (versions := self.versions(name)):
-            if not versions:
-                raise unknown("model", name, self.names())
-            raise unknown(f"version of model {name!r}", version, versions)
-        return version
+        versions = self.versions(name)
+        for each in versions:
+            if version in (each.number, *each.aliases):
+                return each
+        raise unknown(f"version of model {name!r}", version, [each.number for each in versions])
 
-    def aliases_of(self, name: str, version: str) -> list[str]:
-        """Returns the aliases that point at a version."""
-        return [alias for alias, target in self.aliases(name).items() if target == version]
-
-    def has_files(self, name: str, version: str) -> bool:
-        """Returns whether a version's SavedModel exists, in a folder that this program made."""
-        return bool(self.show(name, version)) and _is_model(self.model_dir(name, version))
+    def aliases(self, name: str) -> dict[str, str]:
+        """Returns the version by alias: `champion`, `previous`, and those of others."""
+        return {alias: version.number for version in self.versions(name) for alias in version.aliases}
 
     def version_of(self, name: str, run: str) -> str | None:
         """Returns the newest version that a run registered, or None."""
-        return next((v for v in reversed(self.versions(name)) if self.show(name, v).get("run") == run), None)
+        versions = reversed(self.versions(name))
+        return next((version.number for version in versions if version.facts.get("run") == run), None)
 
-    def effective_champion(self, name: str, *, exclude: str = "") -> tuple[str | None, str]:
-        """Returns the version that a model has to beat, and in words what was passed over, if anything.
 
-        It is the champion; if its files are gone, the one before it, or else the newest that is there, but for the version to
-        exclude. None without champion.
-        """
-        aliases, gone = self.aliases(name), []
-        if CHAMPION not in aliases:
-            return None, ""
-        named = {aliases[CHAMPION]: "the champion", aliases.get(PREVIOUS, ""): "the previous champion"}
-        others = [version for version in reversed(self.versions(name)) if version != exclude]
-        for version in filter(None, dict.fromkeys([*named, *others])):
-            if self.has_files(name, version):
-                return version, "; ".join([*gone, f"version {version} stands in"] if gone else [])
-            if version in named:
-                gone.append(f"the files of version {version}, {named[version]}, are gone, and it is passed over")
-        return None, "; ".join(gone)
+def _event(event: str, version: str, why: str, **aliases: str | None) -> dict[str, Any]:
+    return {"time": now(), "who": who(), "event": event, "version": version, "why": why, **aliases}
 
-    def _check_usable(self, name: str, version: str) -> None:
-        if not self.has_files(name, self.find(name, version)):
-            raise UserError(f"the files of version {version} of model {name!r} are gone")
 
-    def _check_answers(self, name: str, version: str) -> None:
-        """Stays outside of `_changing`: it takes seconds, in which others need not wait."""
-        self._check_usable(name, version)
-        if answered := self.show(name, version).get("answered"):
-            answers.check(self.model_dir(name, version), answered)
+def now() -> str:
+    """Returns the time as ISO 8601, in UTC, to the millisecond."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
-    def _check_schema(self, name: str, facts: Facts) -> None:
-        newest = next((shown for version in reversed(self.versions(name)) if (shown := self.show(name, version))), {})
-        if other := [key for key in _SCHEMA if key in newest and newest[key] != facts.get(key)]:
-            differences = "; ".join(
-                f"{key} {str(facts.get(key))[:120]} and not {str(newest[key])[:120]}" for key in other
-            )
-            raise UserError(
-                f"the versions of model {name!r} are for other data: this one has {differences}; give it another name, or "
-                "--new-schema if whoever uses this one knows"
-            )
 
-    def _event(self, event: str, version: str, why: str, **aliases: str | None) -> dict[str, Any]:
-        return {"time": now(), "who": self._who(), "event": event, "version": version, "why": why, **aliases}
+def who() -> str:
+    """Returns the account that acts, as far as it can be known."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        user = "?"
+    return f"{user}@{socket.gethostname()}"
 
-    def _who(self) -> str:
-        """Returns the account that acts, as far as it can be known."""
-        try:
-            user = getpass.getuser()
-        except (OSError, KeyError):  # a container's user without a name
-            user = "?"
-        return f"{user}@{socket.gethostname()}"
+
+def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the event of the history that a version's facts tell of."""
+    why = "; ".join(facts.get("decision", {}).get("reasons", ()))
+    return {"time": facts["registered"], "who": facts["by"], "event": ADD, "version": version, "why": why}
 
 
 def marked(folder: epath.PathLike) -> dict[str, str]:
     """Returns what a record has that tells that this program made the folder; a copy of it elsewhere is not ours."""
     return dict([MANAGED_BY]) | {"folder": "/".join(os.fspath(folder).rstrip("/").split("/")[-2:])}
-
-
-def is_record_of(folder: epath.PathLike, record: Any) -> bool:
-    """Returns whether `record`, parsed from a `version.json`, says that this program made the folder that it lies in."""
-    return isinstance(record, dict) and marked(folder).items() <= record.items()
 
 
 def write_record(folder: epath.PathLike, record: Mapping[str, Any], place: epath.PathLike | None = None) -> None:
@@ -259,7 +237,7 @@ def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
             record = read_json(path / RECORD)
         except (ValueError, PermissionError):
             record = None
-        if is_record_of(folder, record):
+        if isinstance(record, dict) and marked(folder).items() <= record.items():
             return record
         if path.is_dir():
             note_foreign(folder)
@@ -267,30 +245,9 @@ def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
 
 
 @functools.cache
-def note(text: str) -> None:
-    """Prints a note once."""
-    print(f"note: {text}", file=sys.stderr)
-
-
 def note_foreign(thing: object) -> None:
     """Says once of something that is not ours that it is skipped."""
-    note(f"{thing} was not made by this registry and is skipped")
-
-
-def now() -> str:
-    """Returns the time as ISO 8601, in UTC, to the millisecond."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-
-
-def added(version: str, facts: Facts) -> dict[str, Any]:
-    """Returns the event of the history that a version's facts tell of."""
-    about = {"time": facts.get("registered", ""), "who": facts.get("by", "")}
-    return {**about, "event": ADD, "version": version, "why": because(facts.get("run"), facts.get("decision", {}))}
-
-
-def because(run: str | None, decision: Mapping[str, Any]) -> str:
-    """Returns the run, if there was one, and the reasons of the decision, as the history has them."""
-    return ": ".join(filter(None, (f"run {run}" if run else "", "; ".join(decision.get("reasons", ())))))
+    print(f"note: {thing} was not made by this registry and is skipped", file=sys.stderr)
 
 
 def _is_model(directory: str) -> bool:

@@ -91,7 +91,7 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
         "paths": {
             "report": str(run_dir / REPORT),
             **{what: str(path) for what, path in paths.items() if path.exists()},
-            **({"model": registry.model_dir(name, version)} if version else {}),
+            **({"model": registry.find(name, version).model_dir} if version else {}),
         },
         "arguments": dict(record.arguments),
     }

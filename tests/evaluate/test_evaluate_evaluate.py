@@ -75,8 +75,7 @@ def test_store_is_evaluated_like_disk(scored, make_model, evaluation, store, tmp
     assert {**found, "model_dir": None} == {**evaluation(model), "model_dir": None}
     flags = ["--model-dir", store / "model", "--evaluation", store / "evaluation" / "evaluation.json"]
     assert register(["add", *map(str, flags), "--registry", str(tmp_path / "registry"), "--name", "m"]) == 0
-    for beside in ("version.json", "MODEL_CARD.md"):
-        (tmp_path / "registry" / "m" / "1" / beside).unlink()
+    (tmp_path / "registry" / "m" / "1" / "version.json").unlink()
     assert tree_digest(tmp_path / "registry" / "m" / "1") == tree_digest(model)
 
 
@@ -107,14 +106,12 @@ def test_split_drawn_otherwise_is_refused(scored, tmp_path, split, trained, told
     assert [name for name in trained if f"{name} {trained[name]} and not" in str(error and error.value)] == [*told]
 
 
-def test_champion_without_files_passed_over(make_model, evaluation, champion, tmp_path, capsys):
-    flags, registry = champion(make_model(wrong=20)), DirectoryRegistry(str(tmp_path / "registry"))
-    assert registry.promote("digits", registry.register("digits", str(make_model(wrong=2)), {}), instead_of="1")
-    shutil.rmtree(registry.model_dir("digits", "2"))
+def test_champion_without_files_incomparable(make_model, evaluation, champion, tmp_path):
+    flags = champion(make_model(wrong=20))
+    shutil.rmtree(DirectoryRegistry(str(tmp_path / "registry")).find("digits", "1").model_dir)
     found = evaluation(make_model(wrong=10), *flags)
-    told = "the files of version 2, the champion, are gone, and it is passed over; version 1 stands in"
-    assert told in capsys.readouterr().out and told in found["decision"]["reasons"]
-    assert found["champion"]["version"] == "1" and found["decision"]["verdict"] == "promote"
+    assert "registry/digits/1: no SavedModel here" in found["champion"]["incomparable"]
+    assert found["decision"]["verdict"] == "register"
 
 
 def test_champion_of_other_split_incomparable(scored, make_model, evaluation, champion, tmp_path):

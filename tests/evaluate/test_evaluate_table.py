@@ -83,8 +83,8 @@ def test_no_record_is_kept(model, tmp_path):
     (tmp_path / "accepted.json").write_text(json.dumps(evaluation))
     register(["add", "--model-dir", str(kept), "--evaluation", str(tmp_path / "accepted.json"), *registry])
     places = tmp_path / "out", tmp_path / "r" / "m" / "1"
-    files = [path for place in places for path in place.iterdir() if path.suffix in (".json", ".html", ".md")]
-    assert {"evaluation.json", "report.html", "version.json", "MODEL_CARD.md"} <= {path.name for path in files}
+    files = [path for place in places for path in place.iterdir() if path.suffix in (".json", ".html")]
+    assert {"evaluation.json", "report.html", "version.json"} <= {path.name for path in files}
     assert len(found["answered"]["answers"]) == 16
     for path in files:
         assert "secret" not in path.read_text(), path

@@ -20,12 +20,14 @@ def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> N
     with done.open("a", buffering=1) as said:
         while True:
             what = chance.choice(("add", "add", "promote", "rollback", "delete"))
-            versions = store.versions("m")
+            versions = [version.number for version in store.versions("m")]
             version = chance.choice(versions) if versions else ""
             try:
                 if what == "add":
                     version = store.register("m", model, {"run": f"{os.getpid()}-{chance.random()}"})
-                elif what == "promote" and not store.promote("m", version, instead_of=store.effective_champion("m")[0]):
+                elif what == "promote" and not store.promote(
+                    "m", version, instead_of=store.aliases("m").get("champion")
+                ):
                     continue
                 elif what == "rollback":
                     version = store.rollback("m")

@@ -67,10 +67,10 @@ def test_version_with_other_answers_is_refused(judged, tmp_path, refused, monkey
     tampered = shutil.copytree(model, tmp_path / "tampered")
     changed(str(tampered / "variables" / "variables"))
     with pytest.raises(
-        UserError, match=r"does not answer as when it was judged: \d+ of 16 records differ by more than 0\.0\d+; "
+        UserError, match=r"does not answer as when it was judged: .*; at most 0\.0\d+ may they differ"
     ) as error:
         promoted(str(tampered), {**evaluation, "champion": {"version": "1"}}, tmp_path / "registry")
-    assert "it gives probabilities [0." in str(error.value) and "and gave [0." in str(error.value)
+    assert "it gives probabilities [[0." in str(error.value) and "and gave [[0." in str(error.value)
     place = ["--registry", tmp_path / "registry", "--name", "m"]
     assert "does not answer as when it was judged" in refused(main, "promote", "2", *place)
     assert DirectoryRegistry(str(tmp_path / "registry")).aliases("m").get(CHAMPION) == "1"
@@ -98,6 +98,6 @@ def test_model_needing_own_code_refused(data, tmp_path):
     # Here it works: the function is still known to this process.
     evaluation = evaluate(Options(model_dir=model, data_dir=str(data), output=str(tmp_path / "judged")))
     with pytest.raises(
-        UserError, match=r"in a process that has TensorFlow alone, this model does not work \(.*pyfunc_"
+        UserError, match=r"in a process that has TensorFlow alone, this model does not work \(exit code 1: .*pyfunc_"
     ):
         promoted(model, evaluation, tmp_path / "registry")

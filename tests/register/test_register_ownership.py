@@ -58,7 +58,8 @@ def test_foreign_files_in_registry_stay(contents):
         registry.delete("m", first)
         foreign |= put(first)
         fourth = registry.register("m", str(model), {})
-        assert (registry.names(), registry.versions("m")) == (["m"], [second, third, fourth])
+        assert registry.names() == ["m"]
+        assert [version.number for version in registry.versions("m")] == [second, third, fourth]
         assert {path: path.read_bytes() for path in foreign} == foreign
         assert notes.getvalue().count("\n") <= len(foreign)
 
@@ -94,7 +95,7 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, v
     (bucket / "job" / "saved_model.pb").write_text("m")
     registry, facts = open_registry(vertex_place), {"decision": {"reasons": []}, "image": IMAGE}
     first, second, third = (registry.register("m", "gs://demo/job", facts) for _ in range(3))
-    resources = registry.resources("m")
+    resources = {model.version_id: model for model in registry.resources("m")}
     for labels, aliases in versions:
         about = {"labels": labels, "version_aliases": sorted(aliases), "container_spec": {"image_uri": IMAGE}}
         model = v1.Model(display_name="m", artifact_uri=resources[first].artifact_uri, **about)
@@ -117,6 +118,7 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, v
             assert registry.promote("m", first, instead_of=None) and registry.promote("m", third, instead_of=first)
             assert registry.rollback("m") == first
         registry.delete("m", second)
-    assert registry.versions("m") == [first, third] and set(registry.names()) <= {"m"}
+    assert [version.number for version in registry.versions("m")] == [first, third]
+    assert set(registry.names()) <= {"m"}
     assert theirs() == before and folder.exists() == (record is not None)
     assert notes.getvalue().count("\n") <= len(versions) + 1

@@ -139,7 +139,7 @@ def test_steps_register_and_promote(evaluated, place, tmp_path):
         assert component.register(job_dir=str(directory), **made) == first  # a retry of the step
         assert (read(place, first)["cluster"], read(place, first)["image"]) == ({"chief": {}}, "r/i@sha256:7")
         assert component.promote(**said).startswith(f"version {first} is the champion now")
-    assert DirectoryRegistry(place).versions("m") == ["1", "2"]
+    assert [version.number for version in DirectoryRegistry(place).versions("m")] == ["1", "2"]
     with pytest.raises(UserError, match="this run has registered no version of model 'm'"):
         component.promote(**{**said, "run_id": "r3"})
     assert current(place) == "2"
