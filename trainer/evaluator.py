@@ -37,7 +37,7 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
         checkpoints = Checkpoints(opts.job_dir, state)
         scores = Scores(opts.job_dir, build.task)
         validator = Validator(
-            opts.weighted(build, manifest),
+            build,
             manifest,
             scores,
             journal,

@@ -196,7 +196,7 @@ def _open_reader(opts: Options, manifest: Manifest, place: placement.Choice, job
         manifest,
         global_batch=job.size.batch,
         seed=opts.seed,
-        prepare=job.weighted.prepare,
+        prepare=opts.weighted(job.build, manifest).prepare,
         augment=opts.augment or registry.default(opts.model, "AUGMENT"),
     )
 

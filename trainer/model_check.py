@@ -2,33 +2,30 @@
 
     model_check.run(build, opts, manifest)
 
-On one batch of the training split, on the chief's processor and on models of its own: it builds, evaluates, takes a step,
-and makes the signature of the export. The models that come with the trainer need no check.
+On one batch of the training split, on the chief's processor and on models of its own: it builds, takes a step, and makes
+the signature of the export. The models that come with the trainer need no check.
 """
 
 import functools
 import gc
 import math
-from collections.abc import Iterator
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError
+from common.errors import UserError, about
 from common.manifest import Manifest
 from trainer import export, learning
 from trainer.data import records
-from trainer.job.done import Done
 from trainer.models import registry
 from trainer.models.registry import Builder
 from trainer.nn import weights
 from trainer.options import Options
+from trainer.tasks.task import Task, state_of
 from trainer.train_step import TrainStep
 
 _MOST_EXAMPLES = 32
-_ROUNDING = 0.05  # of probabilities, which large logits and bfloat16 make coarse
-_RESERVED = {"step", "time", "event", "best", "loss", "examples"} | {*Done.model_fields}
 
 
 def run(build: Builder, opts: Options, manifest: Manifest) -> None:
@@ -39,59 +36,71 @@ def run(build: Builder, opts: Options, manifest: Manifest) -> None:
     """
     if opts.model in registry.NAMES:
         return
-    for problem in _problems(build, opts, manifest):
-        if problem:
-            raise UserError(f"--model {opts.model}: {problem}")
+    with about(f"--model {opts.model}"):
+        _check(build, opts, manifest)
     keras.utils.set_random_seed(opts.seed)  # the job's weights are to be those that they would be without
     gc.collect()  # models refer to themselves, and a GPU's memory is wanted
 
 
-def _problems(build: Builder, opts: Options, manifest: Manifest) -> Iterator[str | None]:
-    """Yields what is wrong with one part of a job after the other, in words; None where nothing is."""
+def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
     model, task = build(), build.task
-    columns = next(records.batches(manifest, opts.data_dir, "train", _MOST_EXAMPLES))
-    batch = build.prepare(columns)
-    if manifest.label not in batch:
-        yield f"prepare leaves out the label, {manifest.label!r}, where it is among the columns"
-    features = dict(batch)
-    labels = features.pop(manifest.label)
-    examples = len(labels)
-    if reserved := _RESERVED.intersection(task.metric_names):
-        yield f"a metric cannot be called {min(reserved)}, which the job tells beside the metrics"
-    yield task.wrong_labels(labels.numpy())
-
-    infer = tf.function(functools.partial(model, training=False), autograph=False)
-    outputs = infer(features)
-    yield task.wrong_form(outputs, examples)
-    operation = infer.get_concrete_function(features).graph.outputs[0].op
-    while operation.type in ("Identity", "Cast", "Reshape", "Squeeze"):  # which do not compute
-        operation = operation.inputs[0].op
-    yield task.wrong_values(outputs.numpy(), operation.type)
-    yield task.wrong_metrics(outputs, labels)
-
-    if not model.trainable_variables:
-        yield "it has no weight to train"
-    optimizer = learning.optimizer(opts, model, manifest)
-    step = TrainStep(
-        model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=examples, seed=opts.seed
-    )
-    differentiate = tf.function(step.differentiate, autograph=False)
-    (loss, *_), gradients = differentiate(batch, tf.constant(0, tf.int64), 0, examples)
-    if all(gradient is None for gradient in gradients):
-        yield "no weight has a gradient: the loss does not follow from any in a way that can be learnt"
-    optimizer.apply(gradients, model.trainable_variables)
-    if not math.isfinite(loss):
-        yield f"the loss of the untrained model is {float(loss)}"
-
-    served = build()
-    if weights.digest(served) != weights.digest(model):
-        yield (
+    if weights.digest(build()) != weights.digest(model):
+        raise UserError(
             "it has other weights, vocabularies or statistics each time that it is built; make them a function of the "
             "manifest and of files alone, in a fixed order"
         )
-    weights.put({name: weight.numpy() for name, weight in weights.named(model).items()}, served)
-    endpoint = export.signature(served, build, manifest)
-    answers = endpoint(**{feature.name: columns[feature.name] for feature in manifest.inputs})
-    for name, answer in task.answer(infer(features)).items():
-        if answer.dtype.is_floating and not np.allclose(answers[name], answer, rtol=_ROUNDING, atol=_ROUNDING):
-            yield "the exported model does not answer as the model that was trained"
+    columns = next(records.batches(manifest, opts.data_dir, "train", _MOST_EXAMPLES))
+    batch = build.prepare(columns)
+    if manifest.label not in batch:
+        raise UserError(f"prepare leaves out the label, {manifest.label!r}, where it is among the columns")
+    features = dict(batch)
+    labels = features.pop(manifest.label)
+
+    infer = tf.function(functools.partial(model, training=False), autograph=False)
+    outputs = infer(features)
+    shapes = [[len(labels), task.outputs], *([[len(labels)]] if task.outputs == 1 else [])]
+    if getattr(outputs, "shape", None) not in shapes:
+        actual = tf.nest.map_structure(lambda output: str(output.shape), outputs)
+        raise UserError(f"its outputs are {actual}, and the task takes {shapes[0]}, {task.meaning}")
+    operation = infer.get_concrete_function(features).graph.outputs[0].op
+    while operation.type in ("Identity", "Cast", "Reshape", "Squeeze"):  # which do not compute
+        operation = operation.inputs[0].op
+    if operation.type in ("Softmax", "Sigmoid") and "probabilities" in task.answers and not task.loss:
+        raise UserError(
+            f"its outputs are probabilities already (by {operation.type}), and the loss takes logits; leave out the last "
+            "activation"
+        )
+    check_metrics(task, labels, outputs)
+
+    optimizer = learning.optimizer(opts, model, manifest)
+    step = TrainStep(
+        model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=len(labels), seed=opts.seed
+    )
+    differentiate = tf.function(step.differentiate, autograph=False)
+    (loss, *_), gradients = differentiate(batch, tf.constant(0, tf.int64), 0, len(labels))
+    if all(gradient is None for gradient in gradients):
+        raise UserError("no weight has a gradient: none is trainable, or the loss does not follow from any")
+    if not math.isfinite(loss):
+        raise UserError(f"the loss of the untrained model is {float(loss)}")
+    optimizer.apply(gradients, model.trainable_variables)
+    export.signature(model, build, manifest)(**{feature.name: columns[feature.name] for feature in manifest.inputs})
+
+
+def check_metrics(task: Task, labels: tf.Tensor, outputs: tf.Tensor) -> None:
+    """Refuses a metric that is not one number, or whose variables are not sums of what they are for parts of the examples."""
+    predictions = task.predictions(outputs)[:, -task.outputs :]
+    middle = len(labels) // 2
+    for metric in task.all_metrics:
+        whole, first, second = (
+            state_of(metric, labels[part], predictions[part])
+            for part in (slice(None), slice(middle), slice(middle, None))
+        )
+        adds_up = all(
+            np.allclose(one + other, both, rtol=1e-3, equal_nan=True)
+            for one, other, both in zip(first, second, whole, strict=True)
+        )
+        if not adds_up or np.size(metric.stateless_result(whole)) > 1:
+            raise UserError(
+                f"metric {metric.name} is not one number made of sums over examples, so it does not add up over batches and "
+                "replicas; give F1Score average='macro', or derive a task and define the metric in `measure`"
+            )

@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from common.manifest import Manifest
 from trainer.data import records
-from trainer.data.example_weights import WEIGHT
 from trainer.data.features import Columns
 from trainer.data.order import share
 from trainer.models.registry import Builder
@@ -56,13 +55,12 @@ class Scorer:
         weights.put(values, self._model)
         rounds = []
         for batch, counts in self._batches():
-            gathered = self._function(batch, counts, tf.constant([float(interrupted())]))
-            if gathered[0][:, 0].numpy().any():
+            sums = self._function(batch, counts, tf.constant([float(interrupted())])).numpy()
+            if sums[:, 0].any():
                 return None
-            rounds.append(gathered)
-        sums, *evidence = map(np.concatenate, zip(*rounds, strict=True))
-        _, loss, *states = map(math.fsum, sums.T.tolist())
-        return self._build.task.score(loss / self._examples, states, evidence)
+            rounds.append(sums)
+        _, loss, *states = map(math.fsum, np.concatenate(rounds).T.tolist())
+        return {"loss": loss / self._examples, **self._build.task.results(states)}
 
     def _batches(self) -> Iterator[tuple[Columns, tf.Tensor]]:
         """Round by round what the model takes on each replica of this process, and whether it counts there."""
@@ -76,34 +74,24 @@ class Scorer:
         for _ in range(self._rounds):
             yield self._strategy.experimental_distribute_values_from_function(take)
 
-    def _round(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> list[tf.Tensor]:
-        """Returns the sums and the evidence of all replicas, one behind the other.
+    def _round(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
+        """Returns the sums of all replicas, [replicas, values]."""
+        return self._strategy.gather(self._strategy.run(self._part, args=(batch, counts, wish)), axis=0)
 
-        Each gather exchanges two messages with every other replica, so there are no more than these two a round.
-        """
-        parts = self._strategy.run(self._part, args=(batch, counts, wish))
-        return [self._strategy.gather(part, axis=0) for part in parts]
-
-    def _part(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns the wish to stop, the loss and the states of the metrics, [1, values], and the evidence, if there is any.
-
-        Of a batch that does not count the sums are 0 and the evidence is of no examples.
-        """
+    def _part(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
+        """Returns the wish to stop, the loss and the states of the metrics, [1, values]; 0 of a batch that does not count."""
         task = self._build.task
         features = dict(batch)
         labels = features.pop(self._manifest.label)
-        importance = features.pop(WEIGHT, None)
         outputs = self._model(features, training=False)
-        loss, valid = task.loss_sum(outputs, labels)
+        loss, valid = task.loss_sum(labels, outputs)
         examples = tf.cast(tf.shape(labels)[0], tf.float32)
         if valid is not None:
             loss *= tf.math.divide_no_nan(examples, valid)
         if losses := self._model.losses:
             loss += examples * randomness.total(losses)
-        sums = tf.concat([[loss], *task.states(outputs, labels, importance)], 0)
-        sums = tf.concat([wish, tf.where(counts, sums, 0.0)], 0)
-        evidence = (part[: tf.where(counts, tf.shape(part)[0], 0)] for part in task.evidence(outputs, labels))
-        return sums[tf.newaxis], *evidence
+        sums = tf.concat([[loss], *task.states(labels, outputs)], 0)
+        return tf.concat([wish, tf.where(counts, sums, 0.0)], 0)[tf.newaxis]
 
 
 def replica_batches(

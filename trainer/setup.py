@@ -36,7 +36,6 @@ class Setup:
     strategy: tf.distribute.Strategy
     label: str  # name of its column
     build: Builder
-    weighted: Builder  # that prepares the weights of the examples too, if there are any
     size: TrainingSize
     state: State
     checkpoints: Checkpoints
@@ -74,10 +73,10 @@ def prepare(opts: Options, member: Member, manifest: Manifest, journal: Journal,
     first_step = _restore(opts, checkpoints, model, manifest, journal, member.is_chief)
     if member.addresses and synchronous:
         _compare_starts(member, channel, distribution, first_step, model, opts.job_dir)
-    weighted, scores, validator = opts.weighted(build, manifest), Scores(opts.job_dir, build.task), None
+    scores, validator = Scores(opts.job_dir, build.task), None
     if manifest.splits[SPLIT].examples and not has_evaluator():
         validator = Validator(
-            weighted,
+            build,
             manifest,
             scores,
             journal,
@@ -93,7 +92,6 @@ def prepare(opts: Options, member: Member, manifest: Manifest, journal: Journal,
         strategy=distribution,
         label=manifest.label,
         build=build,
-        weighted=weighted,
         size=size,
         state=state,
         checkpoints=checkpoints,

@@ -68,7 +68,7 @@ class TrainStep:
             randomness.deterministic_context(seed=self.seed, step=step, first=first) as added,
         ):
             outputs = self.model(features, training=True)
-            loss, valid = self.task.loss_sum(outputs, labels, weights)
+            loss, valid = self.task.loss_sum(labels, outputs, weights)
             divisor = self.global_batch if valid is None else collectives.sum_over_replicas(valid)
             loss = tf.math.divide_no_nan(loss, divisor)
             # Layers add means over this replica's examples, regularisers what counts once: over all replicas, by their parts.
@@ -77,7 +77,7 @@ class TrainStep:
             objective = loss
             if self.weight_decay:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
-        states = self.task.states(outputs, labels, weights)
+        states = self.task.states(labels, outputs)
         return tf.concat([[loss], *states], 0), tape.gradient(objective, self.model.trainable_variables)
 
     @functools.cached_property

@@ -11,9 +11,7 @@ from common.manifest import Manifest, Split, Summary
 from components.evaluate.checks import check_splits, metric_names
 from components.train.cluster.lookup import load_cluster
 from components.train.component import plan
-from trainer.tasks.classification import Classification
-from trainer.tasks.multi_label import MultiLabel
-from trainer.tasks.regression import Regression
+from trainer.tasks.of_dataset import Classification, MultiLabel, Regression
 
 
 @pytest.mark.parametrize("names", ["ab", "abc"])

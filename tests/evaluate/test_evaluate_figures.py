@@ -12,8 +12,7 @@ from components.evaluate.eval_set import EvalSet
 from components.evaluate.figures import figures
 from components.evaluate.score import Answers
 from components.evaluate.slices import slices
-from trainer.tasks.classification import Classification
-from trainer.tasks.regression import Regression
+from trainer.tasks.of_dataset import Classification, Regression
 from trainer.tasks.task import Task
 
 

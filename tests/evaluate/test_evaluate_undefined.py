@@ -13,7 +13,7 @@ from common import provenance
 from common.manifest import Manifest
 from components.evaluate import component
 from components.register.__main__ import main as register
-from trainer.tasks.classification import Classification
+from trainer.tasks.of_dataset import Classification
 
 
 class Odd(Classification):

@@ -20,7 +20,7 @@ from trainer.data.reader import ResidentReader
 from trainer.nn.layers import Embedding
 from trainer.nn.optimizers import Adam
 from trainer.sync_steps import SyncSteps
-from trainer.tasks.classification import Classification
+from trainer.tasks.of_dataset import Classification
 from trainer.train_step import TrainStep
 
 EXAMPLES, BATCH, STEPS = 500, 16, 6

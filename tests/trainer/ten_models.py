@@ -4,8 +4,7 @@ import keras
 import tensorflow as tf
 
 from common.manifest import Manifest
-from trainer.tasks.classification import Binary
-from trainer.tasks.own import Own
+from trainer.tasks.of_dataset import Binary
 
 L, M = keras.layers, keras.metrics
 
@@ -29,12 +28,8 @@ def metrics() -> list[M.Metric]:
     ]
 
 
-def weighted_metrics() -> list[M.Metric]:
-    return [M.BinaryAccuracy("weighted_accuracy"), M.AUC(name="weighted_area"), M.Recall(0.3, name="weighted_recall")]
-
-
-def task(manifest: Manifest) -> Own:
-    return Own(Binary(manifest.class_names), metrics=metrics(), weighted_metrics=weighted_metrics())
+def task(manifest: Manifest) -> Binary:
+    return Binary(manifest.class_names, metrics=metrics())
 
 
 def prepare(manifest: Manifest, columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

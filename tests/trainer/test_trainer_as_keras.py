@@ -9,7 +9,7 @@ import tensorflow as tf
 from common.manifest import Manifest
 from trainer import learning
 from trainer.options import parse
-from trainer.tasks.classification import Classification
+from trainer.tasks.of_dataset import Classification
 from trainer.train_step import TrainStep
 
 pytestmark = pytest.mark.cluster

@@ -15,14 +15,11 @@ from trainer.data import records
 from trainer.export import export
 from trainer.models import registry
 from trainer.nn.weights import named
-from trainer.tasks.classification import Binary, Classification
-from trainer.tasks.multi_label import MultiLabel
-from trainer.tasks.own import Own
-from trainer.tasks.regression import Regression
+from trainer.tasks.of_dataset import Binary, Classification, MultiLabel, Regression
 
 pytestmark = pytest.mark.cluster
 ABC, SIZES = ("a", "b", "c"), [(24, 32), (40, 60), (61, 40), (12, 16), (7, 90), (90, 7), (480, 640)]
-TASKS = [Classification(ABC), Binary(ABC[:2]), MultiLabel(ABC), Regression(ABC, (1.0, 2.0, 3.0)), Own(MultiLabel(ABC))]
+TASKS = [Classification(ABC), Binary(ABC[:2]), MultiLabel(ABC), Regression(ABC, (1.0, 2.0, 3.0))]
 
 
 def exported(build: registry.Builder, model: keras.Model, manifest: Manifest, directory: object):

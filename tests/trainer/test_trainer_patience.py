@@ -15,7 +15,7 @@ from common.manifest import Manifest
 from trainer import options
 from trainer.evaluation import Scores
 from trainer.job.done import Done
-from trainer.tasks.classification import Classification
+from trainer.tasks.of_dataset import Classification
 
 SLOW = pytest.mark.slow
 # At such a rate no score changes: the first evaluation is the best.

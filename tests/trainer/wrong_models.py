@@ -34,11 +34,6 @@ def _words() -> keras.Sequential:
     return _with(Texts(), L.StringLookup(vocabulary=words, output_mode="one_hot"))
 
 
-class Shares(L.Layer):
-    def call(self, x):
-        return tf.nn.relu(x) / tf.reduce_sum(tf.nn.relu(x), axis=1, keepdims=True)
-
-
 class OverBatch(L.Layer):
     def call(self, x):
         return tf.reduce_mean(x, axis=0, keepdims=True)
@@ -67,7 +62,7 @@ class Texts(L.Layer):
         return keras.KerasTensor((x.shape[0],), "string")
 
 
-LOGITS = "and the task's are [N, 10], logits"
+LOGITS = "and the task takes [32, 10], logits"
 # By the name of the function what it builds, and what is said of that.
 REFUSED = {
     "softmax": (
@@ -76,22 +71,21 @@ REFUSED = {
     ),
     "softmax_layer": (lambda: _with(last=(L.Softmax(), L.Reshape((10,)))), "probabilities already (by Softmax)"),
     "sigmoid": (lambda: _with(last=(L.Activation("sigmoid"),)), "its outputs are probabilities already (by Sigmoid)"),
-    "shares": (
-        lambda: _with(last=(L.Activation("softplus"), Shares())),
-        "are probabilities already, and the loss takes logits",
-    ),
-    "narrow": (lambda: _with(units=1), f"it has 1 outputs, {LOGITS}, one for each class"),
+    "narrow": (lambda: _with(units=1), f"its outputs are (32, 1), {LOGITS}, one for each class"),
     "images": (
         lambda: keras.Sequential([L.Rescaling(1 / 16), L.Dense(10)]),
-        f"its outputs for 32 examples are float32 (32, 8, 8, 10), {LOGITS}",
+        f"its outputs are (32, 8, 8, 10), {LOGITS}",
     ),
-    "over_batch": (lambda: _with(last=(OverBatch(),)), "its outputs for 32 examples are float32 (1, 10)"),
-    "two_outputs": (lambda: _giving(lambda x: [L.Dense(10)(x), L.Dense(10)(x)]), f"its outputs are a list, {LOGITS}"),
+    "over_batch": (lambda: _with(last=(OverBatch(),)), "its outputs are (1, 10)"),
+    "two_outputs": (
+        lambda: _giving(lambda x: [L.Dense(10)(x), L.Dense(10)(x)]),
+        f"its outputs are ['(32, 10)', '(32, 10)'], {LOGITS}",
+    ),
     "own_step": (lambda: OwnStep([L.Flatten(), L.Dense(10)]), "has a train_step of its own, which is not called here"),
     "no_model": (lambda: L.Dense(10), "gives a Dense, which is no keras.Model"),
     "cut": (lambda: _with(last=(Cut(),)), "no weight has a gradient"),
-    "nothing": (_untrained, "it has no weight to train"),
-    "without_end": (lambda: _with(last=(L.Rescaling(float("inf")),)), "the untrained model's outputs are not finite"),
+    "nothing": (_untrained, "no weight has a gradient"),
+    "without_end": (lambda: _with(last=(L.Rescaling(float("inf")),)), "the loss of the untrained model is nan"),
     "vocabulary": (_words, "it has other weights, vocabularies or statistics each time that it is built"),
 }
 SAID = {name: said.lower() for name, (_, said) in REFUSED.items()}

@@ -117,9 +117,7 @@ def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builde
             return by_name(own(), specs(), name)
 
     task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
-    model_task = task(task_by, manifest)
-    _ = model_task.metrics  # makes their variables on all replicas now, before a strategy would share them
-    return Builder(name, build, model_task, prepare, task_by)
+    return Builder(name, build, task(task_by, manifest), prepare, task_by)
 
 
 def options(name: str) -> dict[str, Any]:

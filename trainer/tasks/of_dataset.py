@@ -1,18 +1,200 @@
-"""The task of a dataset: what its label is decides, unless a model's module says more."""
+"""The tasks of datasets, each by what its label is.
 
-from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Manifest
-from trainer.tasks.classification import Classification
-from trainer.tasks.multi_label import MultiLabel
-from trainer.tasks.regression import Regression
-from trainer.tasks.task import Task
+# my/model.py, --model my.model:network
+def task(manifest):
+    return task_of(manifest, loss=keras.losses.Huber(reduction="none"), metrics=[keras.metrics.LogCoshError()])
+"""
 
-_TASKS = {
-    CLASSIFICATION: lambda manifest: Classification(manifest.class_names),
-    REGRESSION: lambda manifest: Regression(manifest.targets, tuple(std for _, std in manifest.target_spreads)),
-    MULTI_LABEL: lambda manifest: MultiLabel(manifest.targets),
-}
+import dataclasses
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from common.manifest import MULTI_LABEL, REGRESSION, Manifest
+from trainer.tasks.task import Task, columns
+
+_MIN_PROBABILITY = 1e-7  # float32 has rounded smaller ones to zero
 
 
-def task_of(manifest: Manifest) -> Task:
-    """The task that a dataset is made for."""
-    return _TASKS[manifest.task](manifest)
+def task_of(manifest: Manifest, **options: Any) -> Task:
+    """Returns the task that a dataset is made for, with options of `Task`."""
+    if manifest.task == REGRESSION:
+        return Regression(manifest.targets, tuple(std for _, std in manifest.target_spreads), **options)
+    if manifest.task == MULTI_LABEL:
+        return MultiLabel(manifest.targets, **options)
+    return Classification(manifest.class_names, **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification(Task):
+    """One of several classes: logits [N, classes] of any float type, and integer labels [N]."""
+
+    meaning: ClassVar[str] = "logits, one for each class"
+    answers: ClassVar[tuple[str, ...]] = ("probabilities", "class_index", "class_name")
+    ranking: ClassVar[tuple[str, ...]] = ("auc", "accuracy")  # of two classes what no threshold decides
+    class_names: tuple[str, ...]  # in the order of the labels' values
+
+    @property
+    def outputs(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the cross-entropy in nats."""
+        classes = tf.one_hot(labels, len(self.class_names))
+        return keras.losses.categorical_crossentropy(classes, self._logits(outputs), from_logits=True)
+
+    def default_metrics(self) -> list[keras.metrics.Metric]:
+        """Returns `accuracy`, by the most probable class, and of two classes `auc`."""
+        auc = [_SecondClassAUC(name="auc")] if len(self.class_names) == 2 else []
+        return [keras.metrics.SparseCategoricalAccuracy("accuracy"), *auc]
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns probabilities, float32 [N, classes]."""
+        return tf.nn.softmax(self._logits(outputs))
+
+    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns `probabilities` float32 [N, classes], `class_index` int64 [N], `class_name` [N]."""
+        probabilities = self.predictions(outputs)
+        index = tf.argmax(probabilities, axis=1)
+        names = tf.gather(tf.constant(self.class_names), index)
+        return {"probabilities": probabilities, "class_index": index, "class_name": names}
+
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+        """Returns `accuracy`, `loss` (mean cross-entropy, nats), and of two classes that are both there `auc`."""
+        accuracy = (answers.argmax(axis=1) == labels).mean()
+        loss = _mean_log_loss(answers[np.arange(len(labels)), labels])
+        auc = _mean_auc(answers[:, 1:], labels[:, np.newaxis]) if len(self.class_names) == 2 else {}
+        return {**super().measure(answers, labels), "accuracy": accuracy, "loss": loss, **auc}
+
+    def _logits(self, outputs: tf.Tensor) -> tf.Tensor:
+        return tf.cast(outputs, tf.float32)
+
+
+class Binary(Classification):
+    """Two classes, and one logit [N, 1] or [N] of the second; clients get what they get of two logits."""
+
+    meaning: ClassVar[str] = "the logit of the second of two classes"
+    outputs = 1
+
+    def default_metrics(self) -> list[keras.metrics.Metric]:
+        """Returns `accuracy`, by a probability of one half, and `auc`."""
+        return [keras.metrics.BinaryAccuracy("accuracy"), keras.metrics.AUC(name="auc")]
+
+    def _logits(self, outputs: tf.Tensor) -> tf.Tensor:
+        # The sigmoid of x is the softmax of (0, x).
+        logit = columns(outputs)
+        return tf.concat([tf.zeros_like(logit), logit], axis=1)
+
+
+class _SecondClassAUC(keras.metrics.AUC):
+    """Area under the ROC curve of the second of two probabilities."""
+
+    def update_state(self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None) -> None:
+        super().update_state(y_true, y_pred[:, 1], sample_weight)
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabel(Task):
+    """Any number of several labels: logits [N, targets], each of a label of its own, and labels 0 or 1 [N, targets]."""
+
+    meaning: ClassVar[str] = "logits, one for each label"
+    answers: ClassVar[tuple[str, ...]] = ("probabilities",)
+    ranking: ClassVar[tuple[str, ...]] = ("auc",)
+    targets: tuple[str, ...]  # names of the labels, in the order of the outputs
+
+    @property
+    def outputs(self) -> int:
+        """Number of labels."""
+        return len(self.targets)
+
+    def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the binary cross-entropy in nats, the mean over an example's labels."""
+        return keras.losses.binary_crossentropy(labels, tf.cast(outputs, tf.float32), from_logits=True)
+
+    def default_metrics(self) -> list[keras.metrics.Metric]:
+        """Returns `accuracy`, the share of labels that are right, and `auc`, the mean over the labels."""
+        auc = keras.metrics.AUC(name="auc", multi_label=True, num_labels=self.outputs)
+        return [keras.metrics.BinaryAccuracy("accuracy"), auc]
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns probabilities, float32 [N, targets]."""
+        return tf.sigmoid(tf.cast(outputs, tf.float32))
+
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+        """Returns `accuracy` and `loss` (binary cross-entropy, nats), means over examples and labels, and the mean `auc`."""
+        probabilities, truth = answers.astype(np.float64), labels == 1
+        accuracy = ((probabilities > 0.5) == truth).mean()
+        loss = _mean_log_loss(np.where(truth, probabilities, 1 - probabilities))
+        auc = _mean_auc(probabilities, labels)
+        return {**super().measure(answers, labels), "accuracy": accuracy, "loss": loss, **auc}
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression(Task):
+    """One number or several: predictions [N, targets] in the labels' own unit, of one target [N] too, and labels of that shape.
+
+    What is minimised is the squared error of each target in units of its variance in the training split: 1 is what the
+    mean would get, whatever the unit, and no target weighs more for being counted in cents.
+    """
+
+    meaning: ClassVar[str] = "numbers, one for each target"
+    answers: ClassVar[tuple[str, ...]] = ("predictions",)
+    ranking: ClassVar[tuple[str, ...]] = ("rmse",)
+    targets: tuple[str, ...]  # names of the numbers, in the order of the outputs
+    spreads: tuple[float, ...]  # the standard deviation of each
+
+    @property
+    def outputs(self) -> int:
+        """Number of targets."""
+        return len(self.targets)
+
+    def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the squared error in units of the variances, the mean over the targets."""
+        error = columns(outputs) - columns(labels)
+        return tf.reduce_mean(tf.square(error / tf.constant(self.spreads)), axis=1)
+
+    def default_metrics(self) -> list[keras.metrics.Metric]:
+        """Returns `mae`, `mse` and `rmse`, over examples and targets."""
+        metrics = keras.metrics
+        return [metrics.MeanAbsoluteError("mae"), metrics.MeanSquaredError("mse"), metrics.RootMeanSquaredError("rmse")]
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns numbers, float32 [N, targets]."""
+        return columns(outputs)
+
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+        """Returns `rmse` and `mae`, over examples and targets; `r2`, the mean over targets that vary; of several the `rmse` of each.
+
+        `r2` is the coefficient of determination, 1 - (squared error / squared deviation from these labels' mean).
+        """
+        metrics = super().measure(answers, labels)
+        labels = labels.reshape(len(labels), -1).astype(np.float64)
+        error = answers.astype(np.float64) - labels
+        squares = (error**2).mean(axis=0)
+        variances = labels.var(axis=0)
+        mse = squares.mean()
+        loss = (squares / np.square(self.spreads)).mean()
+        metrics |= {"rmse": mse**0.5, "mae": np.abs(error).mean(), "mse": mse, "loss": loss}
+        varies = variances > 0
+        if varies.any():
+            metrics["r2"] = (1 - squares[varies] / variances[varies]).mean()
+        if self.outputs > 1:
+            metrics |= {f"rmse_{name}": square**0.5 for name, square in zip(self.targets, squares, strict=True)}
+        return metrics
+
+
+def _mean_log_loss(probabilities: np.ndarray) -> float:
+    """Returns the mean cross-entropy in nats of the probabilities of what was true."""
+    return -np.log(np.maximum(probabilities, _MIN_PROBABILITY, dtype=np.float64)).mean()
+
+
+def _mean_auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal; nothing if there is none."""
+    from sklearn.metrics import roc_auc_score  # importing it takes a second, and most models need none
+
+    pairs = zip(labels.T == 1, scores.T, strict=True)
+    areas = [roc_auc_score(truth, scores) for truth, scores in pairs if 0 < truth.sum() < len(truth)]
+    return {"auc": float(np.mean(areas))} if areas else {}

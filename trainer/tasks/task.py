@@ -1,4 +1,4 @@
-"""What a model's outputs mean, and all that is computed of them: the loss, the metrics, what a client gets.
+"""The meaning of a model's outputs, and all that is computed of them: the loss, the metrics, what a client gets.
 
 Training, validation, export, evaluation and the gate know a task only by what stands here, so that another kind of task,
 or another metric, is one such class. Training and validation use Keras' metrics without their variables: a batch gives
@@ -6,9 +6,12 @@ what the variables would be after its examples alone, and these states are summe
 """
 
 import abc
+import collections
+import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -16,55 +19,120 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
-_SMALLEST = 1e-7
+from common.errors import UserError
+from trainer.job.done import Done
+from trainer.nn.weights import automatic_name
+
+# What the job writes beside the metrics.
+_RESERVED = {"step", "time", "event", "best", "examples", *Done.model_fields}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Task(abc.ABC):
-    """A kind of task on one dataset.
+    """A kind of task on one dataset, with the options that a model's module gives it.
+
+    Metrics see the labels and the predictions (of a model with one logit, the probability of the second class), and so
+    need neither the model nor its module's other code when an exported model is judged. They are any of Keras, or like
+    them, whose variables are sums over examples, since only those add up over batches and replicas.
 
     Attributes:
-      meaning: What the outputs are, in words.
-      outputs: How many numbers a model has to give for an example.
-      metrics: Those of Keras, of labels and `metric_predictions`, whose variables are sums over examples; only their stateless
-        methods are called.
-      weighted: Names of those metrics that take the weights of examples.
-      num_aucs: How many of the last predictions are scores of a label that is 0 or 1, over which `auc` is a mean.
+      meaning: Description of the outputs.
+      answers: Names of what `answer` gives at least; the first, `predictions`, has a number for each output.
       ranking: Metrics by which one score is better than another: the first of them that the score has.
-      lower_is_better: Those metrics of which less is more.
-      answers: What `answer` gives at least; the first, `predictions`, has a number for each output.
+      loss: Function of labels and outputs, in this order, that gives the loss of each example, [N], instead of
+        `default_loss`. A Keras loss needs `reduction="none"`.
+      metrics: Metrics beside `default_metrics`. The weights of classes do not count in them.
+      rank_by: Name of a metric by which models are ranked instead of `ranking`.
+      lower_is_better: Names of the metrics of which less is more.
     """
 
     meaning: ClassVar[str]
-    outputs: int
-    metrics: Sequence[keras.metrics.Metric]
-    weighted: frozenset[str] = frozenset()
-    num_aucs: int = 0
-    ranking: ClassVar[tuple[str, ...]]
-    lower_is_better: ClassVar[frozenset[str]] = frozenset({"loss", "mae", "mse", "rmse"})
     answers: ClassVar[tuple[str, ...]]
+    ranking: ClassVar[tuple[str, ...]]
+    loss: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None
+    metrics: Sequence[keras.metrics.Metric] = ()
+    rank_by: str | None = None
+    lower_is_better: Collection[str] = frozenset({"loss", "mae", "mse", "rmse"})
+
+    def __post_init__(self) -> None:
+        """Makes the variables of all metrics, on all replicas now, before a strategy would share them."""
+        for metric in self.metrics:
+            metric.name = automatic_name(metric) or metric.name  # Keras numbers the names of all in a process
+            if not metric.variables:  # one makes them at its first update
+                metric.update_state(tf.zeros([1, self.outputs]), tf.zeros([1, self.outputs]))
+        name, count = collections.Counter([*_RESERVED, *self.metric_names]).most_common(1)[0]
+        if count > 1:
+            raise UserError(f"two metrics, or a metric and a field of the journal, are called {name}; rename one")
+        allowed = ("loss", *self.metric_names)
+        if self.rank_by not in (None, *allowed):
+            raise UserError(f"models cannot be ranked by {self.rank_by}, but by {', '.join(allowed)}")
+
+    @property
+    @abc.abstractmethod
+    def outputs(self) -> int:
+        """How many numbers a model has to give for an example."""
 
     @abc.abstractmethod
-    def losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """What is minimised, of each example: float32 [N].
+    def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the loss of each example, [N].
 
         Args:
-          outputs: Of the model, [N, outputs].
           labels: As the dataset has them, [N] or [N, targets].
+          outputs: Of the model, [N, outputs].
         """
+
+    @abc.abstractmethod
+    def default_metrics(self) -> list[keras.metrics.Metric]:
+        """Returns new metrics of labels and predictions, whose variables are sums over examples."""
+
+    @abc.abstractmethod
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the first of the answers to outputs [N, outputs], float32."""
+
+    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns what the exported model answers, of outputs [N, outputs]."""
+        return {self.answers[0]: self.predictions(outputs)}
+
+    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+        """Returns the metrics of an exported model, a number each; here those of `metrics`.
+
+        A task adds its own and `loss`, which is the default one and without what the model adds to it.
+
+        Args:
+          answers: The first of what the model has answered for a whole split, [N, outputs].
+          labels: As the dataset has them.
+        """
+        predictions = answers[:, -self.outputs :].astype(np.float32)
+        return {
+            metric.name: float(metric.stateless_result(state_of(metric, labels, predictions)))
+            for metric in self.metrics
+        }
+
+    @functools.cached_property
+    def all_metrics(self) -> Sequence[keras.metrics.Metric]:
+        """Metrics of training and validation; only their stateless methods are called."""
+        return *self.default_metrics(), *self.metrics
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Names of the metrics."""
-        return tuple(metric.name for metric in self.metrics)
+        """Names of all metrics."""
+        return tuple(metric.name for metric in self.all_metrics)
+
+    def losses(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns what is minimised, of each example: float32 [N]."""
+        losses = tf.cast((self.loss or self.default_loss)(labels, outputs), tf.float32)
+        if losses.shape.rank != 1:
+            raise UserError(f"the loss gives {losses.shape} and not one number for each example; reduction='none' does")
+        return losses
 
     def loss_sum(
-        self, outputs: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None
+        self, labels: tf.Tensor, outputs: tf.Tensor, weights: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Returns the sum of the losses times the weights [N], and by how many examples Keras divides it.
 
         The second is None where that is all examples; else those that the mask of the outputs leaves.
         """
-        losses = self.losses(outputs, labels)
+        losses = self.losses(labels, outputs)
         if weights is not None:
             losses *= weights
         if (mask := backend.get_keras_mask(outputs)) is None:
@@ -72,23 +140,23 @@ class Task(abc.ABC):
         mask = tf.ensure_shape(tf.cast(mask, tf.float32), losses.shape)
         return tf.reduce_sum(losses * mask), tf.reduce_sum(mask)
 
-    def states(self, outputs: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None) -> list[tf.Tensor]:
+    def states(self, labels: tf.Tensor, outputs: tf.Tensor) -> list[tf.Tensor]:
         """Returns the variables that the metrics have after these examples alone, float32 [size] each."""
-        predictions = self.metric_predictions(outputs)
+        predictions = self.predictions(outputs)[:, -self.outputs :]
         backend.set_keras_mask(predictions, backend.get_keras_mask(outputs))
-        states = (state_of(m, labels, predictions, weights if m.name in self.weighted else None) for m in self.metrics)
+        states = [state_of(metric, labels, predictions) for metric in self.all_metrics]
         return [tf.reshape(tf.cast(variable, tf.float32), [-1]) for state in states for variable in state]
 
     @property
     def num_states(self) -> int:
-        """Returns the number of values in `states`."""
-        return sum(math.prod(v.shape) for metric in self.metrics for v in metric.variables)
+        """Number of values in `states`."""
+        return sum(math.prod(v.shape) for metric in self.all_metrics for v in metric.variables)
 
     def results(self, states: Iterable[float]) -> dict[str, float]:
         """Returns the value of each metric from sums of what `states` gives."""
         numbers = iter(states)
         values = {}
-        for metric in self.metrics:
+        for metric in self.all_metrics:
             variables = [
                 tf.constant(list(itertools.islice(numbers, math.prod(v.shape))), v.dtype, v.shape)
                 for v in metric.variables
@@ -96,139 +164,29 @@ class Task(abc.ABC):
             values[metric.name] = float(metric.stateless_result(variables))
         return values
 
-    @abc.abstractmethod
-    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the first of the answers to outputs [N, outputs], float32."""
-
-    def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What the exported model says of outputs [N, outputs]."""
-        return {self.answers[0]: self.predictions(outputs)}
-
-    @abc.abstractmethod
-    def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-        """The metrics of an exported model, and `loss`, without the model's own: a number each.
-
-        Args:
-          answers: The first of what it has answered for a whole split, [N, outputs].
-          labels: As the dataset has them.
-        """
-
-    @abc.abstractmethod
-    def wrong_labels(self, labels: np.ndarray) -> str | None:
-        """What is wrong with the labels of a batch, in words."""
-
-    def wrong_form(self, outputs: Any, examples: int) -> str | None:
-        """What is wrong with the type and shape of a model's outputs for some examples, in words."""
-        wanted = f"the task's are [N, {self.outputs}], {self.meaning}"
-        if not isinstance(outputs, tf.Tensor):
-            return f"its outputs are a {type(outputs).__name__}, and {wanted}"
-        shape = outputs.shape if outputs.shape.rank != 1 or self.outputs > 1 else [*outputs.shape, 1]
-        if len(shape) == 2 and shape[0] in (None, examples) and outputs.dtype.is_floating:
-            return None if shape[1] == self.outputs else f"it has {shape[1]} outputs, and {wanted}"
-        return f"its outputs for {examples} examples are {outputs.dtype.name} {outputs.shape}, and {wanted}"
-
-    def wrong_values(self, outputs: np.ndarray, operation: str) -> str | None:
-        """What is wrong with outputs that TensorFlow's operation of that type has computed, in words."""
-        return None if np.isfinite(outputs.astype(np.float32)).all() else "the untrained model's outputs are not finite"
-
-    def wrong_metrics(self, outputs: tf.Tensor, labels: tf.Tensor) -> str | None:
-        """Says which metric is not one number, or has variables that are not sums of what they are for parts of the examples."""
-        scores = self.metric_predictions(outputs)
-        middle = len(labels) // 2
-        part = labels[:middle], scores[:middle]
-        rest = labels[middle:], scores[middle:]
-        for metric in self.metrics:
-            first = state_of(metric, *part)
-            size = np.size(metric.stateless_result(first))
-            if size > 1:
-                return (
-                    f"metric {metric.name} gives {size} numbers and not one (an F1Score gives one with average='macro')"
-                )
-            expected = state_of(metric, labels, scores), state_of(metric, *rest, state=first)
-            for states in zip(first, state_of(metric, *rest), *expected, strict=True):
-                if not np.allclose(states[0] + states[1], states[2:], rtol=1e-3, equal_nan=True):
-                    return (
-                        f"the variables of metric {metric.name} are no sums over examples, so they do not add up over batches "
-                        "and replicas; derive a task and define it in `measure`"
-                    )
-        return None
-
-    def metric_predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns what metrics see: the predictions, of one logit the second of the two probabilities."""
-        return self.predictions(outputs)[:, -self.outputs :]
-
-    def evidence(self, outputs: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns for an `auc` the scores and the labels of each example, [N, 2, num_aucs], which replicas gather; or nothing."""
-        if not self.num_aucs:
-            return ()
-        return (tf.stack([self.predictions(outputs)[:, -self.num_aucs :], columns(labels)], axis=1),)
-
-    def score(self, loss: float, states: Iterable[float], evidence: Sequence[np.ndarray]) -> dict[str, float]:
-        """Returns the loss and the metrics of a split.
-
-        Args:
-          loss: The mean over the examples of the split.
-          states: Of the split.
-          evidence: What `evidence` gives of all examples of the split, in any order.
-        """
-        score = {"loss": loss, **self.results(states)}
-        for scores_and_labels in evidence:
-            score |= mean_auc(*scores_and_labels.swapaxes(0, 1))
-        return score
-
     def ranked_by(self, score: Mapping[str, float]) -> str:
-        """The metric that decides whether a score is better than another."""
-        return next(name for name in (*self.ranking, "loss") if name in score)
+        """Returns the metric that decides whether a score is better than another."""
+        return next(name for name in (self.rank_by, *self.ranking, "loss") if name in score)
 
     def better(self, one: float, other: float, metric: str) -> bool:
-        """Whether a value of a metric is better than another; equal ones are not, and nothing is better by NaN."""
+        """Returns whether a value of a metric is better than another; equal ones are not, and nothing is better by NaN."""
         return one < other if metric in self.lower_is_better else one > other
 
     def rank(self, score: Mapping[str, float]) -> tuple[float, float]:
-        """The greater, the better the score."""
+        """Returns what is the greater, the better the score."""
         value = score[metric := self.ranked_by(score)]
         return -value if metric in self.lower_is_better else value, -score["loss"]
 
 
-def probabilities_already(operation: str, *, sure: bool = False) -> str | None:
-    """That outputs are probabilities where they are to be logits, if the operation makes such, or it is sure."""
-    makes = operation in ("Softmax", "Sigmoid")
-    if not makes and not sure:
-        return None
-    by = f" (by {operation})" if makes else ""
-    return f"its outputs are probabilities already{by}, and the loss takes logits; leave out the last activation"
-
-
-def log_losses(of_truth: np.ndarray) -> np.ndarray:
-    """Cross-entropies in nats of the probabilities of what was true; bounded, where float32 has rounded one to zero."""
-    return -np.log(np.maximum(of_truth, _SMALLEST, dtype=np.float64))
-
-
-def mean_auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal; nothing if there is none."""
-    from sklearn.metrics import roc_auc_score  # importing it takes a second, and most models need none
-
-    pairs = zip(labels.T == 1, scores.T, strict=True)
-    areas = [roc_auc_score(column, of_column) for column, of_column in pairs if 0 < column.sum() < len(column)]
-    return {"auc": float(np.mean(areas))} if areas else {}
-
-
-def state_of(
-    metric: keras.metrics.Metric,
-    labels: tf.Tensor,
-    predictions: tf.Tensor,
-    weights: tf.Tensor | None = None,
-    state: Sequence[tf.Tensor] | None = None,
-) -> list[tf.Tensor]:
-    """Returns the variables that a metric has after these examples, alone or after those of a state."""
+def state_of(metric: keras.metrics.Metric, labels: tf.Tensor, predictions: tf.Tensor) -> list[tf.Tensor]:
+    """Returns the variables that a metric has after these examples alone."""
     if len(labels.shape) == 1 and predictions.shape[1] == 1:
         labels = columns(labels)
-    weighted = {} if weights is None else {"sample_weight": weights}
     zeros = [tf.zeros(variable.shape, variable.dtype) for variable in metric.variables]
-    return metric.stateless_update_state(state or zeros, labels, predictions, **weighted)
+    return metric.stateless_update_state(zeros, labels, predictions)
 
 
 def columns(values: tf.Tensor) -> tf.Tensor:
-    """Numbers of examples as float32 [N, k], those of one column from [N] too."""
+    """Returns numbers of examples as float32 [N, k], those of one column from [N] too."""
     values = tf.cast(values, tf.float32)
     return values[:, tf.newaxis] if values.shape.rank == 1 else values

@@ -15,7 +15,7 @@ from trainer.evaluation import Scores
 from trainer.job.checkpoints import Checkpoints, remove
 from trainer.job.journal import Journal
 from trainer.job.state import State
-from trainer.tasks.classification import Classification
+from trainer.tasks.of_dataset import Classification
 
 TASK = Classification(("no", "yes"))
 
