@@ -97,7 +97,7 @@ def test_splits_with_constant_target_refused(lowest, highest):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--model=trips:constant"], "it has no weight to train"),
+        (["--model=trips:constant"], "no weight has a gradient"),
         (["--dropout=0.5", "--num-layers=9"], "--num-layers means nothing to --model wide_deep"),
     ],
 )

@@ -71,10 +71,9 @@ def test_model_agrees_with_keras(trips_data, model):
     sums = np.array([take(batch) for batch in tf.data.Dataset.from_tensor_slices(split).batch(BATCH)])
     seen = {"loss": sums[:, 0].mean(), **build.task.results(sums[:, 1:].sum(axis=0))}
     assert seen == pytest.approx({name: value for name, (value,) in history.items()}, rel=1e-4)
-    one = tf.distribute.get_strategy()
-    scorer = Scorer(
-        build, Manifest.load(trips_data), str(trips_data), "validation", batch_size=EVAL_BATCH, together=one
-    )
+    one, manifest = tf.distribute.get_strategy(), Manifest.load(trips_data)
+    unweighted = registry.builder(f"ten_models:{model}", manifest, {})
+    scorer = Scorer(unweighted, manifest, str(trips_data), "validation", batch_size=EVAL_BATCH, together=one)
     score = scorer.score({name: weight.numpy() for name, weight in weights.named(ours).items()}, lambda: False)
     expected = evaluated(theirs, trips_data, build)
     assert {name: score[name] for name in expected} == pytest.approx(expected, rel=1e-4)
