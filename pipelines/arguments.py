@@ -7,34 +7,28 @@ values go on as a list of flags, which the step reads with the same declaration.
 import argparse
 import dataclasses
 import json
-import os
 import pathlib
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
-from importlib.machinery import PathFinder
 from typing import Any
 
 import pydantic
 
 from common.cli import Flags, as_list, flag
-from common.errors import UserError, unknown
-from common.flags import Kind
+from common.errors import UserError
 from common.manifest import CLASSIFICATION
-from common.storage.storage import is_remote
 from components.convert.options import Options as ConvertOptions
-from components.convert.sources.base import Reader
 from components.convert.sources.registry import find_reader
 from components.convert.tables import yaml_loader
-from components.convert.tables.schema import ImageSchema, Schema
-from components.convert.writing.label_feature import LABEL
+from components.convert.tables.schema import Schema
 from components.evaluate.checks import check_metrics
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
 from components.train.backends.program import trainer_flags
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.source import SYNC
-from trainer import options
+from trainer.options import Options as TrainerOptions
+from trainer.options import parse
 
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
@@ -42,7 +36,8 @@ EXIT_REJECTED = 3  # of --fail-on-reject
 # What the pipeline gives to its steps itself.
 _CONVERT_OWN = {"output": "-"}
 EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
-_TRAINER = ("model", "train_steps", "train_epochs", "batch_size", "seed")
+_TRAINER_OWN = {"data_dir": "-", "job_dir": "-"}
+_TRAINER_KEYS = {"model", "train_steps", "train_epochs", "batch_size", "seed"}
 
 # kfp.local gives a step its arguments in one word of a command line, which Linux limits to 128 KiB.
 _MOST_BYTES = 100_000
@@ -52,12 +47,6 @@ _MOST_BYTES = 100_000
 class RunOptions(Flags):
     """Keys of a run that no step declares."""
 
-    source: str | tuple[str, ...] | None = flag(
-        Kind(str, bool, "a path"),
-        "files of the dataset, as components.convert takes them; for Vertex AI gs://BUCKET/DIR_OR_FILE",
-        several=True,
-        metavar="PATH",
-    )
     cluster: str | None = flag(
         str,
         "cluster file: pools, machines, strategy (None: clusters/local-sync.yaml here, clusters/vertex-cpu.yaml there)",
@@ -79,9 +68,9 @@ class RunOptions(Flags):
 
 
 SHARED: Mapping[type[Flags], Collection[str]] = {
-    ConvertOptions: (*_CONVERT_OWN, "source"),
-    options.Options: [field.name for field in dataclasses.fields(options.Options) if field.name not in _TRAINER],
-    EvaluateOptions: tuple(EVALUATE_OWN),
+    ConvertOptions: _CONVERT_OWN,
+    TrainerOptions: {field.name for field in dataclasses.fields(TrainerOptions)} - _TRAINER_KEYS,
+    EvaluateOptions: EVALUATE_OWN,
     RunOptions: (),
 }
 
@@ -94,7 +83,7 @@ def add_trainer_flags(p: argparse.ArgumentParser) -> None:
 
 
 def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) -> dict[str, Any]:
-    """Returns arguments of the pipeline; refuses what would make a step fail later.
+    """Returns arguments of the pipeline; refuses what would make a step fail later, as far as the data need not be read.
 
     Args:
       config: Values of the keys of `SHARED`.
@@ -104,23 +93,17 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
     reader = find_reader(convert.dataset, **convert.reading)
-    if "schema" in reader.takes and not convert.schema:
-        if sources and all(map(os.path.exists, sources)):
-            reader.files(convert.source)  # refuses too, and may know what a schema would say
+    if "schema" in reader.takes and not reader.schema:
         raise UserError(f"--dataset {convert.dataset} needs --schema FILE, which says what it holds")
-    path = getattr(reader, "schema", None)
-    schema = yaml_loader.load(pathlib.Path(path)) if path else None
+    schema = yaml_loader.load(pathlib.Path(reader.schema)) if reader.schema else None
     name = schema.name if convert.schema else convert.dataset
     name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:63] or "model"
     check_name(name)
-    trainer_args, training = _trainer_args(config, cluster)
-    if isinstance(schema, Schema):
-        _check_slices(schema, evaluate)
-    is_own_model = ":" in (training.model or "")
-    if is_own_model:
-        _find_model(training.model, is_needed_here=not config.image)
-    elif task := _task(reader, schema):  # a model of the user's own may have more metrics
-        check_metrics(evaluate.limits, *task)
+    trainer_args, model = _trainer_args(config, cluster)
+    label = schema.label if isinstance(schema, Schema) else schema
+    names = (*label.classes, *label.targets) if label else getattr(reader, "class_names", None)
+    if names and ":" not in (model or ""):  # a model of the user's own may have more metrics
+        check_metrics(evaluate.limits, label.task if label else CLASSIFICATION, names)
     arguments = {
         "cluster": cluster.to_json(),
         "trainer_args": trainer_args,
@@ -144,50 +127,16 @@ def evaluation(config: pydantic.BaseModel, before: Sequence[str] = ()) -> Evalua
     return evaluate
 
 
-def _check_slices(schema: Schema, evaluate: EvaluateOptions) -> None:
-    """Refuses columns to measure by that a table does not have."""
-    columns = [column.name for column in schema.stored] + [LABEL] * bool(schema.label.classes)
-    for column in (*evaluate.slices, *evaluate.limits.slices):
-        if column not in columns:
-            raise unknown("column of slices", column, columns)
-
-
-def _task(reader: Reader, schema: Schema | ImageSchema | None) -> tuple[str, Sequence[str]] | None:
-    """The task of a dataset and the names of its classes or targets, as far as they are known without its source."""
-    names, task = getattr(reader, "class_names", None), CLASSIFICATION
-    if schema:
-        label = schema.label if isinstance(schema, Schema) else schema
-        names, task = (*label.classes, *label.targets), label.task
-    return (task, names) if names else None
-
-
-def _find_model(name: str, *, is_needed_here: bool) -> None:
-    """Looks for the package of a model of the user's own, without importing it: steps run here, or in an image."""
-    package = name.split(":")[0].split(".")[0]
-    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]):
-        return
-    missing = f"--model {name}: there is no module {package!r} here"
-    if is_needed_here:
-        raise UserError(f"{missing}; run in the directory that has it, or put that on PYTHONPATH")
-    print(f"note: {missing}; the image has to have it on Python's path", file=sys.stderr)
-
-
-def _trainer_args(config: Any, cluster: Cluster) -> tuple[list[str], options.Options]:
-    """Returns the trainer's flags and what they say; a mistake is refused now and not by a replica later."""
-    has_length = config.train_steps is not None or config.train_epochs is not None
-    is_deterministic = config.deterministic
-    if is_deterministic is None:
-        is_deterministic = cluster.strategy != "parameter_server"
-    fixed = {"data_dir": "-", "job_dir": "-", "deterministic": is_deterministic}
-    if not has_length:
+def _trainer_args(config: Any, cluster: Cluster) -> tuple[list[str], str | None]:
+    """Returns the trainer's flags, and the model among them; a mistake is refused now and not by a replica later."""
+    fixed = {**_TRAINER_OWN, "deterministic": config.deterministic}
+    if config.deterministic is None:
+        fixed["deterministic"] = cluster.strategy != "parameter_server"
+    if config.train_steps is None and config.train_epochs is None:
         fixed["train_steps"] = DEFAULT_STEPS
-    own = options.Options.of(config, **fixed)
+    own = TrainerOptions.of(config, **fixed).as_flags(but=_TRAINER_OWN)
     more = [flag for flag in as_list(config.trainer_flags) if flag != SYNC]  # that is the cluster's strategy by now
-    trainer_args = [*own.as_flags(but=("data_dir", "job_dir")), *more]
-    parsed = options.parse(["--data-dir", "-", "--job-dir", "-", *trainer_flags(cluster, trainer_args)])
-    if (parsed.data_dir, parsed.job_dir) != ("-", "-"):
+    parsed = parse(["--data-dir=-", "--job-dir=-", *trainer_flags(cluster, [*own, *more])])
+    if {"data_dir": parsed.data_dir, "job_dir": parsed.job_dir} != _TRAINER_OWN:
         raise UserError("--data-dir and --job-dir come from the pipeline; leave them out behind the --")
-    source = parsed.init_from
-    if source and not is_remote(source) and not config.image and not os.path.exists(source):
-        raise UserError(f"--init-from {source}: no such file or directory")
-    return trainer_args, parsed
+    return [*own, *more], parsed.model

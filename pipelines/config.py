@@ -13,17 +13,16 @@ import argparse
 import dataclasses
 import functools
 import pathlib
-import textwrap
 import typing
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import pydantic
 
 from common import documents
 from common.cli import Flags, check_value
-from common.errors import UserError, about, readable
+from common.errors import about, readable
 from components.train.cluster.validation import Model
 
 
@@ -61,24 +60,22 @@ class Keys:
         group = parser.add_argument_group("all other keys of a run")
         group.add_argument("--config", metavar="FILE", help="run.yaml with any of them, or of the flags; the flags win")
         group.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one of them, VALUE in YAML")
-        group.add_argument("--help-config", action=_Help, keys=self, help="list them, and exit")
+        group.add_argument("--help-config", action="store_true", help="list them, and exit")
 
     def read(self, args: argparse.Namespace) -> Config:
         """Returns the keys that a command line and its file give; the others have their defaults."""
+        if args.help_config:
+            for name, field in self.model.model_fields.items():
+                kind = getattr(field.annotation, "__name__", field.annotation)
+                print(f"{name}: {kind} = {field.default!r}\n    {field.description}")
+            raise SystemExit
         content: dict[str, Any] = {}
         if args.config:
-            with readable(args.config):
-                text = pathlib.Path(args.config).read_bytes()
-            with about(args.config):
-                document = documents.parse_yaml(text)
-                if not isinstance(document, dict):
-                    raise UserError("a file of keys has one a line, such as 'project: my-project'")
-                content = {str(key): value for key, value in document.items()}
+            with readable(args.config), about(args.config):
+                content = documents.parse_yaml(pathlib.Path(args.config).read_bytes())
                 self.model.read(content)
         for text in args.set:
-            key, equals, value = text.partition("=")
-            if not equals:
-                raise UserError(f"--set {text}: write KEY=VALUE, such as shards=8")
+            key, _, value = text.partition("=")
             with about(f"--set {text}"):
                 content[key] = documents.parse_yaml(value.encode())
                 self.model.read({key: content[key]})
@@ -89,21 +86,3 @@ class Keys:
 def _checked(field: dataclasses.Field, value: Any) -> Any:
     check_value(field, value)
     return value
-
-
-class _Help(argparse.Action):
-    """Prints each key with type, default and meaning."""
-
-    def __init__(self, *, keys: Keys, **rest: Any) -> None:
-        super().__init__(nargs=0, **{**rest, "default": argparse.SUPPRESS})
-        self._keys = keys
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        for name, field in self._keys.model.model_fields.items():
-            kind = getattr(field.annotation, "__name__", str(field.annotation))
-            print(
-                f"{name}: {kind} = {field.default!r}",
-                textwrap.indent(textwrap.fill(field.description, 90), "    "),
-                sep="\n",
-            )
-        parser.exit()

@@ -31,7 +31,7 @@ from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, SHARED, add_trai
 from pipelines.config import Config, Keys
 from pipelines.local import containers, history, summary
 from pipelines.local.cache import cache_key, dataset_dir
-from pipelines.local.progress import FAILED, Progress, Steps
+from pipelines.local.progress import FAILED, RUNNING, Progress, Steps
 from pipelines.local.record import RunRecord
 from pipelines.local.summary import shown
 
@@ -164,7 +164,8 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if not is_first and not is_repeated:
             return
-        saves = is_first and record.runner == "subprocess" and steps.is_training
+        step = steps.first(RUNNING)
+        saves = is_first and record.runner == "subprocess" and step is not None and step.name == "train"
         _signal_group(child, signal.SIGTERM if saves else signal.SIGKILL)
         progress.print("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
 

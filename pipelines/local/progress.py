@@ -11,25 +11,22 @@ import pathlib
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Self
+from collections.abc import Iterable, Iterator
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pipelines.local.record import read_or_empty
-
 RUNNING, SUCCEEDED, CACHED, FAILED = "running", "succeeded", "cached", "failed"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-NAMES = "Steps: "  # line of the runner with the names of all steps, in an order in which they can run
 _EVENT = re.compile(
     r"\d\d:\d\d:\d\d\.\d{3} - [A-Z]+ - (?:Executing task|Task) '?([\w-]+)'?"
     r"(?:\s*$| finished with status (\w+)| (cache hit))"
 )
 _STATUSES = {None: RUNNING, "SUCCESS": SUCCEEDED, "FAILURE": FAILED, "cache hit": CACHED}
+_GROUPS = ("exit-handler-", "condition-")  # tasks that are groups of others
+_TRAINING = re.compile(r"\s*chief/0 \| (step \d+/.*)")
 _MARKS = {RUNNING: ("▸", "bold cyan"), SUCCEEDED: ("✓", "green"), CACHED: ("✓", "green"), FAILED: ("✗", "bold red")}
-_TRAINING_LINE_S = 5.0
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -40,16 +37,17 @@ class Step:
     status: str = RUNNING
     started: float = dataclasses.field(default_factory=time.monotonic)
     ended: float | None = None
+    training: str = ""  # what the chief has said last of its progress
 
     @property
     def seconds(self) -> float:
         """Duration until now, or until the step ended."""
         return (self.ended or time.monotonic()) - self.started
 
-    def become(self, status: str) -> None:
-        """Begins or ends."""
+    def end(self, status: str) -> None:
+        """Sets the last status."""
         self.status = status
-        self.ended = None if status == RUNNING else time.monotonic()
+        self.ended = time.monotonic()
 
 
 class Steps:
@@ -57,7 +55,6 @@ class Steps:
 
     def __init__(self, log_dir: pathlib.Path) -> None:
         self.log_dir = log_dir
-        self.names: Sequence[str] = ()
         self.started: dict[str, Step] = {}
 
     def first(self, status: str) -> Step | None:
@@ -65,32 +62,29 @@ class Steps:
         # A copy, since the terminal is drawn by another thread.
         return next((step for step in [*self.started.values()] if step.status == status), None)
 
-    @property
-    def is_training(self) -> bool:
-        """Whether the step that is running is `train`."""
-        return (step := self.first(RUNNING)) is not None and step.name == "train"
-
     def log(self, step: Step | None) -> pathlib.Path:
         """Returns the file with the output of a step, or for None of the whole run."""
         return self.log_dir / f"{step.name if step else 'pipeline'}.log"
 
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
-        """Keeps all lines of the runner; yields a step whenever it starts or ends."""
+        """Keeps all lines of the runner; yields a step whenever it starts, comes further or ends."""
         for raw in lines:
             line = ANSI.sub("", raw.decode("utf-8", errors="replace"))
             _append(self.log(None), line)
-            if line.startswith(NAMES):
-                self.names = line.removeprefix(NAMES).split()
-            name, status = step_event(line) or ("", "")
-            if name in self.names:  # others are groups of steps
+            event = step_event(line)
+            if event and not event[0].startswith(_GROUPS):
+                name, status = event
                 step = self.started.setdefault(name, Step(name=name))
-                step.become(status)
-                self.log(step).touch()
+                if status != RUNNING:
+                    step.end(status)
                 yield step
             elif step := self.first(RUNNING):
                 _append(self.log(step), line.removeprefix("    "))
+                if progress := _TRAINING.match(line):
+                    step.training = progress[1]
+                    yield step
         if step := self.first(RUNNING):  # the run was stopped before the step ended
-            step.become(FAILED)
+            step.end(FAILED)
             yield step
 
 
@@ -105,72 +99,35 @@ def _append(path: pathlib.Path, line: str) -> None:
         file.write(line)
 
 
-class Progress:
-    """Prints a line for each step that ends, until the block does.
+class Progress(Live):
+    """Prints a line for each step that ends.
 
-    On a terminal the step that is running, and those to come, are drawn below; elsewhere a line of training is printed
-    now and then.
+    The step that is running is drawn below on a terminal; elsewhere the training's own lines are printed.
     """
 
     def __init__(self, steps: Steps, console: Console | None = None) -> None:
-        self._steps = steps
-        self._console = console or Console()
-        self._ended = threading.Event()
-        self._live = Live(get_renderable=self._unfinished, console=self._console, transient=True)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        if not self._console.is_terminal:
-            threading.Thread(target=self._print_training, name="progress", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._live.stop()
+        self._steps = steps  # which the base draws at once
+        super().__init__(get_renderable=self._running, console=console, transient=True)
 
     def show(self, step: Step) -> None:
-        """Shows that a step started or ended."""
-        if step.status == RUNNING:
-            self._live.refresh()
-        else:
-            self._console.print(self._line(step), soft_wrap=True)
+        """Shows that a step started, came further or ended."""
+        if step.status != RUNNING:
+            self.console.print(_line(step), soft_wrap=True)
+        elif step.training and not self.console.is_terminal:
+            self.console.print(f"    {step.training}", soft_wrap=True, highlight=False)
 
     def print(self, text: str) -> None:
         """Prints a line; from a signal's handler too, which may have come in the middle of printing."""
-        threading.Thread(target=self._console.print, args=(text,), daemon=True).start()
+        threading.Thread(target=self.console.print, args=(text,), daemon=True).start()
 
-    def _print_training(self) -> None:
-        last = ""
-        while not self._ended.wait(_TRAINING_LINE_S):
-            line = training_line(self._steps.log_dir) if self._steps.is_training else ""
-            if line not in ("", last):
-                self._console.print(f"    {line}", soft_wrap=True, highlight=False)
-                last = line
-
-    def _unfinished(self) -> Group:
-        lines = [self._line(step)] if (step := self._steps.first(RUNNING)) else []
-        waiting = [name for name in self._steps.names if name not in self._steps.started]
-        if waiting:
-            lines.append(Text("  then " + ", ".join(waiting), style="dim"))
-        return Group(*lines)
-
-    def _line(self, step: Step) -> Text:
-        mark, style = _MARKS[step.status]
-        line = Text(f"{mark} ", style=style).append(f"{step.name:<10}", style="default")
-        line.append("    done before" if step.status == CACHED else f"{step.seconds:8.1f} s", style="default not bold")
-        if step.name == "train" and step.status in (RUNNING, SUCCEEDED):
-            line.append(f"  {training_line(self._steps.log_dir)}", style="dim not bold")
-        return line
+    def _running(self) -> Text:
+        step = self._steps.first(RUNNING)
+        return _line(step) if step else Text()
 
 
-def training_line(log_dir: pathlib.Path) -> str:
-    """Returns the chief's status in words; empty while there is none."""
-    status = read_or_empty(log_dir / "chief-0.status.json")
-    if not status:
-        return ""
-    if "train_steps" not in status:
-        return f"{status['phase']} for {time.time() - status['time']:.0f} s"
-    line = f"step {status['step']}/{status['train_steps']}  loss {status['loss']:.4f}"
-    if status["examples_per_s"]:
-        line += f"  {status['examples_per_s']:,.0f} examples/s"
-    return line if status["phase"] in ("training", "done") else f"{line}  {status['phase']}"
+def _line(step: Step) -> Text:
+    mark, style = _MARKS[step.status]
+    line = Text(f"{mark} ", style=style).append(f"{step.name:<10}", style="default")
+    duration = "    done before" if step.status == CACHED else f"{step.seconds:8.1f} s"
+    line.append(duration, style="default not bold")
+    return line.append(f"  {step.training}" if step.training else "", style="dim not bold")

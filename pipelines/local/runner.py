@@ -17,9 +17,8 @@ from kfp import local
 from common.cli import keep_exit_codes_of_children
 from common.container_engine import check_engine, security_options
 from common.lifeline import owner_pid, watch
-from pipelines.local.progress import NAMES
 from pipelines.local.record import RunRecord
-from pipelines.training import STEPS, build, digest
+from pipelines.training import build
 
 
 def main(run_dir: str) -> int:
@@ -48,7 +47,6 @@ def main(run_dir: str) -> int:
         enable_caching=True,
         cache_root=str(directory / "artifacts" / ".done"),  # what a resume does not do again
     )
-    print(NAMES + " ".join(step.__name__ for step in STEPS if step is not digest), flush=True)
     try:
         build("local", record.image)(**record.arguments)
     except RuntimeError as error:  # all that kfp says of a failure; the step's own words are in the log

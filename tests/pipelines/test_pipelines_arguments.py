@@ -132,12 +132,6 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
         (["--threshold", "banana=1"], "unknown metric of a threshold 'banana' (known: accuracy, loss)"),
         (["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"], "(known: accuracy, auc, loss)"),
-        (
-            ["--dataset=csv", "--schema=SCHEMA", "--source=.", "--set=slice=colour"],
-            "unknown column of slices 'colour' (known: ",
-        ),
-        (["--model", "nowhere.net:build"], "--model nowhere.net:build: there is no module 'nowhere' here"),
-        (["--", "--init-from", "jobs/none"], "--init-from jobs/none: no such file or directory"),
         (["--gate", "RANGE"], "a threshold of accuracy: 97 is not from 0 to 1"),
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
         (["--runs-dir", "gs://bucket/runs"], "--runs-dir: 'gs://bucket/runs' is not a path"),

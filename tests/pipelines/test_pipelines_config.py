@@ -34,9 +34,8 @@ def test_flags_win_over_settings_over_file(file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a", "a file of keys has one a line"),
+        ("- a", "is not a mapping; write 'key: value' of "),
         ("projekt: a", "unknown key 'projekt'; did you mean 'project'"),
-        ("yes: true", "unknown key 'True'"),
         ("'yes': true", "unknown key 'yes'"),
         ("project: {a: b}", "project: .* is not a text"),
         ("project: [a, b]", "project: .* is not a text"),
@@ -58,7 +57,7 @@ def test_config_that_is_gone(file):
         read("--config", file)
 
 
-@pytest.mark.parametrize(("text", "message"), [("shards", "write KEY=VALUE"), ("shrds=1", "did you mean 'shards'")])
+@pytest.mark.parametrize(("text", "message"), [("shards", "shards: nothing stands there; write a value"), ("shrds=1", "did you mean 'shards'")])
 def test_mistake_in_setting_is_shown(text, message):
     with pytest.raises(UserError, match=f"--set {text}: .*{message}"):
         read("--set", text)
@@ -72,7 +71,7 @@ def test_commands_have_few_flags(parser, most):
 
 def test_every_key_is_listed(capsys):
     with pytest.raises(SystemExit):
-        submit._parser().parse_args(["--help-config"])
+        read("--help-config")
     listed = capsys.readouterr().out
     assert all(f"\n{key}: " in f"\n{listed}" for key in KEYS.model.model_fields)
     assert "shards: int | None = None\n    files of the training split" in listed
