@@ -17,30 +17,13 @@ from pipelines.config import Config, Keys
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
 # What people may give CPUs and memory: all steps of ours that run on a machine of their own.
 STEPS = tuple(step.__name__ for step in training.STEPS if step is not training.train)
-# Of each flag that is needed: its form, what it means, and an example.
+# Of each flag that is needed, its form and an example.
 NEEDED = {
-    "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "the id of a project", "my-project"),
-    "location": (r"[a-z]+-[a-z]+\d+", "a region", "us-central1"),
-    "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket", "gs://my-bucket"),
-    "image": (
-        serving.IMAGE,
-        "the project's container image in Artifact Registry by digest (a tag can be moved)",
-        f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}",
-    ),
+    "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "my-project"),
+    "location": (r"[a-z]+-[a-z]+\d+", "us-central1"),
+    "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "gs://my-bucket"),
+    "image": (serving.IMAGE, f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}"),
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LimitOptions(Flags):
-    """Limits of a training on Vertex AI."""
-
-    scheduling: str | None = flag(
-        ("STANDARD", "SPOT", "FLEX_START"),
-        "how machines are obtained (None: as the cluster file says; so the next two)",
-    )
-    timeout: str | None = flag(str, "of the training, all attempts together: 90m, 12h, 7d")
-    max_restarts: int | None = flag(at_least(0), "further attempts after failures, and after preemptions")
-    max_machine_hours: float | None = flag(positive, "of the training, all attempts together")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,10 +46,17 @@ class CloudOptions(Flags):
     serving_image: str = flag(
         str, "that serves the version, TensorFlow Serving's, by digest; else it has the label servable=no", default=""
     )
+    scheduling: str | None = flag(
+        ("STANDARD", "SPOT", "FLEX_START"),
+        "how machines are obtained (None: as the cluster file says; so the next two)",
+    )
+    timeout: str | None = flag(str, "of the training, all attempts together: 90m, 12h, 7d")
+    max_restarts: int | None = flag(at_least(0), "further attempts after failures, and after preemptions")
+    max_machine_hours: float | None = flag(positive, "of the training, all attempts together")
 
 
 KEYS = Keys(
-    options={**SHARED, CloudOptions: (), JobSettings: (), LimitOptions: ()},
+    options={**SHARED, CloudOptions: (), JobSettings: ()},
     flags=(
         *("dataset", "source", "schema", "model", "train_steps", "cluster", "name", "gate", "min_accuracy"),
         *("fail_on_reject", "project", "location", "bucket", "image", "service_account"),
@@ -77,9 +67,9 @@ KEYS = Keys(
 def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
     """Checks the keys that say where, and with what, something is to run: project, location, bucket and image."""
     for key in keys:
-        form, meaning, example = NEEDED[key]
+        form, example = NEEDED[key]
         if not re.fullmatch(form, getattr(args, key) or ""):
-            raise UserError(f"--{key} {getattr(args, key) or 'is missing'}: give {meaning}, such as {example}")
+            raise UserError(f"--{key} {getattr(args, key) or 'is missing'}: give one such as {example}")
 
 
 def scheduled_as(cluster: Cluster, args: Config) -> Cluster:

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kfp import compiler
@@ -24,7 +24,7 @@ _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 def compile_specs(
     image: str,
     output_dir: str,
-    backends: Iterable[str] = BACKENDS,
+    backends: Sequence[str] = BACKENDS,
     *,
     job: Mapping[str, Any] | None = None,
     **options: Any,
@@ -34,19 +34,12 @@ def compile_specs(
         raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
     if job is None:
         job = JobSettings().arguments(load_cluster(DEFAULT_CLUSTER))
-    directory, paths = pathlib.Path(output_dir), []
-    for backend in backends:
-        path = directory / f"{NAME}-{backend}.yaml"
-        with writable(f"--output-dir {directory}"), warnings.catch_warnings():
-            directory.mkdir(parents=True, exist_ok=True)
-            warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
-            partial = path.with_name(f".{path.name}")
-            try:
-                compiler.Compiler().compile(build(backend, image, job=job, **options), str(partial))
-                partial.replace(path)
-            finally:
-                partial.unlink(missing_ok=True)
-        paths.append(path)
+    paths = [pathlib.Path(output_dir) / f"{NAME}-{backend}.yaml" for backend in backends]
+    with writable(f"--output-dir {output_dir}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
+        pathlib.Path(output_dir).mkdir(parents=True, exist_ok=True)
+        for backend, path in zip(backends, paths, strict=True):
+            compiler.Compiler().compile(build(backend, image, job=job, **options), str(path))
     return paths
 
 
@@ -67,8 +60,8 @@ def main() -> int:
             f"note: Vertex AI needs an image by digest, and {image} has none; "
             "give --image REGISTRY/NAME@sha256:DIGEST for training-vertex.yaml"
         )
-    job = {"job": settings.arguments(cluster), "job_args": settings.as_flags()}
-    for path in compile_specs(image, args.output_dir, **job):
+    job = settings.arguments(cluster)
+    for path in compile_specs(image, args.output_dir, job=job, job_args=settings.as_flags()):
         print(f"wrote {path}")
     return 0
 

@@ -177,7 +177,7 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
         with progress:
             for step in steps.follow(child.stdout):
                 progress.show(step)
-                if request.number:  # it has saved, or had ended by itself
+                if request.number and step.status != RUNNING:  # it has saved, or had ended by itself
                     _signal_group(child, signal.SIGKILL)
         if child.wait() and request.number:
             return "interrupted", 128 + request.number

@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.wait and args.cron:
         raise UserError("--wait and --cron exclude each other; --list shows what the schedule has begun")
     if args.dry_run:
-        missing = {key: example for key, (_, _, example) in NEEDED.items() if not getattr(config, key)}
+        missing = {key: example for key, (_, example) in NEEDED.items() if not getattr(config, key)}
         config = config.model_copy(update=missing)
         if missing:
             print(f"note: {', '.join(f'--{key}' for key in missing)} not given; examples stand in", file=sys.stderr)

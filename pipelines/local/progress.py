@@ -25,7 +25,7 @@ _EVENT = re.compile(
 )
 _STATUSES = {None: RUNNING, "SUCCESS": SUCCEEDED, "FAILURE": FAILED, "cache hit": CACHED}
 _GROUPS = ("exit-handler-", "condition-")  # tasks that are groups of others
-_TRAINING = re.compile(r"\s*chief/0 \| (step \d+/.*)")
+_TRAINING = re.compile(r"\s*chief/0 \| (step \d+/\d+  loss \S+).*  (\S+ examples/s)")
 _MARKS = {RUNNING: ("▸", "bold cyan"), SUCCEEDED: ("✓", "green"), CACHED: ("✓", "green"), FAILED: ("✗", "bold red")}
 
 
@@ -81,7 +81,7 @@ class Steps:
             elif step := self.first(RUNNING):
                 _append(self.log(step), line.removeprefix("    "))
                 if progress := _TRAINING.match(line):
-                    step.training = progress[1]
+                    step.training = "  ".join(progress.groups())
                     yield step
         if step := self.first(RUNNING):  # the run was stopped before the step ended
             step.end(FAILED)

@@ -57,7 +57,10 @@ def test_config_that_is_gone(file):
         read("--config", file)
 
 
-@pytest.mark.parametrize(("text", "message"), [("shards", "shards: nothing stands there; write a value"), ("shrds=1", "did you mean 'shards'")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("shards", "shards: nothing stands there; write a value"), ("shrds=1", "did you mean 'shards'")],
+)
 def test_mistake_in_setting_is_shown(text, message):
     with pytest.raises(UserError, match=f"--set {text}: .*{message}"):
         read("--set", text)

@@ -187,7 +187,7 @@ def start(place: pathlib.Path, parent: str = "") -> tuple[subprocess.Popen[bytes
 def shown_until_training(terminal: int) -> bytes:
     """Training is shown while it goes on."""
     shown = b""
-    while b"examples/s" not in shown:
+    while not re.search(rb" [1-9]\d* examples/s", shown):  # none of the first step
         shown += os.read(terminal, 65536)
     return shown
 

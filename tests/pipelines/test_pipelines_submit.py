@@ -89,11 +89,11 @@ def test_a_schedule_makes_runs_that_have_names_and_directories_of_their_own(vert
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--project", "Not_A_Project"], "give the id of a project"),
-        (["--bucket", "my-bucket"], "give a bucket, such as gs://my-bucket"),
+        (["--project", "Not_A_Project"], "give one such as my-project"),
+        (["--bucket", "my-bucket"], "give one such as gs://my-bucket"),
         ([], "--image is missing"),
         (["--image", IMAGE, "--name", "Bad Name!"], "model name 'Bad Name!'"),
-        (["--image", "r/i:tag"], "--image r/i:tag: give .* by digest"),
+        (["--image", "r/i:tag"], "--image r/i:tag: give one such as .*@sha256:0"),
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
         (["--image", IMAGE, "--", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),

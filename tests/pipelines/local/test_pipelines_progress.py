@@ -14,7 +14,7 @@ LOG = b"""\
 10:00:00.900 - INFO - Task \x1b[96m'plan'\x1b[0m finished with status \x1b[92mSUCCESS\x1b[0m
 10:00:00.950 - INFO - Executing task \x1b[96m'train'\x1b[0m
     10:00:01.000 - INFO - Executing task 'evaluate'
-    chief/0 | step 50/300  loss 0.2500  1234 examples/s
+    chief/0 | step 50/300  loss 0.2500  accuracy 0.5  1234 examples/s
     ValueError: no luck
 10:00:02.000 - ERROR - Task \x1b[96m'train'\x1b[0m finished with status \x1b[91mFAILURE\x1b[0m
 10:00:02.100 - INFO - Executing task \x1b[96m'cleanup'\x1b[0m

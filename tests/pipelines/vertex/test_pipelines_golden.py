@@ -16,7 +16,7 @@ import yaml
 
 from components.train.backends.job_settings import JobSettings
 from pipelines import submit
-from pipelines.cloud_options import CloudOptions, LimitOptions
+from pipelines.cloud_options import CloudOptions
 
 ROOT = pathlib.Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "pipelines" / "golden"
@@ -62,7 +62,7 @@ def test_the_request_is_the_one_that_was_reviewed(name):
 
 def test_file_of_every_knob_has_all_keys():
     known = yaml.safe_load((GOLDEN / "run.yaml").read_text())
-    keys = {field.name for each in (CloudOptions, JobSettings, LimitOptions) for field in dataclasses.fields(each)}
+    keys = {field.name for each in (CloudOptions, JobSettings) for field in dataclasses.fields(each)}
     assert keys - _NOT_IN_A_REQUEST <= known.keys()
 
 
