@@ -55,7 +55,6 @@ class RunOptions(Flags):
     deterministic: bool | None = flag(str, "the same bits in every run (None: unless the training is asynchronous)")
     name: str | None = flag(str, "of the model in the registry (None: that of the dataset)")
     fail_on_reject: bool = flag(bool, f"exit code {EXIT_REJECTED} if the model is rejected, for builds")
-    no_cache: bool = flag(bool, "convert again")
     image: str = flag(
         str,
         "container image of the project: on Vertex AI by digest, here for --runner docker",

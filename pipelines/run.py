@@ -5,10 +5,8 @@ Every run has a directory, `runs/<id>`: `summary.json`, `report.html`, `evaluati
 
 import contextlib
 import dataclasses
-import functools
 import os
 import pathlib
-import secrets
 import signal
 import subprocess
 import sys
@@ -17,63 +15,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.cli import Flags, Parser, as_list, flag, run_cli
-from common.container_engine import check_engine
+from common.container_engine import check_engine, remove_containers
 from common.errors import UserError, writable
 from common.flags import job_directory, local
 from common.lifeline import OWNER_PID, owner_pid, watch
 from common.storage.storage import is_remote
 from components.convert import store
 from components.evaluate.gate import REJECT
-from components.register.directory import DirectoryRegistry
 from components.train.cluster.lookup import load_cluster
 from components.train.supervision.signals import STOPPING, StopRequest
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, SHARED, add_trainer_flags, pipeline_arguments
 from pipelines.config import Config, Keys
-from pipelines.local import containers, history, summary
+from pipelines.local import history, summary
 from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import FAILED, RUNNING, Progress, Steps
-from pipelines.local.record import RunRecord
+from pipelines.local.record import RunRecord, begin
 from pipelines.local.summary import shown
-
-_say = functools.partial(print, flush=True)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 128+n on signal n.
-
-    A rejected model is a success too, unless --fail-on-reject makes it 3.
-    """
-    if owner := owner_pid(os.environ):
-        watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    record, run_dir = _prepare(KEYS.read(_parser().parse_args(argv)))
-    _say(f"run {record.id}: {record.dataset} on {record.cluster}; logs in {shown(run_dir / 'logs')}")
-    return execute(record, run_dir)
-
-
-def execute(record: RunRecord, run_dir: pathlib.Path) -> int:
-    """Runs what the record of a run says, in its directory, which this process holds. Returns the exit code."""
-    sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets question marks, not an error
-    started = time.monotonic()
-    for part in ("logs", "tmp"):
-        (run_dir / part).mkdir(exist_ok=True)
-    steps = Steps(run_dir / "logs")
-    _say(f"TensorBoard: {shown(pathlib.Path(sys.executable).parent)}/tensorboard --logdir {shown(run_dir / 'job')}")
-    status, code = _drive(record, run_dir, steps)
-    with writable(run_dir):
-        result = summary.write(run_dir, record, steps, status, time.monotonic() - started)
-        history.write_page(run_dir.parent)
-    text = summary.TEMPLATES.get_template("ended.txt").render(result, python=sys.executable)
-    _say(text.rstrip(), file=sys.stdout if status == "succeeded" else sys.stderr)
-    if status == "succeeded":
-        return of_finished(record, result)
-    if status == "failed":
-        _discard_damaged(pathlib.Path(record.arguments["dataset_dir"]))
-    return 2 if result["reason"] else code
-
-
-def of_finished(record: RunRecord, result: Mapping[str, Any]) -> int:
-    """Returns the exit code of a run that succeeded, by its summary."""
-    return EXIT_REJECTED if record.fail_on_reject and result["model"]["verdict"] == REJECT else 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,6 +54,16 @@ KEYS = Keys(
 )
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 128+n on signal n.
+
+    A rejected model is a success too, unless --fail-on-reject makes it 3.
+    """
+    if owner := owner_pid(os.environ):
+        watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return execute(_prepare(KEYS.read(_parser().parse_args(argv))))
+
+
 def _parser() -> Parser:
     p = Parser(
         prog="pipelines/run.py",
@@ -108,28 +75,27 @@ def _parser() -> Parser:
     return p
 
 
-def _prepare(config: Config) -> tuple[RunRecord, pathlib.Path]:
+def _prepare(config: Config) -> RunRecord:
     """Checks everything, and only then makes the run's directory."""
     if config.runner == "docker":
         if not config.image:
             raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
-        check_engine("--runner subprocess")  # Before anything is made.
+        check_engine("--runner subprocess")
     cluster_file = config.cluster or DEFAULT_CLUSTER
     cluster = load_cluster(cluster_file, as_list(config.trainer_flags))
     sources = as_list(config.source)
     if config.dataset != "bigquery":  # whose source is a query
-        sources = [path if is_remote(path) else str(pathlib.Path(path).resolve()) for path in sources]
+        sources = [path if is_remote(path) else os.path.realpath(path) for path in sources]
     arguments = pipeline_arguments(config, cluster, sources)
     key = cache_key(arguments["convert_args"], arguments["schema"])
-    registry = pathlib.Path(config.registry).resolve()
-    DirectoryRegistry(str(registry)).versions(arguments["name"])  # refuses a name that cannot be one
-    with writable(f"--registry {registry}"):
-        registry.mkdir(parents=True, exist_ok=True)
+    with writable(f"--registry {config.registry}"):
+        pathlib.Path(config.registry).mkdir(parents=True, exist_ok=True)
     runs_dir = pathlib.Path(config.runs_dir).resolve()
-    known = dataset_dir(runs_dir, config.dataset, key, arguments["convert_args"], arguments["schema"])
-    # A new one is for this run alone: others may read the one that is there.
-    dataset = known.with_name(f"{known.name}-{secrets.token_hex(4)}") if config.no_cache else known
-    record = RunRecord(
+    dataset = dataset_dir(runs_dir, config.dataset, key, arguments["convert_args"], arguments["schema"])
+    registry = os.path.realpath(config.registry)
+    return begin(
+        runs_dir,
+        {**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": registry},
         runner=config.runner,
         # Processes run in this interpreter; kfp warns about an image whose name does not say so.
         image=config.image or "python",
@@ -137,22 +103,46 @@ def _prepare(config: Config) -> tuple[RunRecord, pathlib.Path]:
         cluster=cluster_file,
         sources=sources,
         fail_on_reject=config.fail_on_reject,
-        arguments={**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": str(registry)},
     )
-    return record.begin(runs_dir)
 
 
-def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str, int]:
-    """Runs the pipeline in a child and shows its progress. Returns the status and an exit code for it."""
+def execute(record: RunRecord) -> int:
+    """Runs what the record of a run says, which this process has locked. Returns the exit code."""
+    started = time.monotonic()
+    for part in ("logs", "tmp"):
+        (record.dir / part).mkdir(exist_ok=True)
+    print(f"run {record.id}: {record.dataset} on {record.cluster}; logs in {shown(record.dir / 'logs')}")
+    print(f"TensorBoard: {shown(pathlib.Path(sys.executable).parent)}/tensorboard --logdir {shown(record.dir / 'job')}")
+    steps = Steps(record.dir / "logs")
+    code = _drive(record, steps)
+    status = {0: "succeeded", 1: "failed"}.get(code, "interrupted")
+    with writable(record.dir):
+        result = summary.write(record, steps, status, time.monotonic() - started)
+        history.write_page(record.dir.parent)
+    text = summary.TEMPLATES.get_template("ended.txt").render(result, python=sys.executable)
+    print(text.rstrip(), file=sys.stderr if code else sys.stdout)
+    if status == "failed":
+        _discard_damaged(pathlib.Path(record.arguments["dataset_dir"]))
+    return code_of_finished(record, result) if status == "succeeded" else 2 if result["reason"] else code
+
+
+def code_of_finished(record: RunRecord, result: Mapping[str, Any]) -> int:
+    """Returns the exit code of a run that succeeded, by its summary."""
+    return EXIT_REJECTED if record.fail_on_reject and result["model"]["verdict"] == REJECT else 0
+
+
+def _drive(record: RunRecord, steps: Steps) -> int:
+    """Runs the pipeline in a child and shows its progress. Returns 0, 1 if it failed, or 128+n on signal n."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.local.runner", str(run_dir)],
+        [sys.executable, "-m", "pipelines.local.runner", str(record.dir)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         # A group of its own: Ctrl-C reaches only this process, which then stops the child in order.
         start_new_session=True,
-        env={**os.environ, OWNER_PID: str(os.getpid()), "TMPDIR": str(run_dir / "tmp"), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, OWNER_PID: str(os.getpid()), "TMPDIR": str(record.dir / "tmp"), "PYTHONUNBUFFERED": "1"},
     )
+    progress = Progress(steps)
     request = StopRequest()
 
     def stop(number: int, _frame: object) -> None:
@@ -162,14 +152,12 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
         if number == signal.SIGHUP:  # nothing can be shown any more
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        if not is_first and not is_repeated:
-            return
-        step = steps.first(RUNNING)
-        saves = is_first and record.runner == "subprocess" and step is not None and step.name == "train"
-        _signal_group(child, signal.SIGTERM if saves else signal.SIGKILL)
-        progress.print("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
+        if is_first or is_repeated:
+            step = steps.first(RUNNING)
+            saves = is_first and record.runner == "subprocess" and step is not None and step.name == "train"
+            _signal_group(child, signal.SIGTERM if saves else signal.SIGKILL)
+            progress.print("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
 
-    progress = Progress(steps)
     for number in STOPPING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # of nohup, say
             signal.signal(number, stop)
@@ -180,15 +168,15 @@ def _drive(record: RunRecord, run_dir: pathlib.Path, steps: Steps) -> tuple[str,
                 if request.number and step.status != RUNNING:  # it has saved, or had ended by itself
                     _signal_group(child, signal.SIGKILL)
         if child.wait() and request.number:
-            return "interrupted", 128 + request.number
+            return 128 + request.number
         # kfp's DockerRunner takes a container that vanished for one that succeeded.
-        done = not child.returncode and not steps.first(FAILED) and (run_dir / "job" / "DONE.json").exists()
-        return ("succeeded", 0) if done else ("failed", 1)
+        has_trained = (record.dir / "job" / "DONE.json").exists()
+        return int(bool(child.returncode or steps.first(FAILED) or not has_trained))
     finally:
         _signal_group(child, signal.SIGKILL)
         child.wait()
         if record.runner == "docker":
-            containers.remove(record.id)
+            remove_containers(record.label)
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -201,7 +189,7 @@ def _discard_damaged(dataset: pathlib.Path) -> None:
     with store.held(dataset):
         is_damaged = dataset.exists() and not store.ready(dataset, thoroughly=True)
     if is_damaged:
-        _say(f"{shown(dataset)} is damaged; it is converted again when the next run needs it", file=sys.stderr)
+        print(f"{shown(dataset)} is damaged; it is converted again when the next run needs it", file=sys.stderr)
 
 
 if __name__ == "__main__":

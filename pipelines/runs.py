@@ -20,7 +20,7 @@ from pipelines.arguments import EVALUATE_OWN, evaluation
 from pipelines.config import Keys
 from pipelines.local import history, record, summary
 from pipelines.local.cache import cache_key
-from pipelines.run import execute, of_finished
+from pipelines.run import code_of_finished, execute
 
 KEYS = Keys(options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate"))
 
@@ -117,7 +117,7 @@ def _resume(args: argparse.Namespace) -> int:
         if evaluate_args != arguments["evaluate_args"]:
             raise UserError(f"run {run_dir.name} is finished; give other keys of evaluation to a new run")
         print(f"run {run_dir.name} is finished; there is nothing to go on with")
-        return of_finished(run.record, run.summary)
+        return code_of_finished(run.record, run.summary)
     if arguments["run_dir"] != str(run_dir):
         raise UserError(f"{run_dir} was moved; move it back to {arguments['run_dir']} to go on with it")
     has_dataset = (pathlib.Path(arguments["dataset_dir"]) / MANIFEST).exists()
@@ -128,10 +128,9 @@ def _resume(args: argparse.Namespace) -> int:
         )
     (run_dir / summary.FILE).unlink(missing_ok=True)
     resumed = dataclasses.replace(run.record, arguments={**arguments, "evaluate_args": evaluate_args})
-    resumed.save(run_dir)
+    resumed.save()
     record.lock(run_dir)  # the file is another one now
-    print(f"run {resumed.id} goes on: {resumed.dataset} on {resumed.cluster}", flush=True)
-    return execute(resumed, run_dir)
+    return execute(resumed)
 
 
 if __name__ == "__main__":

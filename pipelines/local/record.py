@@ -9,7 +9,7 @@ import os
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
@@ -24,9 +24,7 @@ FILE = "run.json"
 class RunRecord:
     """A run of the pipeline on this machine."""
 
-    label: ClassVar[str] = "tfrecord-training.run"
-
-    id: str = ""  # name of its directory, and value of its label; empty before it begins
+    id: str  # name of its directory
     runner: str  # `subprocess` or `docker`
     image: str  # of the steps' containers
     dataset: str  # as on the command line, for people to see; so is `cluster`
@@ -35,26 +33,36 @@ class RunRecord:
     fail_on_reject: bool = False  # whether a rejected model gives the run an exit code of its own
     arguments: Mapping[str, Any]  # of the pipeline
 
+    @property
+    def dir(self) -> pathlib.Path:
+        """Directory of the run, which may have been moved since."""
+        return pathlib.Path(self.arguments["run_dir"])
+
+    @property
+    def label(self) -> str:
+        """Label of its containers, `KEY=VALUE`."""
+        return f"tfrecord-training.run={self.id}"
+
     @classmethod
     def load(cls, run_dir: str | os.PathLike[str]) -> Self:
-        """Reads `run.json`."""
-        with (pathlib.Path(run_dir) / FILE).open("rb") as file:
-            return TypeAdapter(cls).validate_python(documents.parse_json(documents.read(file)))
+        """Reads `run.json`; a ValueError if that is missing or damaged."""
+        return TypeAdapter(cls).validate_python(read_or_empty(pathlib.Path(run_dir) / FILE))
 
-    def save(self, run_dir: pathlib.Path) -> None:
+    def save(self) -> None:
         """Writes `run.json`."""
-        write_text(run_dir / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        write_text(self.dir / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
-    def begin(self, runs_dir: pathlib.Path) -> tuple[Self, pathlib.Path]:
-        """Makes a directory for this run, which this process locks. Returns the complete record and the directory."""
-        with writable(f"--runs-dir {runs_dir}"):
-            run_dir = _make_run_dir(runs_dir)
-            paths = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs"}
-            arguments = {**self.arguments, **{name: str(path) for name, path in paths.items()}, "run_id": run_dir.name}
-            record = dataclasses.replace(self, id=run_dir.name, arguments=arguments)
-            record.save(run_dir)
-        lock(run_dir)
-        return record, run_dir
+
+def begin(runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) -> RunRecord:
+    """Makes a directory for a run, which this process locks, and returns its record with the pipeline's arguments."""
+    with writable(f"--runs-dir {runs_dir}"):
+        run_dir = _make_run_dir(runs_dir)
+        paths = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs"}
+        arguments = {**arguments, **{name: str(path) for name, path in paths.items()}, "run_id": run_dir.name}
+        record = RunRecord(id=run_dir.name, arguments=arguments, **facts)
+        record.save()
+    lock(run_dir)
+    return record
 
 
 def lock(run_dir: pathlib.Path) -> int:

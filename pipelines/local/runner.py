@@ -6,7 +6,6 @@ It is a process of its own because kfp.local replaces `print`, keeps no logs and
 
 import logging
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -39,13 +38,12 @@ def main(run_dir: str) -> int:
         format="%(asctime)s.%(msecs)03d - %(levelname)s - %(message)s",
         datefmt="%H:%M:%S",
     )
-    directory = pathlib.Path(run_dir).resolve()
     local.init(
-        runner=_runner(record, directory),
-        pipeline_root=str(directory / "artifacts"),
-        workspace_root=str(directory / "tmp" / "workspace"),
+        runner=_runner(record),
+        pipeline_root=str(record.dir / "artifacts"),
+        workspace_root=str(record.dir / "tmp" / "workspace"),
         enable_caching=True,
-        cache_root=str(directory / "artifacts" / ".done"),  # what a resume does not do again
+        cache_root=str(record.dir / "artifacts" / ".done"),  # what a resume does not do again
     )
     try:
         build("local", record.image)(**record.arguments)
@@ -58,30 +56,30 @@ def main(run_dir: str) -> int:
 def _end(record: RunRecord) -> None:
     """Kills the steps: they are in this process's group, or in containers; the replicas of `train` die with their launcher."""
     if record.runner == "docker":
-        # Not from here: while this process lives, it takes a container that is gone for a failure, and goes on.
-        subprocess.Popen([sys.executable, "-m", "pipelines.local.containers", record.id], start_new_session=True)
+        # Not from here: while this process lives, it takes a container that is gone for a failure, and goes on. And
+        # later: the engine may still be making what this process has asked it for.
+        remove = f"sleep 3; docker rm --force --volumes $(docker ps --all --quiet --filter label={record.label})"
+        subprocess.Popen(["sh", "-c", remove], start_new_session=True)
     os.killpg(0, signal.SIGKILL)
 
 
-def _runner(record: RunRecord, directory: pathlib.Path) -> local.SubprocessRunner | local.DockerRunner:
+def _runner(record: RunRecord) -> local.SubprocessRunner | local.DockerRunner:
     if record.runner == "subprocess":
         return local.SubprocessRunner(use_venv=False)
     from docker.types import Mount
 
     # Paths inside are those outside, so every argument means the same.
-    written = (str(directory.parent), record.arguments["registry"])
+    written = (str(record.dir.parent), record.arguments["registry"])
     mounts = [
         Mount(path, path, type="bind", read_only=path not in written)
         for path in (*written, *filter(os.path.isabs, record.sources))
     ]
-    temporary = str(directory / "tmp")  # on the disk, unlike /tmp
-    environment = {"HOME": temporary, "TMPDIR": temporary}
-    if user := os.environ.get("USER"):  # who has registered a model, for the registry's history
-        environment["USER"] = user
+    temporary = str(record.dir / "tmp")  # on the disk, unlike /tmp
+    user = os.environ.get("USER", "")  # who has registered a model, for the registry's history
     return local.DockerRunner(
         mounts=mounts,
-        labels={record.label: record.id},
-        environment=environment,
+        labels=dict([record.label.split("=")]),
+        environment={"HOME": temporary, "TMPDIR": temporary, "USER": user},
         read_only=True,
         tmpfs={"/tmp": ""},
         **security_options(rootless=check_engine("--runner subprocess")),

@@ -34,11 +34,10 @@ def shown(path: str | os.PathLike[str]) -> str:
 TEMPLATES.filters["shown"] = shown
 
 
-def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, seconds: float) -> dict[str, Any]:
+def write(record: RunRecord, steps: Steps, status: str, seconds: float) -> dict[str, Any]:
     """Writes `summary.json` and `report.html` from the files of a run.
 
     Args:
-      run_dir: Directory of the run.
       record: Of the run.
       steps: With their outcome.
       status: `succeeded`, `failed` or `interrupted`.
@@ -47,6 +46,7 @@ def write(run_dir: pathlib.Path, record: RunRecord, steps: Steps, status: str, s
     Returns:
       The content of `summary.json`.
     """
+    run_dir = record.dir
     # A resume may have evaluated again.
     if evaluations := sorted(run_dir.glob("artifacts/*/evaluate/evaluation"), key=os.path.getmtime):
         shutil.copyfile(evaluations[-1], run_dir / EVALUATION)

@@ -135,8 +135,6 @@ def prepare(args: Config, *, is_scheduled: bool = False) -> Submission:
                 "serving_image": args.serving_image,
                 **place,
             },
-            # None leaves each step what the spec says: only `convert` may come from the cache.
-            "enable_caching": False if args.no_cache else None,
             "encryption_spec_key_name": settings.encryption_key,
             "labels": settings.all_labels("" if is_scheduled else run),
             **place,

@@ -30,10 +30,8 @@ def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
             path = run / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("12345")
-        record = RunRecord(
-            id=name, runner="subprocess", image="python", dataset="digits", cluster="c.yaml", arguments={}
-        )
-        record.save(run)
+        facts = {"runner": "subprocess", "image": "python", "dataset": "digits", "cluster": "c.yaml"}
+        RunRecord(id=name, arguments={"run_dir": str(run)}, **facts).save()
         (run / "summary.json").write_text(json.dumps({"paths": {"dataset": None}}))
         if done:
             (run / "job" / "DONE.json").write_text("{}")

@@ -63,7 +63,7 @@ def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         arguments |= {"trainer_args": ["--seed=1"], "convert_args": [], "evaluate_args": []}
         arguments["cluster"] = '{"ps": {"n": 1}}'
         facts = {"runner": "subprocess", "image": "python", "dataset": "digits", "cluster": "clusters/local.yaml"}
-        RunRecord(id=name, arguments=arguments, fail_on_reject=fail_on_reject, **facts).save(run)
+        RunRecord(id=name, arguments=arguments, fail_on_reject=fail_on_reject, **facts).save()
         if status:
             summary = {"status": status, "reason": None, "seconds": 2.5, "metrics": {"accuracy": accuracy}}
             summary["steps"] = [{"name": "train", "status": "succeeded", "seconds": 1.0}]

@@ -167,7 +167,7 @@ def test_an_engine_that_does_not_answer_is_told_before_anything_is_made(refused,
 
 def test_the_page_of_a_run_links_to_nothing_that_is_not_there(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(run, "_drive", lambda *_: ("interrupted", 130))
+    monkeypatch.setattr(run, "_drive", lambda *_: 130)
     where = ["--runs-dir", str(tmp_path / "runs"), "--registry", str(tmp_path / "registry")]
     assert run.main(where) == 130
     (page,) = tmp_path.glob("runs/*/report.html")

@@ -63,8 +63,10 @@ def test_a_container_sees_every_source_and_can_do_little_else(table, monkeypatch
     monkeypatch.setattr(runner, "check_engine", lambda _: True)
     places = [table / "runs/r", table / "registry", *halves(table)]
     facts = {"id": "r", "runner": "docker", "image": "i", "dataset": "csv", "cluster": "c.yaml"}
-    record = RunRecord(**facts, sources=list(map(str, places[2:])), arguments={"registry": str(places[1])})
-    given = runner._runner(record, places[0]).container_run_args
+    record = RunRecord(
+        **facts, sources=list(map(str, places[2:])), arguments={"registry": str(places[1]), "run_dir": str(places[0])}
+    )
+    given = runner._runner(record).container_run_args
     mounts = given["mounts"]
     assert (given["user"], given["read_only"], given["cap_drop"]) == ("0:0", True, ["ALL"])
     assert given["security_opt"] == ["no-new-privileges"]
