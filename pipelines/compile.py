@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kfp import compiler
@@ -22,24 +22,17 @@ _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*(@sha256:[0-9a-f.]+)?")
 
 
 def compile_specs(
-    image: str,
-    output_dir: str,
-    backends: Sequence[str] = BACKENDS,
-    *,
-    job: Mapping[str, Any] | None = None,
-    **options: Any,
+    image: str, output_dir: str, backends: Sequence[str] = BACKENDS, **options: Any
 ) -> list[pathlib.Path]:
     """Writes `training-<backend>.yaml` for each, with `options` of `build`: the same bytes every time. Returns the paths."""
     if not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image!r} is no image reference; give registry/repository/name@sha256:digest")
-    if job is None:
-        job = JobSettings().arguments(load_cluster(DEFAULT_CLUSTER))
     paths = [pathlib.Path(output_dir) / f"{NAME}-{backend}.yaml" for backend in backends]
     with writable(f"--output-dir {output_dir}"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of the pinned kfp, about its own future
         pathlib.Path(output_dir).mkdir(parents=True, exist_ok=True)
         for backend, path in zip(backends, paths, strict=True):
-            compiler.Compiler().compile(build(backend, image, job=job, **options), str(path))
+            compiler.Compiler().compile(build(backend, image, **options), str(path))
     return paths
 
 

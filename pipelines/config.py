@@ -13,7 +13,6 @@ import argparse
 import dataclasses
 import functools
 import pathlib
-import typing
 import warnings
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any
@@ -42,10 +41,9 @@ class Keys:
         """The model of `run.yaml`."""
         keys: dict[str, Any] = {}
         for options, hidden in self.options.items():
-            hints = typing.get_type_hints(options)
             for field in dataclasses.fields(options):
                 if field.name not in hidden:
-                    kind = Annotated[hints[field.name], pydantic.AfterValidator(functools.partial(_checked, field))]
+                    kind = Annotated[field.type, pydantic.AfterValidator(functools.partial(_checked, field))]
                     text = field.metadata["argparse"]["help"]
                     keys[field.name] = (kind, pydantic.Field(default=field.default, description=text))
         with warnings.catch_warnings():

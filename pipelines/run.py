@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.cli import Flags, Parser, as_list, flag, run_cli
-from common.container_engine import check_engine, remove_containers
-from common.errors import UserError, writable
+from common.container_engine import DEFAULT_IMAGE, check_engine, remove_containers
+from common.errors import writable
 from common.flags import job_directory, local
 from common.lifeline import OWNER_PID, owner_pid, watch
 from common.storage.storage import is_remote
@@ -28,7 +28,7 @@ from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, SHARED, add_trai
 from pipelines.config import Config, Keys
 from pipelines.local import history, summary
 from pipelines.local.cache import cache_key, dataset_dir
-from pipelines.local.progress import FAILED, RUNNING, Progress, Steps
+from pipelines.local.progress import FAILED, RUNNING, Progress
 from pipelines.local.record import RunRecord, begin
 from pipelines.local.summary import shown
 
@@ -78,8 +78,6 @@ def _parser() -> Parser:
 def _prepare(config: Config) -> RunRecord:
     """Checks everything, and only then makes the run's directory."""
     if config.runner == "docker":
-        if not config.image:
-            raise UserError("--runner docker needs --image; `make image` builds tfrecord-training:dev")
         check_engine("--runner subprocess")
     cluster_file = config.cluster or DEFAULT_CLUSTER
     cluster = load_cluster(cluster_file, as_list(config.trainer_flags))
@@ -98,7 +96,7 @@ def _prepare(config: Config) -> RunRecord:
         {**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": registry},
         runner=config.runner,
         # Processes run in this interpreter; kfp warns about an image whose name does not say so.
-        image=config.image or "python",
+        image=config.image or (DEFAULT_IMAGE if config.runner == "docker" else "python"),
         dataset=config.dataset,
         cluster=cluster_file,
         sources=sources,
@@ -113,11 +111,11 @@ def execute(record: RunRecord) -> int:
         (record.dir / part).mkdir(exist_ok=True)
     print(f"run {record.id}: {record.dataset} on {record.cluster}; logs in {shown(record.dir / 'logs')}")
     print(f"TensorBoard: {shown(pathlib.Path(sys.executable).parent)}/tensorboard --logdir {shown(record.dir / 'job')}")
-    steps = Steps(record.dir / "logs")
-    code = _drive(record, steps)
+    progress = Progress(record.dir / "logs")
+    code = _drive(record, progress)
     status = {0: "succeeded", 1: "failed"}.get(code, "interrupted")
     with writable(record.dir):
-        result = summary.write(record, steps, status, time.monotonic() - started)
+        result = summary.write(record, progress, status, time.monotonic() - started)
         history.write_page(record.dir.parent)
     text = summary.TEMPLATES.get_template("ended.txt").render(result, python=sys.executable)
     print(text.rstrip(), file=sys.stderr if code else sys.stdout)
@@ -131,7 +129,7 @@ def code_of_finished(record: RunRecord, result: Mapping[str, Any]) -> int:
     return EXIT_REJECTED if record.fail_on_reject and result["model"]["verdict"] == REJECT else 0
 
 
-def _drive(record: RunRecord, steps: Steps) -> int:
+def _drive(record: RunRecord, progress: Progress) -> int:
     """Runs the pipeline in a child and shows its progress. Returns 0, 1 if it failed, or 128+n on signal n."""
     child = subprocess.Popen(
         [sys.executable, "-m", "pipelines.local.runner", str(record.dir)],
@@ -142,7 +140,6 @@ def _drive(record: RunRecord, steps: Steps) -> int:
         start_new_session=True,
         env={**os.environ, OWNER_PID: str(os.getpid()), "TMPDIR": str(record.dir / "tmp"), "PYTHONUNBUFFERED": "1"},
     )
-    progress = Progress(steps)
     request = StopRequest()
 
     def stop(number: int, _frame: object) -> None:
@@ -153,7 +150,7 @@ def _drive(record: RunRecord, steps: Steps) -> int:
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if is_first or is_repeated:
-            step = steps.first(RUNNING)
+            step = progress.first(RUNNING)
             saves = is_first and record.runner == "subprocess" and step is not None and step.name == "train"
             _signal_group(child, signal.SIGTERM if saves else signal.SIGKILL)
             progress.print("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
@@ -163,15 +160,14 @@ def _drive(record: RunRecord, steps: Steps) -> int:
             signal.signal(number, stop)
     try:
         with progress:
-            for step in steps.follow(child.stdout):
-                progress.show(step)
+            for step in progress.follow(child.stdout):
                 if request.number and step.status != RUNNING:  # it has saved, or had ended by itself
                     _signal_group(child, signal.SIGKILL)
         if child.wait() and request.number:
             return 128 + request.number
         # kfp's DockerRunner takes a container that vanished for one that succeeded.
         has_trained = (record.dir / "job" / "DONE.json").exists()
-        return int(bool(child.returncode or steps.first(FAILED) or not has_trained))
+        return int(bool(child.returncode or progress.first(FAILED) or not has_trained))
     finally:
         _signal_group(child, signal.SIGKILL)
         child.wait()

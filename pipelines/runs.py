@@ -3,10 +3,9 @@
 import argparse
 import dataclasses
 import functools
-import itertools
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from common.cli import Parser, confirm, run_cli
@@ -23,6 +22,7 @@ from pipelines.local.cache import cache_key
 from pipelines.run import code_of_finished, execute
 
 KEYS = Keys(options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate"))
+_COMPARED = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args", "source_digest")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,31 +61,27 @@ def _list(args: argparse.Namespace) -> None:
 
 def _show(args: argparse.Namespace) -> None:
     (run,) = args.runs
-    metrics, settings = _facts(run)
-    outcome = {"reason": run.summary.get("reason"), **metrics, **run.summary.get("paths", {})}
-    print(table([*_lines(run.row), *_lines(outcome), *_lines(settings)]))
+    facts = {**run.row, "reason": run.summary.get("reason"), **_facts(run)}
+    print(table([(name, _text(value)) for name, value in facts.items()]))
 
 
 def _compare(args: argparse.Namespace) -> None:
-    metrics, settings = zip(*map(_facts, args.runs), strict=True)
-    differing = [line for line in _lines(*settings) if len({*line[1:]}) > 1]
-    print(table([("", *(run.dir.name for run in args.runs)), *_lines(*metrics), *differing]))
+    one, other = map(_facts, args.runs)
+    lines = [("", *(run.dir.name for run in args.runs))]
+    for name in one | other:
+        values = _text(one.get(name)), _text(other.get(name))
+        if len({*values}) > 1 or name.startswith("test "):
+            lines.append((name, *values))
+    print(table(lines))
 
 
-def _facts(run: history.Run) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the metrics of a run by name, and all that decided them, with values as the training resolved them."""
+def _facts(run: history.Run) -> dict[str, Any]:
+    """Returns the metrics of a run by name, and all that decided them, as the training resolved it."""
     with reading(f"{record.FILE}, {summary.FILE} or job/job.json of {run.dir}"):
-        job = record.read_or_empty(run.dir / "job" / "job.json")
-        names = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args", "source_digest")
-        settings = {name: run.record.arguments[name] for name in names} | job.get("settings", {})
         metrics = {f"test {name}": value for name, value in run.summary.get("metrics", {}).items()}
-        return metrics, {**settings, "versions": job.get("versions")}
-
-
-def _lines(*columns: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yields each name with its value in each of the columns, as texts."""
-    for name in dict.fromkeys(itertools.chain(*columns)):
-        yield name, *(_text(column.get(name)) for column in columns)
+        arguments = {name: run.record.arguments[name] for name in _COMPARED}
+        job = record.read_or_empty(run.dir / "job" / "job.json")
+        return {**metrics, **arguments, **job.get("settings", {}), "versions": job.get("versions")}
 
 
 def _text(value: Any) -> str:

@@ -1,9 +1,8 @@
 """Steps of a run while it goes on: read from the output of kfp.local, kept in logs, and shown.
 
-steps = Steps(run_dir / "logs")
-with Progress(steps) as progress:
-    for step in steps.follow(process.stdout):
-        progress.show(step)
+with Progress(run_dir / "logs") as progress:
+    for step in progress.follow(process.stdout):
+        print(step.status)
 """
 
 import dataclasses
@@ -44,48 +43,63 @@ class Step:
         """Duration until now, or until the step ended."""
         return (self.ended or time.monotonic()) - self.started
 
-    def end(self, status: str) -> None:
-        """Sets the last status."""
-        self.status = status
-        self.ended = time.monotonic()
 
+class Progress(Live):
+    """Status of each step, and the log of the run with the part of each step in it.
 
-class Steps:
-    """Log of a run, the part of each step in it, and the status of each step."""
+    A line is printed for each step that ends. The step that is running is drawn below on a terminal; elsewhere the
+    training's own lines are printed.
+    """
 
-    def __init__(self, log_dir: pathlib.Path) -> None:
+    def __init__(self, log_dir: pathlib.Path, console: Console | None = None) -> None:
         self.log_dir = log_dir
-        self.started: dict[str, Step] = {}
+        self.steps: dict[str, Step] = {}
+        super().__init__(get_renderable=self._running, console=console, transient=True)
 
     def first(self, status: str) -> Step | None:
         """Returns the first step with a status; of `RUNNING`, kfp.local has one at most."""
         # A copy, since the terminal is drawn by another thread.
-        return next((step for step in [*self.started.values()] if step.status == status), None)
+        return next((step for step in [*self.steps.values()] if step.status == status), None)
 
     def log(self, step: Step | None) -> pathlib.Path:
         """Returns the file with the output of a step, or for None of the whole run."""
         return self.log_dir / f"{step.name if step else 'pipeline'}.log"
 
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
-        """Keeps all lines of the runner; yields a step whenever it starts, comes further or ends."""
+        """Keeps all lines of the runner, and shows what they say; yields a step whenever it starts, comes further or ends."""
         for raw in lines:
             line = ANSI.sub("", raw.decode("utf-8", errors="replace"))
             _append(self.log(None), line)
             event = step_event(line)
             if event and not event[0].startswith(_GROUPS):
                 name, status = event
-                step = self.started.setdefault(name, Step(name=name))
+                step = self.steps.setdefault(name, Step(name=name))
                 if status != RUNNING:
-                    step.end(status)
+                    self._end(step, status)
                 yield step
             elif step := self.first(RUNNING):
                 _append(self.log(step), line.removeprefix("    "))
-                if progress := _TRAINING.match(line):
-                    step.training = "  ".join(progress.groups())
+                if training := _TRAINING.match(line):
+                    step.training = "  ".join(training.groups())
+                    if not self.console.is_terminal:
+                        self.console.print(f"    {step.training}", soft_wrap=True, highlight=False)
                     yield step
         if step := self.first(RUNNING):  # the run was stopped before the step ended
-            step.end(FAILED)
+            self._end(step, FAILED)
             yield step
+
+    def print(self, text: str) -> None:
+        """Prints a line; from a signal's handler too, which may have come in the middle of printing."""
+        threading.Thread(target=self.console.print, args=(text,), daemon=True).start()
+
+    def _end(self, step: Step, status: str) -> None:
+        step.status = status
+        step.ended = time.monotonic()
+        self.console.print(_line(step), soft_wrap=True)
+
+    def _running(self) -> Text:
+        step = self.first(RUNNING)
+        return _line(step) if step else Text()
 
 
 def step_event(line: str) -> tuple[str, str] | None:
@@ -99,35 +113,8 @@ def _append(path: pathlib.Path, line: str) -> None:
         file.write(line)
 
 
-class Progress(Live):
-    """Prints a line for each step that ends.
-
-    The step that is running is drawn below on a terminal; elsewhere the training's own lines are printed.
-    """
-
-    def __init__(self, steps: Steps, console: Console | None = None) -> None:
-        self._steps = steps  # which the base draws at once
-        super().__init__(get_renderable=self._running, console=console, transient=True)
-
-    def show(self, step: Step) -> None:
-        """Shows that a step started, came further or ended."""
-        if step.status != RUNNING:
-            self.console.print(_line(step), soft_wrap=True)
-        elif step.training and not self.console.is_terminal:
-            self.console.print(f"    {step.training}", soft_wrap=True, highlight=False)
-
-    def print(self, text: str) -> None:
-        """Prints a line; from a signal's handler too, which may have come in the middle of printing."""
-        threading.Thread(target=self.console.print, args=(text,), daemon=True).start()
-
-    def _running(self) -> Text:
-        step = self._steps.first(RUNNING)
-        return _line(step) if step else Text()
-
-
 def _line(step: Step) -> Text:
     mark, style = _MARKS[step.status]
-    line = Text(f"{mark} ", style=style).append(f"{step.name:<10}", style="default")
     duration = "    done before" if step.status == CACHED else f"{step.seconds:8.1f} s"
-    line.append(duration, style="default not bold")
-    return line.append(f"  {step.training}" if step.training else "", style="dim not bold")
+    training = f"  {step.training}" if step.training else ""
+    return Text.assemble((mark, style), f" {step.name:<10}{duration}", (training, "dim"))

@@ -14,7 +14,7 @@ from components.convert.writing.output import PAGE
 from components.evaluate.report import section
 from components.register.directory import DirectoryRegistry
 from components.register.registry import CHAMPION
-from pipelines.local.progress import FAILED, Steps
+from pipelines.local.progress import FAILED, Progress
 from pipelines.local.record import RunRecord, read_or_empty
 from trainer.job import done
 
@@ -34,12 +34,12 @@ def shown(path: str | os.PathLike[str]) -> str:
 TEMPLATES.filters["shown"] = shown
 
 
-def write(record: RunRecord, steps: Steps, status: str, seconds: float) -> dict[str, Any]:
+def write(record: RunRecord, progress: Progress, status: str, seconds: float) -> dict[str, Any]:
     """Writes `summary.json` and `report.html` from the files of a run.
 
     Args:
       record: Of the run.
-      steps: With their outcome.
+      progress: Of its steps, which have ended.
       status: `succeeded`, `failed` or `interrupted`.
       seconds: Duration of this attempt.
 
@@ -52,8 +52,8 @@ def write(record: RunRecord, steps: Steps, status: str, seconds: float) -> dict[
         shutil.copyfile(evaluations[-1], run_dir / EVALUATION)
     evaluation = read_or_empty(run_dir / EVALUATION)
     decision = evaluation.get("decision", {})
-    failed = steps.first(FAILED)
-    log = steps.log(failed)
+    failed = progress.first(FAILED)
+    log = progress.log(failed)
     output = log.read_text(encoding="utf-8") if status != "succeeded" and log.exists() else ""
     reasons = _REPAIRABLE.findall(output) if failed and status == "failed" else ()
     name = record.arguments["name"]
@@ -77,7 +77,7 @@ def write(record: RunRecord, steps: Steps, status: str, seconds: float) -> dict[
         "seconds": round(seconds, 1),
         "steps": [
             {"name": step.name, "status": step.status, "seconds": round(step.seconds, 1)}
-            for step in steps.started.values()
+            for step in progress.steps.values()
         ],
         "metrics": evaluation.get("metrics", {}),
         "throughput": {"examples_per_s": read_or_empty(job / done.FILE).get("examples_per_s")},

@@ -15,6 +15,9 @@ from typing import Any
 
 import yaml
 
+from components.train.backends.job_settings import JobSettings
+from components.train.cluster.lookup import load_cluster
+from pipelines.cloud_options import DEFAULT_CLUSTER
 from pipelines.compile import compile_specs
 
 _IMAGE = "python-lint@sha256:" + "0" * 64
@@ -175,7 +178,8 @@ def lint_file(path: pathlib.Path) -> list[str]:
 def main(paths: list[str]) -> int:
     """Prints what is wrong; returns 1 if anything is."""
     with tempfile.TemporaryDirectory() as directory:
-        specs = [pathlib.Path(p) for p in paths] or compile_specs(_IMAGE, directory)
+        job = JobSettings().arguments(load_cluster(DEFAULT_CLUSTER))
+        specs = [pathlib.Path(p) for p in paths] or compile_specs(_IMAGE, directory, job=job)
         found = [problem for path in specs for problem in lint_file(path)]
     print("\n".join(found), end="\n" if found else "")
     return bool(found)

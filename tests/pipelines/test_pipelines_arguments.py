@@ -125,7 +125,6 @@ def test_more_files_than_a_step_can_be_given_are_refused():
         (["--dataset", "csv", "--schema", "SCHEMA"], "needs --source"),
         (["--gate", "TYPO"], "unknown key 'chef' (known: confidence, "),
         (["--output", "x"], "unrecognized arguments: --output"),
-        (["--runner", "docker"], "needs --image"),
         (["--", "--job-dir", "x"], "come from the pipeline"),
         (["--", "--no-such-flag"], "--no-such-flag"),
         (["--", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says multi_worker_mirrored"),

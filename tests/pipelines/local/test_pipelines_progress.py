@@ -1,6 +1,6 @@
 from rich.console import Console
 
-from pipelines.local.progress import Progress, Steps
+from pipelines.local.progress import Progress
 
 LOG = b"""\
 10:00:00.000 - INFO - Running pipeline: \x1b[95m'training'\x1b[0m
@@ -22,8 +22,7 @@ LOG = b"""\
 
 
 def test_steps_are_read_from_log(tmp_path):
-    steps = Steps(tmp_path)
-    events = [(step.name, step.status) for step in steps.follow(LOG.splitlines(keepends=True))]
+    events = [(step.name, step.status) for step in Progress(tmp_path).follow(LOG.splitlines(keepends=True))]
     assert events == [
         ("convert", "cached"),
         ("plan", "running"),
@@ -41,11 +40,9 @@ def test_steps_are_read_from_log(tmp_path):
 
 
 def test_progress_without_terminal_prints_lines(tmp_path):
-    steps = Steps(tmp_path)
     console = Console(force_terminal=False, record=True, width=100, file=(tmp_path / "out").open("w"))
-    with Progress(steps, console) as progress:
-        for step in steps.follow(LOG.splitlines(keepends=True)):
-            progress.show(step)
+    with Progress(tmp_path, console) as progress:
+        list(progress.follow(LOG.splitlines(keepends=True)))
     lines = console.export_text().splitlines()
     words = [["✓", "convert"], ["✓", "plan"], ["step", "50/300"], ["✗", "train"], ["✗", "cleanup"]]
     assert [line.split()[:2] for line in lines] == words
@@ -53,11 +50,9 @@ def test_progress_without_terminal_prints_lines(tmp_path):
 
 
 def test_progress_on_terminal_shows_training(tmp_path):
-    steps = Steps(tmp_path)
     console = Console(force_terminal=True, width=100, file=(tmp_path / "out").open("w"), color_system=None)
-    with Progress(steps, console) as progress:
-        for step in steps.follow(LOG.splitlines(keepends=True)):
-            progress.show(step)
+    with Progress(tmp_path, console) as progress:
+        for _ in progress.follow(LOG.splitlines(keepends=True)):
             progress.refresh()
     console.file.close()
     shown = (tmp_path / "out").read_text()
