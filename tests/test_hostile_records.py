@@ -20,7 +20,6 @@ from components.train.__main__ import main
 from components.train.backends.job_store import JobStore
 from components.train.supervision import health, lock
 from components.train.supervision.health import Patience, Vitals
-from components.train.supervision.output import table
 from pipelines.local.history import read
 from trainer.job import done, identity, journal
 
@@ -36,7 +35,7 @@ def read_status(directory: pathlib.Path) -> None:
     vitals = Vitals(str(directory / "status.json"))
     vitals.read(0.0)
     vitals.frozen(1.0, Patience(), reports=True)
-    table([vitals.row("chief/0", vitals.phase)])
+    vitals.summary(vitals.phase)
 
 
 def read_lock(directory: pathlib.Path) -> None:

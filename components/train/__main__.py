@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from common.cli import run_cli
 from common.errors import UserError
-from components.train.backends.backend import Job, Status
+from components.train.backends.backend import Job
 from components.train.backends.program import Program, own_program, trainer_program
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 from components.train.cluster.source import Source
 from components.train.command_line import BACKENDS, parse
-from components.train.supervision.output import Output, table
+from components.train.supervision.output import Output
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     backend_class = BACKENDS[args.backend]
     backend = backend_class(backend_class.Options.of(args))
     if args.status:
-        _print(backend.status(args.status))
+        status = backend.status(args.status)
+        print("\n".join([status.details, *status.replicas, status.last_words]))
         return 0
     if args.stop:
         return backend.cancel(args.stop)
@@ -36,15 +37,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         with Output() as output:
             return backend.submit(plan, output)
-
-
-def _print(status: Status) -> None:
-    from rich.console import Console
-
-    print(status.details)
-    if status.rows:
-        Console(soft_wrap=True).print(table(status.rows))
-    print(status.last_words)
 
 
 def _cluster(args: argparse.Namespace) -> tuple[Source, Cluster]:

@@ -10,7 +10,6 @@ from common.cli import Flags
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import By, Cluster
 from components.train.cluster.validation import Model
-from components.train.supervision.health import Row
 from components.train.supervision.output import Output
 from trainer.cluster.member import ROLES
 
@@ -31,7 +30,7 @@ class Status:
 
     state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
     details: str  # Who runs it, since when, and the exit code, for people.
-    rows: Sequence[Row] = ()  # Progress of the replicas.
+    replicas: Sequence[str] = ()  # Progress of each, in a line.
     last_words: str = ""  # What happened last, in lines for people.
 
 

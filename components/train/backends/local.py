@@ -16,7 +16,7 @@ from components.train.backends.backend import Backend, Job, Status
 from components.train.backends.resources import Share, missing_gpus
 from components.train.supervision import launcher_log, lock, supervisor
 from components.train.supervision.health import Patience, Vitals
-from components.train.supervision.launcher_log import Event, in_words
+from components.train.supervision.launcher_log import Event
 from components.train.supervision.output import Output
 from components.train.supervision.plan import STATUS, Plan, Replica
 from components.train.supervision.restart_policy import KILLED
@@ -64,13 +64,14 @@ class LocalBackend(Backend):
             details += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(start["time"]))
             if end["event"] == "end":
                 details += f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
-            rows = []
+            replicas = []
             for replica in start["replicas"]:
                 vitals = Vitals(replica["status"])
                 vitals.read(0.0)
-                rows.append(vitals.row(str(replica["replica"]), vitals.phase or "started" if holder else "ended"))
+                phase = vitals.phase or "started" if holder else "ended"
+                replicas.append(f"{replica['replica']:<12} {vitals.summary(phase)}")
             state = _state(holder, events)
-            return Status(state=state, details=state + details, rows=rows, last_words=_last_words(events))
+            return Status(state=state, details=state + details, replicas=replicas, last_words=_last_words(events))
 
     def cancel(self, job_dir: str) -> int:
         """Signals the launcher, which must be of this machine, and waits until nothing of the job is left."""
@@ -187,7 +188,7 @@ def _state(holder: lock.Launcher | None, events: Sequence[Event]) -> str:
 
 
 def _last_words(events: Sequence[Event]) -> str:
-    return "\n".join(next(filter(None, map(in_words, reversed(events))), []))
+    return next((event["message"] for event in reversed(events) if event.get("message")), "")
 
 
 def _check_writable(directory: str, flag: str) -> None:

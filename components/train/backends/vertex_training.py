@@ -24,6 +24,7 @@ from components.train.backends.vertex_client import (
     replica_name,
 )
 from components.train.cluster.cluster_file import Cluster
+from components.train.supervision.launcher_log import end_message
 from components.train.supervision.output import Output
 from components.train.supervision.restart_policy import (
     Again,
@@ -187,7 +188,7 @@ class Training:
         blamed = replica_name(error, self._roles)
         if attempts and attempts[-1].ending is Ending.FAILED and blamed and order.exit_code != 128 + self._stop:
             end |= {"replica": blamed, "ending": error, "log": self._link, "tail": list(self._tails.get(blamed, ()))}
-        self._output.event(end)
+        self._output.lines("launcher", end_message(end).splitlines())
 
     def _show(self, logs: CloudLogs) -> None:
         for replica, text in logs.new(self._jobs.session()):

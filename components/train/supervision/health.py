@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import math
 import os
-import stat
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,22 +43,11 @@ class Patience:
     # off 30 s after its notice at the latest.
     grace_period_s: float = 25.0
     failure_s: float = 1.0  # The same when there is nothing to save: after a failure, or after the chief's success.
-    report_delay_s: float = (
-        0.5  # After a failure, to SIGTERM for the others: a client may report late a kill elsewhere.
-    )
+    # After a failure, to SIGTERM for the others: a client may report late a kill elsewhere.
+    report_delay_s: float = 0.5
     join_s: float = 30.0  # What workers of a synchronous job have to end by themselves after the chief's success.
     evaluator_s: float = 300.0  # The same for the evaluator, which may be at the last checkpoint.
     check_s: float = 0.5  # Between checks of the replicas.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-    """Progress of a replica."""
-
-    replica: str  # Its name, `worker/1`.
-    phase: str  # Phase of the trainer, or `starting`, `stopping`, `ended`, ...
-    step: int | None = None  # Global step, if it is known.
-    examples_per_s: float | None = None  # Of the whole job, if it is known.
 
 
 class Vitals:
@@ -76,13 +64,12 @@ class Vitals:
     def read(self, now: float) -> None:
         """Reads the status file if it is another than before, and whether the process is stopped."""
         self._stopped_since = (self._stopped_since or now) if self.stopped else None
-        # It may be missing, or not whole if the program does not replace it as ours does.
-        with contextlib.suppress(OSError, ValueError):
-            file_status = os.stat(self._path)
+        # It may be missing, or not complete if the program does not replace it as ours does.
+        with contextlib.suppress(OSError, ValueError), open(self._path, "rb", opener=_open_at_once) as file:
+            file_status = os.fstat(file.fileno())
             version = file_status.st_mtime_ns, file_status.st_ino
-            if version != self._version and stat.S_ISREG(file_status.st_mode):
-                with open(self._path, "rb") as file:
-                    state = documents.parse_json(documents.read(file, MOST_BYTES))
+            if version != self._version:
+                state = documents.parse_json(file.read(MOST_BYTES))
                 if isinstance(state, dict) and isinstance(state.get("step"), int):
                     self.state, self.changed, self._version = state, now, version
 
@@ -103,14 +90,20 @@ class Vitals:
         """The step it is at; None before it trains."""
         return None if self.phase in ("", "starting", "serving") else self.state["step"]
 
-    def row(self, replica: str, phase: str) -> Row:
-        """Returns the progress of the replica, in a phase for people."""
+    def summary(self, phase: str) -> str:
+        """Returns the progress in words, with the name of a phase: `training, step 7, 120 examples/s`."""
+        step = "" if self.step is None else f", step {self.step:,}"
         speed = self.state.get("examples_per_s")  # A program of the user's own may write anything.
-        is_number = isinstance(speed, (int, float)) and math.isfinite(speed)
-        return Row(replica=replica, phase=phase, step=self.step, examples_per_s=speed if is_number else None)
+        return phase + step + (f", {speed:,.0f} examples/s" if isinstance(speed, int | float) else "")
 
     def frozen(self, now: float, patience: Patience, *, reports: bool) -> str:
-        """Why it is to be taken for frozen at monotonic time `now`, or nothing; `reports` if it is known to write status files."""
+        """Returns why it is to be taken for frozen at monotonic time `now`, or nothing.
+
+        Args:
+          now: Monotonic time.
+          patience: Limits.
+          reports: Whether the program is known to write status files.
+        """
         if self._stopped_since is not None and now - self._stopped_since >= patience.stopped_s:
             return f"stopped for {now - self._stopped_since:.0f} s"
         silent_s = now - self.changed
@@ -119,3 +112,8 @@ class Vitals:
         if silent_s >= patience.silence_s.get(self.phase, math.inf):
             return f"no sign of life for {silent_s:.0f} s while {self.phase}"
         return ""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens a file, and does not wait if it is a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)

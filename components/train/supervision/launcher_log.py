@@ -1,14 +1,14 @@
 """`launcher.jsonl`: what happened to a job on this machine, as the launcher saw it.
 
-One JSON object a line, always with `event` and `time` (seconds since the epoch), and:
+One JSON object a line, always with `event`, `time` (seconds since the epoch) and `message` (for people; empty of some), and:
 
-    start      pid, strategy, log_dir, replicas (each with replica, log, status), max_restarts, timeout_s, reports, notes
+    start      pid, replicas (each with replica, log, status)
     up         replica, attempt, pid
     frozen     replica, why
     down       replica, attempt, ending, exit_code, seconds
     blame      replica (that died first), kind, ending, exit_code, why (it is not started again), step, log, tail
-    restart    replicas, after (the kind), errors, preemptions, max_restarts, backoff_s
-    stop       why (a signal, or the time limit), again
+    restart    replicas, after (the kind), errors, preemptions
+    stop       why (a signal, or the time limit)
     end        exit_code, why, step, seconds; replica, ending, log and tail if one is to blame
 """
 
@@ -24,28 +24,21 @@ from common import documents
 FILE = "launcher.jsonl"
 _MOST_LINE_BYTES = 1 << 20
 Event = Mapping[str, Any]
-_WORDS = {
-    "frozen": "{replica} is frozen ({why}); killing it",
-    "down": "{replica} ended: {ending} after {seconds:.1f} s",
-}
 
 
 class Record:
     """Appends events of one launcher."""
 
     def __init__(self, directory: str) -> None:
-        self._file = open(os.path.join(directory, FILE), "ab+", buffering=0)  # noqa: SIM115
-        end = self._file.seek(0, os.SEEK_END)
-        self._file.seek(max(0, end - 1))
-        if self._file.read(1) not in (b"", b"\n"):  # Torn by a launcher that was killed.
-            self._file.write(b"\n")
+        self._file = open(os.path.join(directory, FILE), "ab", buffering=0)  # noqa: SIM115
+        if self._file.tell():
+            self._file.write(b"\n")  # The last line of a launcher that was killed may be torn.
 
-    def add(self, event: str, **fields: Any) -> Event:
-        """Appends an event and returns it."""
-        line = {"event": event, "time": round(time.time(), 3), **fields}
+    def add(self, event: str, message: str, **fields: Any) -> None:
+        """Appends an event."""
+        line = {"event": event, "time": round(time.time(), 3), "message": message, **fields}
         with contextlib.suppress(OSError):  # A full disk; the job may still end well.
             self._file.write(json.dumps(line).encode() + b"\n")
-        return line
 
     def close(self) -> None:
         """Closes the file."""
@@ -57,35 +50,23 @@ def last_run(directory: str) -> list[Event]:
     events: list[Event] = []
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
         while line := file.readline(_MOST_LINE_BYTES):
-            with contextlib.suppress(ValueError):  # The last line of a launcher that was killed may be torn.
+            with contextlib.suppress(ValueError):  # Empty or torn.
                 event = documents.parse_json(line)
                 if isinstance(event, dict) and "event" in event:
                     events = [event] if event["event"] == "start" else [*events, event]
     return events
 
 
-def in_words(event: Event) -> list[str]:
-    """Returns an event as lines for people; some need none."""
-    match event:
-        case {"event": "start", "replicas": replicas, "log_dir": log_dir, "notes": notes}:
-            return [f"starting {len(replicas)} replicas; logs in {log_dir}", *notes]
-        case {"event": "blame"}:
-            return [_first_failure(event)]
-        case {"event": "restart", "replicas": names, "backoff_s": wait_s}:
-            again = f"starting {', '.join(names)} again{f' in {wait_s:.1f} s' if wait_s else ''}; restarts after"
-            counts = "errors: {errors}, after preemptions: {preemptions} (of {max_restarts} each)".format(**event)
-            return [f"{again} {counts}"]
-        case {"event": "stop", "why": why, "again": again}:
-            return [f"{why}: {'killing' if again else 'stopping'} the replicas"]
-        case {"event": "end", "replica": _, "tail": tail}:
-            return [f"{_first_failure(event)}; its last lines:", *(f"  {line}" for line in tail)]
-        case {"event": "end", "why": why, "seconds": seconds, "step": step}:
-            return [f"{why} after {seconds:.1f} s{'' if step is None else f', at step {step}'}"]
-    words = _WORDS.get(event["event"])
-    return [words.format(**event).rstrip()] if words else []
-
-
-def _first_failure(event: Event) -> str:
+def failure_message(event: Event) -> str:
+    """Returns who failed first, how, and why it is not started again, from the fields of `blame` or `end`."""
     what = "was preempted" if event["ending"] in ("exit code 143", "SIGTERM") else "failed"
     first = f"{event['replica']} {what} first: {event['ending']}"
     return "; ".join(filter(None, [first, event["why"], f"log: {event['log']}"]))
+
+
+def end_message(event: Event) -> str:
+    """Returns how a job ended, from the fields of `end`, with the last lines of the replica that is to blame."""
+    if "replica" in event:
+        return "\n  ".join([f"{failure_message(event)}; its last lines:", *event["tail"]])
+    step = "" if event["step"] is None else f", at step {event['step']}"
+    return f"{event['why']} after {event['seconds']:.1f} s{step}"

@@ -6,7 +6,6 @@ program itself, `docker run ...`, `ssh host ...`.
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 
 from common.storage.storage import is_remote
@@ -53,13 +52,6 @@ class Plan:
     def records_dir(self) -> str:
         """Directory of the launcher's lock and journal: the job's if it is on this machine, else that of the logs."""
         return self.log_dir if is_remote(self.job_dir) else self.job_dir
-
-    @property
-    def facts(self) -> dict[str, object]:
-        """Fields of the journal's first event."""
-        logs = [{"replica": r.name, "log": os.path.abspath(r.log), "status": r.status} for r in self.replicas]
-        names = ("strategy", "log_dir", "max_restarts", "timeout_s", "reports", "notes")
-        return {"replicas": logs, **{name: getattr(self, name) for name in names}}
 
     def to_json(self) -> str:
         """Returns the plan for people and golden files."""

@@ -12,15 +12,14 @@ import time
 
 from common import lifeline
 from common.errors import UserError
-from components.train.supervision.health import Row, Vitals
-from components.train.supervision.output import last_lines
+from components.train.supervision.health import Vitals
 from components.train.supervision.plan import ATTEMPT, Replica
 from components.train.supervision.reaper import MARK, Guard
-from components.train.supervision.signals import ending
+from components.train.supervision.restart_policy import KILLED, Kind, kind_of
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 from trainer.cluster.shutdown import ON_VERTEX
 
-TAIL_LINES = 20
+_TAIL_LINES, _TAIL_BYTES = 20, 65_536
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # Not after a fork, where loading may hang.
 # What a launcher above this one, a Vertex replica say, told this process about itself is not for its replicas.
 _ROLE_VARIABLES = ("TF_CONFIG", "CLUSTER_SPEC", POOL_ROLES, POOL_GPUS, ON_VERTEX)
@@ -35,44 +34,45 @@ class Child:
         self.exit_code: int | None = None  # As a shell has it, 128+n after signal n; None while it runs.
         self.ending = ""  # `exit code 3`, `SIGKILL`, or why it was taken for frozen; empty while it runs.
         self.frozen = ""  # Why it was taken for frozen and killed, if it was.
+        self.restarts_alone = False  # Whether it is to start again once nothing is left of it, and the others go on.
         self.is_signalled = False  # Whether it got a signal from us, or is about to.
         self.is_killed = False  # Whether it got SIGKILL from us, because it had not ended in time.
         self.started = time.monotonic()
         self._term_at = self._kill_at = math.inf
-        self._environ = {name: value for name, value in os.environ.items() if name not in _ROLE_VARIABLES}
-        self._environ |= {"TMPDIR": guard.scratch, **replica.env, ATTEMPT: str(attempt)}
-        self._environ[MARK] = guard.mark(replica.name)
+        environ = {name: value for name, value in os.environ.items() if name not in _ROLE_VARIABLES}
+        environ |= {"TMPDIR": guard.scratch, **replica.env, ATTEMPT: str(attempt), MARK: guard.mark(replica.name)}
         with contextlib.suppress(OSError):
             os.unlink(replica.status)  # What an earlier start said of itself is not about this one.
         try:
-            # Appended: the log of a resumed job goes on where it was.
-            self.log = open(replica.log, "ab+", buffering=0)  # noqa: SIM115
+            # Appended: the log of a resumed job goes on where it was. The replica writes to it by itself: a launcher
+            # that is stopped or killed holds it up in nothing.
+            with open(replica.log, "ab", buffering=0) as log:
+                self.log_start = log.tell()
+                self.process = subprocess.Popen(
+                    replica.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environ,
+                    start_new_session=True,
+                    # The guard would find it too, but not before it carries the mark, and not if the guard was killed.
+                    preexec_fn=functools.partial(_die_with_parent, os.getpid()),
+                )
         except OSError as error:
-            raise UserError(f"{replica.name}: cannot write {replica.log}: {error.strerror}") from None
-        self.log_start = self.log.seek(0, os.SEEK_END)
-        try:
-            # It writes to its log by itself: a launcher that is stopped or killed holds it up in nothing.
-            self.process = subprocess.Popen(
-                replica.command,
-                stdin=subprocess.DEVNULL,
-                stdout=self.log,
-                stderr=self.log,
-                env=self._environ,
-                start_new_session=True,
-                # The guard would find it too, but not before it carries the mark, and not if the guard was killed first.
-                preexec_fn=functools.partial(_die_with_parent, os.getpid()),
-            )
-        except OSError as error:
-            raise UserError(f"{replica.name}: cannot start {replica.command[0]}: {error.strerror}") from None
+            raise UserError(f"{replica.name}: cannot start: {error}") from None
         self.pidfd = lifeline.open_pidfd(self.process.pid)  # Tells of its end, where the system has such a thing.
         self.vitals = Vitals(replica.status, self.process.pid, self.started)
+
+    @property
+    def kind(self) -> Kind:
+        """Cause of the end."""
+        return Kind.ERROR if self.frozen else kind_of(self.exit_code)
 
     def finish(self) -> None:
         """Reaps it after its death."""
         code = self.process.wait()
-        self.exit_code = code if code >= 0 else 128 - code
+        self.exit_code = KILLED if self.frozen else code if code >= 0 else 128 - code
         self.ending = f"frozen ({self.frozen})" if self.frozen else ending(code)
-        self._term_at = self._kill_at = math.inf
 
     def kill_frozen(self, why: str) -> None:
         """Kills it at once, being taken for frozen."""
@@ -81,15 +81,16 @@ class Child:
 
     def tail(self) -> list[str]:
         """Returns the last lines that it wrote."""
-        return last_lines(self.log, self.log_start, TAIL_LINES)
+        with open(self.replica.log, "rb") as log:
+            log.seek(max(self.log_start, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return log.read(_TAIL_BYTES).decode("utf-8", "replace").rstrip().splitlines()[-_TAIL_LINES:]
 
     def stop(self, wait_s: float, grace_s: float) -> None:
         """Lets it run for `wait_s`, then asks it to end, then after `grace_s` SIGKILL; an earlier time set stays."""
-        if self.exit_code is None:
-            now = time.monotonic()
-            if not self.is_signalled:  # A second SIGTERM could interrupt a program that saves.
-                self._term_at = min(self._term_at, now + wait_s)
-            self._kill_at = min(self._kill_at, now + wait_s + grace_s)
+        now = time.monotonic()
+        if not self.is_signalled:  # A second SIGTERM could interrupt a program that saves.
+            self._term_at = min(self._term_at, now + wait_s)
+        self._kill_at = min(self._kill_at, now + wait_s + grace_s)
 
     def signal_if_due(self) -> None:
         """Sends what is due to the process group."""
@@ -102,15 +103,19 @@ class Child:
             self._term_at = math.inf
             self._signal(signal.SIGTERM)
 
-    def row(self) -> Row:
-        """Returns its progress."""
-        phase = "stopping" if self.is_signalled else self.vitals.phase or "started"
-        return self.vitals.row(self.replica.name, phase if self.exit_code is None else "ended")
-
     def _signal(self, number: int) -> None:
         self.is_signalled = True
         # It is not reaped before `finish`, so the group's id is still its own.
         os.killpg(self.process.pid, number)
+
+
+def ending(returncode: int) -> str:
+    """Returns how a process ended: `exit code 3`, or `SIGKILL`."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-returncode).name
+    return f"signal {-returncode}"  # A real-time one, which has no name.
 
 
 def _die_with_parent(parent: int) -> None:

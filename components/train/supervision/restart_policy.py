@@ -1,8 +1,8 @@
 """One restart policy for all back ends: what an exit code means, who starts again, and when it is enough.
 
     kind_of(143) is Kind.PREEMPTION
-    state, order = decide(state, Death(replica="worker/0", exit_code=137))  # order.stop is Stop.ALL
-    state, order = decide(state, Gone(replica="chief/0", last=True))  # order.start is ("chief/0", "worker/0")
+    decide("worker", "multi_worker_mirrored", 137) is Follows.RESTART_ALL
+    budget, why = budget.charged(Kind.ERROR, 1, max_restarts=5)  # Nothing starts again if there is a `why`.
     order = next_attempt(attempts, Bounds(choices=3, replicas=4))  # Again(...), or Over(...)
 
 | end | kind | follows |
@@ -11,10 +11,9 @@
 | 143; 137, 130, 129 from outside; lost machines | preemption | a restart, of `max_restarts` after preemptions |
 | any other, and a frozen replica | error | a restart, of `max_restarts` after errors |
 
-A row of failures without a new step ends the job. All functions are pure. `decide` is about the replicas that this machine
-starts, which `supervisor` stops and starts as ordered; `next_attempt` is about custom jobs of Vertex AI, of which each is one
-attempt of all replicas. A death after a signal of ours is never to blame. An evaluator only reads checkpoints: it starts
-again alone, has a budget of its own, and its failures never end the job.
+A row of failures without a new step ends the job. All functions are pure. `decide` is about the replicas that `supervisor`
+starts; `next_attempt` is about custom jobs of Vertex AI, of which each is one attempt of all replicas. An evaluator has a budget
+of its own, and its failures never end the job.
 """
 
 import dataclasses
@@ -22,7 +21,7 @@ import enum
 import itertools
 import math
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from common.errors import UserError
@@ -103,131 +102,24 @@ class Budget:
         return dataclasses.replace(after, **{count: used + 1}), ""
 
 
-class Stop(enum.Enum):
-    """Whom to stop, of the replicas that run."""
+class Follows(enum.Enum):
+    """What follows when a replica of this machine's launcher has ended by itself, or is taken for frozen."""
 
-    NOBODY = enum.auto()
-    ALL = enum.auto()
-    ALL_SAVING = enum.auto()  # With the time that saving takes.
-    SERVING = enum.auto()  # The chief is done: others have to end by themselves, or only serve it.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Death:
-    """The end of a replica, or that it is taken for frozen."""
-
-    replica: str  # Its name, `worker/1`.
-    exit_code: int = KILLED  # As a shell has it; 128+n also if its client reports signal n so.
-    frozen: str = ""  # Why it is taken for frozen, if it is; it may still have to be killed.
-    signalled: bool = False  # Whether a signal of ours came before.
-    # Another one that is stopped (SIGSTOP): those that compute with it give up before its time is over.
-    stopped: str = ""
-
-    @property
-    def kind(self) -> Kind:
-        """Cause of the end."""
-        return Kind.ERROR if self.frozen else kind_of(self.exit_code)
+    DONE = enum.auto()  # The job is done; the other replicas end.
+    NOTHING = enum.auto()
+    RESTART_ONE = enum.auto()  # The others go on.
+    RESTART_ALL = enum.auto()  # All others are stopped first.
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Gone:
-    """Nothing is left of a replica that died; `last` if none is left of any."""
-
-    replica: str
-    last: bool
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class State:
-    """What was decided so far, and by what that is decided."""
-
-    names: tuple[str, ...]  # Replicas that may start again.
-    strategy: str
-    max_restarts: int  # Bound on each count of a budget.
-    reports: bool  # Whether the program is known to report its steps.
-    over: bool = False  # Whether nobody is to be started again.
-    blame: Death | None = None  # Because of which all are being stopped, to start again or to end.
-    # Deaths of those that start again alone, by name.
-    lone: Mapping[str, Death] = dataclasses.field(default_factory=dict)
-    job: Budget = Budget()  # Budget of all but the evaluator.
-    evaluator: Budget = Budget()
-
-    def noted(self, name: str, step: int | None) -> Self:
-        """Returns the state after a replica's report of its step, if it has one."""
-        if step is None:
-            return self
-        return dataclasses.replace(self, **{_owner(name): getattr(self, _owner(name)).noted(step)})
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Order:
-    """What is to be done."""
-
-    stop: Stop = Stop.NOBODY
-    kill: Death | None = None  # The frozen one to kill at once.
-    answered: Death | None = None  # The death that is to blame for what follows.
-    budget: Budget = Budget()  # To which it was charged.
-    start: tuple[str, ...] = ()  # Who starts again.
-    why: str = ""  # Why nobody does: the job ends if it is `over`, else it goes on without the one that died.
-
-
-def decide(state: State, news: Death | Gone) -> tuple[State, Order]:
-    """Returns what follows: at a death, who is stopped; once nothing is left of the dead, who starts again."""
-    if state.over:
-        return state, Order()
-    return _gone(state, news) if isinstance(news, Gone) else _died(state, news)
-
-
-def _died(state: State, death: Death) -> tuple[State, Order]:
-    if death.signalled:
-        return state, Order()
-    role = death.replica.partition("/")[0]
-    has_saved = death.exit_code == SAVED
-    if state.blame:
-        # The client of a replica elsewhere may report a kill later than others report what it did to them.
-        is_late = death.kind is Kind.PREEMPTION and not has_saved and state.blame.kind is Kind.ERROR
-        if is_late and not state.blame.frozen and role != "evaluator":
-            state = dataclasses.replace(state, blame=death)
-        return state, Order()
-    if death.exit_code == 0:
-        is_done = role == "chief"
-        return dataclasses.replace(state, over=is_done), Order(stop=Stop.SERVING if is_done else Stop.NOBODY)
-    kill = death if death.frozen else None
+def decide(role: str, strategy: str, exit_code: int) -> Follows:
+    """Returns what follows the end of a replica, as far as its budget allows."""
+    if exit_code == 0:
+        return Follows.DONE if role == "chief" else Follows.NOTHING
     # Under parameter servers the chief gives a dead worker's work to others until it is back; but one that leaves with
-    # 143 has had all others save and leave.
-    if role == "evaluator" or (state.strategy == "parameter_server" and role == "worker" and not has_saved):
-        return dataclasses.replace(state, lone={**state.lone, death.replica: death}), Order(kill=kill)
-    if death.stopped and death.kind is Kind.ERROR and not kill:
-        death = kill = Death(replica=death.stopped, frozen="stopped")
-    return dataclasses.replace(state, blame=death), Order(stop=Stop.ALL_SAVING if has_saved else Stop.ALL, kill=kill)
-
-
-def _gone(state: State, gone: Gone) -> tuple[State, Order]:
-    """Charges the death that is to blame, once all who stop for it are gone."""
-    lone = dict(state.lone)
-    if state.blame and gone.last:
-        death, names = state.blame, state.names
-        state = dataclasses.replace(state, blame=None, lone={})
-    elif not state.blame and (death := lone.pop(gone.replica, None)):
-        names = (gone.replica,)
-        state = dataclasses.replace(state, lone=lone)
-    else:
-        return state, Order()
-    owner = _owner(death.replica)
-    budget = getattr(state, owner)
-    budget, why = budget.charged(death.kind, death.exit_code, state.max_restarts, reports=state.reports)
-    state = dataclasses.replace(state, **{owner: budget})
-    order = Order(answered=death, budget=budget, start=() if why else names, why=why)
-    if why and owner == "evaluator":
-        state = dataclasses.replace(state, names=tuple(name for name in state.names if name != death.replica))
-    elif why:
-        state, order = dataclasses.replace(state, over=True), dataclasses.replace(order, stop=Stop.ALL)
-    return state, order
-
-
-def _owner(name: str) -> str:
-    """Returns the field of `State` with the budget that a replica's death is charged to."""
-    return "evaluator" if name.startswith("evaluator/") else "job"
+    # 143 has had all others save and leave. An evaluator only reads checkpoints.
+    if role == "evaluator" or (strategy == "parameter_server" and role == "worker" and exit_code != SAVED):
+        return Follows.RESTART_ONE
+    return Follows.RESTART_ALL
 
 
 class Ending(enum.StrEnum):

@@ -10,15 +10,6 @@ STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _REPEATED_AFTER_S = 1.0
 
 
-def ending(returncode: int) -> str:
-    """How a process ended: `exit code 3`, or `SIGKILL`."""
-    if returncode >= 0:
-        return f"exit code {returncode}"
-    with contextlib.suppress(ValueError):
-        return signal.Signals(-returncode).name
-    return f"signal {-returncode}"  # A real-time one, which has no name.
-
-
 def received(signals: socket.socket) -> list[int]:
     """Returns the signals that came, of those that ask this process to stop."""
     return [number for number in signals.recv(64) if number in STOPPING]

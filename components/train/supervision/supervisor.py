@@ -9,7 +9,6 @@ process that `PIPELINE_OWNER_PID` names.
 """
 
 import contextlib
-import dataclasses
 import functools
 import math
 import os
@@ -24,24 +23,14 @@ from common import lifeline
 from common.errors import UserError
 from common.storage.storage import is_remote
 from components.train.supervision.health import Patience
-from components.train.supervision.launcher_log import Record
+from components.train.supervision.launcher_log import Record, end_message, failure_message
 from components.train.supervision.lock import leased, locked
 from components.train.supervision.output import Output
 from components.train.supervision.plan import Plan, Replica
 from components.train.supervision.reaper import MARK, Guard, kill_marked
-from components.train.supervision.replica import Child
-from components.train.supervision.restart_policy import (
-    KILLED,
-    SAVED,
-    TIMED_OUT,
-    Death,
-    Gone,
-    Order,
-    State,
-    Stop,
-    decide,
-)
-from components.train.supervision.signals import StopRequest, ending, received, signal_socket
+from components.train.supervision.replica import Child, ending
+from components.train.supervision.restart_policy import KILLED, SAVED, TIMED_OUT, Budget, Follows, Kind, decide
+from components.train.supervision.signals import StopRequest, received, signal_socket
 
 _TICK_S = 0.05
 _DEFAULTS = Patience()
@@ -77,7 +66,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
         try:
             return job.run()
         except UserError as error:
-            record.add("end", exit_code=2, why=str(error))
+            record.add("end", str(error), exit_code=2)
             raise
 
 
@@ -87,7 +76,7 @@ def _prepare(command: Sequence[str], mark: str) -> None:
     process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ)
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"{command[0]}: {ending(process.returncode)}"]
-        raise UserError(lines[-1].removeprefix("error: "))
+        raise UserError(lines[-1])
 
 
 class _Job:
@@ -100,14 +89,16 @@ class _Job:
         self, plan: Plan, patience: Patience, output: Output, record: Record, guard: Guard, signals: socket.socket
     ) -> None:
         self._plan, self._patience, self._output, self._record = plan, patience, output, record
-        self._guard, self._signals = guard, signals
+        self._guard = guard
         # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
         # it is called: the order of blame is the order of death.
         self._selector = selectors.DefaultSelector()
+        self._selector.register(signals, selectors.EVENT_READ, functools.partial(self._on_signals, signals))
         self._children: dict[str, Child] = {}  # The newest start of each.
-        names = tuple(replica.name for replica in plan.replicas)
-        self._due = dict.fromkeys(names, 0.0)  # To be started, and when.
-        self._state = State(names=names, strategy=plan.strategy, max_restarts=plan.max_restarts, reports=plan.reports)
+        self._restartable = [replica.name for replica in plan.replicas]
+        self._due = dict.fromkeys(self._restartable, 0.0)  # To be started, and when.
+        self._blamed: Child | None = None  # Because of which all are being stopped, to start again or to end.
+        self._budget, self._evaluators_budget = Budget(), Budget()
         self._ending: dict[str, object] = {}  # Why the job ends, once it does.
         self._is_stopping = False  # Whether all were asked to save and end, on request or at the time limit.
         self._request = StopRequest()
@@ -116,8 +107,10 @@ class _Job:
 
     def run(self) -> int:
         """Starts every replica, and waits until none is left; returns the job's exit code."""
-        self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
-        self._add_event("start", pid=os.getpid(), **self._plan.facts)
+        plan = self._plan
+        logs = [{"replica": r.name, "log": os.path.abspath(r.log), "status": r.status} for r in plan.replicas]
+        message = "\n".join([f"starting {len(logs)} replicas; logs in {plan.log_dir}", *plan.notes])
+        self._report("start", message, pid=os.getpid(), replicas=logs)
         while self._running() or self._due:
             for key, _ in self._selector.select(_TICK_S):
                 key.data()
@@ -127,16 +120,15 @@ class _Job:
                 else:
                     child.signal_if_due()
             now = time.monotonic()
-            for replica in self._plan.replicas:
+            for replica in plan.replicas:
                 if self._due.get(replica.name, math.inf) <= now:
                     del self._due[replica.name]
                     self._start(replica)
             if now >= self._check_at:
                 self._check(now)
-        self._show()
         self._note_kills()
-        seconds = round(time.monotonic() - self._began, 3)
-        self._add_event("end", **self._ending, step=self._state.job.step, seconds=seconds)
+        fields = {**self._ending, "step": self._budget.step, "seconds": round(time.monotonic() - self._began, 3)}
+        self._report("end", end_message(fields), **fields)
         return int(self._ending["exit_code"])
 
     def reap(self) -> None:
@@ -152,13 +144,13 @@ class _Job:
         before = self._children.get(replica.name)
         child = Child(replica, before.attempt + 1 if before else 0, self._guard)
         self._children[replica.name] = child
-        self._output.follow(replica.name, child.log, child.log_start)
+        self._output.follow(replica.name, replica.log, child.log_start)
         if child.pidfd is not None:
             self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._on_end, child))
-        self._add_event("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
+        self._report("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
 
-    def _on_signals(self) -> None:
-        for number in received(self._signals):
+    def _on_signals(self, signals: socket.socket) -> None:
+        for number in received(signals):
             name = signal.Signals(number).name
             is_first = not self._request.number
             if self._request.is_repeated_by(number):
@@ -168,7 +160,7 @@ class _Job:
 
     def _stop_all(self, why: str, exit_code: int, grace_period_s: float) -> None:
         """Has all save and end within the grace period, and nobody start again."""
-        self._add_event("stop", why=why, again=not grace_period_s)
+        self._report("stop", f"{why}: {'stopping' if grace_period_s else 'killing'} the replicas", why=why)
         self._is_stopping = True
         self._finish(why=why, exit_code=exit_code)
         for child in self._running():
@@ -186,7 +178,6 @@ class _Job:
     def _finish(self, **ending: object) -> None:
         """Has nobody start again; the first cause is the one that counts."""
         self._ending = self._ending or ending
-        self._state = dataclasses.replace(self._state, over=True)
         self._due.clear()
 
     def _on_end(self, child: Child) -> None:
@@ -197,82 +188,125 @@ class _Job:
         name = child.replica.name
         child.finish()
         now = time.monotonic()
-        self._note(child, now)
-        fields = {"attempt": child.attempt, "ending": child.ending, "exit_code": child.exit_code}
-        self._add_event("down", replica=name, **fields, seconds=round(now - child.started, 3))
-        running = self._running()
-        computing = (other for other in running if other.replica.role != "evaluator")
-        stopped = next((other.replica.name for other in computing if other.vitals.stopped), "")
-        death = Death(replica=name, exit_code=child.exit_code, signalled=child.is_signalled, stopped=stopped)
-        self._obey(death)
-        self._obey(Gone(replica=name, last=not running))
+        self._read_status(child, now)
+        seconds = round(now - child.started, 3)
+        fields = {"attempt": child.attempt, "ending": child.ending, "exit_code": child.exit_code, "seconds": seconds}
+        self._output.end_line(name)
+        self._report("down", f"{name} ended: {child.ending} after {seconds:.1f} s", replica=name, **fields)
+        if not child.is_signalled:  # Who ends after a signal of ours is not to blame.
+            self._on_death(child)
+        if self._blamed and not self._running():
+            blamed, self._blamed = self._blamed, None
+            self._restart(blamed, self._restartable)
+        elif child.restarts_alone and not self._blamed:
+            self._restart(child, [name])
 
-    def _obey(self, news: Death | Gone) -> None:
-        """Has the policy decide, and does what it orders."""
-        self._state, order = decide(self._state, news)
-        if order.kill:
-            child = self._children[order.kill.replica]
-            child.kill_frozen(order.kill.frozen)
-            self._add_event("frozen", replica=child.replica.name, why=child.frozen)
-        if order.stop is not Stop.NOBODY:
-            self._due.clear()
-            for child in self._running():
-                child.stop(*self._times(order.stop, child.replica))
-        if order.stop is Stop.SERVING:
-            self._finish(why="done", exit_code=0)
-        if order.answered:
-            self._answer(order.answered, order)
+    def _on_death(self, child: Child) -> None:
+        """Decides what follows when a replica has ended by itself, or is taken for frozen."""
+        if self._ending:
+            return
+        if self._blamed:
+            # The client of a replica elsewhere may report a kill later than others report what it did to them.
+            is_kill = child.kind is Kind.PREEMPTION and child.exit_code != SAVED and child.replica.role != "evaluator"
+            if is_kill and self._blamed.kind is Kind.ERROR and not self._blamed.frozen:
+                self._blamed = child
+            return
+        match decide(child.replica.role, self._plan.strategy, KILLED if child.frozen else child.exit_code):
+            case Follows.DONE:
+                self._due.clear()
+                for other in self._running():
+                    other.stop(self._time_after_chief(other.replica.role), self._patience.failure_s)
+                self._finish(why="done", exit_code=0)
+            case Follows.RESTART_ONE:
+                child.restarts_alone = True
+            case Follows.RESTART_ALL:
+                self._blame(child)
 
-    def _times(self, stop: Stop, replica: Replica) -> tuple[float, float]:
-        """Returns how long a replica is left alone, and then has from SIGTERM to SIGKILL, both in seconds."""
+    def _blame(self, child: Child) -> None:
+        """Stops all because of a replica, or of one that is stopped (SIGSTOP): its peers give up before it is found."""
+        computing = (other for other in self._running() if other.replica.role != "evaluator")
+        stopped = next((other for other in computing if other.vitals.stopped), None)
+        if stopped and child.kind is Kind.ERROR and not child.frozen:
+            child = stopped
+            self._kill(child, "stopped")
+        self._blamed = child
         patience = self._patience
-        if stop is Stop.ALL_SAVING:
-            return 0, patience.grace_period_s
-        if stop is Stop.ALL:
-            return patience.report_delay_s, patience.failure_s
-        waits_s = {"evaluator": patience.evaluator_s}
-        if self._plan.strategy != "parameter_server":
-            waits_s["worker"] = patience.join_s
-        return waits_s.get(replica.role, 0), patience.failure_s
+        has_saved = child.exit_code == SAVED
+        self._due.clear()
+        for other in self._running():
+            if has_saved:
+                other.stop(0, patience.grace_period_s)
+            else:
+                other.stop(patience.report_delay_s, patience.failure_s)
 
-    def _answer(self, death: Death, order: Order) -> None:
-        """Starts replicas again after a death, or reports why not."""
-        child, budget = self._children[death.replica], order.budget
-        fields = {"replica": death.replica, "ending": child.ending, "exit_code": death.exit_code}
-        fields |= {"log": child.replica.log, "tail": child.tail(), "why": order.why}
-        self._add_event("blame", **fields, kind=death.kind, step=budget.step)
-        if order.why and self._state.over:
+    def _time_after_chief(self, role: str) -> float:
+        """Returns how long a replica may go on after the chief's success, in seconds."""
+        if role == "evaluator":
+            return self._patience.evaluator_s
+        return self._patience.join_s if role == "worker" and self._plan.strategy != "parameter_server" else 0
+
+    def _restart(self, child: Child, names: list[str]) -> None:
+        """Starts replicas again after the death of one, or ends the job, or goes on without its evaluator."""
+        if self._ending:
+            return
+        is_evaluator = child.replica.role == "evaluator"
+        budget = self._evaluators_budget if is_evaluator else self._budget
+        limits = {"max_restarts": self._plan.max_restarts, "reports": self._plan.reports}
+        budget, why = budget.charged(child.kind, child.exit_code, **limits)
+        if is_evaluator:
+            self._evaluators_budget = budget
+        else:
+            self._budget = budget
+        fields = {"replica": child.replica.name, "ending": child.ending, "exit_code": child.exit_code, "why": why}
+        fields |= {"log": child.replica.log, "tail": child.tail()}
+        self._report("blame", failure_message(fields), **fields, kind=child.kind, step=budget.step)
+        if not why:
+            kill_marked(*map(self._guard.mark, names))
+            self._due |= dict.fromkeys(names, time.monotonic() + budget.backoff_s)
+            wait = f" in {budget.backoff_s:.1f} s" if budget.backoff_s else ""
+            counts = f"errors: {budget.errors}, after preemptions: {budget.preemptions}"
+            message = (
+                f"starting {', '.join(names)} again{wait}; restarts after {counts} (of {limits['max_restarts']} each)"
+            )
+            used = {"errors": budget.errors, "preemptions": budget.preemptions}
+            self._report("restart", message, replicas=names, after=child.kind, **used)
+        elif is_evaluator:
+            self._restartable.remove(child.replica.name)
+        else:
             self._finish(**fields)
-        elif not order.why and not self._is_stopping:
-            kill_marked(*map(self._guard.mark, order.start))
-            self._due |= dict.fromkeys(order.start, time.monotonic() + budget.backoff_s)
-            counts = {name: getattr(budget, name) for name in ("errors", "preemptions", "backoff_s")}
-            counts["max_restarts"] = self._plan.max_restarts
-            self._add_event("restart", replicas=order.start, after=death.kind, **counts)
+            for other in self._running():
+                other.stop(0, self._patience.failure_s)
 
     def _check(self, now: float) -> None:
-        """Checks the time limit and all that run, shows them, and has the policy decide on one that is frozen."""
+        """Checks the time limit and all that run, and kills one that is frozen."""
         self._check_at = now + self._patience.check_s
         if now >= self._time_out_at and not self._is_stopping and "replica" not in self._ending:
             why = f"ended by its time limit (scheduling.timeout: {self._plan.timeout_s} s)"
             self._stop_all(why, TIMED_OUT, self._patience.grace_period_s)
         frozen = []
         for child in self._running():
-            self._note(child, now)
+            self._read_status(child, now)
             why = child.vitals.frozen(now, self._patience, reports=self._plan.reports)
             if why and not child.is_signalled:
                 frozen.append((child.vitals.changed, child.started, child.replica.name, why))
-        if frozen:
+        if frozen and not self._ending and not self._blamed:
             *_, name, why = min(frozen)  # The others may only wait for it.
-            self._obey(Death(replica=name, frozen=why))
-        self._show()
+            self._kill(self._children[name], why)
+            self._on_death(self._children[name])
 
-    def _note(self, child: Child, now: float) -> None:
+    def _kill(self, child: Child, why: str) -> None:
+        """Kills a replica that is taken for frozen."""
+        child.kill_frozen(why)
+        name = child.replica.name
+        self._report("frozen", f"{name} is frozen ({why}); killing it", replica=name, why=why)
+
+    def _read_status(self, child: Child, now: float) -> None:
         child.vitals.read(now)
-        self._state = self._state.noted(child.replica.name, child.vitals.step)
+        if (step := child.vitals.step) is not None and child.replica.role == "evaluator":
+            self._evaluators_budget = self._evaluators_budget.noted(step)
+        elif step is not None:
+            self._budget = self._budget.noted(step)
 
-    def _show(self) -> None:
-        self._output.progress([child.row() for child in self._children.values()])
-
-    def _add_event(self, event: str, **fields: object) -> None:
-        self._output.event(self._record.add(event, **fields))
+    def _report(self, event: str, message: str = "", **fields: object) -> None:
+        self._record.add(event, message, **fields)
+        self._output.lines("launcher", message.splitlines())

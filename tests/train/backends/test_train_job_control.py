@@ -27,9 +27,9 @@ def status(path: Path, capsys: pytest.CaptureFixture) -> list[str]:
 def test_status_of_running_job(bench: Bench, capsys: pytest.CaptureFixture):
     launcher = bench.start(bench.plan(PS, chief_0=SAVES))
     wait_until(lambda: len(bench.starts()) == 3 and (bench.path / "logs/chief-0.status.json").exists())
-    first, _, chief, *others, _ = status(bench.path, capsys)
+    first, chief, *others, _ = status(bench.path, capsys)
     assert first.startswith(f"running, process {launcher.pid} of ")
-    assert (chief, others) == ("chief/0 training 7", ["worker/0 started", "ps/0 started"])
+    assert (chief, others) == ("chief/0 training, step 7", ["worker/0 started", "ps/0 started"])
     launcher.send_signal(signal.SIGTERM)
     launcher.communicate()
 
@@ -42,7 +42,7 @@ def test_status_is_the_same_from_another_directory(
     (bench.path / "x.py").write_text(script)
     assert main(["--cluster", str(LOCAL), "--command", "python x.py", "--job-dir", "."]) == 0
     monkeypatch.chdir("/")
-    assert status(bench.path, capsys)[2] == "chief/0 ended 7"
+    assert status(bench.path, capsys)[1] == "chief/0 ended, step 7"
 
 
 def test_stop_has_job_save_and_waits(bench: Bench, capsys: pytest.CaptureFixture):
@@ -53,9 +53,9 @@ def test_stop_has_job_save_and_waits(bench: Bench, capsys: pytest.CaptureFixture
     assert re.search(r"\ntold to stop by SIGTERM after .* s, at step 8\n$", capsys.readouterr().out)
     launcher.communicate()
     assert launcher.returncode == 143
-    first, _, chief, _ = status(bench.path, capsys)
+    first, chief, _ = status(bench.path, capsys)
     assert first.startswith("stopped, started ") and first.endswith("exit code 143")
-    assert chief == "chief/0 ended 8"
+    assert chief == "chief/0 ended, step 8"
 
 
 SLOW = SAVES.replace("tell('saving', 8)", "time.sleep(1), tell('saving', 8)")

@@ -6,7 +6,7 @@ from components.train.supervision.launcher_log import FILE, Record, last_run
 def write(path: Path, *events: str) -> None:
     record = Record(str(path))
     for event in events:
-        record.add(event)
+        record.add(event, "")
     record.close()
 
 

@@ -1,6 +1,5 @@
 """The merged output, with readers that are slow, asleep or gone: the job waits for none of them."""
 
-import contextlib
 import os
 import pty
 import signal
@@ -8,10 +7,9 @@ import threading
 import time
 
 import pytest
-from train_fakes import ONE, QUICK, SYNC, Bench, of, wait_until
+from train_fakes import ONE, SYNC, Bench, of, wait_until
 
 from components.train.supervision.output import Output
-from components.train.supervision.supervisor import run
 
 pytestmark = pytest.mark.cluster
 
@@ -83,22 +81,3 @@ def test_slow_reader_gets_everything(blocking: bool):
     writer.join()
     os.close(read)
     assert total == 3_000_000
-
-
-def test_terminal_shows_lines_above_progress(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    terminal, inner = pty.openpty()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
-    script = "print('[bold]hello[/] \\033[31mred\\033[0m', flush=True); tell('training', 7); time.sleep(1)"
-    with Output(inner) as output:
-        code = run(bench.plan(ONE, chief_0=script), output, QUICK)
-    os.close(inner)
-    shown = b""
-    with contextlib.suppress(OSError):  # the terminal's end
-        while part := os.read(terminal, 65_536):
-            shown += part
-    os.close(terminal)
-    assert code == 0
-    assert b"[bold]hello[/]" in shown  # Markup is the replica's own business.
-    assert b"training" in shown
-    assert b"chief/0 ended: exit code 0" in shown
