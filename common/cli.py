@@ -178,25 +178,11 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if silent else super()._get_help_string(action)
 
 
-class _Version(argparse.Action):
-    """Says which code this is; looked for only then."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(code_version())
-        parser.exit()
-
-
 class Parser(argparse.ArgumentParser):
-    """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default.
+    """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default."""
 
-    Verbs of a command have no `version` of their own: given with one, it says which version of a model is meant, perhaps.
-    """
-
-    def __init__(self, *, version: bool = True, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Help, **kwargs)
-        if self.add_help and version:
-            nothing = {"nargs": 0, "default": argparse.SUPPRESS, "dest": argparse.SUPPRESS}
-            self.add_argument("--version", action=_Version, help="say which code this is, and exit", **nothing)
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of exiting."""
@@ -204,10 +190,16 @@ class Parser(argparse.ArgumentParser):
 
 
 def run_cli(main: Callable[[], int]) -> NoReturn:
-    """Runs `main` and exits with its code; a `UserError` becomes one line on stderr and exit code 2, a failing store 1."""
+    """Runs `main` and exits with its code; a `UserError` becomes one line on stderr and exit code 2, a failing store 1.
+
+    Every program says with `--version` which code it is.
+    """
     escape_output()
     keep_exit_codes_of_children()
     try:
+        if sys.argv[1:] == ["--version"]:
+            print(code_version())
+            sys.exit()
         sys.exit(main())
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import functools
 import pathlib
 import shutil
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> Parser:
     p = Parser(prog="pipelines/runs.py", description="Looks at runs, goes on with them and deletes them.")
-    verbs = p.add_subparsers(required=True, metavar="VERB", parser_class=functools.partial(Parser, version=False))
+    verbs = p.add_subparsers(required=True, metavar="VERB")
     for verb, num_runs, description in (
         (_list, 0, "the runs, the oldest first"),
         (_show, 1, "what one was to do, and what became of it"),

@@ -24,9 +24,9 @@ import tensorflow as tf
 from common import provenance
 from common.errors import store_errors
 from common.manifest import Feature, Manifest
+from common.provenance import TrainedOn
 from common.storage.files import read_json, write_text
 from common.storage.storage import is_remote
-from common.trained_on import TrainedOn
 from trainer.data import features
 from trainer.data.serving_preprocessing import serving_preprocessing
 from trainer.models.registry import Builder

@@ -1,15 +1,13 @@
 """Sets up a replica's training: strategy, model, optimizer and state, restored at the step that the job has reached."""
 
 import dataclasses
-import os
 
 import keras
 import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
-from common.trained_on import FILE as RECORDS
-from common.trained_on import TrainedOn
+from common.provenance import TrainedOn
 from trainer import learning, model_check, warm_start
 from trainer.cluster import strategy
 from trainer.cluster.control_channel import ControlChannel
@@ -191,12 +189,11 @@ def _compare_starts(
 
 def _learnt_records(opts: Options, manifest: Manifest) -> TrainedOn:
     """Returns the records that the job learns from, written down once; `--init-from` may be gone when it exports."""
-    path = os.path.join(opts.job_dir, RECORDS)
-    records = TrainedOn.load(path)
+    records = TrainedOn.load(opts.job_dir)
     if records is None:
         own = TrainedOn.of(manifest, content_hashes(manifest, opts.data_dir, "train"))
         records = own.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None)
-        records.save(path)
+        records.save(opts.job_dir)
     return records
 
 

@@ -19,8 +19,7 @@ import tensorflow as tf
 from common import provenance
 from common.errors import UserError, reading, store_errors
 from common.manifest import Manifest
-from common.trained_on import FILE as RECORDS
-from common.trained_on import TrainedOn
+from common.provenance import TrainedOn
 from trainer import export
 from trainer.job import checkpoints, identity
 from trainer.nn import weights
@@ -31,7 +30,7 @@ _WEIGHT = re.compile(rf"variables/model\.S(.*){_VALUE}")
 
 def learnt_from(source: str) -> TrainedOn | None:
     """Returns the records that weights have learnt from; None if the source does not say, as a file of Keras does not."""
-    return provenance.records_of(source) or TrainedOn.load(os.path.join(_job_dir(source), RECORDS))
+    return provenance.records_of(source) or TrainedOn.load(_job_dir(source))
 
 
 def _job_dir(source: str) -> str:

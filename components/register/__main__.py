@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import functools
 import json
 from collections.abc import Sequence
 
@@ -35,9 +34,7 @@ def _parser() -> Parser:
         description="Versions of trained models: what each is, which one is the champion, and why. The registry is a "
         "directory or Vertex AI's Model Registry, with the same verbs.",
     )
-    verbs = p.add_subparsers(
-        dest="verb", metavar="VERB", required=True, parser_class=functools.partial(Parser, version=False)
-    )
+    verbs = p.add_subparsers(dest="verb", metavar="VERB", required=True)
     parsers = {}
     for verb, help in _VERBS.items():
         parsers[verb] = verbs.add_parser(verb, help=help, description=f"{help[0].upper()}{help[1:]}.")

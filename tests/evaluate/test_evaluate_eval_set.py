@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from common import provenance
 from common.errors import UserError
 from common.manifest import Manifest
-from common.trained_on import TrainedOn
+from common.provenance import TrainedOn
 from components.evaluate.__main__ import main
 from components.evaluate.eval_set import LEAST, EvalSet, require_enough
 from components.register.directory import DirectoryRegistry

@@ -4,7 +4,7 @@ import numbered
 import numpy as np
 import pytest
 
-from common.trained_on import FILE, TrainedOn
+from common.provenance import TrainedOn
 from trainer import warm_start
 from trainer.data.shards import content_hashes
 
@@ -25,11 +25,11 @@ def test_saved_records_are_known_again(manifest, tmp_path, store):
     assert len(np.unique(hashes)) == 500
     other = dataclasses.replace(manifest, name="other")
     for directory in (tmp_path, store):
-        TrainedOn.of(manifest, [hashes[:300], hashes[300:]]).save(directory / FILE)
-        again = TrainedOn.load(directory / FILE)
+        TrainedOn.of(manifest, [hashes[:300], hashes[300:]]).save(str(directory))
+        again = TrainedOn.load(str(directory))
         assert again.unseen(other, np.append(hashes, LATER)).tolist() == [False] * 500 + [True] * 500
         assert again.unseen(manifest, hashes).all()  # the dataset's own splits say what is not known
-    assert TrainedOn.load(tmp_path / "gone" / FILE) is None
+    assert TrainedOn.load(str(tmp_path / "gone")) is None
 
 
 def test_records_of_before_count_too_but_of_another_form(manifest, tmp_path):
@@ -51,6 +51,6 @@ def test_records_of_a_source_of_weights(manifest, tmp_path, saved, given):
     for name in ("best", "assets.extra"):
         (source / name).mkdir(parents=True)
     if saved is not None:
-        learnt.save(source / saved / FILE)
+        learnt.save(str(source / saved))
     found = warm_start.learnt_from(f"{source}/{given}" if given else str(source))
     assert (found and found.hashes.keys()) == (None if saved is None or "keras" in given else learnt.hashes.keys())

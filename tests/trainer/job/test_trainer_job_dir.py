@@ -4,7 +4,7 @@ import pytest
 
 from common import provenance
 from common.errors import UserError
-from common.trained_on import FILE as RECORDS
+from common.provenance import RECORDS
 from trainer.job import done, identity
 from trainer.job import journal as journal_module
 from trainer.job.journal import Journal, last
