@@ -50,7 +50,7 @@ def read_done(directory: pathlib.Path) -> None:
 
 def read_job(directory: pathlib.Path) -> None:
     identity.check(str(directory), JOB["identity"])
-    identity.check_settings(str(directory), identity.first_start(str(directory)).get("settings", {}), JOB["settings"])
+    identity.begin(str(directory), JOB, write=False)
     identity.trained_on(str(directory))
 
 

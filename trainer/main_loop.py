@@ -158,7 +158,7 @@ def _train(
                 evaluate(step)
             ends = is_enough = is_training_enough(step)
         if ends or (steps.idle and checkpoints.is_due(step)):
-            checkpoints.save(step, last=ends)
+            checkpoints.save(step)
     checkpoints.wait()
     # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
     is_scored = not job.validator or (scores.latest_step == step and (is_enough or step == job.first_step))

@@ -115,7 +115,6 @@ def check_against_first_start(
         "network": weights.digest(model),
     }
     before = identity.begin(opts.job_dir, record, write=member.is_chief)
-    identity.check_settings(opts.job_dir, before["settings"], record["settings"])
     if before["network"] != record["network"]:
         raise UserError(
             f"--model {opts.model} has other weights, vocabularies or statistics than when {opts.job_dir} began, or its "

@@ -30,9 +30,6 @@ def test_evaluation_shows_signs_of_life(job):
     assert min(map(len, signs.values())) >= 6  # two evaluations, each as long as several signs are apart
     evaluations = [e for e in job.events() if e["event"] == "evaluation"]
     assert [e["step"] for e in evaluations] == [10, 20]
-    for name in vitals:
-        used = [e for e in job.events(name) if e["event"] == "usage"]
-        assert len(used) > 5 and used[-1]["cpu"] > used[0]["cpu"] and used[0]["memory"] > 50 << 20
 
 
 @pytest.mark.parametrize("phase", ["evaluating", pytest.param("exporting", marks=pytest.mark.slow)])

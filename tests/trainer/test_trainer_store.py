@@ -89,10 +89,13 @@ def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_
     job, facts = str(directory), {"seed": 0, "model": "cnn", "fingerprint": "a"}
     directory.mkdir()
     identity.check(job, {"seed": 1})  # a new one is for anything
-    assert identity.begin(job, {"identity": facts, "horizon_steps": 7}, write=False)["horizon_steps"] == 7
+    assert (
+        identity.begin(job, {"identity": facts, "settings": {}, "horizon_steps": 7}, write=False)["horizon_steps"] == 7
+    )
     assert identity.first_start(job) == {}
     for steps in (8, 9):
-        assert identity.begin(job, {"identity": facts, "horizon_steps": steps}, write=True)["horizon_steps"] == 8
+        record = {"identity": facts, "settings": {}, "horizon_steps": steps}
+        assert identity.begin(job, record, write=True)["horizon_steps"] == 8
     with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
         identity.check(job, {**facts, "seed": 1, "fingerprint": "b"})
     there = {path.name for path in directory.iterdir()}

@@ -22,7 +22,7 @@ def flags(digits, tmp_path) -> list[str]:
     """Of a job that was done."""
     flags = ["--data-dir", str(digits), "--job-dir", str(tmp_path), "--train-steps", "10", "--strategy", "one_device"]
     opts, manifest = options.parse([*flags, "--model", "cnn"], {}), Manifest.load(digits)
-    identity.begin(str(tmp_path), {"identity": opts.facts(manifest)}, write=True)
+    identity.begin(str(tmp_path), {"identity": opts.facts(manifest), "settings": {}}, write=True)
     done.Done(step=10, epochs=1.0, loss=0.5, accuracy=0.5, validation={}, seconds=1.0, examples_per_s=None).save(
         str(tmp_path)
     )

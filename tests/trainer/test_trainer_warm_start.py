@@ -157,7 +157,7 @@ def test_weights_of_another_split_refused(digits, tmp_path, kind):
             provenance.write(other, "cnn", str(source))
         else:
             source.mkdir()
-            record = {"identity": {"dataset": other.name}, "arguments": dict(other.arguments)}
+            record = {"identity": {"dataset": other.name}, "settings": {}, "arguments": dict(other.arguments)}
             identity.begin(str(source), record, write=True)
         place = str(source / "best") if kind == "best" else str(source)
         with contextlib.nullcontext() if name == "shards" else pytest.raises(UserError, match=f"{name} .* and not"):

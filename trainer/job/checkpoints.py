@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from common.errors import first_line, store_errors
 from common.storage.files import write_text
-from common.storage.storage import is_remote
 from trainer.job.journal import Journal
 from trainer.job.state import State
 
@@ -38,7 +37,7 @@ class Checkpoints:
         self._state, self._journal = state, journal
         self._keep, self._every_steps, self._every_s = keep, every_steps, every_s
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._under_way: tuple[int, float, concurrent.futures.Future[float]] | None = None
+        self._saving: concurrent.futures.Future[None] | None = None
         self._saved_at = time.monotonic()
         self._unreadable: set[int] = set()
 
@@ -85,19 +84,15 @@ class Checkpoints:
             raise OSError(f"none of the checkpoints in {self._directory} can be read")
         return 0
 
-    def save(self, step: int, *, last: bool = True) -> None:
-        """Copies the state now and writes it in the background, after the save before.
-
-        While a store has yet to take that, one that is not the `last` is passed over: training waits for no store.
-        """
+    def save(self, step: int) -> None:
+        """Copies the state now and writes it in the background, after the save before."""
         self._saved_at = time.monotonic()
-        busy = self._under_way and not self._under_way[2].done()
-        if not self._journal or (busy and not last and is_remote(self._directory)):
-            return
-        self._journal.status("saving", step)
-        start = time.perf_counter()
-        self.copy_state(step)
-        self._under_way = (step, time.perf_counter() - start, self._thread.submit(self._write, step))
+        if self._journal:
+            self._journal.status("saving", step)
+            start = time.perf_counter()
+            self.copy_state(step)
+            waited_s = time.perf_counter() - start
+            self._saving = self._thread.submit(self._write, step, waited_s)
 
     def copy_state(self, step: int) -> None:
         """Copies the state of this step, when the save before has written its copies."""
@@ -105,33 +100,32 @@ class Checkpoints:
         self._state.take(step)
 
     def wait(self) -> None:
-        """Waits for the save under way, if there is one. If it failed, the checkpoints before it are as they were."""
-        if not self._under_way:
-            return
-        step, waited_s, future = self._under_way
+        """Waits for the last save.
+
+        Raises:
+          OSError: If it failed; the checkpoints before it are as they were.
+        """
+        if self._saving:
+            self._saving.result()
+
+    def _write(self, step: int, waited_s: float) -> None:
         start = time.perf_counter()
-        self._under_way = None
         try:
-            seconds = future.result()
+            self._state.checkpoint.write(self._path(step))
         except tf.errors.OpError as error:
             remove(self._path(step))
             raise OSError(f"checkpoint {step} could not be saved: {first_line(error)}") from None
-        waited_s += time.perf_counter() - start
-        self._journal.event("checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4))
-
-    def _write(self, step: int) -> float:
-        """Returns how long it took, in seconds."""
-        start = time.perf_counter()
-        self._state.checkpoint.write(self._path(step))
-        old = [s for s in self.steps() if s <= step][: -self._keep]
-        kept = [f"ckpt-{s}" for s in self.steps() if s not in old]
+        saved = self.steps()
+        old = [s for s in saved if s <= step][: -self._keep]
+        kept = [f"ckpt-{s}" for s in saved if s not in old]
         # What TensorFlow itself finds the newest by. `update_checkpoint_state` would write it too, with a warning.
         # Its names are relative to the directory they are in; given that, it would count gs:// and jobs/a from elsewhere.
         index = tf.compat.v1.train.generate_checkpoint_state_proto(".", f"ckpt-{step}", kept)
         write_text(os.path.join(self._directory, "checkpoint"), str(index))
         for s in old:
             remove(self._path(s))
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self._journal.event("checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4))
 
     def _path(self, step: int) -> str:
         return os.path.join(self._directory, f"ckpt-{step}")
@@ -143,14 +137,15 @@ def steps(directory: str) -> list[int]:
 
 
 def remove(path: str) -> None:
-    """Deletes the files of a checkpoint. By their names and not by a pattern, which other names in `path` could be too."""
+    """Deletes the files of a checkpoint, and those of a save that failed.
+
+    By their names and not by a pattern, which other names in `path` could be too.
+    """
     directory, name = os.path.split(path)
     with store_errors():
         for file in _listed(directory):
-            if file.startswith(f"{name}."):
-                tf.io.gfile.remove(os.path.join(directory, file))
-        if tf.io.gfile.isdir(partial := f"{path}_temp"):  # TensorFlow's, of a save that failed
-            tf.io.gfile.rmtree(partial)
+            if file.startswith((f"{name}.", f"{name}_temp")):
+                tf.io.gfile.rmtree(os.path.join(directory, file))
 
 
 def _listed(directory: str) -> list[str]:

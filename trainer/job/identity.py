@@ -14,6 +14,8 @@ from common.storage.files import parsed_json, write_text
 FILE = "job.json"
 _MAPPINGS = ("identity", "settings", "replicas", "arguments", "versions")
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
+# Settings that the first start has decided, or that the machine decides.
+_NOT_COMPARED = {"batch_size", "horizon_steps", "precision"}
 
 
 def first_start(job_dir: str) -> dict[str, Any]:
@@ -29,16 +31,20 @@ def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, 
 
     With `write` it is written down now, once: a store takes one write a second to an object. With it go the versions that
     ran, which are not compared.
+
+    Raises:
+      UserError: If the job began with other settings, such as another constant of the model's module.
     """
-    before = first_start(job_dir)
-    if write and not record.keys() <= before.keys():
-        versions = {"python": platform.python_version()}
+    before = {**record, **first_start(job_dir)}
+    if write and "versions" not in before:
+        before["versions"] = {"python": platform.python_version()}
         for package in _PACKAGES:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                versions[package] = importlib.metadata.version(package)
-        content = {**record, "versions": versions, **before}
-        write_text(os.path.join(job_dir, FILE), json.dumps(content, indent=1, sort_keys=True) + "\n")
-    return {**record, **before}
+                before["versions"][package] = importlib.metadata.version(package)
+        write_text(os.path.join(job_dir, FILE), json.dumps(before, indent=1, sort_keys=True) + "\n")
+    names = record["settings"].keys() - _NOT_COMPARED
+    _compare(job_dir, *({name: start["settings"].get(name) for name in names} for start in (before, record)))
+    return before
 
 
 def check(job_dir: str, identity: Mapping[str, Any]) -> None:
@@ -46,18 +52,8 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
     _compare(job_dir, first_start(job_dir).get("identity", identity), identity)
 
 
-def check_settings(job_dir: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses other settings than the job began with, such as another constant of the model's module.
-
-    Not compared is what the first start has decided, and what the machine decides.
-    """
-    names = now.keys() - {"batch_size", "horizon_steps", "precision"}
-    _compare(job_dir, {name: before.get(name) for name in names}, {name: now[name] for name in names})
-
-
 def _compare(job_dir: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    now = json.loads(json.dumps(dict(now)))
-    before = json.loads(json.dumps(dict(before)))
+    before, now = (json.loads(json.dumps(dict(values))) for values in (before, now))
     keys = sorted(before.keys() | now.keys())
     differences = [f"{k}: {before.get(k)!r} -> {now.get(k)!r}" for k in keys if before.get(k) != now.get(k)]
     if differences:
@@ -75,5 +71,4 @@ def facts(job_dir: str) -> dict[str, Any]:
 def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Returns the name of a job's dataset and the arguments of its conversion; None if this is no job's directory."""
     record = first_start(job_dir)
-    dataset = record.get("identity", {}).get("dataset")
-    return None if dataset is None else (dataset, record.get("arguments", {}))
+    return (record["identity"]["dataset"], record.get("arguments", {})) if record else None

@@ -1,9 +1,8 @@
 """What one replica did and is doing: the journal keeps it, the status file shows it.
 
 `journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always with `event`, `step`
-(integer) and `time` (seconds since the epoch); every two seconds a line `usage` tells `cpu`, the seconds used so far,
-and `memory`, the resident bytes. The status file named by TRAINER_STATUS is rewritten in place for the launcher:
-`time, phase, step, examples_per_s, cpu, memory`.
+(integer) and `time` (seconds since the epoch). The status file named by TRAINER_STATUS is rewritten in place for the launcher:
+`time, phase, step, examples_per_s`.
 """
 
 import contextlib
@@ -16,7 +15,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
 from etils import epath
 
 from common import documents
@@ -27,13 +25,19 @@ from trainer.job.outbox import Outbox
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"
 _BEAT_S, _SENT_EVERY_S = 2.0, 60.0
+_NAME = re.compile(r"journal-(.+)-(\d+)-(\d+)\.jsonl")
+
+
+def _files(job_dir: epath.PathLike) -> list[tuple[str, int, int, epath.Path]]:
+    """Returns all journals by role, number and attempt: the chief's first, and of a replica the oldest."""
+    # Not by a pattern, which other names in the job directory's path could be too.
+    files = [(_NAME.fullmatch(file.name), file) for file in epath.Path(job_dir).iterdir()]
+    return sorted((match[1], int(match[2]), int(match[3]), file) for match, file in files if match)
 
 
 def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
     """Yields the lines of a replica's journals of all attempts, the newest first."""
-    # Not by a pattern, which other names in the job directory's path could be too.
-    files = [file for file in epath.Path(job_dir).iterdir() if re.fullmatch(rf"journal-{name}-\d+\.jsonl", file.name)]
-    for file in sorted(files, key=lambda file: int(file.stem.rsplit("-", 1)[1]), reverse=True):
+    for file in reversed([file for role, index, _, file in _files(job_dir) if f"{role}-{index}" == name]):
         for line in reversed(file.read_bytes().splitlines()):
             with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
                 if isinstance(event := documents.parse_json(line), dict) and "event" in event:
@@ -42,8 +46,7 @@ def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
 
 def replicas(job_dir: epath.PathLike) -> list[str]:
     """Returns the names of the replicas with journals: the chief, and the others by role and number."""
-    names = (re.fullmatch(r"journal-(.+)-(\d+)-\d+\.jsonl", file.name) for file in epath.Path(job_dir).iterdir())
-    return [f"{role}-{index}" for role, index in sorted({(match[1], int(match[2])) for match in names if match})]
+    return list(dict.fromkeys(f"{role}-{index}" for role, index, _, _ in _files(job_dir)))
 
 
 def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
@@ -68,10 +71,11 @@ class Journal:
         self.outbox = Outbox(job_dir, _SENT_EVERY_S * sharers)
         own = pathlib.Path(self.outbox.path(path.name))
         self._file = own.open("x", encoding="utf-8", buffering=1)
+        self._lock = threading.Lock()  # Checkpoints are noted by a thread of their own.
         self._status, self._shown_at = os.environ.get(STATUS), time.monotonic()
         self._state: dict[str, Any] = {"phase": "starting", "step": 0, "examples_per_s": None}
-        self._process, self._beats, self._lock = psutil.Process(), beats, threading.RLock()
-        threading.Thread(target=self._beat, name="journal", daemon=True).start()
+        if beats:
+            threading.Thread(target=self._beat, name="journal", daemon=True).start()
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Appends one line."""
@@ -81,15 +85,13 @@ class Journal:
 
     def status(self, phase: str, step: int, **fields: Any) -> None:
         """Rewrites the status file; `fields`, `examples_per_s` among them, stay until they are given again."""
-        with self._lock:
-            self._state.update(phase=phase, step=int(step), **fields)
-            self._show()
+        self._state = {**self._state, "phase": phase, "step": int(step), **fields}
+        self._show()
 
     def alive(self) -> None:
         """Shows the last status again, now and then: for whatever takes long, to be called often."""
-        if time.monotonic() - self._shown_at >= _BEAT_S:
-            with self._lock:
-                self._show()
+        if self.silence_s >= _BEAT_S:
+            self._show()
 
     @property
     def silence_s(self) -> float:
@@ -99,17 +101,10 @@ class Journal:
     def _show(self) -> None:
         self._shown_at = time.monotonic()
         if self._status:
-            write_text(self._status, json.dumps({"time": time.time(), **self._state, **self._usage()}))
-
-    def _usage(self) -> dict[str, float]:
-        """Returns CPU seconds used so far, and resident bytes."""
-        cpu = self._process.cpu_times()
-        return {"cpu": round(cpu.user + cpu.system, 2), "memory": self._process.memory_info().rss}
+            write_text(self._status, json.dumps({"time": time.time(), **self._state}))
 
     def _beat(self) -> None:
         while True:
             time.sleep(_BEAT_S)
             with contextlib.suppress(OSError):  # a full disk, for now
-                self.event("usage", self._state["step"], **self._usage())
-                if self._beats:
-                    self.alive()
+                self.alive()

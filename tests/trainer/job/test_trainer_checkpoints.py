@@ -1,5 +1,4 @@
 import pathlib
-import threading
 from unittest import mock
 
 import keras
@@ -99,22 +98,6 @@ def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(tw
         file.write_bytes(whole)
 
 
-@pytest.mark.parametrize(("place", "kept"), [("store", [10, 30]), ("directory", [10, 20, 30])])
-def test_training_waits_for_a_store_with_its_last_checkpoint_alone(
-    tmp_path, monkeypatch, store, model, state, place, kept
-):
-    slow = threading.Event()
-    checkpoints = chief(store / "job" if place == "store" else tmp_path, state)
-    write = checkpoints._write
-    monkeypatch.setattr(checkpoints, "_write", lambda step: slow.wait(60) and write(step))
-    checkpoints.save(10, last=False)
-    threading.Timer(0.2, slow.set).start()
-    checkpoints.save(20, last=False)
-    checkpoints.save(30)
-    checkpoints.wait()
-    assert checkpoints.steps() == kept
-
-
 def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):
     checkpoints = chief(tmp_path, state)
     saved(checkpoints, model, 10)
@@ -143,7 +126,7 @@ def test_a_store_that_is_away_ends_the_attempt_and_damages_no_checkpoint(tmp_pat
         with pytest.raises(OSError, match="retry"):
             Scores(str(tmp_path), TASK).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="retry"):
-        patch.setattr(tf.io.gfile, "remove", away)
+        patch.setattr(tf.io.gfile, "rmtree", away)
         remove(str(tmp_path / "checkpoints" / "ckpt-20"))
     assert checkpoints.restore() == 20
 

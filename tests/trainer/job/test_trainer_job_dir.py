@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 
@@ -27,18 +28,15 @@ def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
 
 
 @pytest.mark.parametrize("beats", [True, False])
-def test_the_journal_tells_by_itself_how_the_machine_is_used_and_the_status_if_asked_to(tmp_path, monkeypatch, beats):
+def test_journal_shows_status_by_itself(tmp_path, monkeypatch, beats):
     monkeypatch.setattr(journal_module, "_BEAT_S", 0.02)
     monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
     journal = Journal(str(tmp_path / "job"), CHIEF, beats=beats)
     journal.status("training", 7)
     (tmp_path / "status.json").unlink()
-    lines: list[dict] = []
-    while len(lines) < 3:
-        text = (tmp_path / "job" / "journal-chief-0-0.jsonl").read_text()
-        lines = [json.loads(line) for line in text.split("\n")[:-1]]
-    assert {line["event"] for line in lines} == {"usage"} and lines[-1]["step"] == 7
-    assert 0 < lines[0]["cpu"] <= lines[-1]["cpu"] and lines[0]["memory"] > 1 << 20
+    deadline = time.monotonic() + (30 if beats else 0.2)
+    while time.monotonic() < deadline and not (tmp_path / "status.json").exists():
+        time.sleep(0.01)
     assert (tmp_path / "status.json").exists() == beats
 
 
@@ -54,7 +52,6 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
     assert files == ["journal-chief-0-0.jsonl", "journal-chief-0-1.jsonl"]
     for file in files:
         events = [json.loads(line) for line in (tmp_path / "job" / file).read_text().splitlines()]
-        events = [e for e in events if e["event"] != "usage"]
         assert [(e["event"], e["step"]) for e in events] == [("start", 0), ("step", 7)]
         assert all(isinstance(e["time"], float) for e in events)
     for attempt in (9, 10):
@@ -64,6 +61,5 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
     assert last(str(tmp_path / "job"), CHIEF, "start")["seed"] == 3
     assert last(str(tmp_path / "job"), CHIEF, "export") == {}
     status = json.loads((tmp_path / "status.json").read_text())
-    assert {"time", "cpu"} <= status.keys()
     assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)
-    assert status["memory"] > 1_000_000
+    assert time.time() - 60 < status["time"] <= time.time()
