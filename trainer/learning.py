@@ -58,6 +58,8 @@ def optimizer(
     """Returns the model's optimizer, built, with its learning rate as a function of the step. For use in the strategy's scope."""
     rate = _schedule(opts, size)
     created = _own(opts, manifest, rate) if default(opts.model, "optimizer") else _shipped(opts, rate)
+    if isinstance(created, AdamW):
+        created.exclude_from_weight_decay([weight for weight in model.trainable_variables if not _decays(weight)])
     created.build(model.trainable_variables)
     return created
 
@@ -70,7 +72,7 @@ def _shipped(opts: Options, rate: schedules.Schedule) -> keras.optimizers.Optimi
         raise UserError(f"--momentum is for --optimizer sgd, and this job's is {name}; leave it out")
     if name == "adam":
         return Adam(rate, **options)
-    return AdamW(rate, weight_decay=_decay_rate(opts), decays=_decays, **options)
+    return AdamW(rate, weight_decay=_decay_rate(opts), **options)
 
 
 def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.optimizers.Optimizer:

@@ -1,6 +1,5 @@
 """Keras' optimizers, right on several replicas; Adam leaves the rest of a table alone."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -60,16 +59,6 @@ class AdamW(Adam, keras.optimizers.AdamW):
 
     Every step takes rate x `weight_decay` of each weight that decays; of a table, from all of its rows.
     """
-
-    def __init__(self, *args: Any, decays: Callable[[keras.Variable], bool], **kwargs: Any) -> None:
-        """Args: `decays` says of a weight whether it does; the rest is Keras' own."""
-        super().__init__(*args, **kwargs)
-        self._decays = decays
-
-    def build(self, variables: list[keras.Variable]) -> None:
-        """Makes the moments."""
-        self.exclude_from_weight_decay([variable for variable in variables if not self._decays(variable)])
-        super().build(variables)
 
 
 def _each_row_once(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
