@@ -103,7 +103,7 @@ def parameter_server(worker: str, *ps: str) -> Results:
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    x = inputs((BATCH, 5))
+    x = inputs((BATCH, 1, 1, 5))
     with strategy.scope():
         layer = BatchNormalization(decay=DECAY)
         layer.build(x.shape)

@@ -6,7 +6,6 @@ import tensorflow as tf
 from tensorflow.python.data.experimental.ops.testing import sleep
 
 from common.manifest import Manifest
-from trainer.nn.layers import BatchNormalization
 
 L = keras.layers
 
@@ -98,7 +97,7 @@ def penalised(manifest: Manifest) -> keras.Model:
     """What a model adds to the loss in each of Keras' ways, with layers between whose replicas wait for each other."""
     inputs = _image(manifest)
     x = L.Dense(24, kernel_regularizer=keras.regularizers.L2(0.01), activity_regularizer="l1")(_flat(inputs))
-    x = Spread()(BatchNormalization()(x))
+    x = Spread()(L.BatchNormalization()(x))
     return keras.Model(inputs, L.Dense(len(manifest.class_names), bias_regularizer=keras.regularizers.L1L2())(x))
 
 

@@ -85,6 +85,3 @@ def test_preparation_without_the_label_refused(digits, monkeypatch):
     monkeypatch.setattr(own_models, "prepare", lambda _, columns: {"image": columns["image"]}, raising=False)
     with pytest.raises(UserError, match="prepare leaves out the label, 'label'"):
         tried(digits, "own_models:sequential")
-    monkeypatch.setattr(own_models, "prepare", lambda _, columns: {"x": columns["label"]}, raising=False)
-    with pytest.raises(UserError, match="prepare needs the column 'label', and a client of the model sends image"):
-        tried(digits, "own_models:sequential")

@@ -23,20 +23,15 @@ def crop_and_flip(
       positions: [N] int64.
       pad: Pixels of the frame: the crop's offset is uniform in 0 to 2 * pad, down and across.
     """
-    height, width, channels = images.shape[1:]
+    height, width = images.shape[1:3]
     offsets = 2 * pad + 1
     key = tf.random.fold_in(tf.stack([seed, tf.cast(step, tf.int64)]), _STREAM)
     # Drawn for the whole batch up to the last position: the numbers of a row do not depend on how many rows there are.
     count = tf.reduce_max(positions) + 1
     draws = tf.random.stateless_uniform([count], key, maxval=2 * offsets**2, dtype=tf.int32)
     draw = tf.gather(draws, positions)[:, tf.newaxis]
-    mirrored, down, across = draw % 2 == 1, draw // 2 % offsets - pad, draw // 2 // offsets - pad
+    mirrored, down, across = draw % 2 == 1, draw // 2 % offsets, draw // 2 // offsets
     rows = down + tf.range(height)
     columns = across + tf.where(mirrored, tf.range(width - 1, -1, -1), tf.range(width))
-    # One gather of pixels; those of the frame all come from one black pixel behind the last image.
-    pixels = tf.concat([tf.reshape(images, [-1, channels]), tf.zeros([1, channels], images.dtype)], 0)
-    count = tf.shape(images)[0]
-    within = ((rows >= 0) & (rows < height))[:, :, tf.newaxis] & ((columns >= 0) & (columns < width))[:, tf.newaxis]
-    rows += tf.range(count)[:, tf.newaxis] * height
-    indices = rows[:, :, tf.newaxis] * width + columns[:, tf.newaxis]
-    return tf.gather(pixels, tf.where(within, indices, count * height * width))
+    framed = tf.pad(images, [[0, 0], [pad, pad], [pad, pad], [0, 0]])
+    return tf.gather(tf.gather(framed, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)

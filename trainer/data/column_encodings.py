@@ -29,16 +29,16 @@ class Input:
 
     name: str
     encodings: tuple[Encoding, ...]
-    embedding: int | None  # weights of a category; None of numbers, and of categories that count as one-hot
+    embedding: int | None  # weights of a category; None of numbers, and of one-hot categories
 
     @property
     def rows(self) -> int:
-        """Of the table that the entries are rows of; 0 if they are numbers."""
+        """Returns the rows of the table that the entries refer to; 0 if they are numbers."""
         return sum(encoding.categories or 0 for encoding in self.encodings)
 
 
 def inputs(part: str, manifest: Manifest) -> tuple[Input, ...]:
-    """What a part of the model, `deep` or `wide`, takes: numbers, one-hot categories, embeddings, as far as there are."""
+    """Returns what a part of the model, `deep` or `wide`, takes: numbers, one-hot categories, embeddings, as far as there are."""
     groups: dict[tuple[str, int | None], list[Encoding]] = {}
     for encoding in getattr(manifest, part):
         size = encoding.embedding
@@ -48,7 +48,7 @@ def inputs(part: str, manifest: Manifest) -> tuple[Input, ...]:
 
 
 def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
-    """The columns that a wide and deep model takes, and the label if there is one, from those of the dataset, [N] each."""
+    """Returns the columns that a wide and deep model takes, and the label if there is one, from the dataset's, [N] each."""
     prepared = {name: column for name, column in columns.items() if name == manifest.label}
     for entry in (*inputs("deep", manifest), *inputs("wide", manifest)):
         if not entry.rows:
@@ -61,7 +61,7 @@ def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
 
 
 def _z_scores(manifest: Manifest, encodings: Sequence[Encoding], columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """float32 [N, encodings]; computed in float64, which large integers need."""
+    """Returns float32 [N, encodings], computed in float64, which large integers need."""
     names = [encoding.columns[0] for encoding in encodings]
     statistics = [manifest.feature(name).statistics for name in names]
     mean, std = (np.array([getattr(s, what) for s in statistics], np.float64) for what in ("mean", "std"))
@@ -70,7 +70,7 @@ def _z_scores(manifest: Manifest, encodings: Sequence[Encoding], columns: Mappin
 
 
 def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """The category of each row, int64 [N] in `range(encoding.categories)`; `Encoding` says which it is."""
+    """Returns the category of each row, int64 [N] in `range(encoding.categories)`, as `Encoding` defines it."""
     values = columns[encoding.columns[0]]
     if encoding.kind == "buckets":
         # A float is compared as it is stored: 0.1 reaches the boundary 0.1. An integer may need more than 32 bits.
@@ -79,17 +79,18 @@ def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
     if encoding.kind == "vocabulary":
         return _position(tf.constant(encoding.vocabulary, values.dtype), values)
-    several = [columns[name] for name in encoding.columns]
-    texts = [values if values.dtype == tf.string else tf.strings.as_string(values) for values in several]
+    texts = [_texts(columns[name]) for name in encoding.columns]
     return tf.strings.to_hash_bucket_fast(tf.strings.join(texts, "_X_"), encoding.hash_buckets)
 
 
+def _texts(values: tf.Tensor) -> tf.Tensor:
+    return values if values.dtype == tf.string else tf.strings.as_string(values)
+
+
 def _position(vocabulary: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Positions of values in the vocabulary, its length where they are not there; without a table, which is state."""
-    keys, wanted = vocabulary, values
-    if values.dtype == tf.string:
-        keys, wanted = (tf.strings.to_hash_bucket_fast(texts, _FINGERPRINTS) for texts in (vocabulary, values))
-    order = tf.argsort(keys)
+    """Returns positions of values in the vocabulary, its length of others; without a table, which is state."""
+    hashes, wanted = (tf.strings.to_hash_bucket_fast(_texts(x), _FINGERPRINTS) for x in (vocabulary, values))
+    order = tf.argsort(hashes)
     size = len(vocabulary)
-    at = tf.gather(order, tf.minimum(tf.searchsorted(tf.gather(keys, order), wanted), size - 1))
-    return tf.where(tf.equal(tf.gather(vocabulary, at), values), tf.cast(at, tf.int64), tf.constant(size, tf.int64))
+    at = tf.gather(order, tf.minimum(tf.searchsorted(tf.gather(hashes, order), wanted), size - 1))
+    return tf.cast(tf.where(tf.equal(tf.gather(vocabulary, at), values), at, size), tf.int64)

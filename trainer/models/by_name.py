@@ -1,6 +1,6 @@
 """Models of the user's own as models from features by name, which are what the trainer knows.
 
-model = by_name(network(manifest), feature_specs(prepare, manifest, "mine:network"), "mine:network")
+model = by_name(network(manifest), prepare, manifest, "mine:network")
 logits = model({"image": images})
 """
 
@@ -17,24 +17,10 @@ Columns = Mapping[str, tf.Tensor]
 _OWN_TRAINING = ("train_step", "compute_loss")
 
 
-def feature_specs(
-    prepare: Callable[[Columns], Columns], manifest: Manifest, model_name: str
-) -> dict[str, tf.TensorSpec]:
-    """Returns what a model gets, [None, ...] by name: what `prepare` makes of the columns that a client sends."""
-    columns = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
-    try:
-        return tf.function(prepare, autograph=False).get_concrete_function(columns).structured_outputs
-    except KeyError as error:
-        if error.args[0] != manifest.label:
-            raise
-        raise UserError(
-            f"--model {model_name}: prepare needs the column {manifest.label!r}, and a client of the model sends "
-            f"{', '.join(columns)}"
-        ) from None
-
-
-def by_name(model: keras.Model, specs: Mapping[str, tf.TensorSpec], model_name: str) -> keras.Model:
-    """Returns the model, built, as one that takes its inputs by name.
+def by_name(
+    model: keras.Model, prepare: Callable[[Columns], Columns], manifest: Manifest, model_name: str
+) -> keras.Model:
+    """Returns the model, built, as one that takes by name what `prepare` makes of the columns that a client sends.
 
     It gets a single feature as it is, unless it takes a dict, and several by name, of which a functional model uses those
     that it has inputs for.
@@ -47,7 +33,9 @@ def by_name(model: keras.Model, specs: Mapping[str, tf.TensorSpec], model_name: 
                 f"--model {model_name} has a {method} of its own, which is not called here; what it adds to the loss can "
                 "be given to add_loss in a layer"
             )
-    inputs = {name: keras.Input(spec.shape[1:], dtype=spec.dtype.name, name=name) for name, spec in specs.items()}
+    columns = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
+    prepared = tf.function(prepare, autograph=False).get_concrete_function(columns).structured_outputs
+    inputs = {name: keras.Input(x.shape[1:], dtype=x.dtype.name, name=name) for name, x in prepared.items()}
     takes_names = len(inputs) > 1 or isinstance(getattr(model, "input", None), dict)
     outputs = model(inputs if takes_names else next(iter(inputs.values())))
     return keras.Model(inputs, outputs, name=model.name)

@@ -61,14 +61,12 @@ def default(name: str, attribute: str) -> Any:
 
 def suited(name: str | None, manifest: Manifest) -> str:
     """Returns the name, or without one that of the first model for such a dataset."""
-    fitting, kind = (_OF_TABLES, "a table") if manifest.is_table else (_OF_IMAGES, "of images")
+    fitting = _OF_TABLES if manifest.is_table else _OF_IMAGES
     name = name or fitting[0]
     if name not in NAMES:
         return name
     if name not in fitting:
-        raise UserError(
-            f"--model {name} does not fit dataset {manifest.name!r}, which is {kind}; use {' or '.join(fitting)}"
-        )
+        raise UserError(f"--model {name} does not fit dataset {manifest.name!r}; use {' or '.join(fitting)}")
     if texts := {e.columns[0] for e in (*manifest.deep, *manifest.wide) if e.kind == "words"}:
         raise UserError(
             f"dataset {manifest.name!r} has texts ({', '.join(sorted(texts))}), which {name} does not read; give --model a "
@@ -89,7 +87,7 @@ class Builder:
     task_by: str | None  # `package.module:function` that makes the task, if the dataset does not say it
 
     def __call__(self) -> keras.Model:
-        """The model."""
+        """Returns the model."""
         return self.build()
 
 
@@ -105,16 +103,15 @@ def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builde
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {name}; leave it out")
     module = _module(name)
-    build = functools.partial(_function(name), manifest, **network)
     prepare = functools.partial(getattr(module, "prepare", _inputs_and_label), manifest)
-    if name not in NAMES:
-        from trainer.models.by_name import by_name, feature_specs
 
-        specs = functools.cache(functools.partial(feature_specs, prepare, manifest, name))
-        own = build
+    def build() -> keras.Model:
+        model = _function(name)(manifest, **network)
+        if name in NAMES:
+            return model
+        from trainer.models.by_name import by_name
 
-        def build() -> keras.Model:
-            return by_name(own(), specs(), name)
+        return by_name(model, prepare, manifest, name)
 
     task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
     return Builder(name, build, task(task_by, manifest), prepare, task_by)

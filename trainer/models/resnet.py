@@ -36,8 +36,7 @@ def build(
     """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32."""
     blocks = (num_layers - 2) // 6
     if blocks < 1 or (num_layers - 2) % 6:
-        near = " or ".join(str(6 * n + 2) for n in sorted({max(1, blocks), max(1, blocks + 1)}))
-        raise UserError(f"--num-layers {num_layers}: a ResNet has 6n + 2 layers (8, 14, 20, ...); use {near}")
+        raise UserError(f"--num-layers {num_layers}: a ResNet has 6n + 2 layers; use 8, 14, 20, 26, 32, 44, 56 or 110")
 
     def convolution(x: keras.KerasTensor, filters: int, stride: int) -> keras.KerasTensor:
         if stride > 1:  # "same" would pad by the stride and the image's size, and shift the kernel's centre

@@ -20,7 +20,7 @@ PIECE_BYTES = 16 * 2**20
 
 
 class BatchNormalization(keras.layers.Layer):
-    """Batch normalisation over all axes but the last (Ioffe and Szegedy 2015, arXiv:1502.03167).
+    """Batch normalisation of images over all axes but the last (Ioffe and Szegedy 2015, arXiv:1502.03167).
 
     The same numbers as `keras.layers.BatchNormalization`, the moving variance being that of the batch (divided by n,
     not by n - 1 as TensorFlow's fused operation has it). On one replica the fused operation does it all. On several:
@@ -33,7 +33,7 @@ class BatchNormalization(keras.layers.Layer):
     The workers of a parameter-server job do not step together: each normalises by its own batch and updates the shared
     moving statistics; an update may overwrite that of another worker.
 
-    Inputs may be bfloat16 or float16; statistics are float32. With `trainable = False` the layer infers, as in Keras.
+    Inputs may be bfloat16; statistics are float32. With `trainable = False` the layer infers, as in Keras.
     """
 
     def __init__(self, *, decay: float = 0.997, epsilon: float = 1e-5, **kwargs: Any) -> None:
@@ -49,21 +49,18 @@ class BatchNormalization(keras.layers.Layer):
         self.moving_variance = self.add_weight(name="moving_variance", initializer="ones", trainable=False, **options)
 
     def compute_output_spec(self, inputs: keras.KerasTensor, training: bool | None = None) -> keras.KerasTensor:
-        """The shape of the inputs, in the layer's compute dtype."""
+        """Returns the shape of the inputs, in the layer's compute dtype."""
         return keras.KerasTensor(inputs.shape, self.compute_dtype)
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Normalises [..., channels]; with `training` by the batch, whose moments join the moving statistics."""
-        channels = inputs.shape[-1]
-        x = inputs if inputs.shape.rank == 4 else tf.reshape(inputs, [-1, 1, 1, channels])
+        """Normalises [N, height, width, channels]; with `training` by the batch, whose moments join the moving statistics."""
         gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
-        if training and self.trainable:
-            y, mean, variance = self._normalise_by_batch(x, gamma, beta)
-            for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
-                moving.assign(moving * self.decay + batch * (1 - self.decay))
-        else:
-            y = self._affine(x, gamma, beta, self.moving_mean, self.moving_variance)
-        return y if inputs.shape.rank == 4 else tf.reshape(y, tf.shape(inputs))
+        if not (training and self.trainable):
+            return self._affine(inputs, gamma, beta, self.moving_mean, self.moving_variance)
+        y, mean, variance = self._normalise_by_batch(inputs, gamma, beta)
+        for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            moving.assign(moving * self.decay + batch * (1 - self.decay))
+        return y
 
     def _normalise_by_batch(
         self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
@@ -76,7 +73,7 @@ class BatchNormalization(keras.layers.Layer):
         @tf.custom_gradient
         def synchronised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[Any, Any]:
             # The fused operation finds the moments of this part faster than reductions do; its y is not used.
-            mean, variance, count = self._whole(*self._fused(x, gamma, beta)[1:])
+            mean, variance, count = self._combined(*self._fused(x, gamma, beta)[1:])
 
             def gradient(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
                 dx, d_gamma, d_beta, _, _ = tf.raw_ops.FusedBatchNormGradV3(
@@ -104,8 +101,10 @@ class BatchNormalization(keras.layers.Layer):
         count = tf.cast(tf.size(x) // x.shape[-1], tf.float32)
         return y, mean, variance * (tf.maximum(count - 1, 1) / count), count
 
-    def _whole(self, mean: tf.Tensor, variance: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Mean, variance and count of all replicas' parts together, by one sum over the replicas.
+    def _combined(
+        self, mean: tf.Tensor, variance: tf.Tensor, count: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns mean, variance and count of all replicas' parts together, by one sum over the replicas.
 
         Sums of squares are taken about the moving mean, which all replicas share, lest a large mean drown the variance.
         """
@@ -117,32 +116,31 @@ class BatchNormalization(keras.layers.Layer):
         return origin + shift, second / total - shift**2, total
 
     def _affine(self, x: tf.Tensor, scale: Any, offset: Any, mean: Any, variance: Any) -> tf.Tensor:
-        """Normalises by given moments, in one pass."""
+        """Returns x normalised by these moments, in one pass."""
         return tf.compat.v1.nn.fused_batch_norm(
             x, scale, offset, mean, variance, epsilon=self.epsilon, is_training=False
         )[0]
 
 
-# What sums over the replicas what it keeps of a batch.
-SYNCHRONISED = (BatchNormalization, keras.layers.BatchNormalization)
-
-
 def synchronize(model: keras.Model) -> int:
-    """Lets Keras' own batch normalisation go by the moments of the whole batch, and says how many layers that changes.
+    """Lets Keras' own batch normalisation go by the moments of the whole batch; returns how many layers that changes.
 
     It is made for that, with `synchronized=True`; without, each replica would keep moving statistics of its own, and the
     first one's would be saved.
     """
-    own = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
-    changed = [layer for layer in own if layer.trainable and not layer.synchronized]
-    for layer in changed:
+    layers = [layer for layer in _trained(model, keras.layers.BatchNormalization) if not layer.synchronized]
+    for layer in layers:
         layer.synchronized = True
-    return len(changed)
+    return len(layers)
 
 
 def exchanges(model: keras.Model) -> bool:
-    """Whether layers of the model talk to other replicas in the middle of a step."""
-    return any(isinstance(layer, SYNCHRONISED) and layer.trainable for layer in model._flatten_layers())
+    """Returns whether layers of the model talk to other replicas in the middle of a step."""
+    return bool(_trained(model, BatchNormalization, keras.layers.BatchNormalization))
+
+
+def _trained(model: keras.Model, *kinds: type[keras.layers.Layer]) -> list[keras.layers.Layer]:
+    return [layer for layer in model._flatten_layers() if isinstance(layer, kinds) and layer.trainable]
 
 
 class Embedding(keras.layers.Layer):
@@ -176,7 +174,7 @@ class Embedding(keras.layers.Layer):
         ]
 
     def compute_output_spec(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
-        """One row for each number."""
+        """Returns one row for each number."""
         return keras.KerasTensor((*inputs.shape, self.size), self.compute_dtype)
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -193,7 +191,7 @@ class Embedding(keras.layers.Layer):
 
 
 def in_units(manifest: Manifest, outputs: keras.KerasTensor) -> keras.KerasTensor:
-    """Outputs [N, k] of a network as its task takes them, in float32: logits as they are, numbers in the targets' units.
+    """Returns outputs [N, k] of a network as its task takes them, in float32: logits as they are, numbers in the targets' units.
 
     A network's outputs begin around 0 and move by about its learning rate in a step; so those of a regression count
     standard deviations from the mean of the training split.

@@ -47,7 +47,7 @@ _place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("place", 
 
 @contextlib.contextmanager
 def deterministic_context(*, seed: int, step: int | tf.Tensor, first: int | tf.Tensor) -> Iterator[list[tf.Tensor]]:
-    """Layers called inside stand at a global step and process its batch from position `first` on.
+    """Layers that are called inside stand at a global step and process its batch from position `first` on.
 
     Gives the list of what they add to the loss.
     """
@@ -60,12 +60,12 @@ def deterministic_context(*, seed: int, step: int | tf.Tensor, first: int | tf.T
 
 
 def regularization(model: keras.Model) -> list[tf.Tensor]:
-    """What the regularisers of the weights that are trained add to the loss, as Keras has it."""
+    """Returns what the regularisers of the weights that are trained add to the loss, as Keras has it."""
     return [weight.regularizer(weight) for weight in model.trainable_weights if weight.regularizer]
 
 
 def total(losses: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Their sum as Keras' `fit` adds it to the mean over a batch, a float32 scalar."""
+    """Returns their sum as Keras' `fit` adds it to the mean over a batch, a float32 scalar."""
     return tf.add_n([tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in losses]) if losses else tf.zeros([])
 
 
@@ -86,29 +86,27 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
     the split over replicas does not matter.
     """
     drawn, first = _drawn()
-    # TensorFlow's own operation for it gives others of some seeds where XLA compiles it.
-    key, offset = tf.split(
-        tf.random.stateless_uniform([2], drawn, minval=None, maxval=None, dtype=tf.uint64, alg=_PHILOX), 2
-    )
     # Philox makes four numbers of each count, so whole counts an example let any position be reached at once.
-    counts = -(-tf.reduce_prod(shape[1:]) // 4)
+    numbers = tf.reduce_prod(shape[1:])
+    counts = -(-numbers // 4)
     skip = tf.cast(first, tf.int64) * tf.cast(counts, tf.int64)
     bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[shape[0], 4 * counts],
-        key=key,
-        counter=tf.concat([tf.cast([skip], tf.uint64), offset], 0),
+        key=tf.bitcast(drawn[:1], tf.uint64),
+        counter=tf.bitcast(tf.stack([skip, drawn[1]]), tf.uint64),
         alg=_PHILOX,
         dtype=tf.uint32,
     )
     # As TensorFlow makes numbers of bits, in [1, 2) by the fraction alone; XLA would take other bits for it.
-    numbers = tf.bitcast(tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, 0x7FFFFF), 0x3F800000), tf.float32) - 1
-    return tf.reshape(numbers[:, : tf.reduce_prod(shape[1:])], shape)
+    uniform = tf.bitcast(tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, 0x7FFFFF), 0x3F800000), tf.float32) - 1
+    return tf.reshape(uniform[:, :numbers], shape)
 
 
 def _drawn() -> tuple[tf.Tensor, int | tf.Tensor]:
-    """A seed of this call, int64 [2], and the position in the global batch."""
+    """Returns a seed of this call, int64 [2], and the position in the global batch."""
     place = _place.get()
-    drawn = tf.random.fold_in(tf.stack([place.seed, tf.cast(place.step, tf.int64)]), next(place.draws), alg=_PHILOX)
+    draw = tf.constant(next(place.draws), tf.int64)
+    drawn = tf.random.fold_in(tf.stack([place.seed, tf.cast(place.step, tf.int64)]), draw, alg=_PHILOX)
     graph = tf.compat.v1.get_default_graph()
     while graph is not place.graph:
         # The body of a loop is traced once for all iterations, which its first input counts.

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
-from common.errors import UserError
-
 # From a step, an int64 scalar, to a float32 scalar.
 Factor = Callable[[tf.Tensor], tf.Tensor]
 
@@ -26,7 +24,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         self._rate, self._factor, self._warmup_steps = learning_rate, factor, warmup_steps
 
     def __call__(self, step: int | tf.Tensor | keras.Variable) -> tf.Tensor:
-        """The rate, a float32 scalar, of the update after `step` updates."""
+        """Returns the rate, a float32 scalar, of the update after `step` updates."""
         step = tf.cast(step, tf.int64)
         rate = self._rate * (self._factor(step) if self._factor else tf.ones([]))
         if self._warmup_steps:
@@ -35,12 +33,12 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def linear(horizon_steps: int) -> Factor:
-    """Falls linearly, from 1 at step 0 to 0 at `horizon_steps`."""
+    """Returns a factor that falls linearly, from 1 at step 0 to 0 at `horizon_steps`."""
     return lambda step: tf.cast(tf.maximum(1 - step / horizon_steps, 0), tf.float32)
 
 
 def cosine(horizon_steps: int) -> Factor:
-    """Falls along half a cosine (Loshchilov and Hutter 2016, arXiv:1608.03983, without restarts) to 0 at `horizon_steps`."""
+    """Returns a factor that falls along half a cosine (Loshchilov and Hutter 2016, arXiv:1608.03983, without restarts) to 0 at `horizon_steps`."""
     line = linear(horizon_steps)
     return lambda step: 0.5 - 0.5 * tf.cos(math.pi * line(step))
 
@@ -48,15 +46,12 @@ def cosine(horizon_steps: int) -> Factor:
 def piecewise(
     boundaries_epochs: Sequence[float], factors: Sequence[float], *, examples_per_epoch: int, examples_per_step: int
 ) -> Factor:
-    """Constant between boundaries that are given in epochs of data seen.
+    """Returns a factor that is constant between boundaries that are given in epochs of data seen.
 
     The next factor holds from the first step that begins after so much data. A step is one of the optimizer: the global
     batch of a synchronous job; the batch of one worker in an asynchronous job, where each worker's update is a step.
     """
-    boundaries, factors = list(boundaries_epochs), list(factors)
-    if len(factors) != len(boundaries) + 1 or boundaries != sorted(boundaries):
-        raise UserError(f"factors {factors} do not go with boundaries {boundaries}: one more, boundaries ascending")
-    starts = [math.ceil(epochs * examples_per_epoch / examples_per_step) for epochs in boundaries]
+    starts = [math.ceil(epochs * examples_per_epoch / examples_per_step) for epochs in boundaries_epochs]
 
     def factor(step: tf.Tensor) -> tf.Tensor:
         return tf.gather(tf.constant(factors, tf.float32), tf.math.count_nonzero(step >= tf.constant(starts, tf.int64)))

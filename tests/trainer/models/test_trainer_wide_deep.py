@@ -96,9 +96,9 @@ def test_the_model_follows_from_the_dataset_and_another_that_does_not_fit_is_ref
     assert ask().on(table).model == "wide_deep"
     assert ask().on(images).model == "cnn"
     assert ask("--model", "my.module:build").on(table).model == "my.module:build"
-    with pytest.raises(UserError, match="--model resnet does not fit dataset 'trips', which is a table; use wide_deep"):
+    with pytest.raises(UserError, match="--model resnet does not fit dataset 'trips'; use wide_deep"):
         ask("--model", "resnet").on(table)
-    with pytest.raises(UserError, match="wide_deep does not fit dataset 'digits', which is of images; use cnn or res"):
+    with pytest.raises(UserError, match="wide_deep does not fit dataset 'digits'; use cnn or resnet"):
         ask("--model", "wide_deep").on(images)
     with pytest.raises(UserError, match="--augment crop_flip is for images; dataset 'trips' is a table"):
         ask("--augment", "crop_flip").on(table)
