@@ -26,7 +26,7 @@ from components.train.cluster.lookup import load_cluster
 from components.train.supervision.signals import STOPPING, StopRequest
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, SHARED, add_trainer_flags, pipeline_arguments
 from pipelines.config import Config, Keys
-from pipelines.local import history, summary
+from pipelines.local import summary
 from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import FAILED, RUNNING, Progress
 from pipelines.local.record import RunRecord, begin
@@ -116,7 +116,6 @@ def execute(record: RunRecord) -> int:
     status = {0: "succeeded", 1: "failed"}.get(code, "interrupted")
     with writable(record.dir):
         result = summary.write(record, progress, status, time.monotonic() - started)
-        history.write_page(record.dir.parent)
     text = summary.TEMPLATES.get_template("ended.txt").render(result, python=sys.executable)
     print(text.rstrip(), file=sys.stderr if code else sys.stdout)
     if status == "failed":

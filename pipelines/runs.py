@@ -4,31 +4,43 @@ import argparse
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.cli import Parser, confirm, run_cli
-from common.errors import UserError, reading, writable
+from common.errors import UserError, reading, unknown, writable
 from common.flags import local
 from common.manifest import FILE as MANIFEST
-from common.pages import table
-from components.cleanup.cleanup import num_bytes, require_ended
+from common.pages import figure, table
+from components.cleanup.cleanup import is_running, num_bytes, require_ended
 from components.evaluate.options import Options as EvaluateOptions
 from pipelines.arguments import EVALUATE_OWN, evaluation
 from pipelines.config import Keys
-from pipelines.local import history, record, summary
+from pipelines.local import summary
 from pipelines.local.cache import cache_key
+from pipelines.local.record import FILE, RunRecord, lock, read_or_empty
 from pipelines.run import code_of_finished, execute
 
 KEYS = Keys(options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate"))
+_COLUMNS = ("run", "status", "verdict", "metric", "version", "dataset", "cluster", "seconds")
 _COMPARED = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args", "source_digest")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run, as it was when it was read."""
+
+    dir: pathlib.Path
+    row: Mapping[str, str]  # by `_COLUMNS`; empty where nothing is known
+    record: RunRecord | None = None  # None if the run is broken
+    summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # empty before the run has ended
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns 0, or of `resume` the exit code of the run."""
     args = _parser().parse_args(argv)
     args.runs_dir = pathlib.Path(args.runs_dir).resolve()
-    args.runs = [history.find(name, args.runs_dir) for name in args.runs]
+    args.runs = [find(name, args.runs_dir) for name in args.runs]
     return args.verb(args) or 0
 
 
@@ -55,7 +67,7 @@ def _parser() -> Parser:
 
 
 def _list(args: argparse.Namespace) -> None:
-    print(table([history.COLUMNS, *(list(run.row.values()) for run in history.list_runs(args.runs_dir))]))
+    print(table([_COLUMNS, *(list(run.row.values()) for run in list_runs(args.runs_dir))]))
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -74,12 +86,12 @@ def _compare(args: argparse.Namespace) -> None:
     print(table(lines))
 
 
-def _facts(run: history.Run) -> dict[str, Any]:
+def _facts(run: Run) -> dict[str, Any]:
     """Returns the metrics of a run by name, and all that decided them, as the training resolved it."""
-    with reading(f"{record.FILE}, {summary.FILE} or job/job.json of {run.dir}"):
+    with reading(f"{FILE}, {summary.FILE} or job/job.json of {run.dir}"):
         metrics = {f"test {name}": value for name, value in run.summary.get("metrics", {}).items()}
         arguments = {name: run.record.arguments[name] for name in _COMPARED}
-        job = record.read_or_empty(run.dir / "job" / "job.json")
+        job = read_or_empty(run.dir / "job" / "job.json")
         return {**metrics, **arguments, **job.get("settings", {}), "versions": job.get("versions")}
 
 
@@ -98,14 +110,13 @@ def _delete(args: argparse.Namespace) -> None:
         for run_dir in run_dirs:
             with writable(run_dir):  # containers may have written as another user
                 shutil.rmtree(run_dir)
-            history.write_page(run_dir.parent)
 
 
 def _resume(args: argparse.Namespace) -> int:
     run_dir = args.runs[0].dir
     require_ended(run_dir)
-    record.lock(run_dir)
-    run = history.find(run_dir, args.runs_dir)  # another process may have finished it meanwhile
+    lock(run_dir)
+    run = find(run_dir, args.runs_dir)  # another process may have finished it meanwhile
     arguments = run.record.arguments
     evaluate_args = evaluation(KEYS.read(args), arguments["evaluate_args"]).as_flags(but=EVALUATE_OWN)
     if run.row["status"] == "succeeded":
@@ -124,8 +135,54 @@ def _resume(args: argparse.Namespace) -> int:
     (run_dir / summary.FILE).unlink(missing_ok=True)
     resumed = dataclasses.replace(run.record, arguments={**arguments, "evaluate_args": evaluate_args})
     resumed.save()
-    record.lock(run_dir)  # the file is another one now
+    lock(run_dir)  # the file is another one now
     return execute(resumed)
+
+
+def list_runs(runs_dir: pathlib.Path) -> list[Run]:
+    """Returns the runs of a directory, the oldest first."""
+    if not runs_dir.is_dir():
+        raise UserError(f"--runs-dir {runs_dir}: no such directory")
+    run_dirs = sorted(path.parent for path in runs_dir.glob(f"[!.]*/{FILE}"))
+    return [read(path) for path in run_dirs if not path.is_symlink()]
+
+
+def find(name: str, runs_dir: pathlib.Path) -> Run:
+    """Returns the run of that id in `runs_dir`, or at that path."""
+    run_dir = next((path for path in (runs_dir / name, pathlib.Path(name)) if (path / FILE).is_file()), None)
+    if run_dir is None:
+        raise unknown("run", name, [run.dir.name for run in list_runs(runs_dir)])
+    run = read(run_dir.resolve())
+    if run.record is None:
+        raise UserError(f"{run_dir}: its {FILE} or {summary.FILE} is none of ours, or damaged")
+    return run
+
+
+def read(run_dir: pathlib.Path) -> Run:
+    """Returns the run in a directory with a `run.json`; it is `broken` if that, or its summary, is unusable.
+
+    A run without a summary is `running`, or `killed`: its process is gone and could not write one.
+    """
+    try:
+        record = RunRecord.load(run_dir)
+        result = read_or_empty(run_dir / summary.FILE)  # a resume deletes it first
+        model = result.get("model", {})
+        metrics = result.get("metrics", {})
+        metric = read_or_empty(run_dir / summary.EVALUATION).get("metric")  # decided the verdict
+        row = {
+            "run": run_dir.name,
+            "status": result.get("status") or ("running" if is_running(run_dir) else "killed"),
+            "verdict": model.get("verdict"),
+            "metric": f"{metric} {figure(metrics[metric])}" if metric in metrics else "",
+            "version": model.get("version"),
+            "dataset": record.dataset,
+            "cluster": record.cluster,
+            "seconds": result.get("seconds"),
+        }
+        cells = {name: str(cell or "") for name, cell in row.items()}
+        return Run(dir=run_dir, row=cells, record=record, summary=result)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return Run(dir=run_dir, row=dict.fromkeys(_COLUMNS, "") | {"run": run_dir.name, "status": "broken"})
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from components.train.__main__ import main
 from components.train.backends.job_store import JobStore
 from components.train.supervision import health, lock
 from components.train.supervision.health import Patience, Vitals
-from pipelines.local.history import read
+from pipelines.runs import read
 from trainer.job import done, identity, journal
 
 LAUNCHER = {"host": "h", "pid_namespace": "pid:[1]", "pid": 7, "started": 1.0}

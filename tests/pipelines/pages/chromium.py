@@ -1,7 +1,7 @@
 """What a reader's browser makes of a page: headless Chromium, with axe-core in it.
 
 with opened() as chromium:
-    assert faults(chromium, pathlib.Path("runs/index.html")) == []
+    assert faults(chromium, pathlib.Path("report.html")) == []
 """
 
 import contextlib

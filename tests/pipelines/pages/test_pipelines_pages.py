@@ -1,4 +1,4 @@
-"""The pages in Chromium: of real runs, promoted, rejected and failed, and of their list."""
+"""The pages in Chromium: of real runs, promoted, rejected and failed."""
 
 import json
 import pathlib
@@ -10,7 +10,6 @@ import pytest
 import trips
 
 from components.evaluate.report import render_page
-from pipelines.local import history
 
 DATA = pathlib.Path(__file__).parents[4] / "shared" / "data"
 MNIST = ("mnist", "--source", DATA / "mnist", "--train-steps", 40)
@@ -78,14 +77,14 @@ def pages(command, tmp_path_factory) -> dict[str, pathlib.Path]:
         summary = json.loads(page.with_name("summary.json").read_text())
         assert (summary["status"], summary["model"]["verdict"]) == EXPECTED[kind]
         found[f"data of {kind}"] = pathlib.Path(summary["paths"]["dataset_page"])
-    return {**found, "list": runs / history.PAGE}
+    return found
 
 
 EXPECTED = {"promoted": ("succeeded", "promote"), "rejected": ("succeeded", "reject"), "failed": ("failed", None)}
 
 
 @pytest.mark.pipeline
-@pytest.mark.parametrize("page", [*EXPECTED, *(f"data of {kind}" for kind in EXPECTED), "list"])
+@pytest.mark.parametrize("page", [*EXPECTED, *(f"data of {kind}" for kind in EXPECTED)])
 def test_a_page_has_no_fault_on_a_screen_or_a_phone_in_light_or_dark_colours(browser, pages, page):
     found = chromium.faults(browser, pages[page])
     assert not found, "\n".join(found)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from pipelines import runs
-from pipelines.local import history
 from pipelines.local.cache import STORE
 from pipelines.local.record import lock
 
@@ -117,22 +116,9 @@ def test_damaged_summary_makes_run_broken(make, output_of, refused, tmp_path, co
     assert "run.json or summary.json is none of ours, or damaged" in refused(runs.main, "show", run)
 
 
-def test_page_links_survive_a_move(make, tmp_path):
-    make("1")
-    make("2 & <3>", None)
-    history.write_page(tmp_path / "runs")
-    page = (tmp_path / "runs").rename(tmp_path / "moved") / "index.html"
-    links = re.findall(r'href="([^"]+)"', page.read_text())
-    assert links == ["1/report.html"]
-    assert (page.parent / links[0]).read_text() == "page"
-    assert "2 &amp; &lt;3&gt;" in page.read_text() and str(tmp_path) not in page.read_text()
-
-
 def test_delete_takes_named_runs_only(make, output_of, tmp_path):
     gone, stays = make("1"), make("2")
     dataset = tmp_path / "runs" / STORE / "d1"
     dataset.mkdir(parents=True)
     output_of("delete", "1", gone, "--yes")
     assert not gone.exists() and stays.exists() and dataset.exists()
-    page = (tmp_path / "runs" / history.PAGE).read_text()
-    assert "2/report.html" in page and "1/report.html" not in page
