@@ -6,7 +6,6 @@ values go on as a list of flags, which the step reads with the same declaration.
 
 import argparse
 import dataclasses
-import json
 import pathlib
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -38,9 +37,6 @@ _CONVERT_OWN = {"output": "-"}
 EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
 _TRAINER_OWN = {"data_dir": "-", "job_dir": "-"}
 _TRAINER_KEYS = {"model", "train_steps", "train_epochs", "batch_size", "seed"}
-
-# kfp.local gives a step its arguments in one word of a command line, which Linux limits to 128 KiB.
-_MOST_BYTES = 100_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,7 +99,7 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     names = (*label.classes, *label.targets) if label else getattr(reader, "class_names", None)
     if names and ":" not in (model or ""):  # a model of the user's own may have more metrics
         check_metrics(evaluate.limits, label.task if label else CLASSIFICATION, names)
-    arguments = {
+    return {
         "cluster": cluster.to_json(),
         "trainer_args": trainer_args,
         "convert_args": convert.as_flags(but=(*_CONVERT_OWN, "schema")),
@@ -112,9 +108,6 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
         "schema": pathlib.Path(convert.schema).read_text(encoding="utf-8") if convert.schema else "",
         "name": name,
     }
-    if (size := len(json.dumps(arguments))) > _MOST_BYTES:
-        raise UserError(f"{size:,} bytes of flags are too many; give --source the directory instead of its files")
-    return arguments
 
 
 def evaluation(config: pydantic.BaseModel, before: Sequence[str] = ()) -> EvaluateOptions:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from components.convert.options import Options as ConvertOptions
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
@@ -110,11 +109,6 @@ def test_no_source_is_forgotten_however_it_is_given(split):
     line = [word for part in given for word in part]
     for found in (run.KEYS.read(run._parser().parse_args(line)), ConvertOptions.parse(line, "test", output="o")):
         assert list(found.source) == names
-
-
-def test_more_files_than_a_step_can_be_given_are_refused():
-    with pytest.raises(UserError, match="bytes of flags are too many; give --source the directory"):
-        arguments("dataset=taxi", sources=[f"/data/{'x' * 50}/{number}.csv" for number in range(2000)])
 
 
 @pytest.mark.parametrize(
