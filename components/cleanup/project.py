@@ -89,7 +89,7 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
     jobs = [job for job in state.custom_jobs if is_ours(job.labels) and _is_live(job)]
     ended = {run_of(job) for job in pipelines} - {run_of(job) for job in pipelines if _is_live(job)}
     orphans = [job for job in jobs if run_of(job) in ended]
-    found = [Leftover(kind="job", name=job.name, why="its run has ended", run=run_of(job)) for job in orphans]
+    listed = [Leftover(kind="job", name=job.name, why="its run has ended", run=run_of(job)) for job in orphans]
     idle = ended - {run_of(job) for job in jobs}
     in_bucket = {
         run_of(job)
@@ -97,11 +97,11 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
         if job.runtime_config.gcs_output_directory.rstrip("/") == f"{state.bucket}/runs"
     }
     for each in sorted(idle & in_bucket):
-        found += _job_files(state, each)
+        listed += _job_files(state, each)
     if keep_versions:
         busy = {run_of(job) for job in (*pipelines, *jobs)} - idle
-        found += _versions(state, keep_versions, busy)
-    return [leftover for leftover in found if run in ("", leftover.run)]
+        listed += _versions(state, keep_versions, busy)
+    return [leftover for leftover in listed if run in ("", leftover.run)]
 
 
 def run_of(job: v1.PipelineJob | v1.CustomJob) -> str:

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import math
 
-from common.cli import Flags, flag
+from common.cli import Flags, as_list, flag
 from common.errors import UserError
 from common.flags import zero_to_one
 from components.evaluate.gate import Gate, load
@@ -59,14 +59,16 @@ class Options(Flags):
             object.__setattr__(self, "gate", load(self.gate))
 
     @property
-    def slices(self) -> tuple[str, ...]:
+    def slices(self) -> list[str]:
         """The columns to measure by."""
-        return (self.slice,) if isinstance(self.slice, str) else tuple(self.slice or ())
+        return as_list(self.slice)
 
     @property
     def limits(self) -> Gate:
         """The gate; thresholds that are flags go before those of its file."""
         minima = {"accuracy": self.min_accuracy, "auc": self.min_auc}
-        several = (self.threshold,) if isinstance(self.threshold, str) else self.threshold or ()
-        others = {metric: float(value) for metric, value in (each.split("=") for each in several)}
-        return Gate.of(self.gate, {metric: least for metric, least in minima.items() if least} | others)
+        thresholds = {metric: least for metric, least in minima.items() if least}
+        for each in as_list(self.threshold):
+            metric, value = each.split("=")
+            thresholds[metric] = float(value)
+        return Gate.of(self.gate, thresholds)

@@ -24,9 +24,9 @@ _PROGRAM = """
 import base64, json, sys
 sys.modules.update(dict.fromkeys(["keras", "tf_keras", "trainer", "components", "common"]))  # now none of them can be imported
 import numpy as np, tensorflow as tf
-asked = json.load(sys.stdin)
+request = json.load(sys.stdin)
 inputs = {}
-for name, column in asked["inputs"].items():
+for name, column in request["inputs"].items():
     if "base64" in column:
         values = np.frombuffer(base64.b64decode(column["base64"]), column["dtype"]).reshape(column["shape"])
     else:
@@ -34,7 +34,7 @@ for name, column in asked["inputs"].items():
     inputs[name] = tf.constant(values, column["dtype"])
 try:
     served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-    print(json.dumps(served(**inputs)[asked["output"]].numpy().tolist()))
+    print(json.dumps(served(**inputs)[request["output"]].numpy().tolist()))
 except Exception as error:
     sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}")
 """

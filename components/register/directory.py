@@ -100,8 +100,9 @@ class DirectoryRegistry(Registry):
         return version
 
     def _do(self, name: str, event: dict[str, Any]) -> None:
-        lines = [dict([MANAGED_BY]) | each for each in (*self.history(name), event)]
-        write_text(self._model(name) / "history.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        path = self._model(name) / "history.jsonl"
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_text(path, f"{before}{json.dumps(dict([MANAGED_BY]) | event)}\n")
         self._finish(name)
 
     @contextlib.contextmanager
