@@ -40,6 +40,11 @@ def _parse_int(digits: str) -> int:
     return int(digits)
 
 
+def plain(value: Any) -> Any:
+    """Returns a value as JSON has it, with None for each number, of any library, that is not finite."""
+    return json.loads(json.dumps(value, default=float), parse_constant=lambda _: None)
+
+
 def parse_yaml(data: bytes) -> Any:
     """Returns the only document in `data`, None if it is empty; a UserError names the place of what is wrong."""
     try:

@@ -61,13 +61,6 @@ def several(kind: Kind) -> Kind:
     return Kind(lambda text: tuple(map(kind, text.split(","))), bool, "a list", f"{kind.metavar},{kind.metavar}")
 
 
-def directory(text: str) -> str:
-    """The type of a directory, on this machine or in a bucket."""
-    if not place.holds(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a local directory or gs://BUCKET/NAME")
-    return text
-
-
 def job_directory(text: str) -> str:
     """The type of a job's directory, in which TensorFlow is to find what it has written, checkpoints and models.
 
@@ -77,7 +70,7 @@ def job_directory(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"TensorFlow takes {text!r} for a pattern, and would not find its own files; use a name without [ and \\"
         )
-    return directory(text)
+    return place(text)
 
 
 def variable(name: str, parse: Callable[[str], Any], environ: Mapping[str, str] = os.environ) -> Any:

@@ -171,12 +171,6 @@ class Shard:
     index: str | None = None
     index_crc32c: str | None = None
 
-    @property
-    def checksums(self) -> dict[str, str]:
-        """CRC-32C of the file, of its hashes, and of its index if it has one, by name."""
-        files = {self.file: self.crc32c, self.hashes: self.hashes_crc32c}
-        return files | ({self.index: self.index_crc32c} if self.index else {})
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
@@ -201,8 +195,13 @@ class Split:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """Those of all its shards."""
-        return {name: crc32c for shard in self.shards for name, crc32c in shard.checksums.items()}
+        """CRC-32C of all files of its shards, by name."""
+        checksums = {}
+        for shard in self.shards:
+            checksums |= {shard.file: shard.crc32c, shard.hashes: shard.hashes_crc32c}
+            if shard.index:
+                checksums[shard.index] = shard.index_crc32c
+        return checksums
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,7 @@ body = templates("components.evaluate").get_template("report.html").render(e=eva
 pathlib.Path("evaluation.html").write_text(render_page("Evaluation", body))
 """
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
 import jinja2
 
@@ -32,11 +30,6 @@ def render_page(title: str, body: str) -> str:
       body: HTML.
     """
     return templates("common").get_template("page.html").render(title=title, body=body)
-
-
-def plain(value: Any) -> Any:
-    """Returns a value as JSON has it, with None for each number, of any library, that is not finite."""
-    return json.loads(json.dumps(value, default=float), parse_constant=lambda _: None)
 
 
 def figure(value: float | None) -> str:

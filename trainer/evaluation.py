@@ -16,9 +16,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from common.documents import plain
 from common.errors import reading, store_errors
 from common.manifest import Manifest
-from common.storage.files import parsed_json, without_nan, write_text
+from common.storage.files import parsed_json, write_text
 from trainer.job.checkpoints import remove
 from trainer.job.journal import Journal
 from trainer.job.state import State
@@ -66,7 +67,7 @@ class Scores:
 
     def add(self, step: int, score: dict[str, float], state: State) -> bool:
         """Writes down the score of `state`, and keeps the state if it is the best yet. Returns whether it is."""
-        latest = {"step": step, **without_nan(score)}
+        latest = {"step": step, **plain(score)}
         best = self.load().get("best")
         rank = self._task.rank(score)
         is_finite = all(map(math.isfinite, rank))

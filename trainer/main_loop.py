@@ -40,8 +40,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     configure(opts)
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"
-    sharers = 1 if leads else max(1, len(member.others))
-    journal = Journal(opts.job_dir, member.name, beats=not leads, sharers=sharers)
+    journal = Journal(opts.job_dir, member.name, beats=not leads)
     stop.last = journal.outbox.send
     if leads:
         watchdog.watch(journal, stop)

@@ -5,7 +5,7 @@ import time
 import keras
 import tensorflow as tf
 
-from common.storage.files import without_nan
+from common.documents import plain
 from trainer.job.journal import Journal
 from trainer.learning import TrainingSize
 from trainer.tasks.task import Task
@@ -68,4 +68,4 @@ class Meter:
 
     def final(self) -> dict[str, float | None]:
         """Returns loss and metrics of the last line, and examples per second of the attempt, for `DONE.json`."""
-        return {**without_nan(self._means), "examples_per_s": self.examples_per_s}
+        return {**plain(self._means), "examples_per_s": self.examples_per_s}

@@ -18,9 +18,9 @@ from common.flags import (
     MOST,
     Kind,
     at_least,
-    directory,
     job_directory,
     not_negative,
+    place,
     positive,
     several,
     share,
@@ -63,7 +63,7 @@ class Options(Flags):
     Options of the group `network` are keywords of the model's `build`, given to it where they are not None.
     """
 
-    data_dir: str = _job(directory, "a dataset made by components.convert", required=True, metavar="DIR")
+    data_dir: str = _job(place, "a dataset made by components.convert", required=True, metavar="DIR")
     job_dir: str = _job(
         job_directory, "checkpoints, logs, journal and model; the same one resumes", required=True, metavar="DIR"
     )
@@ -73,7 +73,7 @@ class Options(Flags):
         "table)",
     )
     init_from: str | None = _job_learnt(
-        directory,
+        place,
         "weights to begin with, where name and shape fit: a job directory (or its best/), a version in the registry, a "
         ".keras file",
         metavar="PATH",

@@ -1,6 +1,7 @@
 """Sets up a replica's training: strategy, model, optimizer and state, restored at the step that the job has reached."""
 
 import dataclasses
+import platform
 
 import keras
 import tensorflow as tf
@@ -113,6 +114,7 @@ def check_against_first_start(
         "replicas": {role: len(hosts) for role, hosts in member.addresses.items()} or {"chief": 1},
         "arguments": dict(manifest.arguments),  # for jobs that begin with these weights
         "network": weights.digest(model),
+        "versions": {"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras.__version__},
     }
     before = identity.begin(opts.job_dir, record, write=member.is_chief)
     if before["network"] != record["network"]:

@@ -12,10 +12,9 @@ import contextlib
 import errno
 import hashlib
 import io
-import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import google_crc32c
@@ -139,11 +138,6 @@ def copy_tree(source: Path, target: Path) -> None:
             shutil.copyfileobj(data, writer, _CHUNK_BYTES)
 
     map_in_threads(copy, storage_of(source).list(source))
-
-
-def without_nan(values: Mapping[str, float]) -> dict[str, float | None]:
-    """Returns the values with None, which JSON has a word for, in place of those that are not finite."""
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def sha256_of(place: File | Path) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 from etils import epath
 
 from common import provenance
+from common.documents import plain
 from common.errors import writable
-from common.pages import plain
 from common.storage.files import tree_digest, write_text
 from components.evaluate import report
 from components.evaluate.baseline import baseline

@@ -4,7 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from common.pages import figure, plain
+from common.documents import plain
+from common.pages import figure
 
 
 def test_what_is_no_number_is_null_wherever_it_is_and_a_dash_to_people():

@@ -19,7 +19,7 @@ def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options,
     assert {path.name for path in directory.iterdir()} == {
         "manifest.json",
         "dataset.html",
-        *(name for s in shards for name in s.checksums),
+        *(name for split in manifest.splits.values() for name in split.checksums),
     }
     assert all((directory / shard.file).stat().st_size == shard.bytes for shard in shards)
     source = whole(find_reader(options.dataset), options.source)

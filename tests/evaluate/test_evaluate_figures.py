@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from common.pages import plain
+from common.documents import plain
 from components.evaluate.categories import Categories
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.figures import figures

@@ -1,10 +1,7 @@
 """`job.json`: what a job directory is for. Resuming it for something else is refused. Imports no TensorFlow."""
 
-import contextlib
-import importlib.metadata
 import json
 import os
-import platform
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +10,6 @@ from common.storage.files import parsed_json, write_text
 
 FILE = "job.json"
 _MAPPINGS = ("identity", "settings", "replicas", "arguments", "versions")
-_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
 # Settings that the first start has decided, or that the machine decides.
 _NOT_COMPARED = {"batch_size", "horizon_steps", "precision"}
 
@@ -29,18 +25,14 @@ def first_start(job_dir: str) -> dict[str, Any]:
 def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, Any]:
     """Returns what holds for all starts: what the first one has written down, or this `record`.
 
-    With `write` it is written down now, once: a store takes one write a second to an object. With it go the versions that
-    ran, which are not compared.
+    With `write` it is written down now, once: a store takes one write a second to an object.
 
     Raises:
       UserError: If the job began with other settings, such as another constant of the model's module.
     """
-    before = {**record, **first_start(job_dir)}
-    if write and "versions" not in before:
-        before["versions"] = {"python": platform.python_version()}
-        for package in _PACKAGES:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                before["versions"][package] = importlib.metadata.version(package)
+    recorded = first_start(job_dir)
+    before = {**record, **recorded}
+    if write and not recorded:
         write_text(os.path.join(job_dir, FILE), json.dumps(before, indent=1, sort_keys=True) + "\n")
     names = record["settings"].keys() - _NOT_COMPARED
     _compare(job_dir, *({name: start["settings"].get(name) for name in names} for start in (before, record)))

@@ -57,8 +57,8 @@ def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
 class Journal:
     """Appends events of one replica and attempt, and shows what it is doing in its status file, if it is to have one."""
 
-    def __init__(self, job_dir: str, name: str, *, beats: bool = False, sharers: int = 1) -> None:
-        """Begins the journal. With those of all `sharers` together a store is sent one a minute, however many they are.
+    def __init__(self, job_dir: str, name: str, *, beats: bool = False) -> None:
+        """Begins the journal.
 
         With `beats` it shows its status every two seconds of itself: for a replica whose main thread waits for others in
         C++, for as long as they take. That its process runs is all that this says.
@@ -68,7 +68,7 @@ class Journal:
         while (path := epath.Path(job_dir) / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
         # Where it writes, and other files that grow can be.
-        self.outbox = Outbox(job_dir, _SENT_EVERY_S * sharers)
+        self.outbox = Outbox(job_dir, _SENT_EVERY_S)
         own = pathlib.Path(self.outbox.path(path.name))
         self._file = own.open("x", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()  # Checkpoints are noted by a thread of their own.
