@@ -47,9 +47,8 @@ USER $RUN_AS
 # What is slow and rare is above: an edit of the sources rebuilds only what follows.
 COPY . .
 # What the image was made of: shown by --version of every command, and kept with every model.
-ARG ACCELERATOR CODE_VERSION VERSION
+ARG CODE_VERSION VERSION
 ENV CODE_VERSION=$CODE_VERSION
 LABEL org.opencontainers.image.title="tfrecord-training-pipeline" \
     org.opencontainers.image.revision="$CODE_VERSION" \
-    org.opencontainers.image.version="$VERSION" \
-    org.tfrecord-training.accelerator="$ACCELERATOR"
+    org.opencontainers.image.version="$VERSION"

@@ -12,6 +12,10 @@ OURS = 'labels.{}="{}"'.format(*MANAGED_BY)  # by which Vertex AI lists that
 LOGIN = "run: gcloud auth application-default login"
 
 
+class Refused(UserError):
+    """Google Cloud refuses a request, and would refuse it again."""
+
+
 def is_ours(labels: Mapping[str, str]) -> bool:
     """Returns whether something with these labels was made by this program."""
     return labels.get(MANAGED_BY[0]) == MANAGED_BY[1]
@@ -36,18 +40,18 @@ def refusals(subject: str) -> Iterator[None]:
     """Turns errors of Google's clients into ones that begin with `subject`.
 
     Raises:
-      UserError: If a request is refused.
-      ConnectionError: If a service does not answer, or says that it cannot now.
+      Refused: If a request is refused.
+      UserError: If there are no valid credentials.
+      ConnectionError: If a service does not answer, or says that it cannot now. It may have done what was asked.
     """
-    from google.api_core.exceptions import GoogleAPICallError, RetryError
-    from google.api_core.retry import if_transient_error
+    from google.api_core.exceptions import GoogleAPICallError, RetryError, ServerError, TooManyRequests, Unauthorized
     from google.auth.exceptions import GoogleAuthError
 
     try:
         yield
-    except GoogleAuthError as error:
+    except (GoogleAuthError, Unauthorized) as error:
         raise UserError(f"{subject}: no credentials for Google Cloud ({error}); {LOGIN}") from None
-    except (GoogleAPICallError, RetryError, OSError) as error:
-        is_down = isinstance(error, RetryError | OSError) or if_transient_error(error)
-        kind = ConnectionError if is_down else UserError
-        raise kind(f"{subject}: {' '.join(str(error).split())}") from None
+    except (ServerError, TooManyRequests, RetryError, OSError) as error:
+        raise ConnectionError(f"{subject}: {' '.join(str(error).split())}") from None
+    except GoogleAPICallError as error:
+        raise Refused(f"{subject}: {' '.join(str(error).split())}") from None

@@ -46,7 +46,7 @@ def main() -> int:
     config = keys.read(args)
     cluster = scheduled_as(load_cluster(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config)
     settings = JobSettings.of(config)
-    settings.check(cluster, config.location)
+    settings.check(config.location)
     image = config.image or DEFAULT_IMAGE
     if "@sha256:" not in image:
         print(

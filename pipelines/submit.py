@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from common.cli import Parser, confirm, run_cli
 from common.errors import UserError
+from common.storage.files import read_json
 from components.evaluate.gate import OUTCOMES, REJECT
 from components.register.register import open_registry
 from components.train.backends.job_store import JobStore
@@ -20,8 +21,6 @@ from components.train.supervision.restart_policy import Again, Bounds, first_att
 from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_trainer_flags, evaluation
 from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
 from pipelines.config import Config
-from pipelines.vertex import step_sizes
-from pipelines.vertex.bucket import like, read_json
 from pipelines.vertex.submission import Submission, prepare
 
 VERTEX_TIMEOUT_S = 7 * 86_400  # of a job without a time limit
@@ -52,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     submission = _resumed(earlier, config) if earlier else prepare(config, is_scheduled=bool(args.cron))
     store = JobStore(submission.values["job_dir"])
     if earlier:
-        from pipelines.vertex import sending  # 2 s
+        from pipelines.vertex import client, sending  # 2 s
 
-        sending.connect(config.project, config.location)
+        client.connect(config.project, config.location)
         store, has_ended_well = sending.recorded(submission)
         if has_ended_well and submission.values["evaluate_args"] == earlier.values["evaluate_args"]:
             print(f"{submission.run} has ended well, and nothing is sent:")
@@ -99,7 +98,7 @@ def _resumed(submission: Submission, config: Config) -> Submission:
     """Returns a run as it was submitted, with the keys that are given of its limits and its evaluation."""
     evaluate_args = evaluation(config, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
     cluster = scheduled_as(submission.cluster, config)
-    submission.job_settings.check(cluster, config.location)
+    submission.job_settings.check(config.location)
     values = {**submission.values, "cluster": cluster.to_json(), "evaluate_args": evaluate_args}
     hours = config.max_machine_hours or submission.max_machine_hours
     job = {**submission.job, "parameter_values": values}
@@ -133,16 +132,10 @@ def _submit(
 ) -> int:
     from pipelines.vertex import checks, client, sending  # 2 s
 
-    sending.connect(submission.job["project"], submission.job["location"])
-    checks.look(submission)
+    client.connect(submission.job["project"], submission.job["location"])
+    checks.check_access(submission)
     print(f"{submission.run} in {submission.job['location']} of {submission.job['project']}, {submission.image}")
-    print("\n".join(_machines(submission.cluster, first.timeout_s)))
-    found = like(config.bucket, submission.values)
-    if not args.resume:
-        submission, told = step_sizes.sized(submission, found and found[0])
-        print("\n".join(told))
-    hours = f"{found[1] * submission.cluster.replicas / 3600:,.2f} machine-hours, as {found[0]} took" if found else ""
-    print(f"  expected: {hours or 'unknown before a first run of this training has ended here'}", flush=True)
+    print("\n".join(_machines(submission.cluster, first.timeout_s)), flush=True)
     if not args.yes and not confirm("submit it"):
         return 0
     if args.cron:
@@ -171,10 +164,10 @@ def _ended(config: Config, submission: Submission) -> int:
 
 def _manage(args: argparse.Namespace, config: Config) -> int:
     """Lists runs and schedules, or ends one."""
-    from pipelines.vertex import client, sending, watch
+    from pipelines.vertex import client, watch
 
     check_place(config, ("project", "location"))
-    sending.connect(config.project, config.location)
+    client.connect(config.project, config.location)
     if args.list:
         for job in client.runs():
             state, made = watch.state_of(job).lower(), f"{job.create_time:%Y-%m-%d %H:%M}"

@@ -94,9 +94,7 @@ def test_a_key_of_a_cluster_and_a_machine_type_reach_the_plans(tree):
 
 @pytest.mark.cluster
 def test_vertex_setting_reaches_pipeline_and_job(tree):
-    setting = "a.b.:project:network"
-    assert "dns_peering_configs" in run(tree, "pipelines/submit.py", "--dry-run", "--set", f"dns_peering='{setting}'")
-    job = ["--job-dir=gs://b/j", "--data-dir=d", "--train-steps=1"]
+    assert "enable_web_access" in run(tree, "pipelines/submit.py", "--dry-run", "--set", "web_access=true")
     flags = [
         "--backend",
         "vertex",
@@ -105,10 +103,10 @@ def test_vertex_setting_reaches_pipeline_and_job(tree):
         "--image",
         "i",
         "--dry-run",
-        "--dns-peering",
-        setting,
+        "--web-access",
     ]
-    assert '"targetProject": "project"' in run(tree, "-m", "components.train", *flags, "--", *job)
+    job = ["--job-dir=gs://b/j", "--data-dir=d", "--train-steps=1"]
+    assert '"enableWebAccess": true' in run(tree, "-m", "components.train", *flags, "--", *job)
 
 
 @pytest.mark.cluster

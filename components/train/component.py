@@ -57,7 +57,7 @@ def plan(
             warm_start.check_unseen(options.init_from, manifest)
             warm_start.take(options.init_from, model)
         model_check.run(build, options, manifest)
-    return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex", settings=settings)
+    return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex", env=settings.environment)
 
 
 def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:

@@ -1,15 +1,15 @@
-"""Checks before a run is sent: mistakes that a step would find only after hours or in its own words.
+"""Checks before a run is sent: mistakes that a step would find only after hours.
 
-    look(submission)   # UserError with all that is wrong; a warning where Google Cloud does not answer
+    check_access(submission)   # UserError with all that is wrong; a warning where Google Cloud does not answer
 
-Sources: the REST references of Vertex AI, Cloud Storage and IAM, and of the registry API (OCI distribution
-specification).
+What Vertex AI refuses at once is not checked here. Sources: the REST references of Vertex AI, Cloud Storage and IAM, and
+of the registry API (OCI distribution specification).
 """
 
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import requests
@@ -19,7 +19,6 @@ from common.google_cloud import LOGIN, credentials
 from pipelines.vertex.submission import Submission
 
 _TIMEOUT_S = 4.0
-ACCELERATOR = "org.tfrecord-training.accelerator"  # label of our images: cpu or gpu
 _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
     "oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"
 ))  # fmt: skip
@@ -27,7 +26,6 @@ _ACCOUNTS = "https://iam.googleapis.com/v1/projects/-/serviceAccounts"
 _PROJECTS = "https://cloudresourcemanager.googleapis.com/v3/projects"
 # Predefined roles that have the right to act as an account.
 _ROLES = ("roles/iam.serviceAccountUser", "roles/editor", "roles/owner", "roles/aiplatform.serviceAgent")
-_SETS = ("group:", "domain:", "principalSet:", "allUsers", "allAuthenticatedUsers")  # that an account may be in
 _WRITES = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
 
 
@@ -51,158 +49,104 @@ class Asker:
         limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
         method = "GET" if body is None else "POST"
         try:
-            sent = self._session.request(method, url, json=body or None, headers=headers, **limits)
-            if sent.status_code >= 500 or sent.status_code in (408, 429):
-                raise requests.HTTPError(f"status {sent.status_code}")
-            with contextlib.nullcontext() if sent.status_code == 200 else contextlib.suppress(ValueError):
-                return sent.status_code, json.loads(sent.content or b"{}")
-            return sent.status_code, {}
+            answer = self._session.request(method, url, json=body or None, headers=headers, **limits)
+            if answer.status_code >= 500 or answer.status_code in (408, 429):
+                raise requests.HTTPError(f"status {answer.status_code}")
+            with contextlib.nullcontext() if answer.status_code == 200 else contextlib.suppress(ValueError):
+                return answer.status_code, json.loads(answer.content or b"{}")
+            return answer.status_code, {}
         except (TransportError, requests.RequestException, json.JSONDecodeError) as error:
             raise ConnectionError(f"{url.split('/')[2]} does not answer ({error!r}); try again later") from None
         except GoogleAuthError as error:
             raise UserError(f"the credentials for Google Cloud are refused ({error}); {LOGIN}") from None
 
-    @property
-    def member(self) -> str:
-        """The submitter as a policy names it; a person's address is not known here."""
-        account = getattr(self._session.credentials, "service_account_email", None)
-        return f"serviceAccount:{account}" if account else "user:YOUR_ADDRESS"
 
-
-def look(submission: Submission) -> None:
-    """Applies all rules: a UserError has what is wrong by each. A rule without an answer is only warned of."""
+def check_access(submission: Submission) -> None:
+    """Raises a UserError with all that is wrong; what cannot be checked is warned of."""
     ask = Asker()
-    place = submission.job["location"]
-    rules = (
-        lambda: project_problems(ask, submission.job["project"], place),
-        lambda: bucket_problems(ask, submission.job["pipeline_root"].split("/")[2], place),
-        lambda: _image(submission, ask),
-        lambda: _run_account(submission, ask),
-        lambda: _training_account(submission, ask),
-    )
+    bucket = submission.job["pipeline_root"].split("/")[2]
     problems: list[str] = []
-    unanswered: list[str] = []
-    for rule in rules:
+    for check in (
+        bucket_problems(ask, bucket, submission.job["location"]),
+        _image_problems(ask, submission.image),
+        _account_problems(ask, submission),
+    ):
         try:
-            problems += rule()
+            problems += check
         except ConnectionError as error:
-            unanswered.append(str(error).partition(";")[0])
+            print(f"warning: not checked, as {error}", file=sys.stderr)
     if problems:
         raise UserError("\n       ".join(problems))
-    for reason in dict.fromkeys(unanswered):
-        print(f"warning: not checked, as {reason}", file=sys.stderr)
 
 
 def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
-    """Vertex AI can be asked in that project and region."""
+    """Yields why Vertex AI cannot be asked in that project and region."""
     place = f"{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
     status, answer = ask(f"https://{place}/pipelineJobs?pageSize=1")
     if status != 200:
         yield (
-            f"project {project} in {location}: {_said(status, answer)}; enable Vertex AI "
+            f"project {project} in {location}: {_reason(status, answer)}; enable Vertex AI "
             f"(gcloud services enable aiplatform.googleapis.com --project {project}) and ask for the role Vertex AI User"
         )
 
 
 def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
-    """The bucket is there, in the region of the run, and may be written to."""
-    status, answer = ask(f"https://storage.googleapis.com/storage/v1/b/{bucket}?fields=location,locationType")
-    if status == 404:  # Google's client would make one, even of a name that was misspelt
+    """Yields whether the bucket is missing, in another region than the run, or may not be written to."""
+    url = f"https://storage.googleapis.com/storage/v1/b/{bucket}"
+    status, answer = ask(f"{url}?fields=location,locationType")
+    if status == 404:  # Google's client would make one, even of a name that was misspelt.
         yield f"no bucket {bucket}; make it: gcloud storage buckets create gs://{bucket} --location={location}"
     elif status != 200:
-        yield f"bucket {bucket}: {_said(status, answer)}; ask for the role Storage Object User on it"
+        yield f"bucket {bucket}: {_reason(status, answer)}; ask for the role Storage Object User on it"
     elif answer["location"].lower() != location:
         yield (
             f"bucket {bucket} lies in {answer['location'].lower()} and the run in {location}; Vertex AI takes a bucket "
             f"of its own region: gcloud storage buckets create gs://NAME --location={location}"
         )
     else:
-        wanted = "&".join(f"permissions={permission}" for permission in _WRITES)
-        status, answer = ask(f"https://storage.googleapis.com/storage/v1/b/{bucket}/iam/testPermissions?{wanted}")
+        status, answer = ask(f"{url}/iam/testPermissions?{'&'.join(f'permissions={each}' for each in _WRITES)}")
         if missing := set(_WRITES) - set(answer.get("permissions", ())):
             yield f"bucket {bucket}: no {', '.join(sorted(missing))}; ask for the role Storage Object User on it"
 
 
-def _image(submission: Submission, ask: Asker) -> Iterator[str]:
-    """The image is there, and is one for GPUs where a pool has them."""
-    host, _, rest = submission.image.partition("/")
-    name, _, digest = rest.partition("@")
-    status, manifest = ask(f"https://{host}/v2/{name}/manifests/{digest}", Accept=_MANIFESTS)
+def _image_problems(ask: Asker, image: str) -> Iterator[str]:
+    """Yields why the image cannot be fetched."""
+    host, _, path = image.partition("/")
+    name, _, digest = path.partition("@")
+    status, answer = ask(f"https://{host}/v2/{name}/manifests/{digest}", Accept=_MANIFESTS)
     if status == 404:
-        yield f"no image {submission.image}; build and push it (make image, docker push), and give its digest"
+        yield f"no image {image}; build and push it (make image, docker push), and give its digest"
     elif status != 200:
-        yield f"image {submission.image}: {_said(status, manifest)}; ask for the role Artifact Registry Reader"
-    elif any(pool.gpus for pool in submission.cluster.pools.values()) and "config" in manifest:
-        _, config = ask(f"https://{host}/v2/{name}/blobs/{manifest['config']['digest']}")
-        if config.get("config", {}).get("Labels", {}).get(ACCELERATOR) == "cpu":
-            yield "the cluster has GPUs, and the image is one for CPUs, which would leave them idle; make image-gpu"
+        yield f"image {image}: {_reason(status, answer)}; ask for the role Artifact Registry Reader"
 
 
-def _run_account(submission: Submission, ask: Asker) -> Iterator[str]:
-    """Refuses a submitter who may not act as the run's account."""
-    if account := submission.body["serviceAccount"]:
-        status, answer = ask(
-            f"{_ACCOUNTS}/{account}:testIamPermissions", {"permissions": ["iam.serviceAccounts.actAs"]}
-        )
-        if status == 404:
-            yield f"no service account {account}"
-        elif status != 200 or "permissions" not in answer:
-            yield f"{ask.member.partition(':')[2]} may not act as {account}; grant it: {_grant(ask.member, account)}"
+def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
+    """Yields whether the training's account is missing; a run's account that may not act as it is warned of.
 
-
-def _training_account(submission: Submission, ask: Asker) -> Iterator[str]:
-    """Refuses a run's account, which makes the training job, that may not act as the training's.
-
-    Only that account could ask Google Cloud, so policies are read: the training account's own, and the
-    project's. A right that may come from elsewhere, as from a group or a folder, is only warned of.
+    Only the run's account, which makes the training job, could ask Google Cloud whether it may. So policies are read: the
+    training account's own and the project's. The right may also come from a group or a folder, which they do not show.
     """
-    account = submission.job_settings.training_service_account
-    actor = submission.body["serviceAccount"]
+    account, actor = submission.job_settings.training_service_account, submission.body["serviceAccount"]
     if not account:
         return
-    if not actor:
-        raise ConnectionError(f"--service-account is missing: whether the default may act as {account}")
-    member = f"serviceAccount:{actor}"
-    project = f"{_PROJECTS}/{submission.job['project']}"
     status, policy = ask(f"{_ACCOUNTS}/{account}:getIamPolicy", {})
     if status == 404:
         yield f"no service account {account}"
         return
-    bindings = policy.get("bindings", [])
-    if _lets_act(bindings, [member], _ROLES):
-        return
-    project_status, policy = ask(f"{project}:getIamPolicy", {})
-    bindings += policy.get("bindings", [])
-    if _lets_act(bindings, [member], _ROLES):
-        return
-    may_be_hidden = {status, project_status} != {200} or _lets_act(
-        bindings, [member, *_SETS], [*_ROLES, "projects/", "organizations/"]
-    )
-    if may_be_hidden or "parent" in ask(project)[1]:
-        raise ConnectionError(
-            f"the policies that you may read do not show whether {actor} may act as {account} "
-            f"(if it may not: {_grant(member, account)})"
+    _, project_policy = ask(f"{_PROJECTS}/{submission.job['project']}:getIamPolicy", {})
+    member = f"serviceAccount:{actor}"
+    bindings = [*policy.get("bindings", ()), *project_policy.get("bindings", ())]
+    if not any(binding["role"] in _ROLES and member in binding["members"] for binding in bindings):
+        print(
+            f"warning: the policies that you may read do not show whether {actor or 'the default account'} may act as "
+            f"{account}; if not, the training fails; grant it: gcloud iam service-accounts add-iam-policy-binding "
+            f"{account} --member={member} --role=roles/iam.serviceAccountUser",
+            file=sys.stderr,
         )
-    yield f"{actor} may not act as {account}; grant it: {_grant(member, account)}"
 
 
-def _lets_act(bindings: Sequence[Any], members: Sequence[str], roles: Sequence[str]) -> bool:
-    """Returns whether one of these roles is bound to one of these members; each is the beginning of a name."""
-    return any(
-        each["role"].startswith(tuple(roles)) and any(name.startswith(tuple(members)) for name in each["members"])
-        for each in bindings
-    )
-
-
-def _grant(member: str, account: str) -> str:
-    return (
-        f"gcloud iam service-accounts add-iam-policy-binding {account} --member={member} "
-        "--role=roles/iam.serviceAccountUser"
-    )
-
-
-def _said(status: int, answer: Any) -> str:
-    """What an answer says of its failure."""
-    error = answer.get("error", {}) if isinstance(answer, dict) else {}
+def _reason(status: int, answer: Any) -> str:
+    """Returns the message of an answer, or else its status."""
+    error = answer.get("error") if isinstance(answer, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
     return " ".join(str(message or f"HTTP status {status}").split())

@@ -26,13 +26,12 @@ def _project(cloud):
     aiplatform.init(project="demo-project", location="us-central1")
 
 
-_ACCOUNT, _ELSE = "trains@demo-project.iam.gserviceaccount.com", "projects/demo-project"
-_REGION = f"{_ELSE}/locations/us-central1"
+_ACCOUNT = "trains@demo-project.iam.gserviceaccount.com"
+_REGION = "projects/demo-project/locations/us-central1"
 # Of settings of a training job (`JobSettings`) a value, and what the job then has.
 _SETTINGS = {
     "training_service_account": (_ACCOUNT, {"service_account": _ACCOUNT}),
     "network": ("projects/1/global/networks/n", {"network": "projects/1/global/networks/n"}),
-    "reserved_ip_ranges": ("range-1", {"reserved_ip_ranges": ["range-1"]}),
     "encryption_key": (
         f"{_REGION}/keyRings/r/cryptoKeys/k",
         {"encryption_spec.kms_key_name": f"{_REGION}/keyRings/r/cryptoKeys/k"},
@@ -40,11 +39,6 @@ _SETTINGS = {
     "labels": ("team=blue", {"labels.team": "blue", "labels.managed_by": "tfrecord-training"}),
     "env": ("GREETING=hello = world", {"env.GREETING": "hello = world"}),
     "tensorboard": (f"{_REGION}/tensorboards/1", {"tensorboard": f"{_REGION}/tensorboards/1"}),
-    "reservation": (
-        f"{_ELSE}/zones/us-central1-a/reservations/r",
-        {"machine.reservation_affinity.values": [f"{_ELSE}/zones/us-central1-a/reservations/r"]},
-    ),
-    "restart": ("all", {"scheduling.restart_job_on_worker_restart": True}),
 }
 
 
@@ -119,15 +113,15 @@ def test_credentials_that_expire_end_no_waiting(cloud):
     time.sleep(1)
     cloud.fail()
     printed = cloud.finish(process).printed
-    assert printed.count("the run goes on, and so does waiting for it (run: gcloud auth") == 1
+    assert printed.count("gcloud auth application-default login; the run goes on, and so does waiting for it") == 1
     assert "cleanup: succeeded" in printed and "accuracy" in printed
 
 
 def _found(job: dict[str, Any], path: str) -> Any:
-    """What stands in a custom job: in its specification, of its first machine, a variable of its first container, or of it all."""
+    """Returns what a custom job has at a path: in its specification, among its first container's variables, or its labels."""
     [pool, *_] = job["job_spec"]["worker_pool_specs"]
     env = {each["name"]: each["value"] for each in pool["container_spec"]["env"]}
-    found: Any = {**job["job_spec"], "machine": pool["machine_spec"], "env": env, "labels": job["labels"]}
+    found: Any = {**job["job_spec"], "env": env, "labels": job["labels"]}
     found["encryption_spec"] = job.get("encryption_spec", {})
     for name in path.split("."):
         found = found[name]

@@ -42,7 +42,7 @@ def test_flags_win_over_settings_over_file(file):
         ("project: true", "project: .* is not a text"),
         ("project:", "project: nothing"),
         ("max_restarts: -1", "max_restarts: '-1' is not a whole number"),
-        ("restart: al", "restart: unknown value 'al'; did you mean 'all'"),
+        ("scheduling: SPO", "scheduling: unknown value 'SPO'; did you mean 'SPOT'"),
         ("project: a\nproject: b", "'project' stands there twice"),
     ],
 )

@@ -22,7 +22,7 @@ def typed(flag: str) -> list[str]:
     """The flag as typed, with some value."""
     if flag == "flags":
         return ["--", "--x"]
-    has_value = flag not in ("--strict", "--dry-run", "--web-access")
+    has_value = flag not in ("--strict", "--dry-run")
     return [flag, VALUES.get(flag, "x")] if has_value else [flag]
 
 

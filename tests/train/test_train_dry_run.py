@@ -1,7 +1,6 @@
 """Dry runs of Vertex AI."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.Cap
     assert specs[0]["diskSpec"] == {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 500}
     assert job["baseOutputDirectory"] == {"outputUriPrefix": "gs://my-bucket/census"}
     v1.CustomJobSpec.from_json(out, ignore_unknown_fields=False)
-    assert re.search("gcloud ai custom-jobs create --region europe-west1 --display-name .* --config FILE", err)
+
     assert "replaced: " in err
     assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in err
 

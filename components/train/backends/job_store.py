@@ -16,13 +16,13 @@ from typing import Any
 import pydantic
 
 from common import documents
-from common.errors import UserError, reading
+from common.errors import reading
+from common.google_cloud import Refused
 from common.storage.files import list_folder, write_bytes
 from common.storage.storage import storage_of
 from components.train.backends.vertex_client import ending, exit_code
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.restart_policy import Again, Attempt, Ending
-from trainer.job import done
 
 RECORD = "attempts.json"  # each job that was submitted for the directory, and how it ended
 _MEND = "put the right one back, or delete it, which forgets what the job has used of its limits"
@@ -31,12 +31,8 @@ _Attempts = pydantic.TypeAdapter(list[Attempt])
 _RUNNING = {"ending": Ending.FAILED, "step_after": -1, "seconds": 0}  # stands for what is not known yet
 
 
-class Taken(UserError):
-    """Somebody else submits jobs for the same directory."""
-
-
 class JobStore:
-    """Reads a job's checkpoints and results, and keeps the record of its attempts.
+    """Reads a job's checkpoints, and keeps the record of its attempts.
 
     Attributes:
       lines: The record, oldest first; a line without an `ending` is of an attempt that has not ended, as far as is known.
@@ -45,8 +41,7 @@ class JobStore:
     def __init__(self, job_dir: str) -> None:
         self.job_dir = job_dir
         self.lines: list[dict[str, Any]] = []
-        self._path = f"{job_dir}/{RECORD}"
-        self._content, self._version, self._replaced = b"", "", b""
+        self._path, self._version = f"{job_dir}/{RECORD}", ""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -54,21 +49,15 @@ class JobStore:
         return _Attempts.validate_python([line for line in self.lines if "ending" in line])
 
     def step(self) -> int:
-        """Step of the newest checkpoint; -1 if there is none."""
-        paths = [file.path for file in list_folder(f"{self.job_dir}/checkpoints")[1]]
-        matches = filter(None, map(re.compile(r".*/ckpt-(\d+)\.index").fullmatch, paths))
-        return max((int(match[1]) for match in matches), default=-1)
-
-    def done(self) -> done.Done | None:
-        """The trainer's record of a finished job, or None."""
-        return done.load(self.job_dir)
+        """Returns the step of the newest checkpoint; -1 if there is none."""
+        names = "\n".join(file.path for file in list_folder(f"{self.job_dir}/checkpoints")[1])
+        return max(map(int, re.findall(r"/ckpt-(\d+)\.index$", names, re.MULTILINE)), default=-1)
 
     def load(self) -> None:
         """Reads the record; what `write` then writes is its next version."""
-        content = storage_of(self._path).read(self._path, documents.MOST_BYTES)
-        self._content, self._version = content or (b"", "")
+        content, self._version = storage_of(self._path).read(self._path, documents.MOST_BYTES) or (b"[]", "")
         with reading(self._path, _MEND):
-            lines = _Lines.validate_python(documents.parse_json(self._content) if content else [])
+            lines = _Lines.validate_python(documents.parse_json(content))
             _Attempts.validate_python([{**_RUNNING, **line} for line in lines if line["display_name"]])
             self.lines = lines
 
@@ -101,16 +90,16 @@ class JobStore:
         return self._end(how, error, sum(ran), self.step(), jobs=names, exit_code=exit_code(error))
 
     def refuse(self, error: str, how: Ending = Ending.STOCKOUT) -> Attempt:
-        """Completes the last line, of an attempt for which no job was made, for lack of quota."""
+        """Completes the last line, of an attempt for which no job was made."""
         return self._end(how, error, 0.0, self.lines[-1]["step_before"])
 
-    def write(self) -> None:
-        """Replaces the record; it is `Taken` if somebody else has done so meanwhile."""
-        self._write(self.lines)
-
     def undo(self) -> None:
-        """Puts back what the last `write` replaced, byte for byte."""
-        self._replace(self._replaced)
+        """Takes the last line out, of a job that was refused."""
+        self._write(self.lines[:-1])
+
+    def write(self) -> None:
+        """Replaces the record, unless somebody else has done so meanwhile."""
+        self._write(self.lines)
 
     def _end(self, how: Ending, error: str, seconds: float, step: int, **more: Any) -> Attempt:
         line = self.lines[-1]
@@ -120,16 +109,13 @@ class JobStore:
         return attempt
 
     def _write(self, lines: list[dict[str, Any]]) -> None:
-        self._replace(json.dumps(lines, indent=1).encode() + b"\n")
-        self.lines = lines
-
-    def _replace(self, content: bytes) -> None:
-        if content:
+        if lines:
+            content = json.dumps(lines, indent=1).encode() + b"\n"
             try:
                 self._version = write_bytes(self._path, content, if_version=self._version).version
             except FileExistsError:
-                raise Taken(f"{self.job_dir}: another command submits jobs for it; end that, or wait") from None
+                raise Refused(f"{self.job_dir}: another command submits jobs for it; end that, or wait") from None
         else:
             storage_of(self._path).delete(self._path, if_version=self._version)
             self._version = ""
-        self._replaced, self._content = self._content, content
+        self.lines = lines

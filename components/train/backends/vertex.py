@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.cli import flag
@@ -18,23 +18,14 @@ from components.train.backends.backend import Backend, Job, Status
 from components.train.backends.docker import DockerOptions
 from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, new_name
 from components.train.backends.job_store import JobStore
-from components.train.backends.vertex_client import (
-    ENDED,
-    CloudLogs,
-    Jobs,
-    ending,
-)
+from components.train.backends.vertex_client import ENDED, CloudLogs, Jobs, ending
 from components.train.backends.vertex_training import Submission, Training
 from components.train.backends.worker_pools import misnamed, plan_vertex
-from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.output import Output
-from components.train.supervision.restart_policy import (
-    Bounds,
-    Ending,
-)
+from components.train.supervision.restart_policy import Bounds, Ending
 from components.train.supervision.signals import signal_socket
 
-_SCHEDULING = ("strategy", "timeout", "max_wait_duration", "restart_job_on_worker_restart")
+_SCHEDULING = ("strategy", "timeout", "restart_job_on_worker_restart")
 _STATES = {Ending.SUCCEEDED: "done", Ending.CANCELLED: "stopped"}
 _vertex = functools.partial(flag, group="a job of Vertex AI (--backend vertex)")
 
@@ -71,26 +62,33 @@ class VertexBackend(Backend):
         """Checks the settings against the cluster, and makes the requests; asks nobody."""
         settings, cluster, program = self.options, job.cluster, job.program
         region = settings.region or job.region or DEFAULT_REGION
-        settings.check(cluster, region)
+        settings.check(region)
         if not settings.image:
             raise UserError("the vertex back end needs a container image; add --image REF@sha256:...")
         if not job.dry_run and "@sha256:" not in settings.image:
             raise UserError(
                 f"--image {settings.image}: a job may be submitted again, and a tag be moved; give REF@sha256:..."
             )
-        command = () if program.trainer else program.portable
-        plans = {"command": command, "settings": settings}
-        specs = [plan_vertex(choice, settings.image, program.args, **plans) for choice in cluster.choices]
         if not re.fullmatch("gs://[^/]+/.*[^/]", program.job_dir):
             raise UserError(f"--job-dir {program.job_dir}: the replicas need a bucket; give gs://BUCKET/NAME")
         name = new_name()
-        submission = Submission(
+        arguments = settings.arguments(cluster, name) | {
+            "base_output_directory": {"output_uri_prefix": program.job_dir}
+        }
+        command = () if program.trainer else program.portable
+        specs = [
+            plan_vertex(choice, settings.image, program.args, command=command, env=settings.environment)
+            for choice in cluster.choices
+        ]
+        for note in filter(None, [*self.ignored(cluster), misnamed(cluster)]):
+            print(f"note: {note}", file=sys.stderr)
+        yield Submission(
             name=name,
             project="" if job.dry_run else self._project,
             region=region,
             job_dir=program.job_dir,
             choices=tuple(cluster.choices),
-            bodies=tuple(request(cluster, settings, each, name=name, job_dir=program.job_dir) for each in specs),
+            bodies=tuple(request(name, {"worker_pool_specs": each, **arguments}) for each in specs),
             bounds=Bounds(
                 choices=len(specs),
                 replicas=cluster.replicas,
@@ -100,10 +98,6 @@ class VertexBackend(Backend):
             ),
             trainer=program.trainer,
         )
-        printed = f"what is printed is FILE of: {submission.gcloud()}" if job.dry_run else ""
-        for note in filter(None, [*self.ignored(cluster), misnamed(cluster), printed]):
-            print(f"note: {note}", file=sys.stderr)
-        yield submission
 
     def submit(self, plan: Submission, output: Output) -> int:
         """Submits the job and follows it to its end, in as many attempts as are allowed."""
@@ -113,9 +107,7 @@ class VertexBackend(Backend):
     def status(self, job_dir: str) -> Status:
         """Reads the record of the attempts, and asks Vertex AI for one that has not ended."""
         line, job = self._last_attempt(job_dir)
-        state = _STATES.get(_ending_of(line, job), "failed")
-        if job and job.state.name not in ENDED:
-            state = "running"
+        state = "running" if _is_running(job) else _STATES.get(_ending_of(line, job), "failed")
         machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())
         details = f"{state}, {line['display_name']} on {machines}, submitted {line['submitted']}"
         return Status(state=state, details=details, last_words=line.get("error", ""))
@@ -123,23 +115,20 @@ class VertexBackend(Backend):
     def cancel(self, job_dir: str) -> int:
         """Cancels the job, and waits until its machines are gone."""
         line, job = self._last_attempt(job_dir)
-        if not job or job.state.name in ENDED:
+        if not _is_running(job):
             raise UserError(f"{job_dir}: nothing is running here; the last that did is {self.status(job_dir).state}")
         print(f"stopping {line['display_name']}; its replicas save first", flush=True)
         self._jobs.cancel(job.name)
-        while job.state.name not in ENDED:
+        while _is_running(job):
             time.sleep(vertex_training.POLL_S)
             job = self._jobs.get(job.name)
-        return 0 if _ending_of(line, job) in _STATES else 1
+        return 0 if ending(job) in _STATES else 1
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
         """Reads Cloud Logging."""
         line, job = self._last_attempt(job_dir)
-        names = line.get("jobs") or [job.name for job in [job] if job]
-        for name in names:
-            yield from CloudLogs(self._project, name.rpartition("/")[2], list(line["machines"])).new(
-                self._jobs.session()
-            )
+        for name in [job.name] if job else line.get("jobs", ()):
+            yield from CloudLogs(self._project, name.rpartition("/")[2], list(line["machines"])).new()
 
     @property
     def _project(self) -> str:
@@ -162,26 +151,23 @@ class VertexBackend(Backend):
         return line, None if "ending" in line else self._jobs.named(line["display_name"])
 
 
+def _is_running(job: Any) -> bool:
+    return bool(job) and job.state.name not in ENDED
+
+
 def _ending_of(line: Mapping[str, Any], job: Any) -> Ending | None:
     """Returns how an attempt ended, by its record or else by its job."""
     return ending(job) if job else line.get("ending")
 
 
-def request(
-    cluster: Cluster, settings: JobSettings, specs: Sequence[Mapping[str, Any]], *, name: str, job_dir: str
-) -> dict[str, Any]:
-    """Returns the body of `customJobs.create`, without what is empty; its `jobSpec` is what gcloud takes as --config."""
-    arguments = settings.arguments(cluster, name)
-    labels, key = arguments.pop("labels"), arguments.pop("encryption_spec_key_name", None)
-    scheduling = {each: arguments.pop(each) for each in _SCHEDULING if each in arguments}
-    output = {"output_uri_prefix": job_dir}
-    spec = {"worker_pool_specs": specs, "scheduling": scheduling, **arguments, "base_output_directory": output}
-    return {
-        "displayName": name,
-        "labels": labels,
-        "jobSpec": _camel({name: value for name, value in spec.items() if value}),
-        **({"encryptionSpec": {"kmsKeyName": key}} if key else {}),
-    }
+def request(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the body of `customJobs.create` by the arguments of `CustomTrainingJobOp`, without those that are empty."""
+    spec = {key: value for key, value in arguments.items() if value and key not in _SCHEDULING}
+    key = spec.pop("encryption_spec_key_name", None)
+    labels = spec.pop("labels")
+    spec["scheduling"] = {key: arguments[key] for key in _SCHEDULING if key in arguments}
+    encryption = {"encryptionSpec": {"kmsKeyName": key}} if key else {}
+    return {"displayName": name, "labels": labels, "jobSpec": _camel(spec), **encryption}
 
 
 def _camel(value: Any) -> Any:

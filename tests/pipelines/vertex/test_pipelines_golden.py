@@ -21,8 +21,6 @@ from pipelines.cloud_options import CloudOptions
 ROOT = pathlib.Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "pipelines" / "golden"
 SOURCES = sorted(path.stem for path in (ROOT / "tests" / "train" / "sources").glob("*.yaml"))
-# What excludes others.
-_NOT_IN_A_REQUEST = {"max_wait", "network_attachment", "persistent_resource"}
 
 
 def text(*flags: str) -> str:
@@ -63,7 +61,7 @@ def test_the_request_is_the_one_that_was_reviewed(name):
 def test_file_of_every_knob_has_all_keys():
     known = yaml.safe_load((GOLDEN / "run.yaml").read_text())
     keys = {field.name for each in (CloudOptions, JobSettings) for field in dataclasses.fields(each)}
-    assert keys - _NOT_IN_A_REQUEST <= known.keys()
+    assert keys <= known.keys()
 
 
 if __name__ == "__main__":
