@@ -12,7 +12,7 @@ from typing import Any
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from common import bounded_json
+from common.documents import parse_json
 from common.errors import UserError
 from common.storage.files import list_folder, open_file
 from components.train.backends.vertex_client import Outages
@@ -70,7 +70,7 @@ def newest_step(job_dir: str) -> dict[str, Any]:
                 lines = tail.read().splitlines()
             for text in reversed(lines):
                 with contextlib.suppress(ValueError):  # Half a line.
-                    line = bounded_json.parse(text)
+                    line = parse_json(text)
                     if line["event"] in ("step", "evaluation"):
                         return line
     return {}

@@ -23,16 +23,23 @@ def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.Cap
     out, err = capsys.readouterr()
     job = json.loads(out)
     specs = job["workerPoolSpecs"]
-    assert [spec["replicaCount"] for spec in specs] == [1, 4, 1]  # --sync among its args: no parameter servers
+    assert [spec["replicaCount"] for spec in specs] == [1, 4, 2, 1]
     flags = ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--job-dir", "gs://my-bucket/census"]
-    flags += ["--strategy", "multi_worker_mirrored"]
+    flags += ["--strategy", "parameter_server"]
     assert specs[0]["containerSpec"]["args"] == flags
-    assert specs[0]["diskSpec"] == {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 500}
+    assert specs[0]["diskSpec"] == {"bootDiskType": "pd-standard", "bootDiskSizeGb": 500}
     assert job["baseOutputDirectory"] == {"outputUriPrefix": "gs://my-bucket/census"}
     v1.CustomJobSpec.from_json(out, ignore_unknown_fields=False)
 
     assert "replaced: " in err
-    assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in err
+
+
+def test_vertex_names_misplaced_roles(tmp_path: Path, capsys: pytest.CaptureFixture):
+    pool = "{machine: n1-standard-4}"
+    (tmp_path / "c.yaml").write_text(f"{{strategy: one_device, chief: {pool}, evaluator: {pool}}}")
+    args = ["--cluster", tmp_path / "c.yaml", "--backend", "vertex", "--image", "i", "--dry-run"]
+    assert main([*map(str, args), "--command", "mine", "--job-dir", "gs://b/j"]) == 0
+    assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in capsys.readouterr().err
 
 
 def test_own_program_gets_its_arguments_as_they_are(capsys: pytest.CaptureFixture):
@@ -40,4 +47,4 @@ def test_own_program_gets_its_arguments_as_they_are(capsys: pytest.CaptureFixtur
     out = output(capsys, *args, "--command", "python -m mine --x 'a b'")
     container = json.loads(out)["workerPoolSpecs"][2]["containerSpec"]
     assert container["command"] == ["python", "-m", "mine", "--x", "a b"]
-    assert container["args"] == ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--sync"]
+    assert container["args"] == ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000"]

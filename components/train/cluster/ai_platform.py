@@ -1,26 +1,25 @@
 """AI Platform's `trainingInput`, translated into the content of a cluster file.
 
     if is_one(document):
-        source = translate(document, Source(name="config.yaml", kind="AI Platform trainingInput"))
-        source.values == {"strategy": "one_device", "chief": Pool(machine="n1-standard-4")}
+        source = translate(document, "config.yaml")
+        source.values == {"strategy": "one_device", "chief": {"machine": "n1-standard-4", "replicas": 1}}
 
-`tables/ai_platform.yaml` says what becomes of each key. A key is refused where leaving it out would run another job than
-was meant, and otherwise carried over or noted.
+`tables/ai_platform.yaml` says what becomes of each key. What has no equal is refused, but for the hardware and the keys for
+which that table, or `tables/not_offered.csv`, has a replacement.
 """
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import AfterValidator, Field, create_model
 
-from common.errors import UserError, unknown
-from components.train.cluster.cluster_file import Disk, Pool, most_gpus
-from components.train.cluster.machines import MACHINES, REPLACED_BY
+from common.errors import UserError, about, unknown
+from components.train.cluster.cluster_file import Disk, MachineSpec
+from components.train.cluster.machines import REPLACED_BY, check_gpu, check_machine
 from components.train.cluster.source import Source
-from components.train.cluster.validation import Duration, Model, Name, show
+from components.train.cluster.validation import Duration, Model, Name, number, show
 
 _TOP = "trainingInput"
 _TABLE = yaml.safe_load((Path(__file__).parent / "tables" / "ai_platform.yaml").read_bytes())
@@ -33,13 +32,42 @@ _PREFIXES = {"chief": "master", "worker": "worker", "ps": "parameterServer", "ev
 _MARKS = {_TOP, *_TABLE["keys"][_TOP]} - {"scheduling"}  # That one is a key of ours too.
 
 
-class _Scheduling(Model, extra="ignore"):
+def _check_type(name: str) -> str:
+    if "-" not in name and name not in LEGACY_MACHINES:
+        raise unknown("machine type", name, LEGACY_MACHINES)
+    check_machine(LEGACY_MACHINES.get(name, {}).get("machine") or REPLACED_BY.get(name, name))
+    return name
+
+
+def _check_accelerator(name: str) -> str:
+    check_gpu(REPLACED_BY.get(name, name))
+    return name
+
+
+class _Theirs(Model, extra="ignore"):
+    """A part of a job file, of which `tables/ai_platform.yaml` has all keys, and this those that are translated."""
+
+
+class _Accelerator(_Theirs):
+    type: Annotated[Name, AfterValidator(_check_accelerator)]
+    count: number(1, 16)
+
+
+class _Disk(_Theirs):
+    bootDiskType: Literal["pd-ssd", "pd-standard"] = "pd-ssd"
+    bootDiskSizeGb: number(100, 64_000) = 100
+
+
+class _Config(_Theirs):
+    acceleratorConfig: _Accelerator | None = None
+    diskConfig: _Disk = _Disk()
+
+
+class _Scheduling(_Theirs):
     maxRunningTime: Duration | None = None
 
 
-class _Job(Model, extra="ignore"):
-    """Keys beside those of the pools."""
-
+class _Input(_Theirs):
     scaleTier: Literal[(*_TIERS, _CUSTOM)] = "BASIC"
     args: tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...] = ()
     jobDir: Name | None = None
@@ -47,14 +75,18 @@ class _Job(Model, extra="ignore"):
     scheduling: _Scheduling = _Scheduling()
 
 
-class _File(Model, extra="ignore"):
-    trainingInput: _Job
+_FIELDS: dict[str, Any] = {}
+for _prefix in _PREFIXES.values():
+    _FIELDS[f"{_prefix}Type"] = (Annotated[Name, AfterValidator(_check_type)] | None, None)
+    _FIELDS[f"{_prefix}Count"] = (number(0, 1000), 0)
+    _FIELDS[f"{_prefix}Config"] = (_Config, _Config())
+_Job = create_model("_Job", __base__=_Theirs, trainingInput=create_model("_Pools", __base__=_Input, **_FIELDS))
 
 
 def named(name: str) -> dict[str, Any] | None:
     """Returns the document that the name of a tier or legacy machine stands for, if it is one."""
-    written = name.replace("-", "_").lower()  # gcloud wrote `basic-gpu` for `BASIC_GPU`.
-    known = next((each for each in NAMES if each.lower() == written), None)
+    spelled = name.replace("-", "_").lower()  # gcloud wrote `basic-gpu` for `BASIC_GPU`.
+    known = next((each for each in NAMES if each.lower() == spelled), None)
     if not known:
         return None
     return {_TOP: {"scaleTier": known} if known.isupper() else {"scaleTier": _CUSTOM, "masterType": known}}
@@ -65,19 +97,12 @@ def is_one(document: Any) -> bool:
     return isinstance(document, Mapping) and "chief" not in document and not _MARKS.isdisjoint(document)
 
 
-def translate(
-    document: Mapping[str, Any], source: Source, flags: Sequence[str] | None = None, override: str | None = None
-) -> Source:
-    """Fills in the cluster that a job file of AI Platform describes, with a strategy that fits.
+def translate(document: Mapping[str, Any], name: str) -> Source:
+    """Returns the cluster that a job file of AI Platform describes, with the strategy that its pools imply.
 
     Args:
       document: Content of the file.
-      source: Its name and kind; the rest is added.
-      flags: The trainer's, which may decide the strategy; None for the file's own.
-      override: Strategy in place of that.
-
-    Returns:
-      The source.
+      name: Its name.
 
     Raises:
       UserError: If something is wrong with the file; it names the place.
@@ -85,14 +110,36 @@ def translate(
     if _TOP not in document:
         stray = min(_MARKS.intersection(document))
         raise UserError(f"top level: {stray} belongs under {_TOP}; add the line '{_TOP}:' and indent")
+    source = Source(name=name)
     _apply_table(document, _TABLE["keys"], "", source)
-    content, job = document[_TOP], _File.read(document).trainingInput
+    job = _Job.read(document).trainingInput
+    if job.scaleTier != _CUSTOM:
+        for key in document[_TOP]:
+            if key.endswith(("Type", "Count")):
+                raise UserError(f"{_TOP}.{key}: only with scaleTier: CUSTOM, and it is {job.scaleTier}; write CUSTOM")
+        job = _Job.read({_TOP: {**document[_TOP], **_TIERS[job.scaleTier]}}).trainingInput
     source.args, source.job_dir, source.region = job.args, job.jobDir, job.region
-    pools = _pools(content, job.scaleTier, source)
+    pools, disks = {}, {}
+    for role, prefix in _PREFIXES.items():
+        kind, config = getattr(job, f"{prefix}Type"), getattr(job, f"{prefix}Config")
+        count = 1 if role == "chief" else getattr(job, f"{prefix}Count")
+        if count and not kind:
+            raise UserError(f"{_TOP}.{prefix}Type: missing; add '{prefix}Type: n1-standard-4' for {count} x {role}")
+        if count:
+            pools[role] = {**_machine(kind, config.acceleratorConfig, prefix, source), "replicas": count}
+            disks[prefix] = Disk(type=config.diskConfig.bootDiskType, size_gb=config.diskConfig.bootDiskSizeGb)
+        elif kind or config != _Config():
+            source.notes.append(
+                f"{_TOP}.{prefix}{'Type' if kind else 'Config'}: not used, as without {prefix}Count, or with 0, there are "
+                f"none, as on AI Platform; add '{prefix}Count: 1' if one is meant"
+            )
     source.values = {"strategy": _default_strategy(pools), **pools}
-    source.choose_strategy(job.args if flags is None else flags, override)
-    _fit_gpus(source.values, source)
-    _translate_disks(content, source)
+    if len(set(disks.values())) > 1:
+        raise UserError(
+            f"{_TOP}: {' and '.join(disks)} differ in diskConfig (100 GB of pd-ssd without); write the same"
+        )
+    if disks["master"] != Disk():
+        source.values["disk"] = disks["master"]
     if job.scheduling.maxRunningTime:
         source.values["scheduling"] = {"timeout": job.scheduling.maxRunningTime}
     return source
@@ -116,144 +163,25 @@ def _apply_table(document: Any, table: Mapping[str, Any], place: str, source: So
             (source.notes if action == "note" else source.replacements).append(f"{where}: {text}")
 
 
-@contextlib.contextmanager
-def _places(theirs: Mapping[str, str]) -> Iterator[None]:
-    """Has errors name places of the file: each of ours, with which a message may begin, by that of theirs."""
-    try:
-        yield
-    except UserError as error:
-        ours = next(each for each in theirs if str(error).startswith(each))
-        raise UserError(theirs[ours] + str(error).removeprefix(ours)) from None
+def _machine(kind: str, gpus: _Accelerator | None, prefix: str, source: Source) -> dict[str, Any]:
+    """Returns machine and accelerator of a pool, which are offered, and notes what they replace."""
+    legacy = dict(LEGACY_MACHINES.get(kind, {}))
+    was = legacy.pop("was", kind) + (f" with {gpus.count} {gpus.type}" if gpus else "")
+    values = legacy or {"machine": REPLACED_BY.get(kind, kind)}
+    if gpus:
+        values["accelerator"] = {"type": REPLACED_BY.get(gpus.type, gpus.type), "count": gpus.count}
+    with about(f"{_TOP}.{prefix}Config.acceleratorConfig"):
+        shape = MachineSpec.read(values).shape
+    if legacy and was == kind:
+        source.notes.append(f"{_TOP}.{prefix}Type: {kind} is {shape}")
+    elif shape != was:
+        source.replacements.append(f"{_TOP}.{prefix}Type: {was} is no longer offered; replaced by {shape}")
+    return values
 
 
-def _pools(content: Mapping[str, Any], tier: str, source: Source) -> dict[str, Pool]:
-    top, sizes = _TOP, content
-    if tier != _CUSTOM:
-        top, sizes = tier, _TIERS[tier]
-        for key in content:
-            if key.endswith(("Type", "Count")):
-                raise UserError(f"{_TOP}.{key}: only with scaleTier: CUSTOM, and it is {tier}; write CUSTOM")
-    pools = {}
-    for role, prefix in _PREFIXES.items():
-        machine, counted, config = f"{top}.{prefix}Type", f"{prefix}Count", content.get(f"{prefix}Config", {})
-        kind, count = sizes.get(f"{prefix}Type"), 1 if role == "chief" else sizes.get(counted, 0)
-        if str(count) != "0":
-            if not kind:
-                raise UserError(
-                    f"{machine}: missing, but needed for {count} x {role}; add '{prefix}Type: n1-standard-4'"
-                )
-            gpus = f"{_TOP}.{prefix}Config.acceleratorConfig"
-            places = {"machine": machine, "replicas": f"{top}.{counted}", "accelerator": gpus, "": f"{gpus}: "}
-            with _places(places):
-                pools[role] = _pool(kind, count, config, machine, source)
-        elif kind or config:
-            source.notes.append(
-                f"{_TOP}.{prefix}{'Type' if kind else 'Config'}: not used, as without {counted}, or with 0, there are none, as "
-                f"on AI Platform; add '{counted}: 1' if one is meant"
-            )
-    if "ps" in pools and "worker" not in pools:
-        pools["worker"] = pools["chief"]
-        source.replacements.append(
-            f"{top}.workerCount: none, and TensorFlow 2's chief hands out the work without training; one like the chief is "
-            "added"
-        )
-    return pools
-
-
-def _pool(kind: Any, count: Any, config: Mapping[str, Any], place: str, source: Source) -> Pool:
-    """Returns a pool of machines that are offered; values of the file are not checked before."""
-    is_legacy = str(kind) in LEGACY_MACHINES
-    if not is_legacy and "-" not in str(kind):
-        raise UserError(f"machine: {unknown('machine type', str(kind), LEGACY_MACHINES)}")
-    was = dict(LEGACY_MACHINES[kind] if is_legacy else {"machine": kind})
-    if "acceleratorConfig" in config:
-        was["accelerator"] = config["acceleratorConfig"]
-    now = replacement(was)
-    pool = Pool.read({**now, "replicas": count})
-    if now != was:
-        what = f"{kind} was {_shape(was)}" if is_legacy else _shape(was)
-        source.replacements.append(f"{place}: {what}, which is no longer offered; replaced by {pool.shape}")
-    elif is_legacy:
-        source.notes.append(f"{place}: {kind} is {pool.shape}")
-    return pool
-
-
-def replacement(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what is offered in place of a machine and its GPUs: the same, or others with the same number of GPUs.
-
-    Args:
-      spec: Machine and accelerator as in a cluster file, unchecked.
-    """
-    new = {**spec, "machine": _replaced(spec["machine"])}
-    gpus = spec.get("accelerator")
-    if isinstance(gpus, Mapping) and gpus.get("type") != _replaced(gpus.get("type")):
-        if str(gpus.get("count")) == "8":
-            return _TABLE["eight_gpus"]
-        new["accelerator"] = {**gpus, "type": _replaced(gpus["type"])}
-    return new
-
-
-def _replaced(name: Any) -> Any:
-    return REPLACED_BY.get(str(name), name)
-
-
-def _shape(spec: Mapping[str, Any]) -> str:
-    gpus = spec.get("accelerator")
-    return f"{spec['machine']} with {gpus.get('count', 1)} {gpus['type']}" if gpus else spec["machine"]
-
-
-def _default_strategy(pools: Mapping[str, Pool]) -> str:
+def _default_strategy(pools: Mapping[str, Any]) -> str:
     if "ps" in pools:
         return "parameter_server"
     if "worker" in pools:
         return "multi_worker_mirrored"
-    return "mirrored" if pools["chief"].gpus > 1 else "one_device"
-
-
-def _fit_gpus(pools: dict[str, Any], source: Source) -> None:
-    """Leaves each pool the GPUs that the strategy computes on, and gives synchronous replicas equal numbers."""
-    chosen = pools["strategy"]
-    fitted = {}
-    for role in ("chief", "worker", "ps"):
-        pool = pools.get(role)
-        if chosen != "parameter_server" or not pool or pool.gpus <= most_gpus(chosen, role):
-            continue
-        gpu, offers = pool.accelerator.type, MACHINES[pool.machine].gpus
-        if role == "worker":
-            machine = pool.machine if 1 in offers[gpu] else _TABLE["one_gpu"].get(gpu, pool.machine)
-            replicas = pool.replicas * pool.gpus
-            fitted[role] = {"machine": machine, "replicas": replicas, "accelerator": {"type": gpu}}
-        else:
-            machine = pool.machine if "" in offers else _TABLE["without_gpus"]
-            fitted[role] = {"machine": machine, "replicas": pool.replicas}
-    if chosen == "multi_worker_mirrored" and "worker" in pools:
-        fewer, more = sorted(("chief", "worker"), key=lambda role: pools[role].gpus)
-        if pools[fewer].gpus < pools[more].gpus:
-            fitted[fewer] = {**pools[more].model_dump(), "replicas": pools[fewer].replicas}
-    reason = "replicas that compute every step together have equal GPUs"
-    if chosen == "parameter_server":
-        reason = "its job has parameter servers, and it computes on no more GPUs"
-    for role, values in fitted.items():
-        old = pools[role]
-        new = pools[role] = Pool.read(values)
-        source.replacements.append(
-            f"{role}: {old.replicas} x {old.shape} become {new.replicas} x {new.shape}, as {reason}"
-        )
-
-
-def _translate_disks(content: Mapping[str, Any], source: Source) -> None:
-    """Makes the one disk that all pools have in ours: the largest and fastest of those in the file."""
-    disks = set()
-    for role in source.values.keys() & _PREFIXES:
-        place = f"{_PREFIXES[role]}Config"
-        config = content.get(place, {}).get("diskConfig", {})
-        theirs = {"type": "bootDiskType", "size_gb": "bootDiskSizeGb"}
-        with _places({ours: f"{_TOP}.{place}.diskConfig.{key}" for ours, key in theirs.items()}):
-            disks.add(Disk.read({ours: config[key] for ours, key in theirs.items() if key in config}))
-    disk = Disk(type=min(disk.type for disk in disks), size_gb=max(disk.size_gb for disk in disks))
-    if disks != {Disk()}:
-        source.values["disk"] = disk
-    if len(disks) > 1:
-        source.replacements.append(
-            f"{_TOP}.diskConfig: differs between the pools; all get {disk.size_gb} GB of {disk.type}"
-        )
+    return "mirrored" if pools["chief"].get("accelerator", {}).get("count", 1) > 1 else "one_device"

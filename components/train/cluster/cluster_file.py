@@ -11,15 +11,20 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from common import documents
 from common.errors import UserError, about
-from components.train.cluster import machines
-from components.train.cluster.machines import FLEX_START_GPUS, GPU_TYPES, MACHINES
+from components.train.cluster.machines import (
+    FLEX_START_GPUS,
+    GPU_TYPES,
+    MACHINES,
+    check_gpu,
+    check_gpus,
+    check_machine,
+)
 from components.train.cluster.validation import Duration, Model, Name, number, seconds
 from trainer.cluster.member import ROLES
 
@@ -51,13 +56,9 @@ class By:
     back_ends: tuple[str, ...]
 
 
-def _offers(names: Iterable[str], example: str) -> Any:
-    """Names that an editor offers."""
-    return Field(json_schema_extra={"enum": sorted(names)}, examples=[example])
-
-
-GpuType = Annotated[Name, AfterValidator(machines.check_gpu), _offers(GPU_TYPES, "NVIDIA_TESLA_T4")]
-MachineType = Annotated[Name, AfterValidator(machines.check_machine), _offers(MACHINES, "n1-standard-16")]
+# An editor offers the names.
+GpuType = Annotated[Name, AfterValidator(check_gpu), Field(json_schema_extra={"enum": sorted(GPU_TYPES)})]
+MachineType = Annotated[Name, AfterValidator(check_machine), Field(json_schema_extra={"enum": sorted(MACHINES)})]
 
 
 class Accelerator(Model):
@@ -80,7 +81,7 @@ class MachineSpec(Model):
     @model_validator(mode="after")
     def _is_offered(self) -> Self:
         if self.machine:
-            machines.check_gpus(self.machine, self.accelerator.type if self.accelerator else "", self.gpus)
+            check_gpus(self.machine, self.accelerator.type if self.accelerator else "", self.gpus)
         return self
 
     @property
@@ -147,9 +148,9 @@ class Cluster(Model):
 
     model_config = ConfigDict(json_schema_extra={"$schema": "http://json-schema.org/draft-07/schema#"})
 
-    strategy: Annotated[Strategy, Field(examples=["one_device"])]
+    strategy: Strategy
     """How replicas train together."""
-    chief: Annotated[Pool, AfterValidator(_single), Field(examples=[{}])]
+    chief: Annotated[Pool, AfterValidator(_single)]
     """The replica that saves, exports and decides; exactly 1."""
     worker: Pool | None = None
     """Further replicas that train."""

@@ -12,7 +12,7 @@ from common.documents import parse_yaml
 from common.errors import UserError, about, unknown
 from components.train.cluster import ai_platform
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.source import Source
+from components.train.cluster.source import Source, strategy_flag
 
 
 def load_cluster(name: str | Path, flags: Sequence[str] = ()) -> Cluster:
@@ -40,15 +40,15 @@ def read(name: str | Path, flags: Sequence[str] | None = None, override: str | N
     """
     name = str(name)
     document = None if os.path.lexists(name) else ai_platform.named(name)
-    if document:
-        kind = f"AI Platform's {name}"
-    else:
-        document, kind = _parsed(name), "AI Platform trainingInput"
+    document = document or _parsed(name)
     with about(name):
         if ai_platform.is_one(document):
-            return ai_platform.translate(document, Source(name=name, kind=kind), flags, override)
-        source = Source(name=name, kind="cluster file", ours=True, values=document)
-        if isinstance(document, dict):
+            source = ai_platform.translate(document, name)
+            flags = source.args if flags is None else flags
+            override = override or strategy_flag(flags)
+        else:
+            source = Source(name=name, values=document)
+        if isinstance(source.values, dict):
             source.choose_strategy(flags or (), override)
         return source
 

@@ -17,8 +17,6 @@ from common.errors import UserError, unknown
 class Machine:
     """A machine type."""
 
-    vcpus: int
-    memory_gb: float
     boot_disks: tuple[str, ...]  # It boots from; the first is its default.
     # The counts in which each GPU type is offered with it; "" and 0 if it is offered without GPUs.
     gpus: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
@@ -32,11 +30,7 @@ def _rows(table: str) -> list[dict[str, str]]:
 MACHINES: dict[str, Machine] = {}
 FLEX_START_GPUS = set()  # Types that FLEX_START lends.
 for _row in _rows("machines.csv"):
-    _machine = Machine(
-        vcpus=int(_row["vcpus"]),
-        memory_gb=float(_row["memory_gb"]),
-        boot_disks=tuple(_row["boot_disks"].split(";")),
-    )
+    _machine = Machine(boot_disks=tuple(_row["boot_disks"].split(";")))
     _counts = tuple(map(int, (_row["allowed_counts"] or "0").split(";")))
     MACHINES.setdefault(_row["machine_type"], _machine).gpus[_row["accelerator"]] = _counts
     if _row["flex_start"] == "yes":
@@ -47,27 +41,23 @@ REPLACED_BY = {name: row["replaced_by"] for name, row in _NOT_OFFERED.items() if
 
 
 def check_machine(name: str) -> str:
-    """Returns the name of a machine type if it is offered.
-
-    Raises:
-      UserError: If it is not offered; with the nearest name, or what to take instead.
-    """
-    return _check_name("machine type", name, MACHINES)
+    """Returns the name of a machine type if it is offered; a UserError names the nearest, or what to take instead."""
+    # All machine types would not fit in a line: those of its family, or the families.
+    family = [each for each in MACHINES if each.startswith(f"{name.partition('-')[0]}-")]
+    return _check_name("machine type", name, MACHINES, family or {each.partition("-")[0] for each in MACHINES})
 
 
 def check_gpu(name: str) -> str:
     """Returns the name of a GPU type if it is offered with some machine; raises as `check_machine`."""
-    return _check_name("GPU type", name, GPU_TYPES)
+    return _check_name("GPU type", name, GPU_TYPES, GPU_TYPES)
 
 
-def _check_name(kind: str, name: str, offered: Iterable[str]) -> str:
-    if name in offered:
-        return name
+def _check_name(kind: str, name: str, offered: Iterable[str], shown: Iterable[str]) -> str:
     if name in _NOT_OFFERED:
         raise UserError(f"{name} {_NOT_OFFERED[name]['why']}")
-    # All machine types would not fit in a line: those of its family, or the families.
-    family = [each for each in offered if each.startswith(f"{name.partition('-')[0]}-")]
-    raise unknown(kind, name, family or {each.partition("-")[0] for each in offered})
+    if name not in offered:
+        raise unknown(kind, name, shown)
+    return name
 
 
 def check_gpus(machine: str, gpu: str, count: int) -> None:
@@ -84,10 +74,9 @@ def check_gpus(machine: str, gpu: str, count: int) -> None:
     offers = MACHINES[machine].gpus
     if count in offers.get(gpu, ()):
         return
-    allowed = f"allowed: {', '.join(map(str, offers[gpu]))}" if gpu in offers else f"it takes {_list(offers)}"
-    asked = f"{count} {gpu}" if gpu else "no GPU"
-    raise UserError(f"{machine} with {asked} is not offered ({allowed}); write what is, or another machine")
-
-
-def _list(offers: dict[str, tuple[int, ...]]) -> str:
-    return "; ".join(f"{gpu}: {', '.join(map(str, counts))}" if gpu else "none" for gpu, counts in offers.items())
+    if gpu in offers:
+        offered = f"allowed: {', '.join(map(str, offers[gpu]))}"
+    else:
+        offered = f"it takes {' or '.join(name or 'none' for name in offers)}"
+    gpus = f"{count} {gpu}" if gpu else "no GPU"
+    raise UserError(f"{machine} with {gpus} is not offered ({offered}); write what is, or another machine")

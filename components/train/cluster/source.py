@@ -24,8 +24,6 @@ class Source:
     """A cluster before it is checked, and what else its file says."""
 
     name: str  # Path or scale tier, as the user gave it.
-    kind: str  # What it is, for people.
-    ours: bool = False  # Whether it is a cluster file of ours.
     values: Any = None  # The content of a cluster file, unchecked.
     notes: list[str] = dataclasses.field(default_factory=list)  # What was translated or has no effect.
     # Where other machines, or fewer, run than the file says, or something that it demands is left out.
@@ -40,24 +38,23 @@ class Source:
         with about(self.name):
             return Cluster.read(self.values)
 
-    def choose_strategy(self, flags: Sequence[str] = (), override: str | None = None) -> None:
+    def choose_strategy(self, flags: Sequence[str], override: str | None) -> None:
         """Sets the strategy, which the file may leave open.
 
         TensorFlow 2 has no synchronous training with parameter servers. If that is required, the workers reduce gradients
         among themselves, which computes the same update, and the parameter servers are dropped, with a note.
 
         Args:
-          flags: The trainer's. `--sync` counts, and `--strategy` unless the file is a cluster file.
-          override: Overrides the file and the flags.
+          flags: The trainer's, of which `--sync` counts.
+          override: Overrides the file.
 
         Raises:
           UserError: If the flags contradict each other.
         """
         from_file = self.values.get("strategy")
-        from_flags = override or (None if self.ours else strategy_flag(flags))
-        chosen = from_flags or from_file
+        chosen = override or from_file
         if chosen == "parameter_server" and SYNC in flags:
-            if from_flags:
+            if override:
                 raise UserError(
                     "--sync: parameter servers train asynchronously in TensorFlow 2; leave one of the two out"
                 )

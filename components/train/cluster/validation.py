@@ -10,23 +10,20 @@ Disk.read({"size_gb": 200}).size_gb == 200
 schema(Disk)["properties"]["size_gb"]["minimum"] == 100
 """
 
-import functools
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticCustomError
 
-from common.errors import UserError, unknown
+from common.errors import UserError, about, unknown
 
-_KEY_ERRORS = ("extra_forbidden", "invalid_key")
-# By type of JSON Schema.
+# By pydantic's type of an error.
 _REPAIRS = {
-    "array": "is not a list; write a '- ' before each item",
-    "string": "is not a text; put it in quotes, or remove the line",
+    "tuple_type": "is not a list; write a '- ' before each item",
+    "string_type": "is not a text; put it in quotes, or remove the line",
 }
 
 
@@ -35,11 +32,24 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, document: Any) -> Any:
+        if isinstance(document, cls):
+            return document
+        if not isinstance(document, Mapping):
+            keys = ", ".join(cls.model_fields)
+            raise UserError(f"{show(document)} is not a mapping; write 'key: value' of {keys}")
+        for key in document:
+            if cls.model_config["extra"] == "forbid" and key not in cls.model_fields:
+                raise unknown("key", str(key), cls.model_fields)
+        return document
+
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_null(cls, value: Any) -> Any:
         if value is None:
-            raise PydanticCustomError("null", "nothing")
+            raise UserError("nothing stands there; write a value, or remove the line")
         return value
 
     @classmethod
@@ -49,20 +59,17 @@ class Model(BaseModel):
         Raises:
           UserError: If something is wrong with the document, in one line.
         """
+        with about("top level"):
+            cls._check_keys(document)
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            raise UserError(_message(cls, error)) from None
+            raise UserError(_message(error)) from None
 
 
 def show(value: Any) -> str:
     """Returns a value as messages show it: short."""
     return "nothing" if value is None else reprlib.repr(value)
-
-
-def _integer(value: Any) -> Any:
-    """Returns integers that became floats, or text as in Google's JSON, as integers, and all else as it is."""
-    return int(float(value)) if re.fullmatch(r"\d{1,9}(\.0)?", str(value)) else value
 
 
 _DURATION = "[1-9][0-9]{0,8}[smhd]"
@@ -74,66 +81,50 @@ def seconds(duration: str) -> int:
     return int(duration[:-1]) * _SECONDS[duration[-1]]
 
 
-def _duration(value: Any) -> str:
+def _check_duration(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(_DURATION, value) or seconds(value) > seconds("30d"):
-        raise ValueError(
+        raise UserError(
             f"{show(value)} is not a duration of at most 30 days; write a number with s, m, h or d, as in '90s', '1h', '7d'"
         )
     return value
 
 
-Duration = Annotated[str, BeforeValidator(_duration), Field(json_schema_extra={"pattern": f"^{_DURATION}$"})]
+Duration = Annotated[str, BeforeValidator(_check_duration), Field(json_schema_extra={"pattern": f"^{_DURATION}$"})]
 Name = Annotated[str, Field(strict=True, pattern=r"\S")]
 
 
 def number(low: int, high: int) -> Any:
-    """Returns the type of an integer between two bounds."""
-    return Annotated[int, Field(strict=True, ge=low, le=high), BeforeValidator(_integer)]
+    """Returns the type of an integer between two bounds, which may have become a float, or text as in Google's JSON."""
+
+    def parse(value: Any) -> int:
+        if not re.fullmatch(r"\d{1,9}(\.0)?", str(value)) or not low <= float(value) <= high:
+            raise UserError(
+                f"{show(value)} is not a whole number from {low} to {high}; write for example {max(low, 1)}"
+            )
+        return int(float(value))
+
+    return Annotated[int, Field(ge=low, le=high), BeforeValidator(parse)]
 
 
-@functools.cache
 def schema(model: type[Model]) -> dict[str, Any]:
     """Returns the JSON Schema of the documents that a model reads."""
     return model.model_json_schema(schema_generator=_SchemaWithoutNull)
 
 
-def _message(model: type[Model], error: ValidationError) -> str:
-    """Returns what is wrong in one line; a misspelt key comes first, as it may be the one that is missing."""
-    fault = min(error.errors(), key=lambda each: each["type"] not in _KEY_ERRORS)
-    kind, value, location = fault["type"], fault["input"], list(fault["loc"])
-    key = str(location.pop()) if kind in _KEY_ERRORS else ""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
-    place = "".join(steps).lstrip(".")
-    if kind == "value_error":  # A validator's; that of the root names the place itself.
+def _message(error: ValidationError) -> str:
+    """Returns the first mistake in one line."""
+    fault = error.errors()[0]
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault["loc"])
+    place, kind, value = "".join(steps).lstrip("."), fault["type"], fault["input"]
+    if kind == "value_error":  # Those of a whole document name the place themselves.
         return f"{place}: {fault['ctx']['error']}".removeprefix(": ")
-    node = _node(schema(model), location)
-    place = place or "top level"
-    if key:
-        return f"{place}: {unknown('key', key, node['properties'])}"
     if kind == "missing":
-        return f"{place}: missing; add '{location[-1]}: {node['examples'][0]}'"
+        return f"{place}: missing; add '{fault['loc'][-1]}: VALUE'"
     if kind == "literal_error":
-        return f"{place}: {unknown('value', str(value), node['enum'])}"
-    return f"{place}: {show(value)} {_repair(node)}"
-
-
-def _repair(node: dict[str, Any]) -> str:
-    if node.get("type") == "object":
-        return f"is not a mapping; write 'key: value' of {', '.join(node['properties'])}"
-    if "minimum" in node:
-        low, high = node["minimum"], node["maximum"]
-        return f"is not a whole number from {low} to {high}; write for example {max(low, 1)}"
-    return _REPAIRS.get(node.get("type"), "stands there; write a value, or remove the line")
-
-
-def _node(root: dict[str, Any], location: Iterable[str | int]) -> dict[str, Any]:
-    """Returns the part of a schema that describes a place in the document."""
-    node = root
-    for step in location:
-        node = node["items"] if isinstance(step, int) else node["properties"][step]
-        if "$ref" in node:
-            node = {**root["$defs"][node["$ref"].rpartition("/")[2]], **node}
-    return node
+        allowed = re.findall("'(.*?)'", fault["ctx"]["expected"])
+        return f"{place}: {unknown('value', str(value), allowed)}"
+    repair = _REPAIRS.get(kind, f"cannot be used: {fault['msg']}; write another value")
+    return f"{place}: {show(value)} {repair}"
 
 
 class _SchemaWithoutNull(GenerateJsonSchema):

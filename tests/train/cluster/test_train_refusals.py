@@ -36,7 +36,7 @@ NAMES = {
     "STANDRAD_1": "unknown cluster file or scale tier 'STANDRAD_1'; did you mean 'STANDARD_1'?",
     "locl.yaml": "unknown cluster file 'locl.yaml'; did you mean 'local.yaml'?",
     "CUSTOM": "CUSTOM: trainingInput.masterType: missing",
-    "BASIC_TPU": "BASIC_TPU: BASIC_TPU.masterType: cloud-tpu is a TPU",
+    "BASIC_TPU": "BASIC_TPU: trainingInput.masterType: cloud-tpu is a TPU",
     "cloud_tpu": "cloud_tpu: trainingInput.masterType: cloud-tpu is a TPU",
     ".": "cluster file .: Is a directory",
 }
