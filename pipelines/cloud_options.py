@@ -40,14 +40,14 @@ class CloudOptions(Flags):
             f"STEP=CPUS:MEMORY, such as convert=8:32G, of {', '.join(STEPS)}",
             "STEP=CPUS:MEMORY",
         ),
-        "of a step's machine (None: 4:16G, and more for much data)",
+        "of a step's machine (None: 4:16G)",
         several=True,
     )
     serving_image: str = flag(
         str, "that serves the version, TensorFlow Serving's, by digest; else it has the label servable=no", default=""
     )
     scheduling: str | None = flag(
-        ("STANDARD", "SPOT", "FLEX_START"),
+        ("STANDARD", "SPOT"),
         "how machines are obtained (None: as the cluster file says; so the next two)",
     )
     timeout: str | None = flag(str, "of the training, all attempts together: 90m, 12h, 7d")

@@ -82,16 +82,15 @@ class JobStore:
           jobs: Its jobs (`CustomJob` messages), in their order; more than one if what had launched them was lost.
           is_lost: Whether the last job was cancelled because what had launched it was lost.
         """
-        last = jobs[-1]
         ran = [(job.end_time - job.start_time).total_seconds() for job in jobs if job.start_time and job.end_time]
-        error = " ".join(last.error.message.split())
-        how = Ending.LOST if is_lost else ending(last)
+        error = " ".join(jobs[-1].error.message.split())
+        how = Ending.LOST if is_lost else ending(jobs[-1])
         names = [job.name for job in jobs]
-        return self._end(how, error, sum(ran), self.step(), jobs=names, exit_code=exit_code(error))
+        return self._end(error, how, sum(ran), self.step(), jobs=names, exit_code=exit_code(error))
 
     def refuse(self, error: str, how: Ending = Ending.STOCKOUT) -> Attempt:
         """Completes the last line, of an attempt for which no job was made."""
-        return self._end(how, error, 0.0, self.lines[-1]["step_before"])
+        return self._end(error, how, 0.0, self.lines[-1]["step_before"])
 
     def undo(self) -> None:
         """Takes the last line out, of a job that was refused."""
@@ -101,12 +100,11 @@ class JobStore:
         """Replaces the record, unless somebody else has done so meanwhile."""
         self._write(self.lines)
 
-    def _end(self, how: Ending, error: str, seconds: float, step: int, **more: Any) -> Attempt:
+    def _end(self, error: str, how: Ending, seconds: float, step: int, **more: Any) -> Attempt:
         line = self.lines[-1]
         line |= {"error": error, "ending": how, "seconds": seconds, "step_after": step, **more}
-        attempt = self.attempts[-1]
-        line["machine_hours"] = attempt.machine_hours
-        return attempt
+        line["machine_hours"] = self.attempts[-1].machine_hours
+        return self.attempts[-1]
 
     def _write(self, lines: list[dict[str, Any]]) -> None:
         if lines:

@@ -20,10 +20,11 @@ from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, 
 from components.train.backends.job_store import JobStore
 from components.train.backends.vertex_client import ENDED, CloudLogs, Jobs, ending
 from components.train.backends.vertex_training import Submission, Training
-from components.train.backends.worker_pools import misnamed, plan_vertex
+from components.train.backends.worker_pools import plan_vertex
 from components.train.supervision.output import Output
 from components.train.supervision.restart_policy import Bounds, Ending
 from components.train.supervision.signals import signal_socket
+from trainer.cluster.member import ROLES
 
 _SCHEDULING = ("strategy", "timeout", "restart_job_on_worker_restart")
 _STATES = {Ending.SUCCEEDED: "done", Ending.CANCELLED: "stopped"}
@@ -80,7 +81,13 @@ class VertexBackend(Backend):
             plan_vertex(choice, settings.image, program.args, command=command, env=settings.environment)
             for choice in cluster.choices
         ]
-        for note in filter(None, [*self.ignored(cluster), misnamed(cluster)]):
+        notes = list(self.ignored(cluster))
+        if misnamed := [role for role, name in zip(cluster.pools, ROLES, strict=False) if role != name]:
+            notes.append(
+                f"Vertex AI's TF_CONFIG gives {' and '.join(misnamed)} another role, by position; our trainer goes by "
+                "CLUSTER_SPEC and TRAINER_POOL_ROLES instead, and so must a program of yours"
+            )
+        for note in notes:
             print(f"note: {note}", file=sys.stderr)
         yield Submission(
             name=name,

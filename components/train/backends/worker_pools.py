@@ -9,7 +9,6 @@ from components.train.cluster.cluster_file import Cluster
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 
 COMMAND = ("python", "-m", "trainer.task")
-_BY_POSITION = ("chief", "worker", "ps", "evaluator")  # Roles that Vertex AI gives to pools, whatever they are for.
 
 
 def plan_vertex(
@@ -57,14 +56,3 @@ def plan_vertex(
             spec["disk_spec"] = {"boot_disk_type": cluster.disk.type, "boot_disk_size_gb": cluster.disk.size_gb}
         specs.append(spec)
     return specs
-
-
-def misnamed(cluster: Cluster) -> str:
-    """Returns a note on roles that Vertex AI's own TF_CONFIG calls something else; empty if there are none."""
-    roles = [role for role, name in zip(cluster.pools, _BY_POSITION, strict=False) if role != name]
-    if not roles:
-        return ""
-    return (
-        f"Vertex AI's TF_CONFIG gives {' and '.join(roles)} another role, by position; our trainer goes by "
-        "CLUSTER_SPEC and TRAINER_POOL_ROLES instead, and so must a program of yours"
-    )

@@ -1,6 +1,6 @@
 """The cluster file: which machines a training job runs on, and how many of each.
 
-Each key is described once: pydantic reads and writes it, checks its rules, and makes the schema for editors. A key that
+Each key is described once: pydantic reads and writes it, checks its rules, and has its meaning. A key that
 only some back ends heed names them with `By`; the others say that they ignore it. `lookup.load_cluster` reads a file.
 
 for role, pool in cluster.pools.items(): ...
@@ -13,13 +13,11 @@ import json
 import math
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from common import documents
 from common.errors import UserError, about
 from components.train.cluster.machines import (
-    FLEX_START_GPUS,
-    GPU_TYPES,
     MACHINES,
     check_gpu,
     check_gpus,
@@ -56,9 +54,8 @@ class By:
     back_ends: tuple[str, ...]
 
 
-# An editor offers the names.
-GpuType = Annotated[Name, AfterValidator(check_gpu), Field(json_schema_extra={"enum": sorted(GPU_TYPES)})]
-MachineType = Annotated[Name, AfterValidator(check_machine), Field(json_schema_extra={"enum": sorted(MACHINES)})]
+GpuType = Annotated[Name, AfterValidator(check_gpu)]
+MachineType = Annotated[Name, AfterValidator(check_machine)]
 
 
 class Accelerator(Model):
@@ -130,8 +127,8 @@ def _single(pool: Pool) -> Pool:
 class Scheduling(Model):
     """How machines are obtained, and for how long."""
 
-    strategy: Annotated[Literal["STANDARD", "SPOT", "FLEX_START"], By(_VERTEX)] = "STANDARD"
-    """STANDARD machines stay, SPOT ones are cheap and may be taken away, FLEX_START ones are waited for."""
+    strategy: Annotated[Literal["STANDARD", "SPOT"], By(_VERTEX)] = "STANDARD"
+    """STANDARD machines stay, SPOT ones are cheap and may be taken away."""
     timeout: Duration | None = None
     """Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's (Vertex AI: 7d)."""
     max_restarts: number(0, 1000) = 5
@@ -145,8 +142,6 @@ class Scheduling(Model):
 
 class Cluster(Model):
     """What a training job runs on; docs/CLUSTERS.md says more."""
-
-    model_config = ConfigDict(json_schema_extra={"$schema": "http://json-schema.org/draft-07/schema#"})
 
     strategy: Strategy
     """How replicas train together."""
@@ -217,7 +212,6 @@ class Cluster(Model):
             with about(f"alternatives[{k - 1}]") if k else contextlib.nullcontext():
                 choice._check_gpus()
                 choice._check_disk()
-                choice._check_flex_start()
         return self
 
     def _check_gpus(self) -> None:
@@ -242,18 +236,3 @@ class Cluster(Model):
                     f"disk.type: {role}'s {pool.machine} does not boot from {self.disk.type} (allowed: "
                     f"{', '.join(allowed)}); write one that all machines boot from, or remove disk"
                 )
-
-    def _check_flex_start(self) -> None:
-        """Source: Vertex AI's page on Dynamic Workload Scheduler."""
-        if self.scheduling.strategy != "FLEX_START":
-            return
-        place, repair = "scheduling.strategy: FLEX_START needs", "write SPOT or STANDARD"
-        for role, pool in self.pools.items():
-            if pool.shape != self.chief.shape:
-                raise UserError(f"{place} the same machine in every pool, and {role} differs; {repair}")
-        gpu = self.chief.accelerator.type if self.chief.accelerator else "none"
-        if gpu not in FLEX_START_GPUS:
-            allowed = ", ".join(sorted(FLEX_START_GPUS))
-            raise UserError(f"{place} GPUs, one of {allowed}, and the chief has {gpu}; {repair}")
-        if (self.scheduling.timeout_s or 0) > seconds("7d"):
-            raise UserError("scheduling.timeout: FLEX_START lends machines for at most 7 days; write 7d or less")

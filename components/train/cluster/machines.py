@@ -28,13 +28,10 @@ def _rows(table: str) -> list[dict[str, str]]:
 
 
 MACHINES: dict[str, Machine] = {}
-FLEX_START_GPUS = set()  # Types that FLEX_START lends.
 for _row in _rows("machines.csv"):
     _machine = Machine(boot_disks=tuple(_row["boot_disks"].split(";")))
     _counts = tuple(map(int, (_row["allowed_counts"] or "0").split(";")))
     MACHINES.setdefault(_row["machine_type"], _machine).gpus[_row["accelerator"]] = _counts
-    if _row["flex_start"] == "yes":
-        FLEX_START_GPUS.add(_row["accelerator"])
 GPU_TYPES = {gpu for _machine in MACHINES.values() for gpu in _machine.gpus if gpu}
 _NOT_OFFERED = {row["name"]: row for row in _rows("not_offered.csv")}
 REPLACED_BY = {name: row["replaced_by"] for name, row in _NOT_OFFERED.items() if row["replaced_by"]}

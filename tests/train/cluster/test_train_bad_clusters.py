@@ -1,19 +1,16 @@
 """Good cluster files with one mistake each: every key with values that it cannot have, misspelt, and left out."""
 
 import copy
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator
 
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
-from components.train.cluster.validation import schema
 
 OURS = """
 strategy: parameter_server
@@ -24,7 +21,6 @@ evaluator: {machine: n1-standard-4, replicas: 1}
 disk: {type: pd-standard, size_gb: 200}
 scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 3}
 """
-SCHEMA = schema(Cluster)
 ROOT = Path(__file__).parents[3]
 THEIRS = (Path(__file__).parents[1] / "sources" / "everything.yaml").read_text()
 # By the type that is right.
@@ -100,24 +96,7 @@ def test_each_mistake_is_refused_naming_place(tmp_path: Path, good: str):
         assert 20 < len(message) < 600
 
 
-def test_schema_refuses_what_the_reader_refuses():
-    validator = Draft7Validator(SCHEMA)
-    assert validator.is_valid(yaml.safe_load(OURS))
-    unseen = {place for content, place in bad_files(OURS) if validator.is_valid(content)}
-    # That parameter servers need workers and the other way round is the launcher's to say.
-    assert unseen == {"ps", "worker"}
-
-
-def test_published_schema_is_that_of_models():
-    """Write it anew with: python -m components.train.cluster.json_schema > clusters/cluster.schema.json"""
-    assert json.loads((ROOT / "clusters" / "cluster.schema.json").read_text()) == SCHEMA
-    Draft7Validator.check_schema(SCHEMA)
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_file_is_valid_and_commented(path: Path):
-    Draft7Validator(SCHEMA).validate(yaml.safe_load(path.read_text()))
-    Draft7Validator(SCHEMA).validate(json.loads(load_cluster(path).to_json()))
-    schema, comment, *_ = path.read_text().splitlines()
-    assert schema == "# yaml-language-server: $schema=cluster.schema.json"
-    assert comment.startswith("# ")
+    assert Cluster.from_json(load_cluster(path).to_json())
+    assert path.read_text().startswith("# ")
