@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import errno
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -89,11 +88,6 @@ def store_errors() -> Iterator[None]:
         library = sys.modules.get("tensorflow")  # where it was not needed yet, the error is not its
         if library is None or not isinstance(error, library.errors.OpError):
             raise
-        message = " ".join(error.message.split())
-        if isinstance(error, library.errors.NotFoundError):
-            raise FileNotFoundError(errno.ENOENT, message) from None
-        if isinstance(error, library.errors.OutOfRangeError):
-            raise EOFError(message) from None
-        if isinstance(error, (library.errors.UnavailableError, library.errors.AbortedError)):
-            raise ConnectionError(message) from None
-        raise OSError(errno.EIO, message) from None
+        kinds: dict[str, type[Exception]] = {"NotFoundError": FileNotFoundError, "OutOfRangeError": EOFError}
+        kinds |= dict.fromkeys(("UnavailableError", "AbortedError"), ConnectionError)
+        raise kinds.get(type(error).__name__, OSError)(" ".join(error.message.split())) from None
