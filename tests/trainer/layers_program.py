@@ -93,10 +93,8 @@ def everything(strategy: tf.distribute.Strategy) -> Results:
 def parameter_server(worker: str, *ps: str) -> Results:
     """A job of one worker and two parameter servers, all in this process: batch normalisation, and a step of a table.
 
-    Of the table's pieces and their moments: on which server they are, and which rows the step has changed.
+    Of the table and its moments: on which server they are, and which rows the step has changed.
     """
-    rows, size, pieces = 40, 4, 8
-    layers.PIECE_BYTES = 4 * size * rows // pieces
     spec = tf.train.ClusterSpec({"worker": [worker], "ps": ps})
     places = (("worker", 0), ("ps", 0), ("ps", 1))
     servers = [tf.distribute.Server(spec, job_name=job, task_index=i, protocol="grpc") for job, i in places]
@@ -107,28 +105,28 @@ def parameter_server(worker: str, *ps: str) -> Results:
     with strategy.scope():
         layer = BatchNormalization(decay=DECAY)
         layer.build(x.shape)
-        table, optimizer = layers.Embedding(rows, size, initializer=keras.initializers.RandomNormal), Adam(0.1)
+        table, optimizer = layers.Embedding(40, 4, initializer=keras.initializers.RandomNormal()), Adam(0.1)
         table.build((None, 1))
         optimizer.build(table.trainable_variables)
     count_exactly(optimizer)
-
-    def whole() -> np.ndarray:
-        return np.stack([piece.numpy() for piece in table.pieces], axis=1).reshape(rows, size)
 
     def learn() -> None:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(table(tf.constant([[3, 11], [12, 3]])) ** 2)
         optimizer.apply(tape.gradient(loss, table.trainable_variables), table.trainable_variables)
 
-    before = whole()
+    before = table.table.numpy()
     y = coordinator.schedule(tf.function(lambda: strategy.run(lambda: layer(tf.constant(x), training=True)))).fetch()
     coordinator.schedule(tf.function(lambda: strategy.run(learn)))
     coordinator.join()
     del servers
-    groups = {"weights": table.pieces, "momentums": optimizer._momentums, "velocities": optimizer._velocities}
+    groups = {"weights": [table.table], "momentums": optimizer._momentums, "velocities": optimizer._velocities}
     return {
         **{"y": y, "mean": layer.moving_mean.numpy(), "variance": layer.moving_variance.numpy()},
-        **{"changed": np.flatnonzero((whole() != before).any(axis=1)), "steps": optimizer.iterations.numpy()},
+        **{
+            "changed": np.flatnonzero((table.table.numpy() != before).any(axis=1)),
+            "steps": optimizer.iterations.numpy(),
+        },
         **{n: [tf.DeviceSpec.from_string(v.value.device).task for v in group] for n, group in groups.items()},
     }
 

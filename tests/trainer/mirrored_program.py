@@ -54,7 +54,7 @@ def network() -> keras.Model:
     """Takes them all."""
     inputs = {name: keras.Input(c.shape[1:], dtype=c.dtype, name=name) for name, c in columns().items()}
     inputs.pop("label")
-    table = Embedding(20, 3, initializer=keras.initializers.RandomNormal)
+    table = Embedding(20, 3, initializer=keras.initializers.RandomNormal())
     parts = [keras.layers.Rescaling(1 / 255)(inputs["pixels"]), inputs["numbers"]]
     x = keras.layers.Concatenate()([*parts, keras.layers.Flatten()(table(inputs["rows"]))])
     return keras.Model(inputs, keras.layers.Dense(3)(x))

@@ -14,13 +14,13 @@ parameter-server job can run it.
 import abc
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from common.manifest import Manifest
+from common.manifest import Manifest, Shard
 from trainer.data import features
 from trainer.data.augmentation import crop_and_flip
 from trainer.data.features import Columns
@@ -115,13 +115,17 @@ class Reader(abc.ABC):
         return tf.data.Dataset.counter(first_step * here).map(batch, num_parallel_calls=calls).prefetch(_AHEAD * here)
 
     @property
+    def _shards(self) -> Sequence[Shard]:
+        return self.manifest.split("train").shards
+
+    @property
     def _paths(self) -> list[str]:
-        return [os.path.join(self.data_dir, shard.file) for shard in self.manifest.split("train").shards]
+        return [os.path.join(self.data_dir, shard.file) for shard in self._shards]
 
     @property
     def _ends(self) -> np.ndarray:
         """Returns the number of examples up to the end of each file."""
-        return np.cumsum([shard.examples for shard in self.manifest.split("train").shards])
+        return np.cumsum([shard.examples for shard in self._shards])
 
 
 class ResidentReader(Reader):
@@ -165,9 +169,9 @@ class MappedReader(Reader):
         """Returns the records of each file, uint8 [records, record_bytes]."""
         return tuple(
             tf.raw_ops.ImmutableConst(
-                dtype=tf.uint8, shape=[count, self.manifest.record_bytes], memory_region_name=path
+                dtype=tf.uint8, shape=[shard.examples, self.manifest.record_bytes], memory_region_name=path
             )
-            for path, count in zip(self._paths, np.diff(self._ends, prepend=0), strict=True)
+            for path, shard in zip(self._paths, self._shards, strict=True)
         )
 
     def gather(self, loaded: tuple[tf.Tensor, ...], indices: tf.Tensor) -> Columns:
@@ -185,7 +189,7 @@ class IndexedReader(Reader):
 
     def load(self) -> tf.Tensor:
         """Returns where the records begin in their files, int64 [examples]."""
-        indexes = [os.path.join(self.data_dir, shard.index) for shard in self.manifest.split("train").shards]
+        indexes = [os.path.join(self.data_dir, shard.index) for shard in self._shards]
         offsets = [tf.io.decode_raw(tf.io.read_file(path), tf.int64) for path in indexes]
         return tf.concat([of_file[:-1] for of_file in offsets], 0)
 

@@ -4,8 +4,6 @@ The wide part is linear in its categories and numbers; the deep part is a networ
 categories. Their logits are added.
 """
 
-import functools
-
 import keras
 
 from common.manifest import Manifest
@@ -50,11 +48,11 @@ def _affine(
         if not entry.rows:
             dense.append(x)
         elif entry.embedding:
-            scale = functools.partial(keras.initializers.TruncatedNormal, stddev=entry.embedding**-0.5)
+            scale = keras.initializers.TruncatedNormal(stddev=entry.embedding**-0.5)
             table = Embedding(entry.rows, entry.embedding, initializer=scale, name=f"{entry.name}_table")
             dense.append(keras.layers.Flatten()(table(x)))
         else:
-            weights = keras.initializers.Zeros if part == "wide" else keras.initializers.GlorotUniform
+            weights = keras.initializers.Zeros() if part == "wide" else keras.initializers.GlorotUniform()
             table = Embedding(entry.rows, units, initializer=weights, dtype=dtype, name=f"{entry.name}_table")
             terms.append(keras.ops.sum(table(x), axis=1))
     if dense:

@@ -1,4 +1,4 @@
-"""Layers of the models here, for several replicas: batch normalisation, large embeddings, outputs in units.
+"""Layers of the models here, for several replicas: batch normalisation, embeddings, outputs in units.
 
 Keras 3 combines the statistics of replicas by default in no layer, and does not use TensorFlow's fused operation. One of
 these layers replaces its own:
@@ -6,7 +6,6 @@ these layers replaces its own:
     x = BatchNormalization(decay=0.9)(x)
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -14,9 +13,6 @@ import tensorflow as tf
 
 from common.manifest import REGRESSION, Manifest
 from trainer.cluster import collectives
-
-# The same on any cluster, so that a checkpoint fits every number of parameter servers.
-PIECE_BYTES = 16 * 2**20
 
 
 class BatchNormalization(keras.layers.Layer):
@@ -144,34 +140,21 @@ def _trained(model: keras.Model, *kinds: type[keras.layers.Layer]) -> list[keras
 
 
 class Embedding(keras.layers.Layer):
-    """Rows [N, K, size] of a table [rows, size] by their numbers [N, K], which parameter servers can share.
+    """Rows [N, K, size] of a table [rows, size] by their numbers [N, K].
 
-    TensorFlow cannot partition variables of Keras 3, so the layer itself splits a large table into several weights, which a
-    parameter-server strategy places on one server after the other. Only the rows of a batch, and their gradients, travel.
-
-    A table of more than `PIECE_BYTES` is held in pieces: row r is row r // pieces of piece r % pieces. So neighbours, of
-    which the first of a vocabulary are the most frequent, lie on different servers.
+    Of a table on a parameter server only the rows of a batch, and their gradients, travel; Keras' own layer would fetch the
+    whole table, and cast it, in every step.
     """
 
-    def __init__(
-        self, rows: int, size: int, *, initializer: Callable[[], keras.initializers.Initializer], **kwargs: Any
-    ) -> None:
-        """Args: `initializer` makes one for each piece; one that is used twice would draw the same numbers twice."""
+    def __init__(self, rows: int, size: int, *, initializer: keras.initializers.Initializer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rows, self.size, self._initializer = rows, size, initializer
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Makes the pieces."""
-        pieces = -(-4 * self.rows * self.size // PIECE_BYTES)
-        self.pieces = [
-            self.add_weight(
-                name=f"embeddings_{i}",
-                shape=(len(range(i, self.rows, pieces)), self.size),
-                initializer=self._initializer(),
-                autocast=False,
-            )
-            for i in range(pieces)
-        ]
+        """Makes the table."""
+        self.table = self.add_weight(
+            name="embeddings", shape=(self.rows, self.size), initializer=self._initializer, autocast=False
+        )
 
     def compute_output_spec(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Returns one row for each number."""
@@ -179,15 +162,7 @@ class Embedding(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Gathers the rows."""
-        pieces = [piece.value for piece in self.pieces]
-        if len(pieces) == 1:
-            return tf.cast(tf.gather(pieces[0], inputs), self.compute_dtype)
-        numbers = tf.reshape(inputs, [-1])
-        owners = numbers % len(pieces)
-        rows_of_pieces = tf.dynamic_partition(numbers // len(pieces), owners, len(pieces))
-        places = tf.dynamic_partition(tf.range(tf.size(numbers)), owners, len(pieces))
-        rows = tf.dynamic_stitch(places, [tf.gather(p, r) for p, r in zip(pieces, rows_of_pieces, strict=True)])
-        return tf.cast(tf.reshape(rows, [*tf.unstack(tf.shape(inputs)), self.size]), self.compute_dtype)
+        return tf.cast(tf.gather(self.table.value, inputs), self.compute_dtype)
 
 
 def in_units(manifest: Manifest, outputs: keras.KerasTensor) -> keras.KerasTensor:

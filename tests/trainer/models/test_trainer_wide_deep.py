@@ -41,7 +41,7 @@ def rows_of(model: keras.Model, part: str, manifest: Manifest) -> list[np.ndarra
     found, at = {}, 0
     for entry in column_encodings.inputs(part, manifest):
         first = 0
-        table = model.get_layer(f"{entry.name}_table").pieces[0].numpy() if entry.rows else None
+        table = model.get_layer(f"{entry.name}_table").table.numpy() if entry.rows else None
         for encoding in entry.encodings:
             width = entry.embedding or 1
             if entry.rows:

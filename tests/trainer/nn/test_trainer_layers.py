@@ -105,8 +105,6 @@ def test_the_worker_of_a_parameter_server_job_uses_and_leaves_its_own_statistics
 @pytest.mark.cluster
 def test_parameter_servers_share_a_table_and_a_step_changes_only_the_rows_it_asked_for(programs):
     found = {name: value.tolist() for name, value in programs["parameter_server"].items()}
-    # Eight pieces and their moments, one server after the other, the moments with their piece.
-    assert sorted(found["weights"]) == [0] * 4 + [1] * 4
     assert found["momentums"] == found["velocities"] == found["weights"]
     assert (found["changed"], found["steps"]) == ([3, 11, 12], 1)
 
