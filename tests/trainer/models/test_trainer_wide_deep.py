@@ -112,7 +112,7 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
     export.export(weights, build, table, str(tmp_path / "model"))
     told = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
     dataset = {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
-    assert told == {"model": "wide_deep", **dataset}
+    assert told == {"model": "wide_deep", "task": None, **dataset}
     served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
     raw = {feature.name: columns[feature.name] for feature in table.inputs}
     assert set(served.structured_input_signature[1]) == set(raw)
