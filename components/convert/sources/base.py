@@ -72,7 +72,7 @@ class Reader(abc.ABC):
         for given in [source] if isinstance(source, str) else source:
             place = given.rstrip("/") if is_remote(given) else str(pathlib.Path(given))
             file = stat_file(place)
-            if not file and not any(list_folder(place)):
+            if not file and not os.path.isdir(place) and not any(list_folder(place)):
                 raise UserError(f"{place}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
             places.append((place, file))
         return places
