@@ -23,7 +23,7 @@ from components.train.supervision.health import Patience, Vitals
 from pipelines.runs import read
 from trainer.job import done, identity, journal
 
-LAUNCHER = {"host": "h", "pid_namespace": "pid:[1]", "pid": 7, "started": 1.0}
+LAUNCHER = {"host": "h, pid:[1]", "pid": 7, "started": 1.0}
 START = {"event": "start", "time": 1.0, "pid": 7, "replicas": [{"replica": "chief/0", "log": "l", "status": "s"}]}
 DONE = {"step": 7, "epochs": 1.0, "loss": 0.5, "accuracy": 0.9, "validation": {}, "seconds": 1.0, "examples_per_s": 9.0}
 JOB = {"identity": {"dataset": "digits", "seed": 0}, "settings": {"width": 1}, "arguments": {"shards": 1}}

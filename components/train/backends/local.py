@@ -79,7 +79,7 @@ class LocalBackend(Backend):
         if not holder:
             state = self.status(job_dir).state
             raise UserError(f"{job_dir}: nothing is running here; the last that did is {state}")
-        if holder.fate is lock.Fate.UNKNOWN:
+        if not holder.is_here:
             raise UserError(
                 f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from here; run the same "
                 "command there"

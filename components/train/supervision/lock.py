@@ -14,10 +14,7 @@ whose lock was taken over, as its network or the whole machine stood still, is k
 """
 
 import contextlib
-import dataclasses
-import enum
 import fcntl
-import json
 import os
 import signal
 import socket
@@ -28,9 +25,9 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Self
 
 import psutil
-from pydantic import Field, TypeAdapter
+from pydantic import BaseModel, Field
 
-from common import documents, locks
+from common import locks
 from common.errors import UserError
 from common.storage.files import write_bytes
 from common.storage.storage import is_remote, storage_of
@@ -42,74 +39,57 @@ _MOST_BYTES = 4096
 _CLOCK_S = 5.0  # By which the system may count the same start differently, as it corrects its clock.
 
 
-class Fate(enum.Enum):
-    """State of a launcher as far as it is known here: `UNKNOWN` on another machine or in another container."""
-
-    LIVES = enum.auto()
-    GONE = enum.auto()
-    UNKNOWN = enum.auto()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Launcher:
+class Launcher(BaseModel, frozen=True):
     """A launcher's process, as others may read of it; a process id alone would elsewhere be somebody else's."""
 
-    host: str  # Name of its machine or container.
-    pid_namespace: str  # In which `pid` means this process; empty where the system has none.
+    host: str  # Name of its machine or container, and namespace in which `pid` means this process.
     pid: Annotated[int, Field(ge=0, lt=2**31)]
     started: Annotated[float, Field(ge=0, lt=1e11)]  # Seconds since the epoch.
 
     @classmethod
     def of(cls, pid: int) -> Self:
         """Returns the process of this machine, or container, with this id; one that never was if there is none."""
-        try:
-            pid_namespace = os.readlink("/proc/self/ns/pid")
-        except OSError:
-            pid_namespace = ""
-        started = 0.0
+        host, started = socket.gethostname(), 0.0
+        with contextlib.suppress(OSError):
+            host += f", {os.readlink('/proc/self/ns/pid')}"
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             if process.status() != psutil.STATUS_ZOMBIE:
                 started = process.create_time()
-        return cls(host=socket.gethostname(), pid_namespace=pid_namespace, pid=pid, started=started)
+        return cls(host=host, pid=pid, started=started)
 
     @classmethod
-    def from_json(cls, text: bytes) -> Self | None:
-        """Returns what `to_json` wrote, or None if the text is something else."""
-        with contextlib.suppress(ValueError):
-            return TypeAdapter(cls).validate_python(documents.parse_json(text))
-        return None
-
-    def to_json(self) -> bytes:
-        """Returns it as text for a lock."""
-        return json.dumps(dataclasses.asdict(self)).encode()
+    def parse(cls, text: bytes) -> Self:
+        """Returns the launcher that a lock names; one that is nowhere if it names none."""
+        try:
+            return cls.model_validate_json(text)
+        except ValueError:
+            return cls(host="an unknown host", pid=0, started=0)
 
     @property
-    def fate(self) -> Fate:
-        """State of the process, as far as it is known here."""
-        here = self.of(self.pid)
-        if (self.host, self.pid_namespace) != (here.host, here.pid_namespace):
-            return Fate.UNKNOWN
-        return Fate.LIVES if abs(self.started - here.started) < _CLOCK_S else Fate.GONE
+    def is_here(self) -> bool:
+        """Whether it was started on this machine, or in this container."""
+        return self.host == self.of(self.pid).host
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs here."""
+        return self.is_here and abs(self.started - self.of(self.pid).started) < _CLOCK_S
 
     @property
     def name(self) -> str:
         """`process 7`, and where that is, unless it is here."""
-        place = f" of {self.host}, {self.pid_namespace}" if self.fate is Fate.UNKNOWN else ""
-        return f"process {self.pid}{place}"
+        return f"process {self.pid}" + ("" if self.is_here else f" of {self.host}")
 
     def terminate(self) -> None:
         """Sends SIGTERM to it, and never to another process: nothing is sent if it has ended or is not known from here."""
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
             try:
-                if self.fate is Fate.LIVES:  # Tested afterwards: psutil signals no process that has the id since.
+                if self.is_alive:  # Tested afterwards: psutil signals no process that has the id since.
                     process.terminate()
             except psutil.AccessDenied:
                 raise UserError(f"{self.name} is another user's; stop it as that user") from None
-
-
-_NOBODY = Launcher.of(0)  # No process has this id.
 
 
 @contextlib.contextmanager
@@ -122,19 +102,19 @@ def locked(directory: str) -> Iterator[int]:
 
     def refuse() -> None:
         launcher = holder(directory)
-        if launcher and launcher.fate is not Fate.GONE:
+        if launcher and (launcher.is_alive or not launcher.is_here):
             raise _refusal(directory, launcher)
 
     with locks.locked(os.path.join(directory, FILE), refuse) as descriptor:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, Launcher.of(os.getpid()).to_json(), 0)
+        os.pwrite(descriptor, Launcher.of(os.getpid()).model_dump_json().encode(), 0)
         yield descriptor
 
 
 def _refusal(job_dir: str, launcher: Launcher) -> UserError:
     """Returns the error of a second launcher, which names the first."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(launcher.started))
-    place = ", there," if launcher.fate is Fate.UNKNOWN else ""
+    place = "" if launcher.is_here else ", there,"
     directory = "LOG_DIR" if is_remote(job_dir) else job_dir
     return UserError(
         f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end it{place} "
@@ -153,7 +133,8 @@ def holder(directory: str) -> Launcher | None:
         return None
     except BlockingIOError:
         # One that has only just taken it has not written its name yet.
-        return Launcher.from_json(os.pread(descriptor, _MOST_BYTES, 0)) or _NOBODY
+        content = os.pread(descriptor, _MOST_BYTES, 0)
+        return Launcher.parse(content) if content else Launcher.of(0)
     finally:
         os.close(descriptor)
 
@@ -168,7 +149,7 @@ class Lease:
     def __init__(self, job_dir: str, launcher: Launcher, lease_s: float = LEASE_S) -> None:
         self.job_dir = job_dir
         self.lease_s = lease_s
-        self._content = launcher.to_json()
+        self._content = launcher.model_dump_json().encode()
         self._path = f"{job_dir.rstrip('/')}/{FILE}"
         self._storage = storage_of(job_dir)
         self._version = ""
@@ -179,24 +160,16 @@ class Lease:
         Args:
           wait: Waits for so many seconds.
         """
-        seen, seen_at = "", 0.0  # The version of another launcher's lock, and since when that is.
-        replaced = ""
-        while not self._write(replaced):
-            replaced = ""
+        seen, ends_at = "", 0.0  # The version of another launcher's lock, and when its lease ends if it stays.
+        while not self._write(seen if time.monotonic() >= ends_at else ""):
             content, version = self._read()
-            launcher = Launcher.from_json(content)
-            fate = launcher.fate if launcher else Fate.UNKNOWN
-            has_written = bool(seen) and version not in ("", seen)
-            if fate is Fate.LIVES or (has_written and fate is Fate.UNKNOWN):
-                raise _refusal(self.job_dir, launcher or _NOBODY)
-            if not seen and launcher:
+            launcher = Launcher.parse(content)
+            if launcher.is_alive or (seen and version and version != seen and not launcher.is_here):
+                raise _refusal(self.job_dir, launcher)
+            if version != seen:
+                seen, ends_at = version, time.monotonic() + self.lease_s
                 waiting = f"waiting up to {self.lease_s:g} s for a sign of life"
                 print(f"{self.job_dir} is locked by {launcher.name}; {waiting}", file=sys.stderr, flush=True)
-            if version != seen:
-                seen, seen_at = version, time.monotonic()
-            elif seen and time.monotonic() - seen_at >= self.lease_s:
-                replaced = seen
-                continue
             wait(_POLL_S)
 
     def beat(self) -> None:

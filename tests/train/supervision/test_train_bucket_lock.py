@@ -1,4 +1,3 @@
-import dataclasses
 import os
 import subprocess
 import sys
@@ -13,9 +12,9 @@ from common.errors import UserError
 from components.train.supervision.lock import Launcher, Lease, Lost
 
 ME = Launcher.of(os.getpid())
-ELSEWHERE = dataclasses.replace(ME, host="node-7")
+ELSEWHERE = ME.model_copy(update={"host": "node-7"})
 JOB = "gs://demo/job"
-TEXT, OTHER = ME.to_json().decode(), ELSEWHERE.to_json().decode()
+TEXT, OTHER = ME.model_dump_json(), ELSEWHERE.model_dump_json()
 
 
 @pytest.fixture(autouse=True)
@@ -84,11 +83,11 @@ def test_launcher_alive_elsewhere_is_named(store: Path):
     assert not store.exists()
 
 
-GONE = dataclasses.replace(ME, pid=2**22)
+GONE = ME.model_copy(update={"pid": 2**22})
 
 
 @pytest.mark.parametrize(
-    "content", [OTHER, GONE.to_json().decode(), "[" * 9000, ""], ids=["elsewhere", "gone", "hostile", "empty"]
+    "content", [OTHER, GONE.model_dump_json(), "[" * 9000, ""], ids=["elsewhere", "gone", "hostile", "empty"]
 )
 def test_silent_lock_is_taken_over(store: Path, content: str):
     other = held(ELSEWHERE)
