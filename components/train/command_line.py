@@ -15,7 +15,6 @@ from components.train.backends.vertex import VertexBackend
 from components.train.cluster.cluster_file import STRATEGIES
 
 BACKENDS = {backend.name: backend for backend in (ProcessBackend, DockerBackend, SshBackend, VertexBackend)}
-INSTEAD = ("status", "stop")  # Flags of what is done in place of a run.
 _DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to
 the program of --command."""
 _EXIT_CODES = """exit codes: 0 done; 143, 130 or 129 saved after SIGTERM, Ctrl-C or a closed terminal; 124 saved at the
@@ -54,19 +53,6 @@ class _Options(Flags):
     stop: str | None = _job("have it save and end, and wait for that")
 
 
-def modes() -> dict[str, list[str]]:
-    """Returns for each flag by name, and for `flags` behind the '--', the back ends and flags of `INSTEAD` that heed it."""
-    names = [field.name for field in dataclasses.fields(_Options)]
-    found = {name: [name] if name in INSTEAD else list(BACKENDS) for name in [*names, "flags"]}
-    found["backend"] += ["status", "stop"]
-    for backend in BACKENDS.values():
-        for field in dataclasses.fields(backend.Options):
-            found.setdefault(field.name, []).append(backend.name)
-        for name in backend.control_flags:
-            found[name] += ["status", "stop"]
-    return found
-
-
 def parser() -> Parser:
     """Returns the parser of all flags."""
     parser = Parser(
@@ -79,25 +65,27 @@ def parser() -> Parser:
     added: set[str] = set()
     for options in (_Options, *(backend.Options for backend in BACKENDS.values())):
         options.add_flags(parser, but=added)
-        added |= {field.name for field in dataclasses.fields(options)}
+        added |= _names(options)
     return parser
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Returns the arguments, and as `mode` the back end or what is done in place of a run; refuses a flag that it ignores."""
+    """Returns the arguments; refuses a flag that has no use with the back end, or with --status and --stop."""
     args = parser().parse_args(argv)
-    args.mode = next((mode for mode in INSTEAD if getattr(args, mode)), args.backend or ProcessBackend.name)
-    for name, heeding in modes().items():
-        value = getattr(args, name)
-        is_set = value is not None and value is not False and value != []
-        if is_set and args.mode not in heeding:
-            shown = "what follows '--'" if name == "flags" else f"--{name.replace('_', '-')}"
-            raise UserError(
-                f"{shown} is for {', '.join(map(_shown, heeding))}, not for {_shown(args.mode)}; leave it out"
-            )
     args.backend = args.backend or ProcessBackend.name
+    backend = BACKENDS[args.backend]
+    usable = {"backend", "status", "stop", *backend.control_flags}
+    where = "--status and --stop"
+    if not args.status and not args.stop:
+        usable = {"flags", *_names(_Options), *_names(backend.Options)}
+        where = f"--backend {backend.name}"
+    for name, value in vars(args).items():
+        is_set = value is not None and value is not False and value != []
+        if is_set and name not in usable:
+            shown = "what follows '--'" if name == "flags" else f"--{name.replace('_', '-')}"
+            raise UserError(f"{shown} has no use with {where}; leave it out")
     return args
 
 
-def _shown(mode: str) -> str:
-    return f"--{mode}" if mode in INSTEAD else f"--backend {mode}"
+def _names(options: type[Flags]) -> set[str]:
+    return {field.name for field in dataclasses.fields(options)}

@@ -1,5 +1,6 @@
 """Every flag times everything that could heed it: it is taken there, or refused."""
 
+import dataclasses
 import itertools
 import re
 
@@ -7,39 +8,46 @@ import pytest
 from train_settings import GIVEN
 
 from common.errors import UserError
-from components.train.command_line import BACKENDS, INSTEAD, modes, parse, parser
+from components.train.command_line import BACKENDS, parse, parser
 
-MODES = (*BACKENDS, *INSTEAD)
-HEEDED_BY = {"flags" if name == "flags" else f"--{name.replace('_', '-')}": by for name, by in modes().items()}
-# Falsy ones too: they are given.
-VALUES = {"--max-restarts": "0", "--code": "", "--strategy": "multi_worker_mirrored"}
-VALUES |= {"--backend": "process", "--region": "us-central1", "--max-machine-hours": "5", "--grace-period-s": "60"}
-VALUES |= {f"--{name.replace('_', '-')}": v[0] if isinstance(v, tuple) else v for name, v in GIVEN.items()}
-FLAGS = [flag for flag in HEEDED_BY if flag.removeprefix("--") not in INSTEAD]
+FLAGS = {
+    name: re.sub("_", "-", f"--{name}")
+    for backend in BACKENDS.values()
+    for name in backend.Options.__dataclass_fields__
+}
+VALUES = {"code": "", "max_machine_hours": "5", "grace_period_s": "60"}  # An empty one is set, too.
+VALUES |= {name: value[0] if isinstance(value, tuple) else value for name, value in GIVEN.items()}
+RUN = ["--strict", "--dry-run", "--cluster=x", "--max-restarts=0", "--command=x", "--job-dir=x"]
 
 
-def typed(flag: str) -> list[str]:
+def typed(name: str) -> list[str]:
     """The flag as typed, with some value."""
-    if flag == "flags":
-        return ["--", "--x"]
-    has_value = flag not in ("--strict", "--dry-run")
-    return [flag, VALUES.get(flag, "x")] if has_value else [flag]
+    return [FLAGS[name], VALUES.get(name, "x")]
 
 
 def test_help_shows_every_flag():
     flags = set(re.findall(r"^  (--[a-z-]+)", parser().format_help(), re.MULTILINE))
-    assert flags == {*HEEDED_BY} - {"flags"}
-    assert all(set(by) <= set(MODES) and by for by in HEEDED_BY.values())
+    assert flags > {*FLAGS.values()} and flags > {flag.partition("=")[0] for flag in RUN}
 
 
-@pytest.mark.parametrize(("flag", "mode"), itertools.product(FLAGS, MODES))
-def test_flag_is_refused_where_nothing_heeds_it(flag: str, mode: str):
-    argv = typed(f"--{mode}") if mode in INSTEAD else ["--backend", mode]
-    if flag != "--backend" or mode in INSTEAD:
-        argv += typed(flag)
-    if mode in HEEDED_BY[flag]:
-        assert parse(argv).mode == mode
+@pytest.mark.parametrize(("name", "backend"), itertools.product(FLAGS, BACKENDS))
+def test_flag_of_another_back_end_is_refused(name: str, backend: str):
+    argv = ["--backend", backend, *typed(name)]
+    if name in {field.name for field in dataclasses.fields(BACKENDS[backend].Options)}:
+        assert parse(argv).backend == backend
     else:
-        name = flag.replace("flags", "what follows")
-        with pytest.raises(UserError, match=rf"{name}.* is for .*, not for --.*{mode}; leave"):
+        with pytest.raises(UserError, match=f"^{FLAGS[name]} has no use with --backend {backend}; leave it out"):
             parse(argv)
+
+
+@pytest.mark.parametrize("control", ["--status", "--stop"])
+@pytest.mark.parametrize(("name", "backend"), itertools.product(FLAGS, BACKENDS))
+def test_flag_of_run_is_refused_without_one(control: str, name: str, backend: str):
+    argv = [control, "job", "--backend", backend]
+    assert parse(argv).backend == backend
+    if name in BACKENDS[backend].control_flags:
+        assert parse([*argv, *typed(name)]).backend == backend
+        return
+    for more in (typed(name), *([flag] for flag in RUN), ["--", "--x"]):
+        with pytest.raises(UserError, match="has no use with --status and --stop"):
+            parse([*argv, *more])

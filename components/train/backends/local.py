@@ -60,7 +60,7 @@ class LocalBackend(Backend):
         with _reading(job_dir):
             holder, events = lock.holder(job_dir), _events(job_dir)
             start, end = events[0], events[-1]
-            details = f", process {holder.pid} of {holder.host}" if holder else ""
+            details = f", {holder.name}" if holder else ""
             details += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(start["time"]))
             if end["event"] == "end":
                 details += f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
@@ -105,18 +105,11 @@ class LocalBackend(Backend):
                         yield replica["replica"], line.rstrip("\n")
 
     def log_dir(self, job: Job) -> str:
-        """Returns the directory of the logs; what cannot be written is refused."""
-        job_dir, log_dir = job.program.job_dir, self.options.log_dir
-        if is_remote(job_dir):
-            if not log_dir:
-                raise UserError(
-                    f"replicas write their logs to this machine, and --job-dir is {job_dir}; add --log-dir DIR"
-                )
-        else:
-            _check_writable(job_dir, "--job-dir")
-            log_dir = log_dir or os.path.join(job_dir, "replicas")
-        _check_writable(log_dir, "--log-dir")
-        return log_dir
+        """Returns the directory of the logs, which is on this machine."""
+        job_dir = job.program.job_dir
+        if is_remote(job_dir) and not self.options.log_dir:
+            raise UserError(f"replicas write their logs to this machine, and --job-dir is {job_dir}; add --log-dir DIR")
+        return self.options.log_dir or os.path.join(job_dir, "replicas")
 
     def job_plan(
         self,
@@ -189,12 +182,3 @@ def _state(holder: lock.Launcher | None, events: Sequence[Event]) -> str:
 
 def _last_words(events: Sequence[Event]) -> str:
     return next((event["message"] for event in reversed(events) if event.get("message")), "")
-
-
-def _check_writable(directory: str, flag: str) -> None:
-    """Refuses a directory that cannot be written, or made where it does not exist yet."""
-    path = os.path.abspath(directory)
-    while not os.path.lexists(path):
-        path = os.path.dirname(path)
-    if not (os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)):
-        raise UserError(f"{flag} {directory}: {path} is not a directory that can be written; choose another place")

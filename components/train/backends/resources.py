@@ -49,14 +49,13 @@ def divide(cluster: Cluster, machines: Sequence[Machine]) -> dict[_Member, Share
     its pool asks for. If no pool asks for any, all that train get as many as every machine has for each of its own.
 
     Raises:
-      UserError: If a machine has some GPUs, but fewer than are asked for, or replicas that compute every step together
-        would not have the same number.
+      UserError: If a machine has fewer GPUs than are asked for. Where none has any, cores compute instead.
     """
     counts = _gpu_counts(cluster, machines)
     shares: dict[_Member, Share] = {}
     for machine in machines:
         total = sum(counts[role] for role, _ in machine.replicas)
-        if 0 < len(machine.gpus) < total:
+        if len(machine.gpus) < total and any(other.gpus for other in machines):
             raise UserError(
                 f"the cluster file asks for {total} GPUs on {machine.name}, which has {len(machine.gpus)}; lower "
                 "accelerator.count, replicas, or a host's slots"
@@ -67,12 +66,6 @@ def divide(cluster: Cluster, machines: Sequence[Machine]) -> dict[_Member, Share
         for role, index in machine.replicas:
             gpus = tuple(itertools.islice(ids, counts[role])) if machine.gpus else None
             shares[role, index] = Share(threads=threads, gpus=gpus)
-    num_gpus = {len(share.gpus or ()) for (role, _), share in shares.items() if role != "evaluator"}
-    if cluster.strategy == "multi_worker_mirrored" and len(num_gpus) > 1:
-        raise UserError(
-            "some hosts have no GPU and others have: replicas that compute every step together must be alike; leave the "
-            "former out, or remove accelerator from the cluster file"
-        )
     return shares
 
 

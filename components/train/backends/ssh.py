@@ -29,7 +29,7 @@ from pathlib import Path
 import common
 import trainer
 from common.cli import flag
-from common.errors import UserError
+from common.errors import UserError, readable
 from components.train.backends import ssh_client
 from components.train.backends.backend import Job
 from components.train.backends.host_agent import ANSWER
@@ -146,12 +146,10 @@ def read_hosts(path: str) -> list[Host]:
     """Reads a host file.
 
     Raises:
-      UserError: If the file cannot be read, names no host, or has a wrong line, which is named.
+      UserError: If the file cannot be read, or has a wrong line, which is named.
     """
-    try:
-        lines = Path(path).read_text("utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise UserError(f"--hosts {path}: {error}") from None
+    with readable(path):
+        lines = Path(path).read_text("utf-8", "replace").splitlines()
     hosts: dict[str, Host] = {}
     for number, line in enumerate(lines, 1):
         if not (text := line.split("#")[0].strip()):
@@ -163,8 +161,6 @@ def read_hosts(path: str) -> list[Host]:
         if name in hosts:
             raise UserError(f"{path}:{number}: {name} is named twice; write it once, with slots=N")
         hosts[name] = Host(name=name, login=login, address=address or name, slots=int(slots or 1))
-    if not hosts:
-        raise UserError(f"--hosts {path}: no host in it; write one a line, such as 'node1 slots=2'")
     return list(hosts.values())
 
 

@@ -98,7 +98,7 @@ class _Job:
         self._restartable = [replica.name for replica in plan.replicas]
         self._due = dict.fromkeys(self._restartable, 0.0)  # To be started, and when.
         self._blamed: Child | None = None  # Because of which all are being stopped, to start again or to end.
-        self._budget, self._evaluators_budget = Budget(), Budget()
+        self._budgets = {"job": Budget(), "evaluator": Budget()}
         self._ending: dict[str, object] = {}  # Why the job ends, once it does.
         self._is_stopping = False  # Whether all were asked to save and end, on request or at the time limit.
         self._request = StopRequest()
@@ -127,7 +127,11 @@ class _Job:
             if now >= self._check_at:
                 self._check(now)
         self._note_kills()
-        fields = {**self._ending, "step": self._budget.step, "seconds": round(time.monotonic() - self._began, 3)}
+        fields = {
+            **self._ending,
+            "step": self._budgets["job"].step,
+            "seconds": round(time.monotonic() - self._began, 3),
+        }
         self._report("end", end_message(fields), **fields)
         return int(self._ending["exit_code"])
 
@@ -250,13 +254,10 @@ class _Job:
         if self._ending:
             return
         is_evaluator = child.replica.role == "evaluator"
-        budget = self._evaluators_budget if is_evaluator else self._budget
-        limits = {"max_restarts": self._plan.max_restarts, "reports": self._plan.reports}
-        budget, why = budget.charged(child.kind, child.exit_code, **limits)
-        if is_evaluator:
-            self._evaluators_budget = budget
-        else:
-            self._budget = budget
+        owner = "evaluator" if is_evaluator else "job"
+        most = self._plan.max_restarts
+        budget, why = self._budgets[owner].charged(child.kind, child.exit_code, most, reports=self._plan.reports)
+        self._budgets[owner] = budget
         fields = {"replica": child.replica.name, "ending": child.ending, "exit_code": child.exit_code, "why": why}
         fields |= {"log": child.replica.log, "tail": child.tail()}
         self._report("blame", failure_message(fields), **fields, kind=child.kind, step=budget.step)
@@ -265,9 +266,7 @@ class _Job:
             self._due |= dict.fromkeys(names, time.monotonic() + budget.backoff_s)
             wait = f" in {budget.backoff_s:.1f} s" if budget.backoff_s else ""
             counts = f"errors: {budget.errors}, after preemptions: {budget.preemptions}"
-            message = (
-                f"starting {', '.join(names)} again{wait}; restarts after {counts} (of {limits['max_restarts']} each)"
-            )
+            message = f"starting {', '.join(names)} again{wait}; restarts after {counts} (of {most} each)"
             used = {"errors": budget.errors, "preemptions": budget.preemptions}
             self._report("restart", message, replicas=names, after=child.kind, **used)
         elif is_evaluator:
@@ -302,10 +301,9 @@ class _Job:
 
     def _read_status(self, child: Child, now: float) -> None:
         child.vitals.read(now)
-        if (step := child.vitals.step) is not None and child.replica.role == "evaluator":
-            self._evaluators_budget = self._evaluators_budget.noted(step)
-        elif step is not None:
-            self._budget = self._budget.noted(step)
+        if (step := child.vitals.step) is not None:
+            owner = "evaluator" if child.replica.role == "evaluator" else "job"
+            self._budgets[owner] = self._budgets[owner].noted(step)
 
     def _report(self, event: str, message: str = "", **fields: object) -> None:
         self._record.add(event, message, **fields)

@@ -28,7 +28,7 @@ def test_status_of_running_job(bench: Bench, capsys: pytest.CaptureFixture):
     launcher = bench.start(bench.plan(PS, chief_0=SAVES))
     wait_until(lambda: len(bench.starts()) == 3 and (bench.path / "logs/chief-0.status.json").exists())
     first, chief, *others, _ = status(bench.path, capsys)
-    assert first.startswith(f"running, process {launcher.pid} of ")
+    assert first.startswith(f"running, process {launcher.pid}, started ")
     assert (chief, others) == ("chief/0 training, step 7", ["worker/0 started", "ps/0 started"])
     launcher.send_signal(signal.SIGTERM)
     launcher.communicate()

@@ -35,7 +35,6 @@ def test_host_file_is_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no host in it"),
         ("a\na", "hosts:2: a is named twice"),
         ("a slot=2", "hosts:1: 'a slot=2' is not [user@]name[:port] [slots=N]"),
         ("a slots=0", "hosts:1: 'a slots=0' is not"),
