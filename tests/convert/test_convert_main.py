@@ -33,7 +33,7 @@ def test_imports_nothing_heavy(tmp_path):
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = run.stdout.splitlines()[-1].split()
     assert "numpy" in modules and modules[-1] == "False"
-    heavy = {"tensorflow", "keras", "kfp", "tensorflow_datasets", "absl", "requests", "yaml", "rich", "pyarrow"}
+    heavy = {"tensorflow", "keras", "kfp", "tensorflow_datasets", "absl", "requests", "rich", "pyarrow"}
     assert not heavy & set(modules)
 
 
