@@ -41,7 +41,7 @@ def test_without_a_command_it_says_what_it_can_run(image):
 
 def test_the_image_says_what_it_was_made_of_as_its_commands_do(image):
     labels = docker("inspect", "--format", "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}} {{end}}", image).split()
-    assert {"org.tfrecord-training.accelerator=cpu", "org.opencontainers.image.version=0.1.0"} <= {*labels}
+    assert "org.opencontainers.image.version=0.1.0" in labels
     said = run(image, "components.train", "--version").stdout.strip()
     assert said.removesuffix("+") == code_version().removesuffix("+")  # run.sh builds what is here
     assert f"org.opencontainers.image.revision={said}" in labels or not (ROOT / ".git").exists()
