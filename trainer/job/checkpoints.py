@@ -144,8 +144,11 @@ def remove(path: str) -> None:
     directory, name = os.path.split(path)
     with store_errors():
         for file in _listed(directory):
-            if file.startswith((f"{name}.", f"{name}_temp")):
-                tf.io.gfile.rmtree(os.path.join(directory, file))
+            if file.startswith(f"{name}."):
+                tf.io.gfile.remove(os.path.join(directory, file))
+        partial = f"{path}_temp"
+        if tf.io.gfile.isdir(partial):
+            tf.io.gfile.rmtree(partial)
 
 
 def _listed(directory: str) -> list[str]:
