@@ -126,7 +126,7 @@ def test_a_store_that_is_away_ends_the_attempt_and_damages_no_checkpoint(tmp_pat
         with pytest.raises(OSError, match="retry"):
             Scores(str(tmp_path), TASK).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="retry"):
-        patch.setattr(tf.io.gfile, "rmtree", away)
+        patch.setattr(tf.io.gfile, "remove", away)
         remove(str(tmp_path / "checkpoints" / "ckpt-20"))
     assert checkpoints.restore() == 20
 
