@@ -1,4 +1,4 @@
-"""What a model was trained on, as the SavedModel itself says: `assets.extra/dataset.json` and `assets.extra/trained_on.npz`.
+"""Records and dataset that a model was trained on, as its SavedModel says: `assets.extra/dataset.json` and `assets.extra/trained_on.npz`.
 
     learnt = TrainedOn.of(manifest, content_hashes(manifest, data_dir, "train"))
     write(manifest, "cnn", "jobs/m/model", learnt=learnt)

@@ -60,7 +60,7 @@ class Version:
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
-        """What it was registered with; empty once its files are gone."""
+        """The facts that it was registered with; empty once its files are gone."""
         return read_record(self.folder) or {}
 
     @property

@@ -1,4 +1,4 @@
-"""What a replica computes on, in words."""
+"""Description of the hardware that a replica computes on."""
 
 import tensorflow as tf
 

@@ -1,9 +1,9 @@
-"""How much each training example counts in the loss, by its class (`--class-weights`).
+"""Weights of training examples in the loss, by their class (`--class-weights`).
 
     prepare = weighted(build.prepare, manifest, ("rare=5",))
     prepare(columns)[WEIGHT]  # float32 [N], beside what the model takes
 
-In validation only weighted metrics go by it; evaluation counts every example once. Imports TensorFlow only to compute.
+Validation and evaluation count every example once. Imports TensorFlow only to compute.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
     Jobs("my-project", "us-central1").create(body)
     logs = CloudLogs("my-project", job_id, roles=("chief", "worker"))
-    for replica, line in logs.new(session): ...   # ("worker/1", "step 10")
+    for replica, line in logs.new(): ...   # ("worker/1", "step 10")
 
 The filter of the log is that of `gcloud ai custom-jobs stream-logs`; the fields of an entry are those of the REST reference of
 `LogEntry`.

@@ -103,7 +103,7 @@ class Budget:
 
 
 class Follows(enum.Enum):
-    """What follows when a replica of this machine's launcher has ended by itself, or is taken for frozen."""
+    """Consequence of the end of a replica that ended by itself, or is taken for frozen, on this machine."""
 
     DONE = enum.auto()  # The job is done; the other replicas end.
     NOTHING = enum.auto()
