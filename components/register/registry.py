@@ -147,16 +147,18 @@ class Registry(abc.ABC):
         Returns:
           Whether it did: not if it is the champion already, or if another one is than `instead_of`.
         """
-        if instead_of in (_ANY, self.aliases(name).get(CHAMPION)):
+        versions = self.versions(name)
+        if instead_of in (_ANY, _aliases(versions).get(CHAMPION)):
             # Not while others wait: it takes seconds.
-            candidate = self.find(name, version)
+            candidate = _find(name, version, versions)
             if not candidate.has_files:
                 raise UserError(f"the files of version {version} of model {name!r} are gone")
             if answered := candidate.facts.get("answered"):
                 answers.check(candidate.model_dir, answered)
         with self._changing(name):
-            self.find(name, version)
-            champion = self.aliases(name).get(CHAMPION)
+            versions = self.versions(name)
+            _find(name, version, versions)
+            champion = _aliases(versions).get(CHAMPION)
             if champion == version or instead_of not in (_ANY, champion):
                 return False
             self._do(name, _event(event, version, why, champion=version, previous=champion))
@@ -179,20 +181,27 @@ class Registry(abc.ABC):
 
     def find(self, name: str, version: str) -> Version:
         """Returns the version that is meant by a number or an alias."""
-        versions = self.versions(name)
-        for each in versions:
-            if version in (each.number, *each.aliases):
-                return each
-        raise unknown(f"version of model {name!r}", version, [each.number for each in versions])
+        return _find(name, version, self.versions(name))
 
     def aliases(self, name: str) -> dict[str, str]:
         """Returns the version by alias: `champion`, `previous`, and those of others."""
-        return {alias: version.number for version in self.versions(name) for alias in version.aliases}
+        return _aliases(self.versions(name))
 
     def version_of(self, name: str, run: str) -> str | None:
         """Returns the newest version that a run registered, or None."""
         versions = reversed(self.versions(name))
         return next((version.number for version in versions if version.facts.get("run") == run), None)
+
+
+def _find(name: str, version: str, versions: Sequence[Version]) -> Version:
+    for each in versions:
+        if version in (each.number, *each.aliases):
+            return each
+    raise unknown(f"version of model {name!r}", version, [each.number for each in versions])
+
+
+def _aliases(versions: Sequence[Version]) -> dict[str, str]:
+    return {alias: version.number for version in versions for alias in version.aliases}
 
 
 def _event(event: str, version: str, why: str, **aliases: str | None) -> dict[str, Any]:

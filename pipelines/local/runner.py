@@ -58,8 +58,8 @@ def _end(record: RunRecord) -> None:
     if record.runner == "docker":
         # Not from here: while this process lives, it takes a container that is gone for a failure, and goes on. And
         # later: the engine may still be making what this process has asked it for.
-        remove = f"sleep 3; docker rm --force --volumes $(docker ps --all --quiet --filter label={record.label})"
-        subprocess.Popen(["sh", "-c", remove], start_new_session=True)
+        remove = f"import time; time.sleep(3); from common import container_engine as e; e.remove_containers({record.label!r})"
+        subprocess.Popen([sys.executable, "-c", remove], start_new_session=True)
     os.killpg(0, signal.SIGKILL)
 
 
