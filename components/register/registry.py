@@ -166,11 +166,14 @@ class Registry(abc.ABC):
 
     def rollback(self, name: str, why: str = "") -> str:
         """Makes the previous champion the champion, and the champion the previous one. Returns its version."""
-        version = self.aliases(name).get(PREVIOUS)
-        if version is None:
-            raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
-        self.promote(name, version, why, event=ROLLBACK)
-        return version
+        while True:
+            aliases = self.aliases(name)
+            version = aliases.get(PREVIOUS)
+            if version is None:
+                raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
+            # Another writer may have moved the aliases since they were read.
+            if self.promote(name, version, why, instead_of=aliases.get(CHAMPION), event=ROLLBACK):
+                return version
 
     def delete(self, name: str, version: str, why: str = "") -> None:
         """Deletes a version that no alias points at."""
