@@ -15,9 +15,8 @@ from common.errors import UserError
 from common.storage.files import read_json
 from components.evaluate.gate import OUTCOMES, REJECT
 from components.register.register import open_registry
-from components.train.backends.job_store import JobStore
+from components.train.backends.attempts import Again, Bounds, JobStore, first_attempt
 from components.train.cluster.cluster_file import Cluster
-from components.train.supervision.restart_policy import Again, Bounds, first_attempt
 from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_trainer_flags, evaluation
 from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
 from pipelines.config import Config
@@ -59,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{submission.run} has ended well, and nothing is sent:")
             return _ended(config, submission)
     bounds = _bounds(submission)
-    first = first_attempt(bounds, store.attempts)
+    first = first_attempt(store.attempts, bounds)
     if args.dry_run:
         print(json.dumps(submission.attempt(first).request(submission.run), indent=2))
         return 0
@@ -109,9 +108,7 @@ def _bounds(submission: Submission) -> Bounds:
     """What all attempts of the training may take together."""
     cluster = submission.cluster
     return Bounds(
-        choices=len(cluster.choices),
-        replicas=cluster.replicas,
-        max_restarts=cluster.scheduling.max_restarts,
+        cluster=cluster,
         timeout_s=cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S,
         machine_hours=submission.max_machine_hours,
     )

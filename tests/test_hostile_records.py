@@ -17,7 +17,7 @@ from common.manifest import Manifest
 from components.convert.__main__ import main as convert
 from components.convert.framing import checksums
 from components.train.__main__ import main
-from components.train.backends.job_store import JobStore
+from components.train.backends.attempts import JobStore
 from components.train.supervision import health, lock
 from components.train.supervision.health import Patience, Vitals
 from pipelines.runs import read
@@ -106,7 +106,7 @@ def test_any_bytes_of_attempts_are_borne(bucket: pathlib.Path, content: bytes):
     store = JobStore("gs://demo")
     try:
         store.load()
-        assert store.lines == []
+        assert store.attempts == []
     except UserError as error:
         assert "\n" not in str(error)
 

@@ -1,6 +1,7 @@
-"""Sends a run and, where somebody waits for it, goes on with training that was given up, as `restart_policy` decides."""
+"""Sends a run and, where somebody waits for it, goes on with training that was given up, as `next_attempt` decides."""
 
 import contextlib
+import functools
 import itertools
 import sys
 import time
@@ -10,9 +11,8 @@ from google.cloud import aiplatform_v1 as v1
 
 from common.errors import UserError
 from common.storage.files import delete_files, stat_file
-from components.train.backends.job_store import JobStore
-from components.train.backends.vertex_client import ENDED, CloudLogs, ending, replica_name
-from components.train.supervision.restart_policy import Again, Attempt, Bounds, Ending, next_attempt
+from components.train.backends.attempts import Again, Bounds, JobStore, next_attempt
+from components.train.backends.vertex_client import CloudLogs, Ending, ending, replica_name
 from pipelines.vertex import client, watch
 from pipelines.vertex.submission import RECORD, Submission
 
@@ -28,47 +28,43 @@ def recorded(submission: Submission) -> tuple[JobStore, bool]:
     store = JobStore(submission.values["job_dir"])
     runs = _ended_runs(submission)
     store.load()
-    if store.lines and "ending" not in store.lines[-1]:
-        run = next((run for run in runs if _id(run) == store.lines[-1]["display_name"]), None)
+    if store.attempts and not store.attempts[-1].ending:
+        run = next((run for run in runs if _id(run) == store.attempts[-1].display_name), None)
         _complete(store, _training_jobs(store, submission), run)
     return store, any(watch.state_of(run) == "SUCCEEDED" for run in runs)
 
 
 def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) -> int:
     """Sends the run; where it waits, training that was given up goes on in another. Returns 0 if the last has ended well."""
-    names = {_id(run) for run in _ended_runs(submission)} | {line["display_name"] for line in store.lines}
+    names = {_id(run) for run in _ended_runs(submission)} | {attempt.display_name for attempt in store.attempts}
     record = f"{submission.directory}/{RECORD}"
-    is_new = not store.lines and not stat_file(record)
+    num_earlier = len(store.attempts)
+    is_new = not num_earlier and not stat_file(record)
     if is_new:
         submission.save()
-    earlier = store.attempts
-    attempts: list[Attempt] = []
-    while isinstance(order := next_attempt(attempts, bounds, earlier), Again):
+    while isinstance(order := next_attempt(store.attempts, bounds, num_earlier), Again):
         numbered = (f"{submission.run}-{number}" for number in itertools.count(2))
         job_id = next(name for name in itertools.chain([submission.run], numbered) if name not in names)
         names.add(job_id)
-        line = store.begin(job_id, submission.cluster.choices[order.choice], order)
+        send = functools.partial(client.send, submission.attempt(order), job_id)
         try:
-            name = client.send(submission.attempt(order), job_id)
-        except UserError:  # Without an answer it may have begun, and what is kept of it is needed.
-            with contextlib.suppress(UserError, ConnectionError):
-                store.undo()
-                if is_new:
+            attempt = store.submit(job_id, submission.cluster.choices[order.choice], order, send)
+        except UserError:
+            if is_new:
+                with contextlib.suppress(UserError, ConnectionError):
                     delete_files([record])
             raise
         if not is_new:
             submission.save()  # With what this command changes of it.
         is_new = False
-        print(f"submitted {job_id}: {client.link(name)}", flush=True)
-        if order.choice or attempts:
-            machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())
-            watch.show(f"{machines}, from step {max(0, line['step_before']):,}")
+        print(f"submitted {job_id}: {client.link(attempt.name)}", flush=True)
+        watch.show(f"{attempt.shape}, from step {max(0, attempt.step_before):,}")
         if not wait:
             return 0
-        job = watch.follow(name, store.job_dir)
+        job = watch.follow(attempt.name, store.job_dir)
         training_jobs = _training_jobs(store, submission)
-        attempt = _complete(store, training_jobs, job)
-        store.write()
+        _complete(store, training_jobs, job)
+        store.write(store.attempts)
         if watch.state_of(job) == "SUCCEEDED":
             return 0
         if watch.state_of(job) == "CANCELLED":
@@ -76,9 +72,8 @@ def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) 
             return 1
         failures = _failures(job, training_jobs, submission)
         print(*filter(None, [job.error.message, *failures]), sep="\n", file=sys.stderr)
-        if not attempt or attempt.ending is Ending.SUCCEEDED:
+        if attempt.ending in (None, Ending.SUCCEEDED):
             return 1  # It was another step that failed.
-        attempts.append(attempt)
         watch.show(f"training: {attempt.ending}, at step {max(0, attempt.step_after):,}")
     print(f"training is given up: {order.why}", file=sys.stderr)
     return 1
@@ -99,7 +94,7 @@ def _ended_runs(submission: Submission) -> list[v1.PipelineJob]:
 
 def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob]:
     """Returns the jobs of the last attempt, once they have ended; refuses one that goes on without its pipeline job."""
-    known = {name for line in store.lines for name in line.get("jobs", ())}
+    known = {name for attempt in store.attempts for name in attempt.jobs}
     for polls in range(_END_POLLS):
         if polls:
             time.sleep(watch.POLL_S)
@@ -107,7 +102,7 @@ def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob
         if all(job.end_time for job in jobs):
             break
     for job in jobs:
-        if job.state.name not in ENDED:
+        if not ending(job):
             number = job.name.rpartition("/")[2]
             where = f"--project {submission.job['project']} --region {submission.job['location']}"
             raise UserError(
@@ -121,18 +116,18 @@ def _failed_steps(run: v1.PipelineJob) -> dict[str, v1.PipelineTaskDetail]:
     return {step: task for step, task in watch.steps(run) if task.state.name == "FAILED"}
 
 
-def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob | None) -> Attempt | None:
-    """Completes the last line; takes it out, and returns None, if there was no training."""
+def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob | None) -> None:
+    """Completes the last attempt, or takes it out if there was no training."""
     failed = _failed_steps(run).get("train") if run else None
     if jobs:
         # Whoever cancels training ends its step; cancelled after that, it was by the exit handler: the launcher was lost.
         is_left = failed and failed.end_time and jobs[-1].end_time and jobs[-1].end_time > failed.end_time
         is_lost = bool(is_left) and jobs[-1].state.name == "JOB_STATE_CANCELLED" and watch.state_of(run) == "FAILED"
-        return store.complete(jobs, is_lost=is_lost)
-    if failed and (how := ending(failed)) is not Ending.FAILED:  # Its job was refused, or not made.
-        return store.refuse(" ".join(failed.error.message.split()), how)
-    store.lines.pop()
-    return None
+        store.complete(jobs, is_lost=is_lost)
+    elif failed and (how := ending(failed)) is not Ending.FAILED:  # Its job was refused, or not made.
+        store.refuse(" ".join(failed.error.message.split()), how)
+    else:
+        store.attempts.pop()
 
 
 def _failures(run: v1.PipelineJob, jobs: Sequence[v1.CustomJob], submission: Submission) -> Iterator[str]:

@@ -12,11 +12,11 @@ from common.cli import as_list
 from common.errors import UserError
 from common.storage.files import parsed_json, write_text
 from components.register import serving
+from components.train.backends.attempts import Again
 from components.train.backends.job_settings import JobSettings, new_name
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
-from components.train.supervision.restart_policy import Again
 from pipelines.arguments import pipeline_arguments
 from pipelines.cloud_options import DEFAULT_CLUSTER, check_place, scheduled_as
 from pipelines.compile import compile_specs
@@ -108,8 +108,7 @@ def prepare(args: Config, *, is_scheduled: bool = False) -> Submission:
     trained_by = args.training_service_account or args.service_account
     settings = dataclasses.replace(JobSettings.of(args), training_service_account=trained_by)
     settings.check(args.location)
-    for choice in cluster.choices:  # refuses pools that cannot run there
-        plan_vertex(choice, args.image, [])
+    plan_vertex(cluster, args.image, [])  # refuses pools that cannot run there
     if args.serving_image:
         serving.check("--serving-image", args.serving_image)
     sources = as_list(args.source)

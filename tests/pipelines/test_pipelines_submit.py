@@ -14,7 +14,7 @@ from lint.specs import lint
 
 from common.errors import UserError
 from components.convert.options import Options
-from components.train.supervision.restart_policy import Again
+from components.train.backends.attempts import Again
 from pipelines import submit
 from pipelines.cloud_options import KEYS
 from pipelines.vertex import checks, client

@@ -14,20 +14,19 @@ from common.cli import flag
 from common.errors import UserError
 from common.flags import positive
 from components.train.backends import vertex_training
+from components.train.backends.attempts import Attempt, Bounds, JobStore
 from components.train.backends.backend import Backend, Job, Status
 from components.train.backends.docker import DockerOptions
 from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, new_name
-from components.train.backends.job_store import JobStore
-from components.train.backends.vertex_client import ENDED, CloudLogs, Jobs, ending
+from components.train.backends.vertex_client import CloudLogs, Ending, Jobs, ending
 from components.train.backends.vertex_training import Submission, Training
 from components.train.backends.worker_pools import plan_vertex
 from components.train.supervision.output import Output
-from components.train.supervision.restart_policy import Bounds, Ending
 from components.train.supervision.signals import signal_socket
 from trainer.cluster.member import ROLES
 
 _SCHEDULING = ("strategy", "timeout", "restart_job_on_worker_restart")
-_STATES = {Ending.SUCCEEDED: "done", Ending.CANCELLED: "stopped"}
+_STATES = {None: "running", Ending.SUCCEEDED: "done", Ending.CANCELLED: "stopped"}
 _vertex = functools.partial(flag, group="a job of Vertex AI (--backend vertex)")
 
 
@@ -93,17 +92,13 @@ class VertexBackend(Backend):
             name=name,
             project="" if job.dry_run else self._project,
             region=region,
-            job_dir=program.job_dir,
-            choices=tuple(cluster.choices),
+            job=job,
             bodies=tuple(request(name, {"worker_pool_specs": each, **arguments}) for each in specs),
             bounds=Bounds(
-                choices=len(specs),
-                replicas=cluster.replicas,
-                max_restarts=cluster.scheduling.max_restarts,
+                cluster=cluster,
                 timeout_s=cluster.scheduling.timeout_s,
                 machine_hours=settings.max_machine_hours,
             ),
-            trainer=program.trainer,
         )
 
     def submit(self, plan: Submission, output: Output) -> int:
@@ -113,29 +108,28 @@ class VertexBackend(Backend):
 
     def status(self, job_dir: str) -> Status:
         """Reads the record of the attempts, and asks Vertex AI for one that has not ended."""
-        line, job = self._last_attempt(job_dir)
-        state = "running" if _is_running(job) else _STATES.get(_ending_of(line, job), "failed")
-        machines = ", ".join(f"{role}: {what}" for role, what in line["machines"].items())
-        details = f"{state}, {line['display_name']} on {machines}, submitted {line['submitted']}"
-        return Status(state=state, details=details, last_words=line.get("error", ""))
+        attempt, job = self._last_attempt(job_dir)
+        state = _STATES.get(ending(job) if job else attempt.ending, "failed")
+        details = f"{state}, {attempt.display_name} on {attempt.shape}, submitted {attempt.submitted}"
+        return Status(state=state, details=details, last_words=attempt.error)
 
     def cancel(self, job_dir: str) -> int:
         """Cancels the job, and waits until its machines are gone."""
-        line, job = self._last_attempt(job_dir)
-        if not _is_running(job):
+        attempt, job = self._last_attempt(job_dir)
+        if not job or ending(job):
             raise UserError(f"{job_dir}: nothing is running here; the last that did is {self.status(job_dir).state}")
-        print(f"stopping {line['display_name']}; its replicas save first", flush=True)
+        print(f"stopping {attempt.display_name}; its replicas save first", flush=True)
         self._jobs.cancel(job.name)
-        while _is_running(job):
+        while not (how := ending(job)):
             time.sleep(vertex_training.POLL_S)
             job = self._jobs.get(job.name)
-        return 0 if ending(job) in _STATES else 1
+        return 0 if how in _STATES else 1
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
         """Reads Cloud Logging."""
-        line, job = self._last_attempt(job_dir)
-        for name in [job.name] if job else line.get("jobs", ()):
-            yield from CloudLogs(self._project, name.rpartition("/")[2], list(line["machines"])).new()
+        attempt, job = self._last_attempt(job_dir)
+        for name in [job.name] if job else attempt.jobs:
+            yield from CloudLogs(self._project, name.rpartition("/")[2], list(attempt.machines)).new()
 
     @property
     def _project(self) -> str:
@@ -148,23 +142,15 @@ class VertexBackend(Backend):
     def _jobs(self) -> Jobs:
         return Jobs(self._project, self.options.region or DEFAULT_REGION)
 
-    def _last_attempt(self, job_dir: str) -> tuple[dict[str, Any], Any]:
-        """Returns the newest line of a job's record, and its custom job where that has not ended as far as is recorded."""
+    def _last_attempt(self, job_dir: str) -> tuple[Attempt, Any]:
+        """Returns the newest attempt of a job, and its custom job where that has not ended as far as is recorded."""
         store = JobStore(job_dir)
         store.load()
-        if not store.lines:
-            raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
-        line = store.lines[-1]
-        return line, None if "ending" in line else self._jobs.named(line["display_name"])
-
-
-def _is_running(job: Any) -> bool:
-    return bool(job) and job.state.name not in ENDED
-
-
-def _ending_of(line: Mapping[str, Any], job: Any) -> Ending | None:
-    """Returns how an attempt ended, by its record or else by its job."""
-    return ending(job) if job else line.get("ending")
+        for attempt in reversed(store.attempts):
+            job = None if attempt.ending else self._jobs.named(attempt.display_name)
+            if attempt.ending or job:  # Or else the request was not sent.
+                return attempt, job
+        raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
 
 
 def request(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ The filter of the log is that of `gcloud ai custom-jobs stream-logs`; the fields
 
 import contextlib
 import datetime
+import enum
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,10 +18,8 @@ from typing import Any
 
 from common.errors import UserError
 from common.google_cloud import OURS, Refused, credentials, refusals
-from components.train.supervision.restart_policy import Ending
 
-# States of a custom job.
-ENDED = {f"JOB_STATE_{each}" for each in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")}
+_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"}  # States.
 # The first is what Vertex AI's page on the training service says. A Spot machine that is taken "fails with a STOCKOUT
 # error", says the page on Spot VMs; that this word is in the error's text is a guess.
 _STOCKOUT = re.compile("resources are insufficient|stockout|quota|RESOURCE_EXHAUSTED", re.IGNORECASE)
@@ -29,6 +28,16 @@ _RESOURCE_EXHAUSTED = 8
 _INFRASTRUCTURE, _INTERNAL = {10, 13, 14}, re.compile("internal error", re.IGNORECASE)
 _NON_ZERO = re.compile(r"non-zero status of (\d+)")
 _SERVICE = "Vertex AI"  # Messages begin with it.
+
+
+class Ending(enum.StrEnum):
+    """End of an attempt."""
+
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    STOCKOUT = "stockout"  # No machines or no quota for them, or they were taken away.
+    LOST = "lost"  # By a failure of the infrastructure: of its machines, or of what had launched it.
+    FAILED = "failed"
 
 
 class NoCapacity(Refused):
@@ -42,18 +51,15 @@ class Jobs:
         self._location = location
         self._parent = f"projects/{project}/locations/{location}"
 
-    def create(self, body: Mapping[str, Any]) -> Any:
-        """Has a job begin, unless there is one of its display name; raises `NoCapacity` for lack of quota."""
+    def create(self, body: Mapping[str, Any]) -> str:
+        """Has a job begin, and returns its name; raises `NoCapacity` for lack of quota."""
         from google.api_core.exceptions import TooManyRequests
         from google.cloud import aiplatform_v1 as v1
 
-        # If there is one, it was requested before, and the answer was lost.
-        if job := self.named(body["displayName"]):
-            return job
         with refusals(_SERVICE):
             job = v1.CustomJob.from_json(json.dumps(body))
             try:
-                return self._client().create_custom_job(parent=self._parent, custom_job=job)
+                return self._client().create_custom_job(parent=self._parent, custom_job=job).name
             except TooManyRequests as error:
                 raise NoCapacity(f"{_SERVICE}: {error}") from None
 
@@ -106,14 +112,18 @@ class Outages:
                 aiplatform.init(project=self._project, credentials=credentials())
 
 
-def ending(job: Any) -> Ending:
+def ending(job: Any) -> Ending | None:
     """Returns how a `CustomJob`, or a step of a pipeline, has ended, by its state and the code and text of its error.
+
+    None of one that has not.
 
     A quota that is exceeded is a stockout, too: other machines have other quotas. That a stockout has the code
     RESOURCE_EXHAUSTED, as such a quota has, is a guess, and so are that a job for whose machines nobody waits any longer
     is EXPIRED, and what tells a failure of the infrastructure.
     """
     state, error = job.state.name.removeprefix("JOB_STATE_"), job.error
+    if state not in _ENDED:
+        return None
     if state in ("SUCCEEDED", "CANCELLED"):
         return Ending(state.lower())
     if error.code == _RESOURCE_EXHAUSTED or state == "EXPIRED" or _STOCKOUT.search(error.message):

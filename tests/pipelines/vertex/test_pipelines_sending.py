@@ -60,7 +60,7 @@ class Run:
         return job
 
     def record(self, *lines: dict[str, Any]) -> None:
-        known = {"submitted": now().isoformat(), "choice": 0, "replicas": 1, "timeout_s": 9, "step_before": -1}
+        known = {"submitted": now().isoformat(), "choice": 0, "machines": {}, "replicas": 1, "step_before": -1}
         lines = [{"display_name": RUN, **known, **line} for line in lines]
         (self.files / "job" / "attempts.json").write_text(json.dumps(lines))
 
@@ -93,7 +93,7 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
     return run
 
 
-ENDED = {"ending": "failed", "step_after": 5, "seconds": 60, "exit_code": 1, "jobs": []}
+ENDED = {"ending": "failed", "step_after": 5, "seconds": 60}
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -136,8 +136,9 @@ def test_unsent_resume_changes_nothing(run, lines, is_visible, answer, is_made, 
     record = str(run.files / "job" / "attempts.json")
     old, new = (json.loads(files.pop(record, b"[]")) for files in (before, after))
     known = [line for line in old if "ending" in line]
+    same = [{key: line[key] for key in before} for line, before in zip(new, known, strict=False)]
     may_have_begun = not issubclass(ended.type, UserError)
-    assert new[: len(known)] == known and len(new) <= len(old) + may_have_begun
+    assert same == known and len(new) <= len(old) + may_have_begun
     assert after == before
 
 

@@ -7,20 +7,14 @@ from google.cloud import aiplatform_v1 as v1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.train.backends.vertex_client import ending, exit_code
-from components.train.supervision.restart_policy import (
-    Again,
-    Attempt,
-    Bounds,
-    Ending,
-    Kind,
-    Over,
-    kind_of,
-    next_attempt,
-)
+from components.train.backends.attempts import Again, Attempt, Bounds, Over, next_attempt
+from components.train.backends.vertex_client import Ending, ending, exit_code
+from components.train.cluster.cluster_file import Cluster, MachineSpec, Pool, Scheduling
+from components.train.supervision.restart_policy import Kind, kind_of
 
-# By state, code and text of a job that has ended.
+# By state, code and text of a job.
 ENDINGS = {
+    ("JOB_STATE_RUNNING", 0, ""): None,
     ("JOB_STATE_SUCCEEDED", 0, ""): Ending.SUCCEEDED,
     ("JOB_STATE_CANCELLED", 1, "CANCELED"): Ending.CANCELLED,
     ("JOB_STATE_FAILED", 9, "The replica workerpool0-0 exited with a non-zero status of 1."): Ending.FAILED,
@@ -36,7 +30,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("ended", "as_what"), ENDINGS.items())
-def test_a_lack_of_machines_is_told_from_a_failure(ended: tuple[str, int, str], as_what: Ending):
+def test_a_lack_of_machines_is_told_from_a_failure(ended: tuple[str, int, str], as_what: Ending | None):
     state, code, message = ended
     job = v1.CustomJob(state=v1.JobState[state], error={"code": code, "message": message})
     assert ending(job) is as_what
@@ -47,6 +41,15 @@ def test_exit_code_is_that_of_the_replica_that_is_blamed():
     assert (exit_code(said), exit_code("Internal error occurred for the current attempt"), exit_code("")) == (137, 1, 1)
 
 
+def cluster(choices: int = 1, replicas: int = 2, max_restarts: int = 5) -> Cluster:
+    others = (MachineSpec(machine="n1-standard-4"),) * (choices - 1)
+    pools = {"chief": Pool(machine="n1-standard-4", alternatives=others)}
+    if replicas > 1:
+        pools["worker"] = Pool(replicas=replicas - 1)
+    scheduling = Scheduling(max_restarts=max_restarts)
+    return Cluster(strategy="multi_worker_mirrored", scheduling=scheduling, **pools)
+
+
 def attempts(words: str) -> list[Attempt]:
     """From words such as `0 stockout 5`: choice, ending (or exit code) and how many steps it came further."""
     made, step = [], -1
@@ -54,6 +57,8 @@ def attempts(words: str) -> list[Attempt]:
         after = step + int(steps)
         made.append(
             Attempt(
+                display_name="a",
+                machines={},
                 choice=int(choice),
                 ending=Ending.FAILED if how.isdigit() else Ending(how),
                 step_before=step,
@@ -93,7 +98,7 @@ CASES = {
 
 @pytest.mark.parametrize(("happened", "follows"), CASES.items())
 def test_what_follows(happened: str, follows: tuple):
-    order = next_attempt(attempts(happened), Bounds(choices=3, replicas=2, max_restarts=2, machine_hours=20))
+    order = next_attempt(attempts(happened), Bounds(cluster=cluster(choices=3, max_restarts=2), machine_hours=20))
     if isinstance(order, Again):
         assert follows == (order.choice, order.timeout_s / 3600)
     else:
@@ -114,7 +119,7 @@ LEFT = [
 @pytest.mark.parametrize(("bounds", "left"), LEFT)
 @pytest.mark.parametrize("how", ["stockout", "failed", "cancelled"])
 def test_the_least_of_all_limits_is_the_next_time_limit_and_is_named_when_it_is_used_up(bounds, left, how: str):
-    order = next_attempt(attempts(f"1 {how} 9"), Bounds(choices=2, replicas=2, **bounds))
+    order = next_attempt(attempts(f"1 {how} 9"), Bounds(cluster=cluster(choices=2), **bounds))
     if isinstance(left, str):
         assert left in order.why and order.exit_code == 124
     elif how == "cancelled":
@@ -135,8 +140,9 @@ BEGINNINGS = {
 
 @pytest.mark.parametrize(("before", "begins"), BEGINNINGS.items())
 def test_limits_hold_for_next_command(before: str, begins: tuple):
-    bounds = Bounds(choices=2, replicas=2, max_restarts=2, machine_hours=20)
-    order = next_attempt([], bounds, attempts(before))
+    bounds = Bounds(cluster=cluster(choices=2, max_restarts=2), machine_hours=20)
+    earlier = attempts(before)
+    order = next_attempt(earlier, bounds, len(earlier))
     if isinstance(order, Again):
         assert begins == (order.choice, order.timeout_s / 3600)
     else:
@@ -144,7 +150,7 @@ def test_limits_hold_for_next_command(before: str, begins: tuple):
 
 
 def test_last_of_former_choices_is_gone():
-    order = next_attempt(attempts("0 stockout 0, 1 stockout 0, 2 failed 9"), Bounds(choices=1, replicas=2))
+    order = next_attempt(attempts("0 stockout 0, 1 stockout 0, 2 failed 9"), Bounds(cluster=cluster()))
     assert isinstance(order, Again) and order.choice == 0
 
 
@@ -162,22 +168,20 @@ def test_whatever_happens_it_ends_and_stays_within_every_bound(data: st.DataObje
     replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (1, 1, 0))
     hours, timeout_s = (data.draw(st.none() | st.floats(0.1, 20)) for _ in range(2))
     bounds = Bounds(
-        replicas=replicas,
-        choices=choices,
-        max_restarts=most,
+        cluster=cluster(choices, replicas, most),
         machine_hours=hours,
         timeout_s=None if timeout_s is None else timeout_s * 3600,
     )
     made: list[Attempt] = []
     begun = 0  # Attempts of commands before the one that goes on.
-    while isinstance(order := next_attempt(made[begun:], bounds, made[:begun]), Again):
+    while isinstance(order := next_attempt(made, bounds, begun), Again):
         step = made[-1].step_after if made else -1
         # No longer than it was allowed to.
         ran = data.draw(st.floats(0, 100_000 if order.timeout_s is None else order.timeout_s))
         after = step + data.draw(st.integers(0, 2))
         how = data.draw(st.sampled_from([Ending.STOCKOUT, Ending.LOST, Ending.FAILED]))
         shape = {"seconds": ran, "replicas": replicas, "step_before": step, "step_after": after}
-        made.append(Attempt(choice=order.choice, ending=how, **shape))
+        made.append(Attempt(display_name="a", machines={}, choice=order.choice, ending=how, **shape))
         if after > step and data.draw(st.booleans()):
             begun = len(made)
         assert len(made) <= (2 * most + 2) * (choices + 1)

@@ -53,7 +53,11 @@ def planned(backend: str, cluster: Cluster) -> Any:
 def what_runs(backend: str, cluster: Cluster) -> Any:
     plan = planned(backend, cluster)
     if backend == "vertex":
-        return [body["jobSpec"] for body in plan.bodies], plan.bounds
+        return (
+            [body["jobSpec"] for body in plan.bodies],
+            plan.bounds.timeout_s,
+            plan.bounds.cluster.scheduling.max_restarts,
+        )
     commands = [each.command for each in plan.replicas if backend != "ssh"]  # Those have random paths.
     environs = [{**each.env, "PYTHONPATH": ""} for each in plan.replicas]
     return environs, commands, plan.max_restarts, plan.timeout_s

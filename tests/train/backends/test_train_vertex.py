@@ -154,7 +154,7 @@ def test_refused_job_leaves_nothing(training):
     )
     with pytest.raises(UserError, match=r"Vertex AI: .*no"):
         training()
-    assert not training.jobs() and not (training.files / "attempts.json").exists()
+    assert not training.jobs() and training.record() == []
 
 
 def test_job_with_lost_answer_is_found(training):
