@@ -1,18 +1,62 @@
 """Trains on a cluster: python -m components.train --cluster FILE [--dry-run] -- <trainer flags>"""
 
 import argparse
+import dataclasses
+import functools
 import sys
 from collections.abc import Sequence
 
-from common.cli import run_cli
+from common.cli import Flags, Parser, flag, run_cli
 from common.errors import UserError
+from common.flags import at_least
 from components.train.backends.backend import Job
-from components.train.backends.program import Program, own_program, trainer_program
-from components.train.cluster.cluster_file import Cluster
+from components.train.backends.docker import DockerBackend
+from components.train.backends.process import ProcessBackend
+from components.train.backends.program import own_program, trainer_program
+from components.train.backends.ssh import SshBackend
+from components.train.backends.vertex import VertexBackend
+from components.train.cluster.cluster_file import STRATEGIES
 from components.train.cluster.lookup import read
-from components.train.cluster.source import Source
-from components.train.command_line import BACKENDS, parse
 from components.train.supervision.output import Output
+
+BACKENDS = {backend.name: backend for backend in (ProcessBackend, DockerBackend, SshBackend, VertexBackend)}
+_DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to
+the program of --command."""
+_EXIT_CODES = """exit codes: 0 done; 143, 130 or 129 saved after SIGTERM, Ctrl-C or a closed terminal; 124 saved at the
+cluster file's scheduling.timeout; 137 a replica had to be killed before it had saved; 2 a mistake that the message names; 75 no
+machines to be had (Vertex AI); else that of the replica that failed (128+n: killed by a signal). docs/RUNNING.md and docs/CLOUD.md say more."""
+_what = functools.partial(flag, group="what runs, and where")
+_job = functools.partial(flag, str, group="a job that runs or ran", metavar="JOB_DIR")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Options(Flags):
+    """Flags of every job; one that is set can be told from one that is not."""
+
+    cluster: str | None = _what(
+        str,
+        "cluster file such as clusters/local.yaml, a trainingInput file of AI Platform, or a scale tier of it such as "
+        "STANDARD_1",
+        metavar="FILE|TIER",
+    )
+    strict: bool = _what(bool, "refuse what would have to be replaced or left out")
+    strategy: str | None = _what(STRATEGIES, "in place of the cluster's own, or of what its pools imply")
+    backend: str = _what(
+        tuple(BACKENDS),
+        "process: one process per replica on this machine; docker: one container; ssh: processes on other hosts; "
+        "vertex: a job of Vertex AI",
+        default=ProcessBackend.name,
+    )
+    dry_run: bool = _what(bool, "print the plan as JSON and start nothing")
+    command: str | None = _what(
+        str, "program of your own that every replica runs in place of our trainer: 'python -m mine ...'", metavar="LINE"
+    )
+    job_dir: str | None = _what(str, "of --command: where logs and the launcher's records go", metavar="DIR")
+    max_restarts: int | None = _what(
+        at_least(0), "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)"
+    )
+    status: str | None = _job("print how it is; no cluster is needed")
+    stop: str | None = _job("have it save and end, and wait for that")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,16 +65,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     backend_class = BACKENDS[args.backend]
     backend = backend_class(backend_class.Options.of(args))
     if args.status:
-        status = backend.status(args.status)
-        print("\n".join([status.details, *status.replicas, status.last_words]))
+        print("\n".join(backend.status(args.status).lines))
         return 0
     if args.stop:
         return backend.cancel(args.stop)
     if not args.cluster:
         raise UserError("--cluster is missing; add for example --cluster clusters/local.yaml")
-    source, cluster = _cluster(args)
-    source.print_notes()
-    job = Job(cluster=cluster, program=_program(cluster, args), dry_run=args.dry_run, region=source.region)
+    job = _job_of(args)
     with backend.plan(job) as plan:
         if args.dry_run:
             print(plan.to_json())
@@ -39,8 +80,35 @@ def main(argv: Sequence[str] | None = None) -> int:
             return backend.submit(plan, output)
 
 
-def _cluster(args: argparse.Namespace) -> tuple[Source, Cluster]:
-    """Returns the cluster of `--cluster`; flags and job directory that are not set become those of a file that has them."""
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Returns the arguments; refuses a flag that has no use with the back end, or with --status and --stop."""
+    parser = Parser(
+        prog="python -m components.train",
+        usage="%(prog)s --cluster FILE|TIER [options] -- <trainer flags>",
+        description=_DESCRIPTION,
+        epilog=_EXIT_CODES,
+    )
+    parser.add_argument("flags", nargs="*", metavar="trainer flags", help="see python -m trainer.task --help")
+    names: set[str] = set()
+    for options in (_Options, *(backend.Options for backend in BACKENDS.values())):
+        options.add_flags(parser, but=names)
+        names |= {*options.__dataclass_fields__}
+    args = parser.parse_args(argv)
+    backend = BACKENDS[args.backend]
+    usable = {"flags", *_Options.__dataclass_fields__, *backend.Options.__dataclass_fields__}
+    where = f"--backend {backend.name}"
+    if args.status or args.stop:
+        usable, where = {"backend", "status", "stop", *backend.control_flags}, "--status and --stop"
+    for name, value in vars(args).items():
+        is_set = value is not None and value is not False and value != []
+        if is_set and name not in usable:
+            shown = "what follows '--'" if name == "flags" else f"--{name.replace('_', '-')}"
+            raise UserError(f"{shown} has no use with {where}; leave it out")
+    return args
+
+
+def _job_of(args: argparse.Namespace) -> Job:
+    """Returns the job of a command line; flags and job directory that are not set are those of a file that has them."""
     is_own = args.command is not None  # It has flags of its own.
     source = read(args.cluster, [] if is_own else args.flags or None, args.strategy)
     if args.strict:
@@ -49,20 +117,15 @@ def _cluster(args: argparse.Namespace) -> tuple[Source, Cluster]:
     if args.max_restarts is not None:
         scheduling = cluster.scheduling.model_copy(update={"max_restarts": args.max_restarts})
         cluster = cluster.model_copy(update={"scheduling": scheduling})
+    flags = args.flags or source.args if is_own else source.trainer_flags(args.flags)
+    source.print_notes()
     if is_own:
-        args.flags, args.job_dir = args.flags or list(source.args), args.job_dir or source.job_dir
+        program = own_program(args.command, flags, code=args.code, job_dir=args.job_dir or source.job_dir)
+    elif args.code or args.job_dir:
+        raise UserError("--code and --job-dir here are for --command; flags of our trainer go behind the '--'")
     else:
-        args.flags = source.trainer_flags(args.flags)
-    return source, cluster
-
-
-def _program(cluster: Cluster, args: argparse.Namespace) -> Program:
-    if args.command is not None:
-        return own_program(cluster, args.command, args.flags, code=args.code, job_dir=args.job_dir)
-    for flag, value in (("--code", args.code), ("--job-dir", args.job_dir)):
-        if value:
-            raise UserError(f"{flag} here is for --command; flags of our trainer go behind the '--'")
-    return trainer_program(cluster, args.flags)
+        program = trainer_program(cluster, flags)
+    return Job(cluster=cluster, program=program, dry_run=args.dry_run, region=source.region)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from common.errors import UserError
+from components.train.__main__ import BACKENDS
 from components.train.backends.backend import Backend, Job
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import Cluster, Pool
-from components.train.command_line import BACKENDS
 from components.train.supervision.output import Output
 from tests.train.train_clients import Clients
 from tests.train.train_vertex import IMAGE, trainings
@@ -76,7 +76,7 @@ def test_plan_starts_nothing(bench: Bench, tmp_path: Path):
 def test_job_is_done_and_shown(bench: Bench):
     assert bench.run() == 0
     status = bench.backend.status(bench.job_dir)
-    assert status.state == "done" and status.details.startswith("done, ")
+    assert status.state == "done" and status.lines[0].startswith("done, ")
     replicas = {replica for replica, line in bench.backend.logs(bench.job_dir) if line == "hello"}
     assert replicas == {"chief/0", "worker/0"}
     with pytest.raises(UserError, match="nothing is running here; the last that did is done"):

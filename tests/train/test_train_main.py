@@ -51,7 +51,7 @@ TIER = ["--cluster", "STANDARD_1", "--command", "true", "--job-dir", "a"]
 REFUSED: dict[str, list[str]] = {
     "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir": [],
     "--job-dir is gs://bucket/a; add --log-dir": ["--", *DATA, "--job-dir", "gs://bucket/a"],
-    "--job-dir here is for --command": ["--job-dir", "a", "--", *DATA],
+    "--code and --job-dir here are for --command": ["--job-dir", "a", "--", *DATA],
     "a tag be moved; give REF@sha256:": [*VERTEX[:6], "--", *DATA, "--job-dir", "gs://b/a"],
     "--project is missing": [*VERTEX[:5], "i@sha256:0", "--", *DATA, "--job-dir", "gs://b/a"],
     "--job-dir a: the replicas need a bucket; give gs://": [*VERTEX, *DATA, "--job-dir", "a"],

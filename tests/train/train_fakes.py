@@ -18,7 +18,7 @@ from components.train.backends.backend import Job
 from components.train.backends.local import LocalOptions
 from components.train.backends.process import ProcessBackend
 from components.train.backends.program import Program
-from components.train.backends.resources import Machine, divide
+from components.train.backends.resources import Machine
 from components.train.cluster.cluster_file import Cluster, Pool
 from components.train.supervision.health import Patience
 from components.train.supervision.launcher_log import last_run
@@ -58,9 +58,9 @@ QUICK = Patience(grace_period_s=0.3, failure_s=0.3, report_delay_s=0, join_s=0.3
 
 def planned(job: Job, log_dir: Path) -> Plan:
     """The plan of processes on a machine with one core and no GPU."""
-    shares = divide(job.cluster, [Machine(name="here", cores=1, gpus=(), replicas=job.cluster.members)])
-    addresses = {member: f"127.0.0.1:{20_001 + i}" for i, member in enumerate(job.cluster.members)}
-    return ProcessBackend(LocalOptions()).job_plan(job, addresses, str(log_dir), shares)
+    machine = Machine(name="here", cores=1, gpus=(), replicas=job.cluster.members)
+    addresses = [f"127.0.0.1:{20_001 + i}" for i in range(job.cluster.replicas)]
+    return ProcessBackend(LocalOptions(log_dir=str(log_dir))).job_plan(job, addresses, [machine])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -29,9 +29,9 @@ class Status:
     """State and progress of a job."""
 
     state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
-    details: str  # Who runs it, since when, and the exit code, for people.
-    replicas: Sequence[str] = ()  # Progress of each, in a line.
-    last_words: str = ""  # What happened last, in lines for people.
+    lines: Sequence[
+        str
+    ]  # For people: who runs it, since when and the exit code; each replica's progress; what happened last.
 
 
 class Backend(abc.ABC):

@@ -15,7 +15,7 @@ from common.storage.storage import is_remote
 from components.train.backends.backend import Job
 from components.train.backends.host_agent import VISIBLE
 from components.train.backends.local import LocalBackend, LocalOptions
-from components.train.backends.resources import divide_here
+from components.train.backends.resources import THREADS
 from components.train.supervision.plan import ATTEMPT, Plan, Replica
 
 _PORT = 2222
@@ -62,10 +62,9 @@ class DockerBackend(LocalBackend):
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Plan]:
         """Plans a client of the engine for each container; for a dry run without engine or image."""
-        log_dir = self.log_dir(job)
-        options, program = self.options, job.program
-        image, mounts = options.image or DEFAULT_IMAGE, self._mounts(job, log_dir)
-        shares = divide_here(job.cluster)
+        program, addresses = job.program, [f"{role}-{index}:{_PORT}" for role, index in job.cluster.members]
+        plan = self.job_plan(job, addresses)
+        image, mounts = self.options.image or DEFAULT_IMAGE, self._mounts(job, plan.log_dir)
         rootless = not job.dry_run and container_engine.check_engine("--backend process")
         if not job.dry_run and container_engine.docker("image", "inspect", image).returncode:
             repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
@@ -83,21 +82,18 @@ class DockerBackend(LocalBackend):
         def contained(replica: Replica) -> Replica:
             host = f"{replica.role}-{replica.index}"
             name = f"{network}-{host}"
-            share = shares[replica.role, replica.index]
+            env = dict(replica.env)
             own = ["--name", name, "--hostname", host, "--network-alias", host]
             if replica.role != "ps":
-                own += ["--cpus", str(share.threads)]
-            if share.gpus:
+                own += ["--cpus", env[THREADS]]
+            if gpus := env.pop(VISIBLE, ""):
                 # Replicas' collectives use shared memory, of which a container has 64 MB by default.
-                own += ["--gpus", f'"device={",".join(share.gpus)}"', "--shm-size", "1g"]
-            env = {variable: value for variable, value in replica.env.items() if variable != VISIBLE}
+                own += ["--gpus", f'"device={gpus}"', "--shm-size", "1g"]
             for variable in (*env, ATTEMPT):
                 own += ["--env", variable]
             line = ("docker", "run", *shared, *own, "--entrypoint", entry, image, *words)
             return dataclasses.replace(replica, command=("sh", "-c", _RUN, name, *line), env=env)
 
-        addresses = {(role, index): f"{role}-{index}:{_PORT}" for role, index in job.cluster.members}
-        plan = self.job_plan(job, addresses, log_dir, shares)
         yield dataclasses.replace(
             plan,
             replicas=tuple(map(contained, plan.replicas)),
@@ -109,21 +105,17 @@ class DockerBackend(LocalBackend):
     def _mounts(self, job: Job, log_dir: str) -> list[str]:
         """Returns flags by which containers see directories of this machine at the same paths."""
         program, trainer = job.program, job.program.trainer
-        writable = [("--mount", path) for path in as_list(self.options.mount)]
-        writable += [("--cache-dir", trainer and trainer.cache_dir), ("", program.job_dir), ("", log_dir)]
-        read_only = [("--data-dir", trainer and trainer.data_dir), ("--code", program.code)]
-        modes: dict[str, str] = {}
-        for places, mode in ((read_only, ",readonly"), (writable, "")):
-            for name, path in places:
-                if not path or is_remote(path):
-                    continue
-                if name and not os.path.exists(path):
-                    raise UserError(
-                        f"{name} {path}: no such file or directory on this machine; containers see it at this path"
-                    )
-                modes[os.path.abspath(path)] = mode
-        flags = []
-        for path, mode in modes.items():
-            quoted = path.replace('"', '""')  # The engine's client reads a line of CSV.
-            flags.append(f'--mount=type=bind,"source={quoted}","target={quoted}"{mode}')
-        return flags
+        read_only = [program.code, trainer and trainer.data_dir]
+        own = [program.job_dir, log_dir]
+        writable = [trainer and trainer.cache_dir, *as_list(self.options.mount), *own]
+        flags = {}
+        for path in (*read_only, *writable):
+            if not path or is_remote(path):
+                continue
+            if path not in own and not os.path.exists(path):
+                raise UserError(f"{path}: no such file or directory on this machine; containers see it at this path")
+            place = os.path.abspath(path)
+            quoted = place.replace('"', '""')  # The engine's client reads a line of CSV.
+            mode = "" if path in writable else ",readonly"
+            flags[place] = f'--mount=type=bind,"source={quoted}","target={quoted}"{mode}'
+        return list(flags.values())

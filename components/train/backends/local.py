@@ -6,14 +6,15 @@ import functools
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from common.cli import Flags, flag
 from common.errors import UserError, reading
 from common.flags import positive
 from common.storage.storage import is_remote
 from components.train.backends.backend import Backend, Job, Status
-from components.train.backends.resources import Share, missing_gpus
+from components.train.backends.host_agent import VISIBLE
+from components.train.backends.resources import THREADS, Machine, divide, this_machine
 from components.train.supervision import launcher_log, lock, supervisor
 from components.train.supervision.health import Patience, Vitals
 from components.train.supervision.launcher_log import Event
@@ -23,6 +24,8 @@ from components.train.supervision.restart_policy import KILLED
 from trainer.cluster.member import POOL_ROLES
 
 _POLL_S = 0.1
+# Of a program of the user's own, as far as TensorFlow is left the choice.
+_OWN_THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 _here = functools.partial(flag, group="on this machine (--backend process, docker, ssh)")
 
 
@@ -62,16 +65,22 @@ class LocalBackend(Backend):
             start, end = events[0], events[-1]
             details = f", {holder.name}" if holder else ""
             details += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(start["time"]))
+            if holder:  # Another than that of the events, if it has not written anything yet.
+                state = "starting" if holder.started > start["time"] else "running"
+            elif end["event"] != "end":
+                state = "killed"
+            else:
+                state = "failed" if _has_failed(end) else "stopped" if end["exit_code"] else "done"
             if end["event"] == "end":
                 details += f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
-            replicas = []
+            lines = [state + details]
             for replica in start["replicas"]:
                 vitals = Vitals(replica["status"])
                 vitals.read(0.0)
                 phase = vitals.phase or "started" if holder else "ended"
-                replicas.append(f"{replica['replica']:<12} {vitals.summary(phase)}")
-            state = _state(holder, events)
-            return Status(state=state, details=state + details, replicas=replicas, last_words=_last_words(events))
+                lines.append(f"{replica['replica']:<12} {vitals.summary(phase)}")
+            last_message = next(event["message"] for event in reversed(events) if event["message"])
+            return Status(state=state, lines=[*lines, last_message])
 
     def cancel(self, job_dir: str) -> int:
         """Signals the launcher, which must be of this machine, and waits until nothing of the job is left."""
@@ -93,8 +102,8 @@ class LocalBackend(Backend):
             if end["event"] != "end":
                 print(f"{holder.name} was killed, and its replicas with it")
                 return KILLED
-            print(_last_words([end]))
-            return 0 if _state(None, [end]) == "stopped" else end["exit_code"]
+            print(end["message"])
+            return end["exit_code"] if _has_failed(end) else 0
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
         """Reads the log files, one after another."""
@@ -111,33 +120,28 @@ class LocalBackend(Backend):
             raise UserError(f"replicas write their logs to this machine, and --job-dir is {job_dir}; add --log-dir DIR")
         return self.options.log_dir or os.path.join(job_dir, "replicas")
 
-    def job_plan(
-        self,
-        job: Job,
-        addresses: Mapping[tuple[str, int], str],
-        log_dir: str,
-        shares: Mapping[tuple[str, int], Share],
-    ) -> Plan:
+    def job_plan(self, job: Job, addresses: Sequence[str], machines: Sequence[Machine] = ()) -> Plan:
         """Returns the plan of a job whose replicas are plain processes and are told apart by `TF_CONFIG`.
 
         Args:
           job: What to run.
-          addresses: `host:port` of each replica, by role and index.
-          log_dir: Directory of log and status files.
-          shares: What each gets of its machine.
+          addresses: `host:port` of each replica, in the order of `Cluster.members`.
+          machines: Where they run; this machine without.
         """
-        cluster, program = job.cluster, job.program
+        cluster, program, log_dir = job.cluster, job.program, self.log_dir(job)
+        shares = divide(cluster, machines or [this_machine(cluster)])
         training: dict[str, list[str]] = {}
-        for (role, _), address in addresses.items():
+        for (role, _), address in zip(cluster.members, addresses, strict=True):
             if role != "evaluator":  # TensorFlow waits for ever if that is named among those who train together.
                 training.setdefault(role, []).append(address)
-        replicas = []
-        for role, index in cluster.members:
+        replicas, notes = [], list(self.ignored(cluster))
+        for (role, index), share in shares.items():
             stem = f"{log_dir}/{role}-{index}"
             status = os.path.abspath(f"{stem}.status.json")
             env = {
                 **program.env,
-                **shares[role, index].env,
+                **share,
+                **dict.fromkeys(() if program.trainer else _OWN_THREADS, share[THREADS]),
                 STATUS: status,
                 # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
                 POOL_ROLES: ",".join(cluster.pools),
@@ -147,6 +151,8 @@ class LocalBackend(Backend):
                 env["TF_CONFIG"] = json.dumps({"cluster": training, "task": {"type": role, "index": index}})
             command = (*program.command, *program.args)
             replicas.append(Replica(role=role, index=index, command=command, env=env, log=f"{stem}.log", status=status))
+        if any(pool.gpus for pool in cluster.pools.values()) and not any(VISIBLE in share for share in shares.values()):
+            notes.append("no GPUs here, but the cluster file asks for some: cores compute instead")
         return Plan(
             strategy=cluster.strategy,
             job_dir=program.job_dir,
@@ -155,7 +161,7 @@ class LocalBackend(Backend):
             max_restarts=cluster.scheduling.max_restarts,
             timeout_s=cluster.scheduling.timeout_s,
             reports=bool(program.trainer),
-            notes=(*missing_gpus(cluster, shares), *self.ignored(cluster)),
+            notes=tuple(notes),
         )
 
 
@@ -169,16 +175,6 @@ def _events(job_dir: str) -> list[Event]:
     return events
 
 
-def _state(holder: lock.Launcher | None, events: Sequence[Event]) -> str:
-    end = events[-1]
-    if holder:
-        # Another than that of the events, if it has not written anything yet.
-        return "starting" if holder.started > events[0]["time"] else "running"
-    if end["event"] != "end":
-        return "killed"
-    has_failed = "replica" in end or end["exit_code"] in (2, KILLED)
-    return "done" if end["exit_code"] == 0 else "failed" if has_failed else "stopped"
-
-
-def _last_words(events: Sequence[Event]) -> str:
-    return next((event["message"] for event in reversed(events) if event.get("message")), "")
+def _has_failed(end: Event) -> bool:
+    """Returns whether not all was saved when a job ended."""
+    return "replica" in end or end["exit_code"] in (2, KILLED)

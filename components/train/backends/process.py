@@ -11,7 +11,6 @@ from pathlib import Path
 from common.errors import UserError
 from components.train.backends.backend import Job
 from components.train.backends.local import LocalBackend
-from components.train.backends.resources import divide_here
 from components.train.supervision.plan import Plan
 
 # Below those that Linux gives to outgoing connections: a replica binds its port seconds after it was chosen, and until
@@ -32,12 +31,9 @@ class ProcessBackend(LocalBackend):
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Plan]:
         """Plans processes that reach each other at ports of this machine, which are locked until the block ends."""
-        log_dir = self.log_dir(job)
-        shares = divide_here(job.cluster)
         members = job.cluster.members
         with reserved(len(members)) as ports:
-            addresses = {member: f"127.0.0.1:{port}" for member, port in zip(members, ports, strict=True)}
-            yield self.job_plan(job, addresses, log_dir, shares)
+            yield self.job_plan(job, [f"127.0.0.1:{port}" for port in ports])
 
 
 @contextlib.contextmanager

@@ -7,12 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from common.errors import UserError, about
-from common.machine import usable_cores
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.source import strategy_flag
 from trainer import options
-
-_THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,13 +55,10 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
     )
 
 
-def own_program(
-    cluster: Cluster, command: str, args: Sequence[str] = (), *, code: str | None = None, job_dir: str | None
-) -> Program:
+def own_program(command: str, args: Sequence[str] = (), *, code: str | None = None, job_dir: str | None) -> Program:
     """Returns a program of the user's own that reads TF_CONFIG.
 
     Args:
-      cluster: The cores of this machine are divided among its replicas, as far as TensorFlow is left the choice.
       command: A line as typed in a shell; `python` and `python3` are this interpreter.
       args: More arguments.
       code: Directory to put on Python's path.
@@ -80,7 +74,7 @@ def own_program(
         raise UserError("--command needs a place for logs; add --job-dir DIR before the '--'")
     if words[0] in ("python", "python3"):
         words[0] = sys.executable
-    env = dict.fromkeys(_THREADS, str(max(1, usable_cores() // cluster.replicas)))
+    env = {}
     if code:
         if not os.path.isdir(code):
             raise UserError(f"--code {code}: no such directory; name the one that holds your package")

@@ -1,10 +1,9 @@
 """The ssh back end: replicas on the hosts of a host file.
 
-A line of the file is `[user@]name[:port] [slots=N] [address=ADDRESS]`; `#` begins a comment:
+A line of the file is `[user@]name[:port] [slots=N]`; `#` begins a comment:
 
     node1 slots=2
-    me@10.0.0.7:2222
-    gpu-box address=192.168.1.20     # where the other hosts reach it, if not by this name
+    me@10.0.0.7:2222                 # the other hosts reach it as 10.0.0.7
 
 All hosts share the directory of the logs (NFS), in which replicas write their status and find their code: for the time of
 the job it has a copy of ours, or of the user's.
@@ -25,6 +24,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import common
 import trainer
@@ -35,24 +35,16 @@ from components.train.backends.backend import Job
 from components.train.backends.host_agent import ANSWER
 from components.train.backends.local import LocalBackend, LocalOptions
 from components.train.backends.process import PORTS
-from components.train.backends.resources import Machine, divide
+from components.train.backends.resources import Machine
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.plan import ATTEMPT, Plan, Replica
 
 _LINE = re.compile(
-    r"(?P<login>(?:[^@\s-][^@\s]*@)?(?P<name>[\w.][\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?)"
-    r"(?:\s+slots=(?P<slots>[1-9]\d*))?(?:\s+address=(?P<address>\S+))?",
+    r"(?P<login>(?:[^@\s-][^@\s]*@)?(?P<name>[\w.][\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?)(?:\s+slots=(?P<slots>[1-9]\d*))?",
     re.ASCII,
 )
 # ssh asks for nothing, and gives a lost host up after 15 s.
-_CONNECTION = [
-    "-T",
-    "-x",
-    "-oBatchMode=yes",
-    "-oConnectTimeout=10",
-    "-oServerAliveInterval=5",
-    "-oServerAliveCountMax=3",
-]
+_CONNECTION = "-T -x -oBatchMode=yes -oConnectTimeout=10 -oServerAliveInterval=5 -oServerAliveCountMax=3"
 _ANSWER_S = 20.0  # ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
 _CLIENT = (sys.executable, "-m", ssh_client.__name__)
 _ssh = functools.partial(flag, group="other hosts (--backend ssh)")
@@ -62,7 +54,7 @@ _ssh = functools.partial(flag, group="other hosts (--backend ssh)")
 class SshOptions(LocalOptions):
     """Flags of the ssh back end."""
 
-    hosts: str | None = _ssh(str, "hosts, one a line: [user@]name[:port] [slots=N] [address=A]", metavar="FILE")
+    hosts: str | None = _ssh(str, "hosts, one a line: [user@]name[:port] [slots=N]", metavar="FILE")
     ssh_command: str | None = _ssh(str, "client and options, 'ssh -i KEY' for example (ssh without)", metavar="LINE")
     remote_python: str | None = _ssh(str, "on the hosts (without, the path of the one that runs this)", metavar="PATH")
 
@@ -71,9 +63,8 @@ class SshOptions(LocalOptions):
 class Host:
     """A machine that ssh reaches."""
 
-    name: str  # As ssh knows it.
+    name: str  # As ssh and the other hosts know it.
     login: str  # The same, with user and port where they are not ssh's own choice.
-    address: str  # As the other hosts know it.
     slots: int = 1  # Replicas that it takes.
 
 
@@ -96,25 +87,21 @@ class SshBackend(LocalBackend):
             raise UserError("--backend ssh needs hosts; add --hosts FILE with a host on each line")
         log_dir = os.path.abspath(self.log_dir(job))
         host_of = place(job.cluster, read_hosts(options.hosts))
-        client = [*shlex.split(options.ssh_command or "ssh"), *_CONNECTION]
+        client = shlex.split(f"{options.ssh_command or 'ssh'} {_CONNECTION}")
         python = options.remote_python or sys.executable
-        hosts = {host.name: host for host in host_of.values()}
-        commands = {name: [*client, f"ssh://{host.login}", ssh_client.on_host(python)] for name, host in hosts.items()}
-        answers = ask(commands, log_dir)
+        on_host = ssh_client.on_host(python)
+        commands = {host.name: [*client, f"ssh://{host.login}", on_host] for host in host_of.values()}
         machines = [
             Machine(
                 name=f"host {name}",
-                cores=cores,
-                gpus=gpus,
+                **answer,
                 replicas=[member for member, host in host_of.items() if host.name == name],
             )
-            for name, (cores, gpus) in answers.items()
+            for name, answer in ask(commands, log_dir).items()
         ]
         ports = random.sample(PORTS, len(host_of))
-        addresses = {
-            member: f"{host.address}:{port}" for (member, host), port in zip(host_of.items(), ports, strict=True)
-        }
-        plan = self.job_plan(job, addresses, log_dir, divide(job.cluster, machines))
+        addresses = [f"{host.name}:{port}" for host, port in zip(host_of.values(), ports, strict=True)]
+        plan = self.job_plan(job, addresses, machines)
 
         place_of_code = os.path.join(log_dir, f".code-{secrets.token_hex(4)}")
         code = f"{place_of_code}/code"
@@ -152,31 +139,32 @@ def read_hosts(path: str) -> list[Host]:
         lines = Path(path).read_text("utf-8", "replace").splitlines()
     hosts: dict[str, Host] = {}
     for number, line in enumerate(lines, 1):
-        if not (text := line.split("#")[0].strip()):
+        text = line.partition("#")[0].strip()
+        if not text:
             continue
         match = _LINE.fullmatch(text)
         if not match:
-            raise UserError(f"{path}:{number}: {text!r} is not [user@]name[:port] [slots=N] [address=ADDRESS]")
-        name, login, slots, address = match.group("name", "login", "slots", "address")
+            raise UserError(f"{path}:{number}: {text!r} is not [user@]name[:port] [slots=N]")
+        name = match["name"]
         if name in hosts:
             raise UserError(f"{path}:{number}: {name} is named twice; write it once, with slots=N")
-        hosts[name] = Host(name=name, login=login, address=address or name, slots=int(slots or 1))
+        hosts[name] = Host(name=name, login=match["login"], slots=int(match["slots"] or 1))
     return list(hosts.values())
 
 
 def place(cluster: Cluster, hosts: Sequence[Host]) -> dict[tuple[str, int], Host]:
     """Returns the host of each replica: one host after another that has a slot left, the chief on the first."""
     members = cluster.members
-    slots = [(turn, number) for number, host in enumerate(hosts) for turn in range(min(host.slots, len(members)))]
+    slots = [host for turn in range(len(members)) for host in hosts if host.slots > turn]
     if len(slots) < len(members):
         raise UserError(
             f"the cluster has {len(members)} replicas and the host file {len(slots)} slots; add hosts, or "
             "slots=N to their lines"
         )
-    return {member: hosts[number] for member, (_, number) in zip(members, sorted(slots), strict=False)}
+    return dict(zip(members, slots, strict=False))
 
 
-def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, tuple[int, list[str]]]:
+def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, dict[str, Any]]:
     """Asks all hosts at the same time whether they see the directory of the logs, and for what they have.
 
     Args:
@@ -184,31 +172,32 @@ def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, tuple[
       log_dir: Directory, which may not exist yet.
 
     Returns:
-      The number of cores and the ids of the GPUs of each host, by name.
+      The number of `cores` and the ids of the `gpus` of each host, by name.
 
     Raises:
       UserError: If the job cannot run on a host; it names all such hosts, each with the reason.
     """
     directory = next(path for path in (Path(log_dir), *Path(log_dir).parents) if path.is_dir())
     with tempfile.NamedTemporaryFile(prefix=".training-", dir=directory) as marker:
-        message = ssh_client.message({"path": marker.name})
-
-        def ask_one(command: Sequence[str]) -> tuple[int, list[str]] | str:
-            try:
-                done = subprocess.run(command, input=message, capture_output=True, timeout=_ANSWER_S)
-            except (OSError, subprocess.TimeoutExpired) as error:
-                return str(error)
-            for line in done.stdout.decode("utf-8", "replace").splitlines():
-                if line.startswith(ANSWER):
-                    answer = json.loads(line.removeprefix(ANSWER))
-                    return (answer["cores"], answer["gpus"]) if answer["has_path"] else f"does not share {directory}"
-            return (done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}").splitlines()[-1]
-
-        with ThreadPoolExecutor(max_workers=min(64, len(commands))) as pool:
+        ask_one = functools.partial(_ask, ssh_client.message({"path": marker.name}))
+        with ThreadPoolExecutor(max_workers=64) as pool:
             answers = dict(zip(commands, pool.map(ask_one, commands.values()), strict=True))
-    if reasons := [f"{name} ({reason})" for name, reason in answers.items() if isinstance(reason, str)]:
+    if reasons := [f"{name} ({answer})" for name, answer in answers.items() if isinstance(answer, str)]:
         raise UserError(
             f"cannot run on {len(reasons)} of {len(answers)} hosts: {'; '.join(reasons)}; mend them, leave them out, or "
             "name a --job-dir or --log-dir that they share"
         )
     return answers
+
+
+def _ask(message: str, command: Sequence[str]) -> dict[str, Any] | str:
+    """Returns the answer of a host, or why there is none."""
+    try:
+        done = subprocess.run(
+            command, input=message, capture_output=True, encoding="utf-8", errors="replace", timeout=_ANSWER_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if answer := re.search(f"^{ANSWER}(.*)", done.stdout, re.MULTILINE):
+        return json.loads(answer[1])
+    return (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]

@@ -35,10 +35,10 @@ def on_host(python: str) -> str:
     return shlex.join(["exec", python, "-c", _BOOT])
 
 
-def message(request: Mapping[str, Any]) -> bytes:
-    """Returns what to write to the standard input of `on_host`: the agent and its request."""
-    source = Path(host_agent.__file__).read_bytes()
-    return b"%d\n%s%s\n" % (len(source), source, json.dumps(request).encode())
+def message(request: Mapping[str, Any]) -> str:
+    """Returns what to write to the standard input of `on_host`: the agent, which is ASCII, and its request."""
+    source = Path(host_agent.__file__).read_text("ascii")
+    return f"{len(source)}\n{source}{json.dumps(request)}\n"
 
 
 def copy(directories: Mapping[str, str]) -> int:
@@ -57,14 +57,14 @@ def run(request: dict[str, Any]) -> int:
     # Not in our process group: a signal to it is for the replica, not for the connection.
     ssh = subprocess.Popen(request["ssh"], stdin=subprocess.PIPE, bufsize=0, start_new_session=True)
 
-    def send(text: bytes) -> None:
+    def send(text: str) -> None:
         with contextlib.suppress(OSError):  # The connection is lost, and its end says so.
-            ssh.stdin.write(text)
+            ssh.stdin.write(text.encode())
 
-    signal.signal(signal.SIGTERM, lambda *_: send(b"stop\n"))
+    signal.signal(signal.SIGTERM, lambda *_: send("stop\n"))
     send(message({"command": request["command"], "cwd": request["cwd"], "env": env}))
     while True:
-        send(b"\n")
+        send("\n")
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = ssh.wait(_BEAT_S)
             break

@@ -75,9 +75,8 @@ class VertexBackend(Backend):
         arguments = settings.arguments(cluster, name) | {
             "base_output_directory": {"output_uri_prefix": program.job_dir}
         }
-        command = () if program.trainer else program.portable
         specs = [
-            plan_vertex(choice, settings.image, program.args, command=command, env=settings.environment)
+            plan_vertex(choice, settings.image, program.args, command=program.portable, env=settings.environment)
             for choice in cluster.choices
         ]
         notes = list(self.ignored(cluster))
@@ -110,8 +109,8 @@ class VertexBackend(Backend):
         """Reads the record of the attempts, and asks Vertex AI for one that has not ended."""
         attempt, job = self._last_attempt(job_dir)
         state = _STATES.get(ending(job) if job else attempt.ending, "failed")
-        details = f"{state}, {attempt.display_name} on {attempt.shape}, submitted {attempt.submitted}"
-        return Status(state=state, details=details, last_words=attempt.error)
+        line = f"{state}, {attempt.display_name} on {attempt.shape}, submitted {attempt.submitted}"
+        return Status(state=state, lines=[line, attempt.error])
 
     def cancel(self, job_dir: str) -> int:
         """Cancels the job, and waits until its machines are gone."""

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from train_golden import described_keys
 
+from components.train.__main__ import BACKENDS, parse
 from components.train.backends import process, ssh
 from components.train.backends.backend import Job
 from components.train.backends.program import Program
 from components.train.backends.ssh import Host
 from components.train.cluster.cluster_file import Cluster
-from components.train.command_line import BACKENDS, parse
 
 POOL = {"machine": "n1-standard-8", "accelerator": {"type": "NVIDIA_TESLA_T4", "count": 1}}
 BASE = {"strategy": "multi_worker_mirrored", "chief": POOL, "worker": POOL}
@@ -65,8 +65,8 @@ def what_runs(backend: str, cluster: Cluster) -> Any:
 
 @pytest.fixture(autouse=True)
 def machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "read_hosts", lambda _: [Host(name="a", login="a", address="a", slots=9)])
-    monkeypatch.setattr(ssh, "ask", lambda *_: {"a": (8, GPUS.split(","))})
+    monkeypatch.setattr(ssh, "read_hosts", lambda _: [Host(name="a", login="a", slots=9)])
+    monkeypatch.setattr(ssh, "ask", lambda *_: {"a": {"cores": 8, "gpus": GPUS.split(",")}})
     monkeypatch.setattr(ssh.random, "sample", lambda ports, count: range(10_001, 10_001 + count))
     monkeypatch.setattr(process, "reserved", lambda count: contextlib.nullcontext(range(10_001, 10_001 + count)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", GPUS)

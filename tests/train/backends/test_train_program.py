@@ -3,14 +3,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from train_fakes import ONE
 
-from common.machine import usable_cores
 from components.train.backends.program import own_program
 
 
 def own(command: str, *more: str, code: str | None = None, job_dir: str | None = "j"):
-    return own_program(ONE, command, more, code=code, job_dir=job_dir)
+    return own_program(command, more, code=code, job_dir=job_dir)
 
 
 def test_own_command_is_split_as_a_shell_does_and_python_is_this_one():
@@ -24,5 +22,4 @@ def test_own_code_is_first_on_the_path(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src").mkdir()
     assert own("python x.py", code="src").env["PYTHONPATH"] == f"{tmp_path}/src{os.pathsep}/there"
-    assert own("python x.py", code="src").env["TF_NUM_INTRAOP_THREADS"] == str(usable_cores())
     assert "PYTHONPATH" not in own("python x.py").env

@@ -1,11 +1,15 @@
 from pathlib import Path
 
 import pytest
+from train_fakes import planned
 
 from common.errors import UserError
+from components.train.backends.backend import Job
 from components.train.backends.host_agent import usable_gpus
-from components.train.backends.resources import Machine, Share, divide, missing_gpus
+from components.train.backends.program import Program
+from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
+from trainer.options import Options, parse
 
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(), evaluator=Pool())
@@ -18,15 +22,15 @@ def with_gpus(count: int) -> Cluster:
     return Cluster(strategy="multi_worker_mirrored", chief=Pool(accelerator=gpus), worker=worker)
 
 
-def on_one(cluster: Cluster, gpus: str = "", cores: int = 4) -> dict[tuple[str, int], Share]:
+def on_one(cluster: Cluster, gpus: str = "", cores: int = 4) -> dict[tuple[str, int], dict[str, str]]:
     return divide(cluster, [Machine(name="this machine", cores=cores, gpus=tuple(gpus), replicas=cluster.members)])
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(8, 2), (7, 1), (1, 1)])
 def test_cores_go_to_replicas_that_compute(cores: int, threads: int):
     shares = on_one(PS, cores=cores)
-    assert {share.env["TRAINER_THREADS"] for share in shares.values()} == {str(threads)}
-    assert "CUDA_VISIBLE_DEVICES" not in shares["chief", 0].env
+    assert {share["TRAINER_THREADS"] for share in shares.values()} == {str(threads)}
+    assert "CUDA_VISIBLE_DEVICES" not in shares["chief", 0]
 
 
 @pytest.mark.parametrize(
@@ -41,15 +45,25 @@ def test_cores_go_to_replicas_that_compute(cores: int, threads: int):
 )
 def test_replica_sees_only_its_gpus(cluster: Cluster, gpus: str, visible: list[str]):
     shares = on_one(cluster, gpus)
-    assert [shares[who].env["CUDA_VISIBLE_DEVICES"] for who in cluster.members] == visible
-    assert not missing_gpus(cluster, shares)
+    assert [shares[who]["CUDA_VISIBLE_DEVICES"] for who in cluster.members] == visible
 
 
-def test_too_few_gpus_are_refused_but_none_is_noted():
+def test_too_few_gpus_are_refused_but_none_is_noted(tmp_path: Path):
     with pytest.raises(UserError, match="asks for 6 GPUs on this machine, which has 4"):
         on_one(with_gpus(2), "0123")
-    cluster = with_gpus(2)
-    assert missing_gpus(cluster, on_one(cluster)) == ("no GPUs for chief/0, worker/0, worker/1: cores compute instead",)
+    for cluster, has_note in ((with_gpus(2), True), (SYNC, False)):
+        job = Job(cluster=cluster, program=Program(command=("true",), job_dir="job"))
+        notes = " ".join(planned(job, tmp_path).notes)
+        assert ("no GPUs here, but the cluster file asks for some: cores compute instead" in notes) is has_note
+
+
+@pytest.mark.parametrize(
+    ("trainer", "threads"), [(None, "1"), (parse(["--data-dir=d", "--job-dir=j", "--train-steps=1"]), None)]
+)
+def test_own_program_leaves_cores_to_others(tmp_path: Path, trainer: Options | None, threads: str | None):
+    program = Program(command=("true",), job_dir="job", trainer=trainer)
+    [chief, *_] = planned(Job(cluster=SYNC, program=program), tmp_path).replicas
+    assert (chief.env.get("TF_NUM_INTRAOP_THREADS"), chief.env.get("OMP_NUM_THREADS")) == (threads, threads)
 
 
 def test_hosts_with_and_without_gpus_are_refused_together():
@@ -62,7 +76,7 @@ def test_hosts_with_and_without_gpus_are_refused_together():
     chief, worker, server = servers.members
     without = Machine(name="host a", cores=4, gpus=(), replicas=[chief, server])
     with_some = Machine(name="host b", cores=4, gpus=("0", "1"), replicas=[worker])
-    assert divide(servers, [without, with_some])[worker].env["CUDA_VISIBLE_DEVICES"] == "0"
+    assert divide(servers, [without, with_some])[worker]["CUDA_VISIBLE_DEVICES"] == "0"
 
 
 def test_visible_gpus_are_those_of_the_environment_or_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

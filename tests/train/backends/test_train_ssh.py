@@ -55,7 +55,7 @@ def test_replica_dies_when_the_launcher_is_silent(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(host_agent, "__file__", str(agent))
     request = {"command": ["sleep", "60"], "env": {}, "cwd": "/nowhere"}
     with subprocess.Popen(["sh", "-c", on_host(sys.executable)], stdin=subprocess.PIPE, bufsize=0) as process:
-        process.stdin.write(message(request))
+        process.stdin.write(message(request).encode())
         assert process.wait() == 137
 
 

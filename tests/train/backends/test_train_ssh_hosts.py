@@ -16,7 +16,7 @@ def hosts_of(tmp_path: Path, text: str) -> list[Host]:
 
 
 def host(name: str, slots: int = 1) -> Host:
-    return Host(name=name, login=name, address=name, slots=slots)
+    return Host(name=name, login=name, slots=slots)
 
 
 def cluster(workers: int) -> Cluster:
@@ -24,11 +24,11 @@ def cluster(workers: int) -> Cluster:
 
 
 def test_host_file_is_read(tmp_path: Path):
-    text = "# ours\nnode1 slots=2\n\nme@10.0.0.7:2222  # old\nbox slots=3 address=box.local\n"
+    text = "# ours\nnode1 slots=2\n\nme@10.0.0.7:2222  # old\nbox slots=3\n"
     assert hosts_of(tmp_path, text) == [
         host("node1", slots=2),
-        Host(name="10.0.0.7", login="me@10.0.0.7:2222", address="10.0.0.7"),
-        Host(name="box", login="box", address="box.local", slots=3),
+        Host(name="10.0.0.7", login="me@10.0.0.7:2222"),
+        host("box", slots=3),
     ]
 
 
@@ -37,6 +37,7 @@ def test_host_file_is_read(tmp_path: Path):
     [
         ("a\na", "hosts:2: a is named twice"),
         ("a slot=2", "hosts:1: 'a slot=2' is not [user@]name[:port] [slots=N]"),
+        ("a address=b", "hosts:1: 'a address=b' is not [user@]name[:port] [slots=N]"),
         ("a slots=0", "hosts:1: 'a slots=0' is not"),
         ("-oProxyCommand=x", "hosts:1: '-oProxyCommand=x' is not"),
         ("-oProxyCommand=x@a", "hosts:1: '-oProxyCommand=x@a' is not"),
