@@ -30,6 +30,11 @@ class Replica:
         """`worker/1`, as people read it."""
         return f"{self.role}/{self.index}"
 
+    @property
+    def group(self) -> str:
+        """Whose failures are counted together: `evaluator`, or `job` for all others."""
+        return "evaluator" if self.role == "evaluator" else "job"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:

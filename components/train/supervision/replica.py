@@ -15,7 +15,7 @@ from common.errors import UserError
 from components.train.supervision.health import Vitals
 from components.train.supervision.plan import ATTEMPT, Replica
 from components.train.supervision.reaper import MARK, Guard
-from components.train.supervision.restart_policy import KILLED, Kind, kind_of
+from components.train.supervision.restart_policy import Kind, kind_of
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 from trainer.cluster.shutdown import ON_VERTEX
 
@@ -34,7 +34,6 @@ class Child:
         self.exit_code: int | None = None  # As a shell has it, 128+n after signal n; None while it runs.
         self.ending = ""  # `exit code 3`, `SIGKILL`, or why it was taken for frozen; empty while it runs.
         self.frozen = ""  # Why it was taken for frozen and killed, if it was.
-        self.restarts_alone = False  # Whether it is to start again once nothing is left of it, and the others go on.
         self.is_signalled = False  # Whether it got a signal from us, or is about to.
         self.is_killed = False  # Whether it got SIGKILL from us, because it had not ended in time.
         self.started = time.monotonic()
@@ -71,13 +70,13 @@ class Child:
     def finish(self) -> None:
         """Reaps it after its death."""
         code = self.process.wait()
-        self.exit_code = KILLED if self.frozen else code if code >= 0 else 128 - code
+        self.exit_code = code if code >= 0 else 128 - code
         self.ending = f"frozen ({self.frozen})" if self.frozen else ending(code)
 
     def kill_frozen(self, why: str) -> None:
         """Kills it at once, being taken for frozen."""
-        self.frozen, self.is_signalled = why, True
-        self.stop(0, 0)
+        self.frozen = why
+        self._signal(signal.SIGKILL)
 
     def tail(self) -> list[str]:
         """Returns the last lines that it wrote."""

@@ -60,8 +60,10 @@ class Budget:
         """Wait before the next start: none while the job gets on."""
         return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self.fruitless - 1))
 
-    def noted(self, step: int) -> Self:
-        """Returns the budget after a report of this step."""
+    def noted(self, step: int | None) -> Self:
+        """Returns the budget after a report of this step, or of none."""
+        if step is None:
+            return self
         if self.step is None:
             return dataclasses.replace(self, step=step, before=step)
         return dataclasses.replace(self, step=max(step, self.step))

@@ -9,6 +9,7 @@ process that `PIPELINE_OWNER_PID` names.
 """
 
 import contextlib
+import dataclasses
 import functools
 import math
 import os
@@ -17,7 +18,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from typing import Any
 
 from common import lifeline
 from common.errors import UserError
@@ -61,8 +62,12 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
         if owner:
             # The guard does the rest.
             lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        environ = {**os.environ, MARK: guard.mark("setup")}
         for command in plan.setup:
-            _prepare(command, guard.mark("setup"))
+            process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ)
+            if process.returncode:
+                lines = process.stderr.strip().splitlines() or [f"{command[0]}: {ending(process.returncode)}"]
+                raise UserError(lines[-1])
         try:
             return job.run()
         except UserError as error:
@@ -70,46 +75,39 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
             raise
 
 
-def _prepare(command: Sequence[str], mark: str) -> None:
-    """Runs a command before the job; if it fails, its last line on standard error is the `UserError`."""
-    environ = {**os.environ, MARK: mark}
-    process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ)
-    if process.returncode:
-        lines = process.stderr.strip().splitlines() or [f"{command[0]}: {ending(process.returncode)}"]
-        raise UserError(lines[-1])
-
-
+@dataclasses.dataclass
 class _Job:
     """The replicas of one job, and what has happened so far.
 
     Everything happens in one thread, in the callbacks of a selector.
     """
 
-    def __init__(
-        self, plan: Plan, patience: Patience, output: Output, record: Record, guard: Guard, signals: socket.socket
-    ) -> None:
-        self._plan, self._patience, self._output, self._record = plan, patience, output, record
-        self._guard = guard
+    plan: Plan
+    patience: Patience
+    output: Output
+    record: Record
+    guard: Guard
+    signals: socket.socket
+
+    def __post_init__(self) -> None:
         # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
         # it is called: the order of blame is the order of death.
         self._selector = selectors.DefaultSelector()
-        self._selector.register(signals, selectors.EVENT_READ, functools.partial(self._on_signals, signals))
+        self._selector.register(self.signals, selectors.EVENT_READ, self._on_signals)
         self._children: dict[str, Child] = {}  # The newest start of each.
-        self._restartable = [replica.name for replica in plan.replicas]
+        self._restartable = [replica.name for replica in self.plan.replicas]
         self._due = dict.fromkeys(self._restartable, 0.0)  # To be started, and when.
         self._blamed: Child | None = None  # Because of which all are being stopped, to start again or to end.
         self._budgets = {"job": Budget(), "evaluator": Budget()}
-        self._ending: dict[str, object] = {}  # Why the job ends, once it does.
-        self._is_stopping = False  # Whether all were asked to save and end, on request or at the time limit.
+        self._ending: dict[str, Any] = {}  # Why the job ends, once it does.
         self._request = StopRequest()
         self._began = self._check_at = time.monotonic()
-        self._time_out_at = self._began + (plan.timeout_s or math.inf)
+        self._time_out_at = self._began + (self.plan.timeout_s or math.inf)
 
     def run(self) -> int:
         """Starts every replica, and waits until none is left; returns the job's exit code."""
-        plan = self._plan
-        logs = [{"replica": r.name, "log": os.path.abspath(r.log), "status": r.status} for r in plan.replicas]
-        message = "\n".join([f"starting {len(logs)} replicas; logs in {plan.log_dir}", *plan.notes])
+        logs = [{"replica": r.name, "log": os.path.abspath(r.log), "status": r.status} for r in self.plan.replicas]
+        message = "\n".join([f"starting {len(logs)} replicas; logs in {self.plan.log_dir}", *self.plan.notes])
         self._report("start", message, pid=os.getpid(), replicas=logs)
         while self._running() or self._due:
             for key, _ in self._selector.select(_TICK_S):
@@ -120,20 +118,17 @@ class _Job:
                 else:
                     child.signal_if_due()
             now = time.monotonic()
-            for replica in plan.replicas:
+            for replica in self.plan.replicas:
                 if self._due.get(replica.name, math.inf) <= now:
                     del self._due[replica.name]
                     self._start(replica)
             if now >= self._check_at:
                 self._check(now)
         self._note_kills()
-        fields = {
-            **self._ending,
-            "step": self._budgets["job"].step,
-            "seconds": round(time.monotonic() - self._began, 3),
-        }
+        seconds = round(time.monotonic() - self._began, 3)
+        fields = {**self._ending, "step": self._budgets["job"].step, "seconds": seconds}
         self._report("end", end_message(fields), **fields)
-        return int(self._ending["exit_code"])
+        return fields["exit_code"]
 
     def reap(self) -> None:
         """Collects replicas that the guard had to kill because the job could not go on."""
@@ -146,40 +141,40 @@ class _Job:
 
     def _start(self, replica: Replica) -> None:
         before = self._children.get(replica.name)
-        child = Child(replica, before.attempt + 1 if before else 0, self._guard)
+        child = Child(replica, before.attempt + 1 if before else 0, self.guard)
         self._children[replica.name] = child
-        self._output.follow(replica.name, replica.log, child.log_start)
+        self.output.follow(replica.name, replica.log, child.log_start)
         if child.pidfd is not None:
             self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._on_end, child))
         self._report("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
 
-    def _on_signals(self, signals: socket.socket) -> None:
-        for number in received(signals):
+    def _on_signals(self) -> None:
+        for number in received(self.signals):
             name = signal.Signals(number).name
             is_first = not self._request.number
             if self._request.is_repeated_by(number):
                 self._stop_all(f"{name} again", 128 + number, grace_period_s=0)
             elif is_first:
-                self._stop_all(f"told to stop by {name}", 128 + number, self._patience.grace_period_s)
+                self._stop_all(f"told to stop by {name}", 128 + number, self.patience.grace_period_s)
 
     def _stop_all(self, why: str, exit_code: int, grace_period_s: float) -> None:
         """Has all save and end within the grace period, and nobody start again."""
         self._report("stop", f"{why}: {'stopping' if grace_period_s else 'killing'} the replicas", why=why)
-        self._is_stopping = True
         self._finish(why=why, exit_code=exit_code)
+        self._time_out_at = math.inf
         for child in self._running():
             child.stop(0, grace_period_s)
 
     def _note_kills(self) -> None:
         """Replaces an exit code that means "saved" where a replica had to be killed meanwhile."""
         exit_code = self._ending["exit_code"]
-        killed = ", ".join(name for name, child in self._children.items() if child.is_killed and not child.frozen)
+        killed = ", ".join(name for name, child in self._children.items() if child.is_killed)
         if killed and exit_code and (exit_code == SAVED or "replica" not in self._ending):
             why = f"{self._ending['why']}, but {killed} had to be killed and may not have saved"
-            why += f"; the grace period is {self._patience.grace_period_s:g} s (--grace-period-s)"
+            why += f"; the grace period is {self.patience.grace_period_s:g} s (--grace-period-s)"
             self._ending |= {"why": why, "exit_code": KILLED}
 
-    def _finish(self, **ending: object) -> None:
+    def _finish(self, **ending: Any) -> None:
         """Has nobody start again; the first cause is the one that counts."""
         self._ending = self._ending or ending
         self._due.clear()
@@ -194,117 +189,106 @@ class _Job:
         now = time.monotonic()
         self._read_status(child, now)
         seconds = round(now - child.started, 3)
-        fields = {"attempt": child.attempt, "ending": child.ending, "exit_code": child.exit_code, "seconds": seconds}
-        self._output.end_line(name)
-        self._report("down", f"{name} ended: {child.ending} after {seconds:.1f} s", replica=name, **fields)
-        if not child.is_signalled:  # Who ends after a signal of ours is not to blame.
+        self.output.end_line(name)
+        self._report(
+            "down",
+            f"{name} ended: {child.ending} after {seconds:.1f} s",
+            replica=name,
+            attempt=child.attempt,
+            ending=child.ending,
+            exit_code=child.exit_code,
+            seconds=seconds,
+        )
+        if self._ending:
+            return
+        if child.frozen or not child.is_signalled:  # Who ends after another signal of ours is not to blame.
             self._on_death(child)
         if self._blamed and not self._running():
             blamed, self._blamed = self._blamed, None
             self._restart(blamed, self._restartable)
-        elif child.restarts_alone and not self._blamed:
-            self._restart(child, [name])
 
     def _on_death(self, child: Child) -> None:
-        """Decides what follows when a replica has ended by itself, or is taken for frozen."""
-        if self._ending:
-            return
+        """Decides what follows when a replica has ended by itself, or was killed as frozen."""
+        role, patience = child.replica.role, self.patience
         if self._blamed:
-            # The client of a replica elsewhere may report a kill later than others report what it did to them.
-            is_kill = child.kind is Kind.PREEMPTION and child.exit_code != SAVED and child.replica.role != "evaluator"
-            if is_kill and self._blamed.kind is Kind.ERROR and not self._blamed.frozen:
+            # The client of a replica elsewhere may report a kill later than others report what it did to them; and
+            # the peers of one that is stopped give up before it is found.
+            is_cause = child.frozen or (child.kind is Kind.PREEMPTION and child.exit_code != SAVED)
+            if is_cause and role != "evaluator" and self._blamed.kind is Kind.ERROR and not self._blamed.frozen:
                 self._blamed = child
             return
-        match decide(child.replica.role, self._plan.strategy, KILLED if child.frozen else child.exit_code):
+        match decide(role, self.plan.strategy, child.exit_code):
             case Follows.DONE:
+                may_go_on_s = {"evaluator": patience.evaluator_s}
+                if self.plan.strategy != "parameter_server":
+                    may_go_on_s["worker"] = patience.join_s
+                self._finish(why="done", exit_code=0)
+                for other in self._running():
+                    other.stop(may_go_on_s.get(other.replica.role, 0), patience.failure_s)
+            case Follows.RESTART_ONE:
+                self._restart(child, [child.replica.name])
+            case Follows.RESTART_ALL:
+                self._blamed = child
                 self._due.clear()
                 for other in self._running():
-                    other.stop(self._time_after_chief(other.replica.role), self._patience.failure_s)
-                self._finish(why="done", exit_code=0)
-            case Follows.RESTART_ONE:
-                child.restarts_alone = True
-            case Follows.RESTART_ALL:
-                self._blame(child)
-
-    def _blame(self, child: Child) -> None:
-        """Stops all because of a replica, or of one that is stopped (SIGSTOP): its peers give up before it is found."""
-        computing = (other for other in self._running() if other.replica.role != "evaluator")
-        stopped = next((other for other in computing if other.vitals.stopped), None)
-        if stopped and child.kind is Kind.ERROR and not child.frozen:
-            child = stopped
-            self._kill(child, "stopped")
-        self._blamed = child
-        patience = self._patience
-        has_saved = child.exit_code == SAVED
-        self._due.clear()
-        for other in self._running():
-            if has_saved:
-                other.stop(0, patience.grace_period_s)
-            else:
-                other.stop(patience.report_delay_s, patience.failure_s)
-
-    def _time_after_chief(self, role: str) -> float:
-        """Returns how long a replica may go on after the chief's success, in seconds."""
-        if role == "evaluator":
-            return self._patience.evaluator_s
-        return self._patience.join_s if role == "worker" and self._plan.strategy != "parameter_server" else 0
+                    if child.kind is Kind.ERROR and other.vitals.stopped:
+                        self._kill(other, "stopped")
+                    elif child.exit_code == SAVED:
+                        other.stop(0, patience.grace_period_s)
+                    else:
+                        other.stop(patience.report_delay_s, patience.failure_s)
 
     def _restart(self, child: Child, names: list[str]) -> None:
         """Starts replicas again after the death of one, or ends the job, or goes on without its evaluator."""
-        if self._ending:
-            return
-        is_evaluator = child.replica.role == "evaluator"
-        owner = "evaluator" if is_evaluator else "job"
-        most = self._plan.max_restarts
-        budget, why = self._budgets[owner].charged(child.kind, child.exit_code, most, reports=self._plan.reports)
-        self._budgets[owner] = budget
-        fields = {"replica": child.replica.name, "ending": child.ending, "exit_code": child.exit_code, "why": why}
-        fields |= {"log": child.replica.log, "tail": child.tail()}
+        replica, most = child.replica, self.plan.max_restarts
+        budget, why = self._budgets[replica.group].charged(child.kind, child.exit_code, most, reports=self.plan.reports)
+        self._budgets[replica.group] = budget
+        fields = {"replica": replica.name, "ending": child.ending, "exit_code": child.exit_code, "why": why}
+        fields |= {"log": replica.log, "tail": child.tail()}
         self._report("blame", failure_message(fields), **fields, kind=child.kind, step=budget.step)
         if not why:
-            kill_marked(*map(self._guard.mark, names))
+            kill_marked(*map(self.guard.mark, names))
             self._due |= dict.fromkeys(names, time.monotonic() + budget.backoff_s)
             wait = f" in {budget.backoff_s:.1f} s" if budget.backoff_s else ""
             counts = f"errors: {budget.errors}, after preemptions: {budget.preemptions}"
             message = f"starting {', '.join(names)} again{wait}; restarts after {counts} (of {most} each)"
             used = {"errors": budget.errors, "preemptions": budget.preemptions}
             self._report("restart", message, replicas=names, after=child.kind, **used)
-        elif is_evaluator:
-            self._restartable.remove(child.replica.name)
+        elif replica.role == "evaluator":
+            self._restartable.remove(replica.name)
         else:
             self._finish(**fields)
+            self._time_out_at = math.inf
             for other in self._running():
-                other.stop(0, self._patience.failure_s)
+                other.stop(0, self.patience.failure_s)
 
     def _check(self, now: float) -> None:
         """Checks the time limit and all that run, and kills one that is frozen."""
-        self._check_at = now + self._patience.check_s
-        if now >= self._time_out_at and not self._is_stopping and "replica" not in self._ending:
-            why = f"ended by its time limit (scheduling.timeout: {self._plan.timeout_s} s)"
-            self._stop_all(why, TIMED_OUT, self._patience.grace_period_s)
+        self._check_at = now + self.patience.check_s
+        if now >= self._time_out_at:
+            why = f"ended by its time limit (scheduling.timeout: {self.plan.timeout_s} s)"
+            self._stop_all(why, TIMED_OUT, self.patience.grace_period_s)
         frozen = []
         for child in self._running():
             self._read_status(child, now)
-            why = child.vitals.frozen(now, self._patience, reports=self._plan.reports)
-            if why and not child.is_signalled:
+            if why := child.vitals.frozen(now, self.patience, reports=self.plan.reports):
                 frozen.append((child.vitals.changed, child.started, child.replica.name, why))
         if frozen and not self._ending and not self._blamed:
-            *_, name, why = min(frozen)  # The others may only wait for it.
-            self._kill(self._children[name], why)
-            self._on_death(self._children[name])
+            *_, name, why = min(frozen)  # The others may only wait for it, as long as it takes to die too.
+            if not self._children[name].frozen:
+                self._kill(self._children[name], why)
 
     def _kill(self, child: Child, why: str) -> None:
-        """Kills a replica that is taken for frozen."""
-        child.kill_frozen(why)
+        """Kills a replica that is taken for frozen; what follows is decided at its end."""
         name = child.replica.name
         self._report("frozen", f"{name} is frozen ({why}); killing it", replica=name, why=why)
+        child.kill_frozen(why)
 
     def _read_status(self, child: Child, now: float) -> None:
         child.vitals.read(now)
-        if (step := child.vitals.step) is not None:
-            owner = "evaluator" if child.replica.role == "evaluator" else "job"
-            self._budgets[owner] = self._budgets[owner].noted(step)
+        group = child.replica.group
+        self._budgets[group] = self._budgets[group].noted(child.vitals.step)
 
-    def _report(self, event: str, message: str = "", **fields: object) -> None:
-        self._record.add(event, message, **fields)
-        self._output.lines("launcher", message.splitlines())
+    def _report(self, event: str, message: str = "", **fields: Any) -> None:
+        self.record.add(event, message, **fields)
+        self.output.lines("launcher", message.splitlines())
