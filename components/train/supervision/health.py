@@ -51,7 +51,7 @@ class Patience:
 
 
 class Vitals:
-    """What is known of one start of a replica."""
+    """What is known of one start of a replica; without a process id, of this process, only by its status file."""
 
     def __init__(self, path: str, pid: int | None = None, started: float = 0.0) -> None:
         self.state: Mapping[str, Any] = {}  # The last status: `phase`, `step`, `examples_per_s` and more.
@@ -59,13 +59,16 @@ class Vitals:
         self._path = path
         self._version: tuple[int, int] | None = None
         self._stopped_since: float | None = None
-        self._process = psutil.Process(pid) if pid else None
+        self._process = psutil.Process(pid)
 
     def read(self, now: float) -> None:
         """Reads the status file if it is another than before, and whether the process is stopped."""
         self._stopped_since = (self._stopped_since or now) if self.stopped else None
-        # It may be missing, or not complete if the program does not replace it as ours does.
-        with contextlib.suppress(OSError, ValueError), open(self._path, "rb", opener=_open_at_once) as file:
+        # It may be missing, be a pipe, or not be complete if the program does not replace it as ours does.
+        with (
+            contextlib.suppress(OSError, ValueError),
+            open(self._path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file,
+        ):
             file_status = os.fstat(file.fileno())
             version = file_status.st_mtime_ns, file_status.st_ino
             if version != self._version:
@@ -77,7 +80,7 @@ class Vitals:
     def stopped(self) -> bool:
         """Whether the process does not run because of SIGSTOP."""
         with contextlib.suppress(psutil.Error):
-            return self._process is not None and self._process.status() == psutil.STATUS_STOPPED
+            return self._process.status() == psutil.STATUS_STOPPED
         return False
 
     @property
@@ -112,8 +115,3 @@ class Vitals:
         if silent_s >= patience.silence_s.get(self.phase, math.inf):
             return f"no sign of life for {silent_s:.0f} s while {self.phase}"
         return ""
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Opens a file, and does not wait if it is a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import psutil
 from pydantic import BaseModel, Field
@@ -37,26 +37,27 @@ BEAT_S, LEASE_S = 5.0, 30.0
 _POLL_S = 1.0
 _MOST_BYTES = 4096
 _CLOCK_S = 5.0  # By which the system may count the same start differently, as it corrects its clock.
+_HOST = socket.gethostname()
+with contextlib.suppress(OSError):
+    _HOST += f", {os.readlink('/proc/self/ns/pid')}"
 
 
 class Launcher(BaseModel, frozen=True):
     """A launcher's process, as others may read of it; a process id alone would elsewhere be somebody else's."""
 
     host: str  # Name of its machine or container, and namespace in which `pid` means this process.
-    pid: Annotated[int, Field(ge=0, lt=2**31)]
-    started: Annotated[float, Field(ge=0, lt=1e11)]  # Seconds since the epoch.
+    pid: int = Field(ge=0, lt=2**31)
+    started: float = Field(ge=0, lt=1e11)  # Seconds since the epoch.
 
     @classmethod
     def of(cls, pid: int) -> Self:
         """Returns the process of this machine, or container, with this id; one that never was if there is none."""
-        host, started = socket.gethostname(), 0.0
-        with contextlib.suppress(OSError):
-            host += f", {os.readlink('/proc/self/ns/pid')}"
+        started = 0.0
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             if process.status() != psutil.STATUS_ZOMBIE:
                 started = process.create_time()
-        return cls(host=host, pid=pid, started=started)
+        return cls(host=_HOST, pid=pid, started=started)
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
@@ -69,7 +70,7 @@ class Launcher(BaseModel, frozen=True):
     @property
     def is_here(self) -> bool:
         """Whether it was started on this machine, or in this container."""
-        return self.host == self.of(self.pid).host
+        return self.host == _HOST
 
     @property
     def is_alive(self) -> bool:
@@ -83,13 +84,14 @@ class Launcher(BaseModel, frozen=True):
 
     def terminate(self) -> None:
         """Sends SIGTERM to it, and never to another process: nothing is sent if it has ended or is not known from here."""
-        with contextlib.suppress(psutil.NoSuchProcess):
+        try:
             process = psutil.Process(self.pid)
-            try:
-                if self.is_alive:  # Tested afterwards: psutil signals no process that has the id since.
-                    process.terminate()
-            except psutil.AccessDenied:
-                raise UserError(f"{self.name} is another user's; stop it as that user") from None
+            if self.is_alive:  # Tested afterwards: psutil signals no process that has the id since.
+                process.terminate()
+        except psutil.NoSuchProcess:
+            pass
+        except psutil.AccessDenied:
+            raise UserError(f"{self.name} is another user's; stop it as that user") from None
 
 
 @contextlib.contextmanager
@@ -124,23 +126,12 @@ def _refusal(job_dir: str, launcher: Launcher) -> UserError:
 
 def holder(directory: str) -> Launcher | None:
     """Returns the launcher that works here, if one does or what is left of it is still being removed."""
-    try:
-        descriptor = os.open(os.path.join(directory, FILE), os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None
-    except BlockingIOError:
-        # One that has only just taken it has not written its name yet.
-        content = os.pread(descriptor, _MOST_BYTES, 0)
-        return Launcher.parse(content) if content else Launcher.of(0)
-    finally:
-        os.close(descriptor)
-
-
-class Lost(Exception):
-    """Another launcher has taken over the lease."""
+    with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:  # One that has only just taken it has not written its name yet.
+            return Launcher.parse(file.read(_MOST_BYTES))
+    return None
 
 
 class Lease:
@@ -172,14 +163,12 @@ class Lease:
                 print(f"{self.job_dir} is locked by {launcher.name}; {waiting}", file=sys.stderr, flush=True)
             wait(_POLL_S)
 
-    def beat(self) -> None:
-        """Writes it again; raises `Lost` if another launcher has it, and does nothing while the store cannot be reached."""
+    def beat(self) -> bool:
+        """Writes it again; returns False if another launcher has it, which is not assumed while the store cannot be reached."""
         with contextlib.suppress(UserError, ConnectionError):
-            if self._write(self._version, timeout_s=BEAT_S):
-                return
-            _, version = self._read()
-            if version or not self._write(""):
-                raise Lost
+            # Somebody may have deleted it.
+            return self._write(self._version, timeout_s=BEAT_S) or (not self._read()[1] and self._write(""))
+        return True
 
     def release(self) -> None:
         """Deletes it, if it is still ours."""
@@ -206,12 +195,11 @@ def leased(job_dir: str) -> Iterator[None]:
     ended = threading.Event()
 
     def renew() -> None:
-        try:
-            while not ended.wait(BEAT_S):
-                lease.beat()
-        except Lost:
-            print(f"error: another launcher has taken over {job_dir}; this one is killed", file=sys.stderr, flush=True)
-            os.kill(os.getpid(), signal.SIGKILL)
+        while not ended.wait(BEAT_S):
+            if not lease.beat():
+                text = f"error: another launcher has taken over {job_dir}; this one is killed"
+                print(text, file=sys.stderr, flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()

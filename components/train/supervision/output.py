@@ -9,11 +9,10 @@ makes that thread wait, never the job, and misses nothing: what is not shown yet
 """
 
 import contextlib
-import functools
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 _POLL_S = 0.1
@@ -36,11 +35,11 @@ class _Log:
             if self._line.endswith(b"\n") or len(self._line) >= _MOST_LINE_BYTES:
                 yield from self.rest()
 
-    def rest(self) -> list[str]:
-        """Returns a last line that has no end, if there is one."""
+    def rest(self) -> Iterator[str]:
+        """Yields a last line that has no end, if there is one then."""
         line, self._line = self._line, b""
-        # A progress bar ends its lines with a carriage return alone.
-        return line.decode("utf-8", "replace").rstrip("\r\n").split("\r") if line else []
+        if line:  # A progress bar ends its lines with a carriage return alone.
+            yield from line.decode("utf-8", "replace").rstrip("\r\n").split("\r")
 
 
 class Output:
@@ -50,7 +49,7 @@ class Output:
         """Starts to write to `descriptor`."""
         os.set_blocking(descriptor, True)  # Somebody who shares it may have changed that.
         self._file = open(descriptor, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[str, Iterable[str]]] = queue.SimpleQueue()
         self._logs: dict[str, _Log] = {}
         self._num_written = 0  # Lines.
         self._is_closed = False
@@ -76,25 +75,21 @@ class Output:
 
     def end_line(self, name: str) -> None:
         """Shows a last line of a replica's log that has no end."""
-        self._tasks.put(lambda: self._print(name, self._logs[name].rest()))
+        self.lines(name, self._logs[name].rest())
 
     def lines(self, name: str, lines: Iterable[str]) -> None:
         """Shows lines of somebody who has no log file, after all that is in the log files now."""
-        self._tasks.put(functools.partial(self._print, name, lines))
+        self._tasks.put((name, lines))
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):  # Nobody may read any more.
             while not self._is_closed or not self._tasks.empty():
-                task = None
+                tasks = []
                 with contextlib.suppress(queue.Empty):
-                    task = self._tasks.get(timeout=_POLL_S)
-                for name, log in list(self._logs.items()):
-                    self._print(name, log.read())
-                if task:
-                    task()
+                    tasks.append(self._tasks.get(timeout=_POLL_S))
+                logs = [(name, log.read()) for name, log in list(self._logs.items())]
+                for name, lines in [*logs, *tasks]:
+                    for line in lines:
+                        self._file.write(f"{name} | {line}\n")
+                        self._num_written += 1
                 self._file.flush()
-
-    def _print(self, name: str, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._file.write(f"{name} | {line}\n")
-            self._num_written += 1
