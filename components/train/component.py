@@ -66,20 +66,15 @@ def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
     Args:
       cluster: The cluster file as JSON.
       worker_pool_specs: As planned.
-      log_dir: Directory for a log and a status file of each replica.
+      log_dir: Directory for the cluster file, and a log and a status file of each replica.
     """
-    from components.train.backends.backend import Job
-    from components.train.backends.local import LocalOptions
-    from components.train.backends.process import ProcessBackend
-    from components.train.backends.program import trainer_program
-    from components.train.cluster.cluster_file import Cluster
-    from components.train.supervision.output import Output
+    import os
+
+    from components.train.__main__ import main
 
     flags = worker_pool_specs[0]["container_spec"]["args"]  # all pools run one command
-    pools = Cluster.from_json(cluster)
-    backend = ProcessBackend(LocalOptions(log_dir=log_dir))
-    job = Job(cluster=pools, program=trainer_program(pools, flags))
-    with backend.plan(job) as plan, Output() as output:
-        code = backend.submit(plan, output)
-    if code:
+    os.makedirs(log_dir, exist_ok=True)
+    with open(f"{log_dir}/cluster.yaml", "w") as file:
+        file.write(cluster)
+    if code := main(["--cluster", file.name, "--log-dir", log_dir, "--", *flags]):
         raise SystemExit(code)

@@ -41,7 +41,7 @@ def hosts(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
             docker("cp", f"{key}.pub", f"{name}:/root/.ssh/authorized_keys")
             docker("exec", name, "chown", "-R", "root:root", "/root/.ssh")
             address = docker("inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name)
-            lines.append(f"root@{address} address={name}\n")
+            lines.append(f"root@{address}\n")
         file = directory / "hosts.txt"
         file.write_text("# two of them\n" + "".join(lines))
         ssh = f"ssh -i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"

@@ -12,7 +12,7 @@ import pytest
 from google.cloud import aiplatform_v1 as v1
 
 from components.train.__main__ import main
-from components.train.backends import vertex_client, vertex_training
+from components.train.backends import vertex_client
 from tests.cloud.collection import now
 from tests.cloud.entries import Entries
 from tests.cloud.front import Front
@@ -73,9 +73,9 @@ def trainings(
     vertex: Any, bucket: pathlib.Path, tmp_path: pathlib.Path, patch: pytest.MonkeyPatch
 ) -> Iterator[Training]:
     """Has this process's back end use them, without the pauses of the real ones."""
-    patch.setattr(vertex_training, "POLL_S", 0.01)
-    patch.setattr(vertex_training, "LINES_S", 0.0)
-    patch.setattr(vertex_training, "ERROR_S", 0.05)
+    patch.setattr("components.train.backends.vertex.POLL_S", 0.01)
+    patch.setattr("components.train.backends.vertex.LINES_S", 0.0)
+    patch.setattr("components.train.backends.vertex.ERROR_S", 0.05)
     patch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     logs = tmp_path / "logs"
     logs.mkdir()

@@ -189,8 +189,8 @@ class JobStore:
 
     def step(self) -> int:
         """Returns the step of the newest checkpoint; -1 if there is none."""
-        names = "\n".join(file.path for file in list_folder(f"{self.job_dir}/checkpoints")[1])
-        return max(map(int, re.findall(r"/ckpt-(\d+)\.index$", names, re.MULTILINE)), default=-1)
+        files = list_folder(f"{self.job_dir}/checkpoints")[1]
+        return max((int(step) for file in files for step in re.findall(r"/ckpt-(\d+)\.index$", file.path)), default=-1)
 
     def load(self) -> None:
         """Reads the record; what `write` then writes is its next version."""

@@ -29,9 +29,8 @@ class Status:
     """State and progress of a job."""
 
     state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
-    lines: Sequence[
-        str
-    ]  # For people: who runs it, since when and the exit code; each replica's progress; what happened last.
+    exit_code: int  # 0 while it runs, and if it is done or all is saved.
+    lines: Sequence[str]  # Who runs it, since when and the exit code; each replica's progress; what happened last.
 
 
 class Backend(abc.ABC):
@@ -124,17 +123,15 @@ class Backend(abc.ABC):
 
     def ignored(self, cluster: Cluster) -> tuple[str, ...]:
         """Returns a line that names the keys that are set and that the back end ignores, if there are any."""
-        # Each pool's keys are named once.
-        names = dict.fromkeys(".".join(path[1:] if path[0] in ROLES else path) for path in self._ignored(cluster))
-        return (f"--backend {self.name} ignores {', '.join(names)}, as {self.ignores_because}",) if names else ()
+        names = ", ".join(dict.fromkeys(self._ignored(cluster, "")))  # Each pool's keys are named once.
+        return (f"--backend {self.name} ignores {names}, as {self.ignores_because}",) if names else ()
 
-    def _ignored(self, model: Model, *above: str) -> Iterator[tuple[str, ...]]:
-        """Yields the path of each key that has not its default, and names back ends without this one."""
+    def _ignored(self, model: Model, above: str) -> Iterator[str]:
+        """Yields the name of each key that has not its default, and names back ends without this one."""
         for key, field in type(model).model_fields.items():
             value = getattr(model, key)
             by = next((mark.back_ends for mark in field.metadata if isinstance(mark, By)), (self.name,))
-            if self.name not in by:
-                if value not in (None, field.default):
-                    yield *above, key
-            elif isinstance(value, Model):
-                yield from self._ignored(value, *above, key)
+            if isinstance(value, Model) and self.name in by:
+                yield from self._ignored(value, "" if key in ROLES else f"{above}{key}.")
+            elif self.name not in by and value not in (None, field.default):
+                yield above + key

@@ -22,8 +22,6 @@ from common.google_cloud import MANAGED_BY
 from components.train.cluster.cluster_file import Cluster
 
 DEFAULT_REGION = "us-central1"
-_OUR_LABELS = {MANAGED_BY[0], "run"}
-_OUR_ENV = re.compile("TRAINER_.*|CLUSTER_SPEC|TF_CONFIG|AIP_.*|CLOUD_ML_.*")
 
 
 def new_name() -> str:
@@ -50,10 +48,16 @@ _key = _resource("projects/P/locations/L/keyRings/R/cryptoKeys/K")
 _network = _resource("projects/NUMBER/global/networks/N")
 _board = _resource("projects/P/locations/L/tensorboards/ID")
 _label = matching(
-    "[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}", "a label: KEY=VALUE of small letters, digits, _ and -", "K=V"
+    f"(?!({MANAGED_BY[0]}|run)=)[a-z][a-z0-9_-]{{0,62}}=[a-z0-9_-]{{0,63}}",
+    f"a label: KEY=VALUE of small letters, digits, _ and -, but not {MANAGED_BY[0]} or run, by which cleanup and registry go",
+    "K=V",
 )
 # The pipeline's launcher leaves out an empty value, so that the variable would not be there.
-_variable = matching("(?s)[A-Za-z_][A-Za-z0-9_]*=.+", "a variable of the environment: NAME=VALUE, and not empty", "N=V")
+_variable = matching(
+    "(?s)(?!(TRAINER_[^=]*|CLUSTER_SPEC|TF_CONFIG|AIP_[^=]*|CLOUD_ML_[^=]*)=)[A-Za-z_][A-Za-z0-9_]*=.+",
+    "a variable of the environment: NAME=VALUE, not empty, and none by which the cluster is described (TF_CONFIG, TRAINER_*, ...)",
+    "N=V",
+)
 _job = functools.partial(flag, group="training job on Vertex AI")
 
 
@@ -78,19 +82,13 @@ class JobSettings(Flags):
     )
 
     def check(self, region: str) -> None:
-        """Refuses settings that do not go together, that lie in another region, or that have names of ours."""
+        """Refuses settings that do not go together, or that lie in another region."""
         if self.tensorboard and not self.training_service_account:
             raise UserError("tensorboard needs training_service_account, which writes to it; give it too")
         for name in ("encryption_key", "tensorboard"):
             place = re.search("/locations/([a-z0-9-]+)/", getattr(self, name) or "")
             if place and place[1] != region:
                 raise UserError(f"{name} lies in {place[1]}, and the run in {region}; take one of there")
-        for name in _pairs(self.labels):
-            if name in _OUR_LABELS:
-                raise UserError(f"labels {name}: cleanup and registry go by it; choose another name")
-        for name in self.environment:
-            if _OUR_ENV.fullmatch(name):
-                raise UserError(f"env {name}: the cluster is described by it; choose another name")
 
     def all_labels(self, run: str = "") -> dict[str, str]:
         """Returns the labels, ours among them; that of the run if its name is known."""

@@ -63,24 +63,26 @@ class LocalBackend(Backend):
         with _reading(job_dir):
             holder, events = lock.holder(job_dir), _events(job_dir)
             start, end = events[0], events[-1]
+            exit_code = 0
             details = f", {holder.name}" if holder else ""
             details += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(start["time"]))
             if holder:  # Another than that of the events, if it has not written anything yet.
                 state = "starting" if holder.started > start["time"] else "running"
             elif end["event"] != "end":
-                state = "killed"
+                state, exit_code = "killed", KILLED
             else:
-                state = "failed" if _has_failed(end) else "stopped" if end["exit_code"] else "done"
-            if end["event"] == "end":
                 details += f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
+                state = "stopped" if end["exit_code"] else "done"
+                if "replica" in end or end["exit_code"] in (2, KILLED):
+                    state, exit_code = "failed", end["exit_code"]
             lines = [state + details]
             for replica in start["replicas"]:
                 vitals = Vitals(replica["status"])
                 vitals.read(0.0)
                 phase = vitals.phase or "started" if holder else "ended"
                 lines.append(f"{replica['replica']:<12} {vitals.summary(phase)}")
-            last_message = next(event["message"] for event in reversed(events) if event["message"])
-            return Status(state=state, lines=[*lines, last_message])
+            lines.append(next(event["message"] for event in reversed(events) if event["message"]))
+            return Status(state=state, exit_code=exit_code, lines=lines)
 
     def cancel(self, job_dir: str) -> int:
         """Signals the launcher, which must be of this machine, and waits until nothing of the job is left."""
@@ -97,13 +99,9 @@ class LocalBackend(Backend):
         holder.terminate()
         while lock.holder(job_dir) == holder:  # What is left of it when it is gone has limits of its own.
             time.sleep(_POLL_S)
-        with _reading(job_dir):
-            end = _events(job_dir)[-1]
-            if end["event"] != "end":
-                print(f"{holder.name} was killed, and its replicas with it")
-                return KILLED
-            print(end["message"])
-            return end["exit_code"] if _has_failed(end) else 0
+        status = self.status(job_dir)
+        print("\n".join(status.lines))
+        return status.exit_code
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
         """Reads the log files, one after another."""
@@ -173,8 +171,3 @@ def _events(job_dir: str) -> list[Event]:
     if not (events := launcher_log.last_run(job_dir)):
         raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
     return events
-
-
-def _has_failed(end: Event) -> bool:
-    """Returns whether not all was saved when a job ended."""
-    return "replica" in end or end["exit_code"] in (2, KILLED)

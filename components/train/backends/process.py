@@ -53,15 +53,7 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
                 continue
             except OSError as error:
                 raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
-            if _is_free(port):
+            with contextlib.suppress(OSError), socket.socket() as probe:
+                probe.bind(("", port))
                 ports.append(port)
         yield tuple(ports)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True

@@ -54,7 +54,7 @@ def what_runs(backend: str, cluster: Cluster) -> Any:
     plan = planned(backend, cluster)
     if backend == "vertex":
         return (
-            [body["jobSpec"] for body in plan.bodies],
+            [{**arguments, "labels": {}} for arguments in plan.arguments],  # One is the name of the job.
             plan.bounds.timeout_s,
             plan.bounds.cluster.scheduling.max_restarts,
         )
