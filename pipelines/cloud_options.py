@@ -4,12 +4,13 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-from common.cli import Flags, flag
+from common.cli import Flags, as_list, flag
 from common.errors import UserError
 from common.flags import at_least, positive
 from components.register import serving
 from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, account, matching
 from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
 from pipelines import training
 from pipelines.arguments import SHARED
 from pipelines.config import Config, Keys
@@ -72,9 +73,14 @@ def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
             raise UserError(f"--{key} {getattr(args, key) or 'is missing'}: give one such as {example}")
 
 
-def scheduled_as(cluster: Cluster, args: Config) -> Cluster:
+def cluster_of(config: Config) -> Cluster:
+    """Returns the cluster that the keys give, scheduled as they say."""
+    return scheduled_as(load_cluster(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config)
+
+
+def scheduled_as(cluster: Cluster, config: Config) -> Cluster:
     """Returns the cluster with the scheduling that the keys give."""
-    flags = {"strategy": args.scheduling, "timeout": args.timeout, "max_restarts": args.max_restarts}
+    flags = {"strategy": config.scheduling, "timeout": config.timeout, "max_restarts": config.max_restarts}
     content = cluster.model_dump(exclude_none=True)
-    content["scheduling"] = {**content["scheduling"], **{k: v for k, v in flags.items() if v is not None}}
+    content["scheduling"] |= {key: value for key, value in flags.items() if value is not None}
     return Cluster.read(content)

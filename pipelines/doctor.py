@@ -101,7 +101,7 @@ def check_project(project: str, bucket: str, location: str) -> Iterator[str]:
     if missing := sorted({*PERMISSIONS}.difference(answer.get("permissions", ()))):
         grant = f"gcloud projects add-iam-policy-binding {project} --member=user:YOU --role=roles/aiplatform.user"
         yield f"runs may not be started: no {', '.join(missing)}; an owner: {grant}"
-    yield from bucket_problems(ask, bucket.removeprefix("gs://"), location)
+    yield from bucket_problems(ask, bucket, location)
 
 
 if __name__ == "__main__":

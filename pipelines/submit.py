@@ -15,14 +15,13 @@ from common.errors import UserError
 from common.storage.files import read_json
 from components.evaluate.gate import OUTCOMES, REJECT
 from components.register.register import open_registry
-from components.train.backends.attempts import Again, Bounds, JobStore, first_attempt
+from components.train.backends.attempts import JobStore, first_attempt
 from components.train.cluster.cluster_file import Cluster
 from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_trainer_flags, evaluation
 from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
 from pipelines.config import Config
 from pipelines.vertex.submission import Submission, prepare
 
-VERTEX_TIMEOUT_S = 7 * 86_400  # of a job without a time limit
 _EXIT_CODES = f"""exit codes: 0 submitted, or with --wait ended well; 1 the run failed, or Google Cloud does not answer; 2 a
 mistake that the message names; {EXIT_REJECTED} rejected, with --fail-on-reject; 130 Ctrl-C, which ends the waiting and not the run."""
 
@@ -33,36 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = KEYS.read(args)
     if not config.project:
         config = config.model_copy(update={"project": os.environ.get("GOOGLE_CLOUD_PROJECT")})
-    if args.list or args.cancel:
-        return _manage(args, config)
-    if config.fail_on_reject and not args.wait:
-        raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
-    if args.wait and args.cron:
-        raise UserError("--wait and --cron exclude each other; --list shows what the schedule has begun")
-    if args.dry_run:
-        missing = {key: example for key, (_, example) in NEEDED.items() if not getattr(config, key)}
-        config = config.model_copy(update=missing)
-        if missing:
-            print(f"note: {', '.join(f'--{key}' for key in missing)} not given; examples stand in", file=sys.stderr)
-    if args.resume:
-        check_place(config, ("project", "location", "bucket"))
-    earlier = Submission.load(config.bucket, args.resume) if args.resume else None
-    submission = _resumed(earlier, config) if earlier else prepare(config, is_scheduled=bool(args.cron))
-    store = JobStore(submission.values["job_dir"])
-    if earlier:
-        from pipelines.vertex import client, sending  # 2 s
-
-        client.connect(config.project, config.location)
-        store, has_ended_well = sending.recorded(submission)
-        if has_ended_well and submission.values["evaluate_args"] == earlier.values["evaluate_args"]:
-            print(f"{submission.run} has ended well, and nothing is sent:")
-            return _ended(config, submission)
-    bounds = _bounds(submission)
-    first = first_attempt(store.attempts, bounds)
-    if args.dry_run:
-        print(json.dumps(submission.attempt(first).request(submission.run), indent=2))
-        return 0
-    return _submit(args, config, submission, bounds, first, store)
+    return _manage(args, config) if args.list or args.cancel else _submit(args, config)
 
 
 def _parser() -> Parser:
@@ -93,24 +63,59 @@ def _parser() -> Parser:
     return p
 
 
+def _submit(args: argparse.Namespace, config: Config) -> int:
+    """Sends a new run, or one that is gone on with."""
+    if config.fail_on_reject and not args.wait:
+        raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
+    if args.wait and args.cron:
+        raise UserError("--wait and --cron exclude each other; --list shows what the schedule has begun")
+    if args.dry_run:
+        missing = {key: example for key, (_, example) in NEEDED.items() if not getattr(config, key)}
+        config = config.model_copy(update=missing)
+        if missing:
+            print(f"note: {', '.join(f'--{key}' for key in missing)} not given; examples stand in", file=sys.stderr)
+    if args.resume:
+        check_place(config, ["bucket"])
+        earlier = Submission.load(config.bucket, args.resume)
+        submission = _resumed(earlier, config)
+    else:
+        submission = prepare(config, is_scheduled=bool(args.cron))
+    project, location = submission.values["project"], submission.values["location"]
+    store, runs = JobStore(submission.values["job_dir"]), []
+    from pipelines.vertex import checks, client, sending, watch  # 2 s
+
+    if args.resume or not args.dry_run:
+        client.connect(project, location)
+    if args.resume:
+        runs = sending.recorded(submission, store)
+        is_same = submission.values["evaluate_args"] == earlier.values["evaluate_args"]
+        if is_same and any(watch.state_of(run) == "SUCCEEDED" for run in runs):
+            print(f"{submission.run} has ended well, and nothing is sent:")
+            return _ended(config, submission)
+    first = first_attempt(store.attempts, submission.bounds)
+    if args.dry_run:
+        print(json.dumps(submission.request(submission.run, first), indent=2))
+        return 0
+    checks.check_access(submission)
+    print(f"{submission.run} in {location} of {project}, {submission.image}")
+    print("\n".join(_machines(submission.cluster, first.timeout_s)), flush=True)
+    if not args.yes and not confirm("submit it"):
+        return 0
+    if args.cron:
+        print(f"scheduled: {client.schedule(submission, first, args.cron)}")
+        return 0
+    code = sending.run(submission, store, runs, wait=args.wait)
+    return _ended(config, submission) if args.wait and not code else code
+
+
 def _resumed(submission: Submission, config: Config) -> Submission:
     """Returns a run as it was submitted, with the keys that are given of its limits and its evaluation."""
     evaluate_args = evaluation(config, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
     cluster = scheduled_as(submission.cluster, config)
-    submission.job_settings.check(config.location)
-    values = {**submission.values, "cluster": cluster.to_json(), "evaluate_args": evaluate_args}
-    hours = config.max_machine_hours or submission.max_machine_hours
-    job = {**submission.job, "parameter_values": values}
-    return dataclasses.replace(submission, job=job, max_machine_hours=hours)
-
-
-def _bounds(submission: Submission) -> Bounds:
-    """What all attempts of the training may take together."""
-    cluster = submission.cluster
-    return Bounds(
-        cluster=cluster,
-        timeout_s=cluster.scheduling.timeout_s or VERTEX_TIMEOUT_S,
-        machine_hours=submission.max_machine_hours,
+    return dataclasses.replace(
+        submission,
+        values={**submission.values, "cluster": cluster.to_json(), "evaluate_args": evaluate_args},
+        max_machine_hours=config.max_machine_hours or submission.max_machine_hours,
     )
 
 
@@ -124,28 +129,10 @@ def _machines(cluster: Cluster, longest_s: float) -> Iterator[str]:
     yield f"  at most {hours * cluster.replicas:,.1f} machine-hours ({machines} for {hours:,.1f} h)"
 
 
-def _submit(
-    args: argparse.Namespace, config: Config, submission: Submission, bounds: Bounds, first: Again, store: JobStore
-) -> int:
-    from pipelines.vertex import checks, client, sending  # 2 s
-
-    client.connect(submission.job["project"], submission.job["location"])
-    checks.check_access(submission)
-    print(f"{submission.run} in {submission.job['location']} of {submission.job['project']}, {submission.image}")
-    print("\n".join(_machines(submission.cluster, first.timeout_s)), flush=True)
-    if not args.yes and not confirm("submit it"):
-        return 0
-    if args.cron:
-        print(f"scheduled: {client.schedule(submission.attempt(first), args.cron)}")
-        return 0
-    code = sending.run(submission, bounds, store, wait=args.wait)
-    return _ended(config, submission) if args.wait and not code else code
-
-
 def _ended(config: Config, submission: Submission) -> int:
     """Tells what a run came to that has ended well."""
-    job_dir, values = submission.values["job_dir"], submission.values
-    evaluation = read_json(f"{job_dir}/evaluation.json")
+    values = submission.values
+    evaluation = read_json(f"{values['job_dir']}/evaluation.json")
     decided, metrics = evaluation["decision"], evaluation["metrics"]
     shown = [f"{name} {value:.4g}" for name, value in metrics.items() if isinstance(value, float)]
     print(", ".join(shown))

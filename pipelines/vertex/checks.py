@@ -64,10 +64,9 @@ class Asker:
 def check_access(submission: Submission) -> None:
     """Raises a UserError with all that is wrong; what cannot be checked is warned of."""
     ask = Asker()
-    bucket = submission.job["pipeline_root"].split("/")[2]
     problems: list[str] = []
     for check in (
-        bucket_problems(ask, bucket, submission.job["location"]),
+        bucket_problems(ask, submission.bucket, submission.values["location"]),
         _image_problems(ask, submission.image),
         _account_problems(ask, submission),
     ):
@@ -92,6 +91,7 @@ def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
 
 def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
     """Yields whether the bucket is missing, in another region than the run, or may not be written to."""
+    bucket = bucket.removeprefix("gs://")
     url = f"https://storage.googleapis.com/storage/v1/b/{bucket}"
     status, answer = ask(f"{url}?fields=location,locationType")
     if status == 404:  # Google's client would make one, even of a name that was misspelt.
@@ -126,14 +126,14 @@ def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
     Only the run's account, which makes the training job, could ask Google Cloud whether it may. So policies are read: the
     training account's own and the project's. The right may also come from a group or a folder, which they do not show.
     """
-    account, actor = submission.job_settings.training_service_account, submission.body["serviceAccount"]
+    account, actor = submission.settings.training_service_account, submission.service_account
     if not account:
         return
     status, policy = ask(f"{_ACCOUNTS}/{account}:getIamPolicy", {})
     if status == 404:
         yield f"no service account {account}"
         return
-    _, project_policy = ask(f"{_PROJECTS}/{submission.job['project']}:getIamPolicy", {})
+    _, project_policy = ask(f"{_PROJECTS}/{submission.values['project']}:getIamPolicy", {})
     member = f"serviceAccount:{actor}"
     bindings = [*policy.get("bindings", ()), *project_policy.get("bindings", ())]
     if not any(binding["role"] in _ROLES and member in binding["members"] for binding in bindings):

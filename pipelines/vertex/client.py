@@ -7,6 +7,7 @@ from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
 from common.google_cloud import OURS, credentials, is_ours, refusals
+from components.train.backends.attempts import Again
 from pipelines.vertex.submission import Submission
 
 _SERVICE = "Vertex AI"  # Messages begin with it.
@@ -17,17 +18,17 @@ def connect(project: str, location: str) -> None:
     aiplatform.init(project=project, location=location, credentials=credentials())
 
 
-def send(submission: Submission, job_id: str) -> str:
-    """Begins a run; returns its resource name. Google's client would make a bucket that is not there, this does not."""
+def send(submission: Submission, job_id: str, order: Again) -> str:
+    """Begins an attempt of a run; returns its resource name. Google's client would make a bucket that is not there, this does not."""
     client = _client(aiplatform.utils.PipelineJobClientWithOverride)
     with refusals(_SERVICE):
-        request = v1.CreatePipelineJobRequest.from_json(json.dumps(submission.request(job_id)))
+        request = v1.CreatePipelineJobRequest.from_json(json.dumps(submission.request(job_id, order)))
         return client.create_pipeline_job(request=request).name
 
 
-def schedule(submission: Submission, cron: str) -> str:
+def schedule(submission: Submission, order: Again, cron: str) -> str:
     """Has Vertex AI begin a run whenever `cron` says, one at a time; returns the schedule's resource name."""
-    request = submission.request("scheduled")
+    request = submission.request("scheduled", order)
     del request["pipelineJobId"]  # each run gets one
     body = {"displayName": submission.run, "cron": cron, "maxConcurrentRunCount": "1"}
     with refusals(_SERVICE):

@@ -11,48 +11,56 @@ from google.cloud import aiplatform_v1 as v1
 
 from common.errors import UserError
 from common.storage.files import delete_files, stat_file
-from components.train.backends.attempts import Again, Bounds, JobStore, next_attempt
+from components.train.backends.attempts import Again, JobStore, next_attempt
 from components.train.backends.vertex_client import CloudLogs, Ending, ending, replica_name
 from pipelines.vertex import client, watch
-from pipelines.vertex.submission import RECORD, Submission
+from pipelines.vertex.submission import Submission
 
 _TAIL = 10
 _END_POLLS = 7  # A cancelled job has half a minute to save.
 
 
-def recorded(submission: Submission) -> tuple[JobStore, bool]:
-    """Returns the record of a run's attempts, and whether the run has ended well; refuses one that goes on.
+def recorded(submission: Submission, store: JobStore) -> list[v1.PipelineJob]:
+    """Reads the record of a run's attempts, and returns its pipeline jobs, all of which have ended; refuses one that goes on.
 
     What became of an attempt that nobody waited for is added; it is written with the next one.
     """
-    store = JobStore(submission.values["job_dir"])
-    runs = _ended_runs(submission)
+    runs = client.runs(run=submission.run)
+    for run in runs:
+        if watch.is_live(run):
+            raise UserError(f"{_id(run)} is still going on; wait for it, or --cancel {submission.run}")
     store.load()
     if store.attempts and not store.attempts[-1].ending:
         run = next((run for run in runs if _id(run) == store.attempts[-1].display_name), None)
         _complete(store, _training_jobs(store, submission), run)
-    return store, any(watch.state_of(run) == "SUCCEEDED" for run in runs)
+    return runs
 
 
-def run(submission: Submission, bounds: Bounds, store: JobStore, *, wait: bool) -> int:
-    """Sends the run; where it waits, training that was given up goes on in another. Returns 0 if the last has ended well."""
-    names = {_id(run) for run in _ended_runs(submission)} | {attempt.display_name for attempt in store.attempts}
-    record = f"{submission.directory}/{RECORD}"
+def run(submission: Submission, store: JobStore, runs: Sequence[v1.PipelineJob], *, wait: bool) -> int:
+    """Sends the run; where it waits, training that was given up goes on in another. Returns 0 if the last has ended well.
+
+    Args:
+      submission: What to send.
+      store: Record of its attempts.
+      runs: Its earlier pipeline jobs.
+      wait: Whether to follow it to its end.
+    """
+    names = {*map(_id, runs), *(attempt.display_name for attempt in store.attempts)}
     num_earlier = len(store.attempts)
-    is_new = not num_earlier and not stat_file(record)
+    is_new = not stat_file(submission.record)
     if is_new:
         submission.save()
-    while isinstance(order := next_attempt(store.attempts, bounds, num_earlier), Again):
+    while isinstance(order := next_attempt(store.attempts, submission.bounds, num_earlier), Again):
         numbered = (f"{submission.run}-{number}" for number in itertools.count(2))
         job_id = next(name for name in itertools.chain([submission.run], numbered) if name not in names)
         names.add(job_id)
-        send = functools.partial(client.send, submission.attempt(order), job_id)
+        send = functools.partial(client.send, submission, job_id, order)
         try:
             attempt = store.submit(job_id, submission.cluster.choices[order.choice], order, send)
         except UserError:
             if is_new:
                 with contextlib.suppress(UserError, ConnectionError):
-                    delete_files([record])
+                    delete_files([submission.record])
             raise
         if not is_new:
             submission.save()  # With what this command changes of it.
@@ -83,15 +91,6 @@ def _id(run: v1.PipelineJob) -> str:
     return run.name.rpartition("/")[2]
 
 
-def _ended_runs(submission: Submission) -> list[v1.PipelineJob]:
-    """Returns the pipeline jobs of a run; refuses one that goes on."""
-    runs = client.runs(run=submission.run)
-    for job in runs:
-        if watch.is_live(job):
-            raise UserError(f"{_id(job)} is still going on; wait for it, or --cancel {submission.run}")
-    return runs
-
-
 def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob]:
     """Returns the jobs of the last attempt, once they have ended; refuses one that goes on without its pipeline job."""
     known = {name for attempt in store.attempts for name in attempt.jobs}
@@ -104,7 +103,7 @@ def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob
     for job in jobs:
         if not ending(job):
             number = job.name.rpartition("/")[2]
-            where = f"--project {submission.job['project']} --region {submission.job['location']}"
+            where = f"--project {submission.values['project']} --region {submission.values['location']}"
             raise UserError(
                 f"training job {number} of {submission.run} is still going on; wait for it, or: "
                 f"gcloud ai custom-jobs cancel {number} {where}"
@@ -140,7 +139,7 @@ def _failures(run: v1.PipelineJob, jobs: Sequence[v1.CustomJob], submission: Sub
             replica = replica_name(why, roles)
         yield f"{step}{f' ({replica})' if replica else ''} failed: {' '.join(why.split())}"
         try:
-            logs = CloudLogs(submission.job["project"], job.rpartition("/")[2], roles)
+            logs = CloudLogs(submission.values["project"], job.rpartition("/")[2], roles)
             lines = [text for name, text in (logs.new() if job else ()) if name == replica or not replica]
         except (OSError, UserError) as error:
             lines = [f"({error})"]

@@ -4,25 +4,27 @@ import dataclasses
 import functools
 import json
 import re
-import tempfile
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
+
+from google.protobuf import json_format
+from pydantic import TypeAdapter
 
 from common.cli import as_list
 from common.errors import UserError
 from common.storage.files import parsed_json, write_text
 from components.register import serving
-from components.train.backends.attempts import Again
+from components.train.backends.attempts import Again, Bounds
 from components.train.backends.job_settings import JobSettings, new_name
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import load_cluster
 from pipelines.arguments import pipeline_arguments
-from pipelines.cloud_options import DEFAULT_CLUSTER, check_place, scheduled_as
-from pipelines.compile import compile_specs
+from pipelines.cloud_options import check_place, cluster_of
 from pipelines.config import Config
+from pipelines.training import build
 
 RECORD = "run.json"  # in a run's directory: what was submitted
+TIMEOUT_S = 7 * 86_400  # of a job without a time limit: Vertex AI's own
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,19 +32,14 @@ class Submission:
     """A run, or what a schedule makes runs of."""
 
     run: str  # Its name, and that of its directory, or the schedule's name.
+    bucket: str  # `gs://BUCKET`.
     image: str  # That the steps and the training run in, by digest.
-    job: Mapping[str, Any]  # Arguments of `aiplatform.PipelineJob`, all but the spec's path and the job's id.
-    body: Mapping[str, Any]  # What the resource has beside what that makes of them.
-    resources: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)  # CPUs and memory by step.
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # `JobSettings`.
+    values: Mapping[str, Any]  # Arguments of the pipeline by name.
+    settings: JobSettings
+    service_account: str | None = None
+    resources: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)  # CPUs and memory by step.
     scheduled: bool = False
-    timeout_s: int | None = None  # Of the training, in this attempt.
     max_machine_hours: float | None = None  # Of the training, all attempts together.
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """Arguments of the pipeline by name."""
-        return self.job["parameter_values"]
 
     @functools.cached_property
     def cluster(self) -> Cluster:
@@ -50,98 +47,93 @@ class Submission:
         return Cluster.from_json(self.values["cluster"])
 
     @property
-    def job_settings(self) -> JobSettings:
-        """Settings of the training job."""
-        return JobSettings(**self.settings)
+    def bounds(self) -> Bounds:
+        """What all attempts of the training may take together."""
+        return Bounds(
+            cluster=self.cluster,
+            timeout_s=self.cluster.scheduling.timeout_s or TIMEOUT_S,
+            machine_hours=self.max_machine_hours,
+        )
 
     @property
-    def directory(self) -> str:
-        """Of the run, in its bucket."""
-        return f"{self.job['pipeline_root']}/{self.run}"
+    def record(self) -> str:
+        """Path of the file that keeps it."""
+        return f"{self.bucket}/runs/{self.run}/{RECORD}"
 
     def save(self) -> None:
         """Keeps it in the run's directory."""
-        write_text(f"{self.directory}/{RECORD}", json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        write_text(self.record, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     @classmethod
-    def load(cls, bucket: str, run: str) -> "Submission":
+    def load(cls, bucket: str, run: str) -> Self:
         """Returns the run of that name, as it was submitted."""
         with parsed_json(f"{bucket}/runs/{run}/{RECORD}") as fields:
             if fields is None:
                 raise UserError(f"--resume {run}: no such run in {bucket}; submit.py --list shows them")
-            return cls(**fields)
+            return TypeAdapter(cls).validate_python(fields)
 
-    def attempt(self, order: Again) -> "Submission":
-        """Returns the same on the machines, and within the time, of an attempt."""
-        values = {**self.values, "cluster": self.cluster.choices[order.choice].to_json()}
-        return dataclasses.replace(self, job={**self.job, "parameter_values": values}, timeout_s=order.timeout_s)
-
-    def request(self, job_id: str) -> dict[str, Any]:
-        """Returns the body of `pipelineJobs.create`, which a schedule has too; asks nobody."""
-        from google.auth.credentials import AnonymousCredentials
-        from google.cloud import aiplatform  # 2 s
-
-        job = self.job_settings.arguments(self.cluster, "" if self.scheduled else self.run)
-        options = {
-            "job": {**job, "timeout": f"{self.timeout_s}s"} if self.timeout_s else job,
-            "job_args": self.job_settings.as_flags(),
-            "scheduled": self.scheduled,
-            "resources": self.resources,
+    def request(self, job_id: str, order: Again) -> dict[str, Any]:
+        """Returns the body of `pipelineJobs.create` for an attempt, which a schedule has too; asks nobody."""
+        cluster = self.cluster.choices[order.choice]
+        run = "" if self.scheduled else self.run
+        pipeline = build(
+            "vertex",
+            self.image,
+            job={**self.settings.arguments(cluster, run), "timeout": f"{order.timeout_s}s"},
+            job_args=self.settings.as_flags(),
+            scheduled=self.scheduled,
+            resources=self.resources,
+        )
+        values = {**self.values, "cluster": cluster.to_json()}
+        key = self.settings.encryption_key
+        body = {
+            "displayName": self.run,
+            "labels": self.settings.all_labels(run),
+            "pipelineSpec": json_format.MessageToDict(pipeline.pipeline_spec),
+            "runtimeConfig": {"gcsOutputDirectory": f"{self.bucket}/runs", "parameterValues": values},
+            "serviceAccount": self.service_account,
+            "network": self.settings.network,
+            "encryptionSpec": key and {"kmsKeyName": key},
         }
-        with tempfile.TemporaryDirectory(prefix="training-") as place:
-            [spec] = compile_specs(self.image, place, ["vertex"], **options)
-            try:
-                resource = aiplatform.PipelineJob(
-                    **self.job, job_id=job_id, template_path=str(spec), credentials=AnonymousCredentials()
-                )
-            except (TypeError, ValueError) as error:
-                raise UserError(f"the pipeline does not take these arguments: {error}") from None
-        parent = f"projects/{self.job['project']}/locations/{self.job['location']}"
-        body = {**resource.to_dict(), **{key: value for key, value in self.body.items() if value}}
-        return {"parent": parent, "pipelineJobId": job_id, "pipelineJob": body}
+        parent = f"projects/{values['project']}/locations/{values['location']}"
+        job = {name: value for name, value in body.items() if value}
+        return {"parent": parent, "pipelineJobId": job_id, "pipelineJob": job}
 
 
-def prepare(args: Config, *, is_scheduled: bool = False) -> Submission:
+def prepare(config: Config, *, is_scheduled: bool = False) -> Submission:
     """Checks every key by itself and against the others, and asks nobody; a mistake is a UserError."""
-    check_place(args)
-    cluster = scheduled_as(load_cluster(args.cluster or DEFAULT_CLUSTER, as_list(args.trainer_flags)), args)
-    trained_by = args.training_service_account or args.service_account
-    settings = dataclasses.replace(JobSettings.of(args), training_service_account=trained_by)
-    settings.check(args.location)
-    plan_vertex(cluster, args.image, [])  # refuses pools that cannot run there
-    if args.serving_image:
-        serving.check("--serving-image", args.serving_image)
-    sources = as_list(args.source)
-    if args.dataset == "bigquery":
-        args = args.model_copy(update={"export_dir": args.export_dir or f"{args.bucket}/exports"})
+    check_place(config)
+    cluster = cluster_of(config)
+    trained_by = config.training_service_account or config.service_account
+    settings = dataclasses.replace(JobSettings.of(config), training_service_account=trained_by)
+    settings.check(config.location)
+    plan_vertex(cluster, config.image, [])  # refuses pools that cannot run there
+    if config.serving_image:
+        serving.check("--serving-image", config.serving_image)
+    sources = as_list(config.source)
+    if config.dataset == "bigquery":
+        config = config.model_copy(update={"export_dir": config.export_dir or f"{config.bucket}/exports"})
     else:
         sources = [require_bucket(source) for source in sources]
-    run, root = new_name(), f"{args.bucket}/runs"
-    place = {"project": args.project, "location": args.location}
-    arguments = {
-        **pipeline_arguments(args, cluster, sources),
-        "run_id": run,
-        "job_dir": root if is_scheduled else f"{root}/{run}/job",
-        "registry": f"vertex://{args.project}/{args.location}",
-        "serving_image": args.serving_image,
-        **place,
-    }
+    run, root = new_name(), f"{config.bucket}/runs"
     return Submission(
         run=run,
-        image=args.image,
-        resources=dict(map(_step_resources, as_list(args.step_resources))),
-        scheduled=is_scheduled,
-        max_machine_hours=args.max_machine_hours,
-        settings=dataclasses.asdict(settings),
-        job={
-            "display_name": run,
-            "pipeline_root": root,
-            "parameter_values": arguments,
-            "encryption_spec_key_name": settings.encryption_key,
-            "labels": settings.all_labels("" if is_scheduled else run),
-            **place,
+        bucket=config.bucket,
+        image=config.image,
+        values={
+            **pipeline_arguments(config, cluster, sources),
+            "run_id": run,
+            "job_dir": root if is_scheduled else f"{root}/{run}/job",
+            "registry": f"vertex://{config.project}/{config.location}",
+            "serving_image": config.serving_image,
+            "project": config.project,
+            "location": config.location,
         },
-        body={"serviceAccount": args.service_account, "network": settings.network},
+        settings=settings,
+        service_account=config.service_account,
+        resources=dict(map(_step_resources, as_list(config.step_resources))),
+        scheduled=is_scheduled,
+        max_machine_hours=config.max_machine_hours,
     )
 
 

@@ -57,7 +57,7 @@ def test_account_of_ours_passes(cloud, tmp_path):
 def test_run_that_vertex_refuses_leaves_nothing(cloud, tmp_path, monkeypatch):
     request = Submission.request
     elsewhere = {"parent": "projects/their-project/locations/us-central1"}
-    monkeypatch.setattr(Submission, "request", lambda self, job_id: request(self, job_id) | elsewhere)
+    monkeypatch.setattr(Submission, "request", lambda *asked: request(*asked) | elsewhere)
     with pytest.raises(UserError, match=r"Vertex AI: .*Permission denied"):
         submit.main(_flags(cloud, tmp_path, "--yes"))
     assert not list(cloud.files.iterdir())

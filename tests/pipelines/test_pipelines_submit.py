@@ -14,7 +14,7 @@ from lint.specs import lint
 
 from common.errors import UserError
 from components.convert.options import Options
-from components.train.backends.attempts import Again
+from components.train.backends.attempts import Again, first_attempt
 from pipelines import submit
 from pipelines.cloud_options import KEYS
 from pipelines.vertex import checks, client
@@ -22,6 +22,7 @@ from pipelines.vertex.submission import Submission, prepare
 from tests.cloud.collection import now
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
+FIRST = Again(choice=0, timeout_s=3600)
 REGION = "projects/p/locations/us-central1"
 NETWORK = "projects/1/global/networks/n"
 
@@ -39,7 +40,7 @@ def test_a_query_reaches_its_step_as_it_is_and_is_exported_to_the_bucket(tmp_pat
     query = "SELECT fare, tip FROM `p.d.t`"
     made = prepared("--dataset", "bigquery", "--schema", str(schema), "--image", IMAGE, "--source", query)
     assert made.values["name"] == "trips"
-    told = Options.parse(made.job["parameter_values"]["convert_args"], "step", output="-")
+    told = Options.parse(made.values["convert_args"], "step", output="-")
     assert (told.source, told.export_dir) == (query, "gs://my-bucket/exports")
 
 
@@ -49,12 +50,7 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
     assert submit.main([*flags, "--cluster", "clusters/vertex-ps.yaml", "--dry-run"]) == 0
     shown = json.loads(capsys.readouterr().out)
     submission = prepared(*flags[4:], "--cluster", "clusters/vertex-ps.yaml")
-    name = client.send(
-        submission.attempt(
-            Again(choice=0, timeout_s=submission.cluster.scheduling.timeout_s or submit.VERTEX_TIMEOUT_S)
-        ),
-        submission.run,
-    )
+    name = client.send(submission, submission.run, first_attempt([], submission.bounds))
     sent = v1.PipelineJob.to_json(vertex.pipeline_jobs.items[name])
     again = v1.PipelineJob.from_json(json.dumps(shown["pipelineJob"]).replace(shown["pipelineJobId"], submission.run))
     for field in ("display_name", "pipeline_spec", "labels", "runtime_config", "network"):
@@ -65,14 +61,14 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
 def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the_traps():
     submissions = [prepared("--image", image) for image in (IMAGE, IMAGE.replace("aa", "bb"))]
     for submission in submissions:
-        spec = submission.request("a")["pipelineJob"]["pipelineSpec"]
+        spec = submission.request("a", FIRST)["pipelineJob"]["pipelineSpec"]
         assert spec["deploymentSpec"]["executors"]["exec-evaluate"]["container"]["image"] == submission.image
         assert lint(spec) == []
 
 
 def test_a_schedule_makes_runs_that_have_names_and_directories_of_their_own(vertex):
     submission = prepared("--image", IMAGE, "--cron", "0 3 * * 1")
-    name = client.schedule(submission, "0 3 * * 1")
+    name = client.schedule(submission, FIRST, "0 3 * * 1")
     [made] = client.schedules()
     assert made.name == name and made.cron == "0 3 * * 1" and made.max_concurrent_run_count == 1
     job = v1.PipelineJob.to_dict(made.create_pipeline_job_request.pipeline_job)
@@ -133,7 +129,7 @@ def test_run_can_be_sent_again(bucket):
     submission = prepared("--image", IMAGE, "--bucket", "gs://demo", *settings)
     submission.save()
     again = Submission.load("gs://demo", submission.run)
-    assert again.request("a") == submission.request("a")
+    assert again.request("a", FIRST) == submission.request("a", FIRST)
     with pytest.raises(UserError, match="--resume other: no such run in gs://demo"):
         Submission.load("gs://demo", "other")
 

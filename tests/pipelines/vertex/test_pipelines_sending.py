@@ -1,5 +1,6 @@
 """Runs that are sent, and gone on with, by Google's clients to a Vertex AI and a bucket on this machine."""
 
+import dataclasses
 import datetime
 import json
 import pathlib
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from common.google_cloud import MANAGED_BY
+from components.train.backends.attempts import Again, JobStore
 from pipelines import submit
 from pipelines.cloud_options import KEYS
 from pipelines.vertex import client, sending, watch
@@ -36,8 +38,8 @@ class Run:
         cluster.write_text("{strategy: one_device, chief: {machine: n1-standard-4}}")
         flags = [*PLACE, "--image", IMAGE, "--cluster", str(cluster), "--set", "max_machine_hours=3"]
         new = prepare(KEYS.read(submit._parser().parse_args(flags)))
-        text = json.dumps({"run": new.run, "job": new.job}).replace(new.run, RUN)
-        self.submission = Submission(**{**vars(new), **json.loads(text)})
+        values = json.loads(json.dumps(new.values).replace(new.run, RUN))
+        self.submission = dataclasses.replace(new, run=RUN, values=values)
         self.submission.save()
         (self.files / "job" / "checkpoints").mkdir(parents=True)
         (self.files / "job" / "checkpoints" / "ckpt-5.index").write_text("5")
@@ -69,8 +71,8 @@ class Run:
 
     def resume(self) -> int:
         submission = Submission.load("gs://demo", RUN)
-        store, _ = sending.recorded(submission)
-        return sending.run(submission, submit._bounds(submission), store, wait=False)
+        store = JobStore(submission.values["job_dir"])
+        return sending.run(submission, store, sending.recorded(submission, store), wait=False)
 
     def sent(self) -> list[str]:
         return [name.rpartition("/")[2] for name in self.vertex.pipeline_jobs.items]
@@ -83,9 +85,9 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
     monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     run = Run(vertex, bucket, tmp_path / "cluster.yaml")
 
-    def request(submission: Submission, job_id: str) -> dict[str, Any]:  # Without a compilation of seconds.
-        job = {"displayName": RUN, "labels": {**submission.job["labels"], "run": RUN}}
-        shown = {"timeout": f"{submission.timeout_s}s", "strategy": submission.cluster.scheduling.strategy}
+    def request(submission: Submission, job_id: str, order: Again) -> dict[str, Any]:  # Without a compilation.
+        job = {"displayName": RUN, "labels": submission.settings.all_labels(RUN)}
+        shown = {"timeout": f"{order.timeout_s}s", "strategy": submission.cluster.scheduling.strategy}
         job["runtimeConfig"] = {"parameterValues": shown}
         return {"parent": vertex.parent, "pipelineJobId": job_id, "pipelineJob": job}
 
