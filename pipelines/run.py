@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from common.cli import Flags, Parser, as_list, flag, run_cli
 from common.container_engine import DEFAULT_IMAGE, check_engine, remove_containers
@@ -20,7 +19,6 @@ from common.errors import writable
 from common.flags import job_directory, local
 from common.lifeline import OWNER_PID, owner_pid, watch
 from common.storage.storage import is_remote
-from components.convert import store
 from components.evaluate.gate import REJECT
 from components.train.cluster.lookup import load_cluster
 from components.train.supervision.signals import STOPPING, StopRequest
@@ -61,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if owner := owner_pid(os.environ):
         watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    return execute(_prepare(KEYS.read(_parser().parse_args(argv))))
+    config = KEYS.read(_parser().parse_args(argv))
+    return execute(_prepare(config), config.fail_on_reject)
 
 
 def _parser() -> Parser:
@@ -100,11 +99,10 @@ def _prepare(config: Config) -> RunRecord:
         dataset=config.dataset,
         cluster=cluster_file,
         sources=sources,
-        fail_on_reject=config.fail_on_reject,
     )
 
 
-def execute(record: RunRecord) -> int:
+def execute(record: RunRecord, fail_on_reject: bool = False) -> int:
     """Runs what the record of a run says, which this process has locked. Returns the exit code."""
     started = time.monotonic()
     for part in ("logs", "tmp"):
@@ -118,14 +116,9 @@ def execute(record: RunRecord) -> int:
         result = summary.write(record, progress, status, time.monotonic() - started)
     text = summary.TEMPLATES.get_template("ended.txt").render(result, python=sys.executable)
     print(text.rstrip(), file=sys.stderr if code else sys.stdout)
-    if status == "failed":
-        _discard_damaged(pathlib.Path(record.arguments["dataset_dir"]))
-    return code_of_finished(record, result) if status == "succeeded" else 2 if result["reason"] else code
-
-
-def code_of_finished(record: RunRecord, result: Mapping[str, Any]) -> int:
-    """Returns the exit code of a run that succeeded, by its summary."""
-    return EXIT_REJECTED if record.fail_on_reject and result["model"]["verdict"] == REJECT else 0
+    if fail_on_reject and status == "succeeded" and result["model"]["verdict"] == REJECT:
+        return EXIT_REJECTED
+    return 2 if result["reason"] else code
 
 
 def _drive(record: RunRecord, progress: Progress) -> int:
@@ -177,14 +170,6 @@ def _drive(record: RunRecord, progress: Progress) -> int:
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)
-
-
-def _discard_damaged(dataset: pathlib.Path) -> None:
-    """Deletes a dataset with wrong files, and says so."""
-    with store.held(dataset):
-        is_damaged = dataset.exists() and not store.ready(dataset, thoroughly=True)
-    if is_damaged:
-        print(f"{shown(dataset)} is damaged; it is converted again when the next run needs it", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import itertools
 import pathlib
 import shutil
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from pipelines.config import Keys
 from pipelines.local import summary
 from pipelines.local.cache import cache_key
 from pipelines.local.record import FILE, RunRecord, lock, read_or_empty
-from pipelines.run import code_of_finished, execute
+from pipelines.run import execute
 
 KEYS = Keys(options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate"))
 _COLUMNS = ("run", "status", "verdict", "metric", "version", "dataset", "cluster", "seconds")
@@ -47,14 +48,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     p = Parser(prog="pipelines/runs.py", description="Looks at runs, goes on with them and deletes them.")
     verbs = p.add_subparsers(required=True, metavar="VERB")
-    for verb, num_runs, description in (
-        (_list, 0, "the runs, the oldest first"),
-        (_show, 1, "what one was to do, and what became of it"),
-        (_compare, 2, "metrics of two, and the settings in which they differ"),
-        (_resume, 1, "finish a run, whatever ended it, as it was started; keys of its evaluation may be others"),
-        (_delete, "+", "delete runs; datasets, and versions in the registry, stay"),
+    for name, verb, num_runs, description in (
+        ("list", _list, 0, "the runs, the oldest first"),
+        ("show", _show, 1, "what one was to do, and what became of it"),
+        ("compare", _show, 2, "metrics of two, and all else in which they differ"),
+        ("resume", _resume, 1, "finish a run, whatever ended it; keys of its evaluation may be others"),
+        ("delete", _delete, "+", "delete runs; datasets, and versions in the registry, stay"),
     ):
-        parser = verbs.add_parser(verb.__name__.strip("_"), help=description, description=description)
+        parser = verbs.add_parser(name, help=description, description=description)
         parser.set_defaults(verb=verb, runs=())
         parser.add_argument("--runs-dir", type=local, default="runs", help="where the runs are")
         if num_runs:
@@ -67,32 +68,26 @@ def _parser() -> Parser:
 
 
 def _list(args: argparse.Namespace) -> None:
-    print(table([_COLUMNS, *(list(run.row.values()) for run in list_runs(args.runs_dir))]))
+    rows = ([run.row.get(column, "") for column in _COLUMNS] for run in list_runs(args.runs_dir))
+    print(table([_COLUMNS, *rows]))
 
 
 def _show(args: argparse.Namespace) -> None:
-    (run,) = args.runs
-    facts = {**run.row, "reason": run.summary.get("reason"), **_facts(run)}
-    print(table([(name, _text(value)) for name, value in facts.items()]))
-
-
-def _compare(args: argparse.Namespace) -> None:
-    one, other = map(_facts, args.runs)
-    lines = [("", *(run.dir.name for run in args.runs))]
-    for name in one | other:
-        values = _text(one.get(name)), _text(other.get(name))
-        if len({*values}) > 1 or name.startswith("test "):
-            lines.append((name, *values))
-    print(table(lines))
+    """Prints what is known of a run, or of several all metrics and the rest in which they differ."""
+    facts = [_facts(run) for run in args.runs]
+    rows = [(name, *(_text(each.get(name)) for each in facts)) for name in dict.fromkeys(itertools.chain(*facts))]
+    shown = [row for row in rows if len(facts) == 1 or len({*row[1:]}) > 1 or row[0].startswith("test ")]
+    print(table(shown))
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    """Returns the metrics of a run by name, and all that decided them, as the training resolved it."""
+    """Returns what became of a run, its metrics, and all that decided them, as the training resolved it."""
     with reading(f"{FILE}, {summary.FILE} or job/job.json of {run.dir}"):
         metrics = {f"test {name}": value for name, value in run.summary.get("metrics", {}).items()}
         arguments = {name: run.record.arguments[name] for name in _COMPARED}
         job = read_or_empty(run.dir / "job" / "job.json")
-        return {**metrics, **arguments, **job.get("settings", {}), "versions": job.get("versions")}
+        outcome = {**run.row, "reason": run.summary.get("reason"), **metrics}
+        return {**outcome, **arguments, **job.get("settings", {}), "versions": job.get("versions")}
 
 
 def _text(value: Any) -> str:
@@ -123,7 +118,7 @@ def _resume(args: argparse.Namespace) -> int:
         if evaluate_args != arguments["evaluate_args"]:
             raise UserError(f"run {run_dir.name} is finished; give other keys of evaluation to a new run")
         print(f"run {run_dir.name} is finished; there is nothing to go on with")
-        return code_of_finished(run.record, run.summary)
+        return 0
     if arguments["run_dir"] != str(run_dir):
         raise UserError(f"{run_dir} was moved; move it back to {arguments['run_dir']} to go on with it")
     has_dataset = (pathlib.Path(arguments["dataset_dir"]) / MANIFEST).exists()
@@ -182,7 +177,7 @@ def read(run_dir: pathlib.Path) -> Run:
         cells = {name: str(cell or "") for name, cell in row.items()}
         return Run(dir=run_dir, row=cells, record=record, summary=result)
     except (OSError, ValueError, TypeError, AttributeError):
-        return Run(dir=run_dir, row=dict.fromkeys(_COLUMNS, "") | {"run": run_dir.name, "status": "broken"})
+        return Run(dir=run_dir, row={"run": run_dir.name, "status": "broken"})
 
 
 if __name__ == "__main__":

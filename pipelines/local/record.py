@@ -30,7 +30,6 @@ class RunRecord:
     dataset: str  # as on the command line, for people to see; so is `cluster`
     cluster: str
     sources: Sequence[str] = ()  # paths of the data, which containers have to see
-    fail_on_reject: bool = False  # whether a rejected model gives the run an exit code of its own
     arguments: Mapping[str, Any]  # of the pipeline
 
     @property

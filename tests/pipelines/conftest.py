@@ -52,8 +52,6 @@ def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         *,
         dataset: str = "d1",
         accuracy: float | None = 0.5,
-        verdict: str = "promote",
-        fail_on_reject: bool = False,
         **job: Any,
     ) -> Any:
         run = tmp_path / "runs" / name
@@ -63,11 +61,11 @@ def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         arguments |= {"trainer_args": ["--seed=1"], "convert_args": [], "evaluate_args": []}
         arguments["cluster"] = '{"ps": {"n": 1}}'
         facts = {"runner": "subprocess", "image": "python", "dataset": "digits", "cluster": "clusters/local.yaml"}
-        RunRecord(id=name, arguments=arguments, fail_on_reject=fail_on_reject, **facts).save()
+        RunRecord(id=name, arguments=arguments, **facts).save()
         if status:
             summary = {"status": status, "reason": None, "seconds": 2.5, "metrics": {"accuracy": accuracy}}
             summary["steps"] = [{"name": "train", "status": "succeeded", "seconds": 1.0}]
-            summary["model"] = {"name": "digits", "version": "1", "verdict": verdict}
+            summary["model"] = {"name": "digits", "version": "1", "verdict": "promote"}
             summary["paths"] = {"job": str(run / "job")}
             (run / "summary.json").write_text(json.dumps(summary))
             (run / "evaluation.json").write_text('{"metric": "accuracy"}')

@@ -69,20 +69,13 @@ def test_unusable_run_is_refused(make, output_of, refused, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("verdict", "fail_on_reject", "code"), [("reject", True, 3), ("reject", False, 0), ("register", True, 0)]
-)
-def test_resume_of_finished_run_exits_alike(make, verdict, fail_on_reject, code):
-    run = make("1", verdict=verdict, fail_on_reject=fail_on_reject)
-    assert runs.main(["resume", str(run)]) == code
-
-
 def test_compare_shows_metrics_and_differing_settings(make, output_of):
     same = {"versions": {"tf": "2"}}
     for name, accuracy, rate in (("1", 0.75, 0.001), ("2", None, 0.01)):  # a metric may be undefined
         make(name, accuracy=accuracy, settings={"learning_rate": rate, "schedule": "constant"}, **same)
     lines = [line.split() for line in output_of("compare", "1", "2").splitlines()]
-    assert lines == [["1", "2"], ["test", "accuracy", "0.75", "-"], ["learning_rate", "0.001", "0.01"]]
+    metrics = [["metric", "accuracy", "0.7500", "accuracy", "-"], ["test", "accuracy", "0.75", "-"]]
+    assert lines == [["run", "1", "2"], *metrics, ["learning_rate", "0.001", "0.01"]]
     for name in "12":
         shown = output_of("show", name)
         assert "None" not in shown and "null" not in shown
