@@ -70,4 +70,6 @@ class _Loader(yaml.SafeLoader):
                 problem = f"{key.value!r} stands there twice; remove one"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
             seen.add(key.value)
+            if key.tag.endswith(":bool"):  # YAML 1.1 takes `yes`, `on` and the like for True.
+                key.tag = self.DEFAULT_SCALAR_TAG
         return super().construct_mapping(node, deep)

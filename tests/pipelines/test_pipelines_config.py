@@ -37,6 +37,7 @@ def test_flags_win_over_settings_over_file(file):
         ("- a", "is not a mapping; write 'key: value' of "),
         ("projekt: a", "unknown key 'projekt'; did you mean 'project'"),
         ("'yes': true", "unknown key 'yes'"),
+        ("yes: true", "unknown key 'yes'"),
         ("project: {a: b}", "project: .* is not a text"),
         ("project: [a, b]", "project: .* is not a text"),
         ("project: true", "project: .* is not a text"),
