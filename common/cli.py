@@ -131,10 +131,10 @@ def as_list(values: str | tuple[str, ...] | None) -> list[str]:
     return [values] if isinstance(values, str) else list(values or ())
 
 
-def check_value(field: dataclasses.Field, value: Any) -> None:
-    """Refuses a value of a field made by `flag` that the command line would refuse."""
+def check_value(field: dataclasses.Field, value: Any) -> Any:
+    """Returns the value of a field made by `flag`; refuses what the command line would refuse."""
     if isinstance(value, bool) or value == field.default:
-        return
+        return value
     takes = field.metadata["argparse"]
     for part in value if isinstance(value, list | tuple) else (value,):
         try:
@@ -143,6 +143,7 @@ def check_value(field: dataclasses.Field, value: Any) -> None:
             raise UserError(str(error)) from None
         if part not in takes.get("choices", (part,)):
             raise unknown("value", str(part), takes["choices"])
+    return value
 
 
 def _flag(field: dataclasses.Field) -> str:

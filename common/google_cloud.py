@@ -45,13 +45,13 @@ def refusals(subject: str) -> Iterator[None]:
       ConnectionError: If a service does not answer, or says that it cannot now. It may have done what was asked.
     """
     from google.api_core.exceptions import GoogleAPICallError, RetryError, ServerError, TooManyRequests, Unauthorized
-    from google.auth.exceptions import GoogleAuthError
+    from google.auth.exceptions import GoogleAuthError, TransportError
 
     try:
         yield
+    except (ServerError, TooManyRequests, RetryError, TransportError, OSError) as error:
+        raise ConnectionError(f"{subject}: {' '.join(str(error).split())}") from None
     except (GoogleAuthError, Unauthorized) as error:
         raise UserError(f"{subject}: no credentials for Google Cloud ({error}); {LOGIN}") from None
-    except (ServerError, TooManyRequests, RetryError, OSError) as error:
-        raise ConnectionError(f"{subject}: {' '.join(str(error).split())}") from None
     except GoogleAPICallError as error:
         raise Refused(f"{subject}: {' '.join(str(error).split())}") from None

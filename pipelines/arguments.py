@@ -29,6 +29,11 @@ from components.train.cluster.source import SYNC
 from trainer.options import Options as TrainerOptions
 from trainer.options import parse
 
+# Keys that `run.py` and `submit.py` have as flags too.
+FLAGS = (
+    *("dataset", "source", "schema", "model", "train_steps", "cluster", "name", "gate", "min_accuracy"),
+    *("fail_on_reject", "image"),
+)
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
 EXIT_REJECTED = 3  # of --fail-on-reject
@@ -68,13 +73,6 @@ SHARED: Mapping[type[Flags], Collection[str]] = {
     EvaluateOptions: EVALUATE_OWN,
     RunOptions: (),
 }
-
-
-def add_trainer_flags(p: argparse.ArgumentParser) -> None:
-    """Adds what follows `--`."""
-    p.add_argument(
-        "trainer_flags", nargs="*", metavar="-- trainer flags", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-    )
 
 
 def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) -> dict[str, Any]:

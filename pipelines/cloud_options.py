@@ -12,7 +12,7 @@ from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, 
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
 from pipelines import training
-from pipelines.arguments import SHARED
+from pipelines.arguments import FLAGS, SHARED
 from pipelines.config import Config, Keys
 
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
@@ -58,10 +58,7 @@ class CloudOptions(Flags):
 
 KEYS = Keys(
     options={**SHARED, CloudOptions: (), JobSettings: ()},
-    flags=(
-        *("dataset", "source", "schema", "model", "train_steps", "cluster", "name", "gate", "min_accuracy"),
-        *("fail_on_reject", "project", "location", "bucket", "image", "service_account"),
-    ),
+    flags=(*FLAGS, "project", "location", "bucket", "service_account"),
 )
 
 

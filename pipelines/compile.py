@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 from kfp import compiler
@@ -16,14 +15,12 @@ from pipelines.cloud_options import KEYS, cluster_of
 from pipelines.training import BACKENDS, NAME, build
 
 
-def compile_specs(
-    image: str, output_dir: str, backends: Sequence[str] = BACKENDS, **options: Any
-) -> list[pathlib.Path]:
-    """Writes `training-<backend>.yaml` for each, with `options` of `build`: the same bytes every time. Returns the paths."""
-    paths = [pathlib.Path(output_dir) / f"{NAME}-{backend}.yaml" for backend in backends]
+def compile_specs(image: str, output_dir: str, **options: Any) -> list[pathlib.Path]:
+    """Writes `training-<backend>.yaml` for each back end, with `options` of `build`: the same bytes every time. Returns the paths."""
+    paths = [pathlib.Path(output_dir) / f"{NAME}-{backend}.yaml" for backend in BACKENDS]
     with writable(f"--output-dir {output_dir}"):
         pathlib.Path(output_dir).mkdir(parents=True, exist_ok=True)
-        for backend, path in zip(backends, paths, strict=True):
+        for backend, path in zip(BACKENDS, paths, strict=True):
             compiler.Compiler().compile(build(backend, image, **options), str(path))
     return paths
 

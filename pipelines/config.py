@@ -43,7 +43,7 @@ class Keys:
         for options, hidden in self.options.items():
             for field in dataclasses.fields(options):
                 if field.name not in hidden:
-                    kind = Annotated[field.type, pydantic.AfterValidator(functools.partial(_checked, field))]
+                    kind = Annotated[field.type, pydantic.AfterValidator(functools.partial(check_value, field))]
                     text = field.metadata["argparse"]["help"]
                     keys[field.name] = (kind, pydantic.Field(default=field.default, description=text))
         with warnings.catch_warnings():
@@ -55,6 +55,9 @@ class Keys:
         for options, hidden in self.options.items():
             others = [field.name for field in dataclasses.fields(options) if field.name not in self.flags]
             options.add_flags(parser, but={*others, *hidden}, defaults=False)
+        if "trainer_flags" in self.model.model_fields:
+            unset = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+            parser.add_argument("trainer_flags", nargs="*", metavar="-- trainer flags", **unset)
         group = parser.add_argument_group("all other keys of a run")
         group.add_argument("--config", metavar="FILE", help="run.yaml with any of them, or of the flags; the flags win")
         group.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one of them, VALUE in YAML")
@@ -79,8 +82,3 @@ class Keys:
                 self.model.read({key: content[key]})
         flags = {name: value for name, value in vars(args).items() if name in self.model.model_fields and value != []}
         return self.model.read(content | flags)
-
-
-def _checked(field: dataclasses.Field, value: Any) -> Any:
-    check_value(field, value)
-    return value

@@ -10,13 +10,12 @@ since a Python that is too old is one of the problems.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import pathlib
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 # So that a Python in which nothing is installed finds the project too.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -41,16 +40,16 @@ def main() -> int:
     args = p.parse_args()
     if bool(args.project) != bool(args.bucket):
         raise UserError("--project and --bucket belong together; give both")
-    checks = {"modules": check_modules} if args.image else {"python": check_python, "packages": check_packages}
+    checks = {"modules": check_modules()} if args.image else {"python": check_python(), "packages": check_packages()}
     if args.project:
-        checks["project"] = functools.partial(check_project, args.project, args.bucket, args.location)
+        checks["project"] = check_project(args.project, args.bucket, args.location)
     return int(any([has_problems(name, check) for name, check in checks.items()]))
 
 
-def has_problems(name: str, check: Callable[[], Iterable[str]]) -> bool:
+def has_problems(name: str, check: Iterable[str]) -> bool:
     """Prints the problems that a check finds, or that it finds none. Returns whether there are any."""
     try:
-        problems = list(check())
+        problems = list(check)
     except (UserError, ConnectionError, ImportError) as error:
         problems = [str(error)]
     print("\n".join(f"✗ {name}: {problem}" for problem in problems) or f"✓ {name}", flush=True)

@@ -22,7 +22,7 @@ from common.storage.storage import is_remote
 from components.evaluate.gate import REJECT
 from components.train.cluster.lookup import load_cluster
 from components.train.supervision.signals import STOPPING, StopRequest
-from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, SHARED, add_trainer_flags, pipeline_arguments
+from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, FLAGS, SHARED, pipeline_arguments
 from pipelines.config import Config, Keys
 from pipelines.local import summary
 from pipelines.local.cache import cache_key, dataset_dir
@@ -45,10 +45,7 @@ class LocalOptions(Flags):
 
 KEYS = Keys(
     options={**SHARED, LocalOptions: ()},
-    flags=(
-        *("dataset", "source", "schema", "model", "train_steps", "train_epochs", "seed", "cluster", "name", "gate"),
-        *("threshold", "min_accuracy", "fail_on_reject", "runner", "image", "registry", "runs_dir"),
-    ),
+    flags=(*FLAGS, "train_epochs", "seed", "threshold", "runner", "registry", "runs_dir"),
 )
 
 
@@ -70,7 +67,6 @@ def _parser() -> Parser:
         "model if it earns it, and cleans up.",
     )
     KEYS.add_flags(p)
-    add_trainer_flags(p)
     return p
 
 
@@ -108,7 +104,6 @@ def execute(record: RunRecord, fail_on_reject: bool = False) -> int:
     for part in ("logs", "tmp"):
         (record.dir / part).mkdir(exist_ok=True)
     print(f"run {record.id}: {record.dataset} on {record.cluster}; logs in {shown(record.dir / 'logs')}")
-    print(f"TensorBoard: {shown(pathlib.Path(sys.executable).parent)}/tensorboard --logdir {shown(record.dir / 'job')}")
     progress = Progress(record.dir / "logs")
     code = _drive(record, progress)
     status = {0: "succeeded", 1: "failed"}.get(code, "interrupted")

@@ -17,7 +17,7 @@ from components.evaluate.gate import OUTCOMES, REJECT
 from components.register.register import open_registry
 from components.train.backends.attempts import JobStore, first_attempt
 from components.train.cluster.cluster_file import Cluster
-from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, add_trainer_flags, evaluation
+from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, evaluation
 from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
 from pipelines.config import Config
 from pipelines.vertex.submission import Submission, prepare
@@ -42,7 +42,6 @@ def _parser() -> Parser:
         epilog=_EXIT_CODES,
     )
     KEYS.add_flags(p)
-    add_trainer_flags(p)
     command = p.add_argument_group("this command")
     command.add_argument("--dry-run", action="store_true", help="print the request and send nothing; needs no account")
     command.add_argument("--yes", action="store_true", help="do not ask before it is sent")
@@ -140,9 +139,7 @@ def _ended(config: Config, submission: Submission) -> int:
     if decided["verdict"] != REJECT:
         registry = open_registry(values["registry"])
         version = registry.version_of(values["name"], submission.run)
-        print(
-            f"version {version} of {values['name']} in {registry}: {registry.find(values['name'], version).model_dir}"
-        )
+        print(f"version {version} of {values['name']} in {registry}")
     return EXIT_REJECTED if config.fail_on_reject and decided["verdict"] == REJECT else 0
 
 

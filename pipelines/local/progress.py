@@ -54,7 +54,7 @@ class Progress(Live):
     def __init__(self, log_dir: pathlib.Path, console: Console | None = None) -> None:
         self.log_dir = log_dir
         self.steps: dict[str, Step] = {}
-        super().__init__(get_renderable=self._running, console=console, transient=True)
+        super().__init__(console=console, transient=True)
 
     def first(self, status: str) -> Step | None:
         """Returns the first step with a status; of `RUNNING`, kfp.local has one at most."""
@@ -69,7 +69,7 @@ class Progress(Live):
         """Keeps all lines of the runner, and shows what they say; yields a step whenever it starts, comes further or ends."""
         for raw in lines:
             line = ANSI.sub("", raw.decode("utf-8", errors="replace"))
-            _append(self.log(None), line)
+            self._keep(line, None)
             event = step_event(line)
             if event and not event[0].startswith(_GROUPS):
                 name, status = event
@@ -78,7 +78,7 @@ class Progress(Live):
                     self._end(step, status)
                 yield step
             elif step := self.first(RUNNING):
-                _append(self.log(step), line.removeprefix("    "))
+                self._keep(line.removeprefix("    "), step)
                 if training := _TRAINING.match(line):
                     step.training = "  ".join(training.groups())
                     if not self.console.is_terminal:
@@ -92,25 +92,25 @@ class Progress(Live):
         """Prints a line; from a signal's handler too, which may have come in the middle of printing."""
         threading.Thread(target=self.console.print, args=(text,), daemon=True).start()
 
+    def get_renderable(self) -> Text:
+        """Returns what is drawn: the step that is running."""
+        step = self.first(RUNNING)
+        return _line(step) if step else Text()
+
+    def _keep(self, line: str, step: Step | None) -> None:
+        with self.log(step).open("a", encoding="utf-8") as file:
+            file.write(line)
+
     def _end(self, step: Step, status: str) -> None:
         step.status = status
         step.ended = time.monotonic()
         self.console.print(_line(step), soft_wrap=True)
-
-    def _running(self) -> Text:
-        step = self.first(RUNNING)
-        return _line(step) if step else Text()
 
 
 def step_event(line: str) -> tuple[str, str] | None:
     """Returns the name and the status of a step, or a group, that a line of kfp.local without colours reports."""
     event = _EVENT.match(line)
     return event and (event[1], _STATUSES[event[2] or event[3]])
-
-
-def _append(path: pathlib.Path, line: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line)
 
 
 def _line(step: Step) -> Text:

@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import shutil
-import time
 from typing import Any
 
 from common.pages import render_page, templates
@@ -102,7 +101,6 @@ def write(record: RunRecord, progress: Progress, status: str, seconds: float) ->
         logs=sorted(path.name for path in (run_dir / "logs").glob("*.log")),
         evaluation=section(evaluation, str(job)),
         registry=registry,
-        written=time.strftime("%Y-%m-%d %H:%M"),
     )
     write_text(run_dir / REPORT, render_page(f"Run {record.id}", body))
     return summary

@@ -7,7 +7,6 @@ of the registry API (OCI distribution specification).
 """
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import requests
 
 from common.errors import UserError
-from common.google_cloud import LOGIN, credentials
+from common.google_cloud import credentials, refusals
 from pipelines.vertex.submission import Submission
 
 _TIMEOUT_S = 4.0
@@ -38,27 +37,27 @@ class Asker:
         self._session = AuthorizedSession(credentials())
 
     def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """Returns HTTP status and content of the answer; a body is sent with POST, `{}` as an empty one.
+        """Returns HTTP status and content of the answer; of a refusal, the content is its `message`.
+
+        A body is sent with POST, `{}` as an empty one.
 
         Raises:
           ConnectionError: If nothing answers, or a broken server.
           UserError: If the credentials are refused.
         """
-        from google.auth.exceptions import GoogleAuthError, TransportError
-
         limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
         method = "GET" if body is None else "POST"
-        try:
+        with refusals(url.split("/")[2]):
             answer = self._session.request(method, url, json=body or None, headers=headers, **limits)
-            if answer.status_code >= 500 or answer.status_code in (408, 429):
-                raise requests.HTTPError(f"status {answer.status_code}")
-            with contextlib.nullcontext() if answer.status_code == 200 else contextlib.suppress(ValueError):
-                return answer.status_code, json.loads(answer.content or b"{}")
-            return answer.status_code, {}
-        except (TransportError, requests.RequestException, json.JSONDecodeError) as error:
-            raise ConnectionError(f"{url.split('/')[2]} does not answer ({error!r}); try again later") from None
-        except GoogleAuthError as error:
-            raise UserError(f"the credentials for Google Cloud are refused ({error}); {LOGIN}") from None
+            status = answer.status_code
+            if status == 200:
+                return status, answer.json()
+            if status >= 500 or status in (408, 429):
+                raise requests.HTTPError(f"status {status}")
+        message = f"HTTP status {status}"
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            message = answer.json()["error"]["message"]
+        return status, {"message": message}
 
 
 def check_access(submission: Submission) -> None:
@@ -84,7 +83,7 @@ def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
     status, answer = ask(f"https://{place}/pipelineJobs?pageSize=1")
     if status != 200:
         yield (
-            f"project {project} in {location}: {_reason(status, answer)}; enable Vertex AI "
+            f"project {project} in {location}: {answer['message']}; enable Vertex AI "
             f"(gcloud services enable aiplatform.googleapis.com --project {project}) and ask for the role Vertex AI User"
         )
 
@@ -97,7 +96,7 @@ def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
     if status == 404:  # Google's client would make one, even of a name that was misspelt.
         yield f"no bucket {bucket}; make it: gcloud storage buckets create gs://{bucket} --location={location}"
     elif status != 200:
-        yield f"bucket {bucket}: {_reason(status, answer)}; ask for the role Storage Object User on it"
+        yield f"bucket {bucket}: {answer['message']}; ask for the role Storage Object User on it"
     elif answer["location"].lower() != location:
         yield (
             f"bucket {bucket} lies in {answer['location'].lower()} and the run in {location}; Vertex AI takes a bucket "
@@ -117,7 +116,7 @@ def _image_problems(ask: Asker, image: str) -> Iterator[str]:
     if status == 404:
         yield f"no image {image}; build and push it (make image, docker push), and give its digest"
     elif status != 200:
-        yield f"image {image}: {_reason(status, answer)}; ask for the role Artifact Registry Reader"
+        yield f"image {image}: {answer['message']}; ask for the role Artifact Registry Reader"
 
 
 def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
@@ -143,10 +142,3 @@ def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
             f"{account} --member={member} --role=roles/iam.serviceAccountUser",
             file=sys.stderr,
         )
-
-
-def _reason(status: int, answer: Any) -> str:
-    """Returns the message of an answer, or else its status."""
-    error = answer.get("error") if isinstance(answer, dict) else None
-    message = error.get("message") if isinstance(error, dict) else None
-    return " ".join(str(message or f"HTTP status {status}").split())

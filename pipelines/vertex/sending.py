@@ -46,13 +46,15 @@ def run(submission: Submission, store: JobStore, runs: Sequence[v1.PipelineJob],
       wait: Whether to follow it to its end.
     """
     names = {*map(_id, runs), *(attempt.display_name for attempt in store.attempts)}
+    numbers = itertools.count(2)
     num_earlier = len(store.attempts)
     is_new = not stat_file(submission.record)
     if is_new:
         submission.save()
     while isinstance(order := next_attempt(store.attempts, submission.bounds, num_earlier), Again):
-        numbered = (f"{submission.run}-{number}" for number in itertools.count(2))
-        job_id = next(name for name in itertools.chain([submission.run], numbered) if name not in names)
+        job_id = submission.run
+        while job_id in names:
+            job_id = f"{submission.run}-{next(numbers)}"
         names.add(job_id)
         send = functools.partial(client.send, submission, job_id, order)
         try:

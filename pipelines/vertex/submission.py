@@ -23,7 +23,7 @@ from pipelines.cloud_options import check_place, cluster_of
 from pipelines.config import Config
 from pipelines.training import build
 
-RECORD = "run.json"  # in a run's directory: what was submitted
+_RECORD = "{}/runs/{}/run.json"  # of a bucket and a run: what was submitted
 TIMEOUT_S = 7 * 86_400  # of a job without a time limit: Vertex AI's own
 
 
@@ -58,7 +58,7 @@ class Submission:
     @property
     def record(self) -> str:
         """Path of the file that keeps it."""
-        return f"{self.bucket}/runs/{self.run}/{RECORD}"
+        return _RECORD.format(self.bucket, self.run)
 
     def save(self) -> None:
         """Keeps it in the run's directory."""
@@ -67,7 +67,7 @@ class Submission:
     @classmethod
     def load(cls, bucket: str, run: str) -> Self:
         """Returns the run of that name, as it was submitted."""
-        with parsed_json(f"{bucket}/runs/{run}/{RECORD}") as fields:
+        with parsed_json(_RECORD.format(bucket, run)) as fields:
             if fields is None:
                 raise UserError(f"--resume {run}: no such run in {bucket}; submit.py --list shows them")
             return TypeAdapter(cls).validate_python(fields)
@@ -131,7 +131,10 @@ def prepare(config: Config, *, is_scheduled: bool = False) -> Submission:
         },
         settings=settings,
         service_account=config.service_account,
-        resources=dict(map(_step_resources, as_list(config.step_resources))),
+        resources={
+            step: (cpus, memory)
+            for step, cpus, memory in (re.split("[=:]", text) for text in as_list(config.step_resources))
+        },
         scheduled=is_scheduled,
         max_machine_hours=config.max_machine_hours,
     )
@@ -142,9 +145,3 @@ def require_bucket(source: str) -> str:
     if not re.match("gs://[^/]", source):
         raise UserError(f"--source {source}: steps on Vertex AI read buckets; upload it and give gs://BUCKET/DIR")
     return source.rstrip("/")
-
-
-def _step_resources(text: str) -> tuple[str, tuple[str, str]]:
-    """Returns step, CPUs and memory of `convert=8:32G`."""
-    step, cpus, memory = re.split("[=:]", text)
-    return step, (cpus, memory)

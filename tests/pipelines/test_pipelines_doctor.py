@@ -41,7 +41,7 @@ def test_doctor_parses_in_old_python():
     [([], "✓ disk\n"), (["full; free some", "slow"], "✗ disk: full; free some\n✗ disk: slow\n")],
 )
 def test_problems_are_printed(capsys, problems, printed):
-    assert doctor.has_problems("disk", lambda: problems) is bool(problems)
+    assert doctor.has_problems("disk", problems) is bool(problems)
     assert capsys.readouterr().out == printed
 
 

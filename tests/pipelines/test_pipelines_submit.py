@@ -1,4 +1,5 @@
 import contextlib
+import io
 import json
 from typing import Any
 from unittest import mock
@@ -134,12 +135,18 @@ def test_run_can_be_sent_again(bucket):
         Submission.load("gs://demo", "other")
 
 
+def response(status: int, content: bytes) -> requests.Response:
+    made = requests.Response()
+    made.status_code, made.raw = status, io.BytesIO(content)
+    return made
+
+
 @pytest.mark.parametrize("answer", [403, 404, 200, 408, 429, 503, requests.Timeout(), TransportError()])
 def test_only_definite_answers_refuse(monkeypatch, capsys, answer):
     def request(*_, **__):
         if isinstance(answer, Exception):
             raise answer
-        return mock.Mock(status_code=answer, content=b"<html>")
+        return response(answer, b"<html>")
 
     monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
     monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
@@ -179,7 +186,7 @@ def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, proje
 
     def request(session, method, url, **_):
         status, content = answers.get(url.rpartition("/")[2], (200, every))
-        return mock.Mock(status_code=status, content=json.dumps(content))
+        return response(status, json.dumps(content).encode())
 
     monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
     monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
