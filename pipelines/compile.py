@@ -21,7 +21,7 @@ def compile_specs(image: str, output_dir: str, **options: Any) -> list[pathlib.P
     with writable(f"--output-dir {output_dir}"):
         pathlib.Path(output_dir).mkdir(parents=True, exist_ok=True)
         for backend, path in zip(BACKENDS, paths, strict=True):
-            compiler.Compiler().compile(build(backend, image, **options), str(path))
+            compiler.Compiler().compile(build(backend, image, is_template=True, **options), str(path))
     return paths
 
 

@@ -51,14 +51,13 @@ def _parser() -> Parser:
         help="until the run has ended, telling what it does; training that Vertex AI gives up is submitted again as "
         "long as it comes further or there are other machines to try",
     )
-    command.add_argument("--cron", metavar="TIMES", help="begin a run whenever these say, such as '0 3 * * 1'")
     command.add_argument(
         "--resume",
         metavar="RUN",
         help="go on with a run of this bucket as it was submitted, but for keys of limits and of the evaluation",
     )
-    command.add_argument("--list", action="store_true", help="runs and schedules of ours, and nothing else")
-    command.add_argument("--cancel", metavar="NAME", help="end a run, or delete a schedule, and nothing else")
+    command.add_argument("--list", action="store_true", help="runs of ours, and nothing else")
+    command.add_argument("--cancel", metavar="NAME", help="end a run, and nothing else")
     return p
 
 
@@ -66,8 +65,6 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
     """Sends a new run, or one that is gone on with."""
     if config.fail_on_reject and not args.wait:
         raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
-    if args.wait and args.cron:
-        raise UserError("--wait and --cron exclude each other; --list shows what the schedule has begun")
     if args.dry_run:
         missing = {key: example for key, (_, example) in NEEDED.items() if not getattr(config, key)}
         config = config.model_copy(update=missing)
@@ -78,7 +75,7 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
         earlier = Submission.load(config.bucket, args.resume)
         submission = _resumed(earlier, config)
     else:
-        submission = prepare(config, is_scheduled=bool(args.cron))
+        submission = prepare(config)
     project, location = submission.values["project"], submission.values["location"]
     store, runs = JobStore(submission.values["job_dir"]), []
     from pipelines.vertex import checks, client, sending, watch  # 2 s
@@ -99,9 +96,6 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
     print(f"{submission.run} in {location} of {project}, {submission.image}")
     print("\n".join(_machines(submission.cluster, first.timeout_s)), flush=True)
     if not args.yes and not confirm("submit it"):
-        return 0
-    if args.cron:
-        print(f"scheduled: {client.schedule(submission, first, args.cron)}")
         return 0
     code = sending.run(submission, store, runs, wait=args.wait)
     return _ended(config, submission) if args.wait and not code else code
@@ -144,7 +138,7 @@ def _ended(config: Config, submission: Submission) -> int:
 
 
 def _manage(args: argparse.Namespace, config: Config) -> int:
-    """Lists runs and schedules, or ends one."""
+    """Lists runs, or ends one."""
     from pipelines.vertex import client, watch
 
     check_place(config, ("project", "location"))
@@ -153,16 +147,12 @@ def _manage(args: argparse.Namespace, config: Config) -> int:
         for job in client.runs():
             state, made = watch.state_of(job).lower(), f"{job.create_time:%Y-%m-%d %H:%M}"
             print(f"{job.name.rpartition('/')[2]}  {state}  {made}  {client.link(job.name)}")
-        for each in client.schedules():
-            number, state = each.name.rpartition("/")[2], each.state.name.lower()
-            print(f"schedule {number}  {state}  {each.cron}  {each.display_name}")
         return 0
-    # Asked of lists of what is ours: a name may be that of somebody else's job or schedule.
+    # Asked of a list of what is ours: a name may be that of somebody else's job.
     live = [job for job in client.runs() if watch.is_live(job)]
-    names = [job.name for job in live if job.labels.get("run") == args.cancel]
-    names = names or [each.name for each in [*live, *client.schedules()] if each.name.endswith(f"/{args.cancel}")]
+    names = [job.name for job in live if args.cancel in (job.labels.get("run"), job.name.rpartition("/")[2])]
     if not names:
-        raise UserError(f"--cancel {args.cancel}: no live run and no schedule of this program; --list shows them")
+        raise UserError(f"--cancel {args.cancel}: no live run of this program; --list shows them")
     for name in names:
         client.cancel(name)
         print(f"cancelled {name}")

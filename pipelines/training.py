@@ -30,7 +30,7 @@ def build(
     *,
     job: Mapping[str, Any] = _NONE,
     job_args: Sequence[str] = (),
-    scheduled: bool = False,
+    is_template: bool = False,
     resources: Mapping[str, tuple[str, str]] = _NONE,
 ) -> BaseComponent:
     """Returns the pipeline for one of `BACKENDS`.
@@ -40,7 +40,7 @@ def build(
       image: Container image of the steps, for Vertex AI by digest.
       job: Arguments of `CustomTrainingJobOp`, by `JobSettings`.
       job_args: The same settings as flags, for `plan`.
-      scheduled: Whether one submission makes many runs, named by Vertex AI, each with a directory in `job_dir`.
+      is_template: Whether many runs are started from the spec: Vertex AI names each, which has a directory in `job_dir`.
       resources: CPUs and memory (`4`, `16G`) by step, in place of what Vertex AI gives by default.
     """
     # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task otherwise).
@@ -50,12 +50,12 @@ def build(
 
     @dsl.pipeline(name=NAME, description="Converts a dataset, trains on a cluster, evaluates, registers, cleans up.")
     def training(
-        run_id: str, job_dir: str, cluster: str, trainer_args: list[str], convert_args: list[str],
-        evaluate_args: list[str], schema: str = "", source_digest: str = "", dataset_dir: str = "",
+        job_dir: str, cluster: str, trainer_args: list[str], convert_args: list[str],
+        evaluate_args: list[str], run_id: str = "", schema: str = "", source_digest: str = "", dataset_dir: str = "",
         registry: str = "registry", name: str = "model", serving_image: str = "", run_dir: str = "",
         log_dir: str = "", project: str = "", location: str = "",
     ) -> None:  # fmt: skip
-        if scheduled:
+        if is_template and not is_local:
             run_id = dsl.PIPELINE_JOB_NAME_PLACEHOLDER
             job_dir = f"{job_dir}/{run_id}/job"
         place = {"project": project, "location": location}
@@ -64,7 +64,7 @@ def build(
         tasks = [cleaned]
         with dsl.ExitHandler(cleaned, name="steps"):
             source = {"convert_args": convert_args, "schema": schema}
-            if not is_local:  # each run of a schedule, too, sees an edited source
+            if not is_local:  # each run of a template, too, sees an edited source
                 tasks.append(steps.digest(**source).set_caching_options(False))
                 source_digest = tasks[-1].output
             converted = steps.convert(**source, source_digest=source_digest, directory=dataset_dir)

@@ -105,7 +105,7 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
 
 
 def run_of(job: v1.PipelineJob | v1.CustomJob) -> str:
-    """Returns the run that a job is of; in a run that a schedule began only the name says it."""
+    """Returns the run that a job is of; of one that was started from a compiled spec only the name says it."""
     name = job.name.rpartition("/")[2] if isinstance(job, v1.PipelineJob) else job.display_name
     return job.labels.get("run") or name
 

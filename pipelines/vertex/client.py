@@ -1,12 +1,11 @@
-"""Vertex AI Pipelines: runs and schedules of ours, which their labels tell from all others. All raise what `refusals` does."""
+"""Vertex AI Pipelines: runs of ours, which their labels tell from all others. All raise what `refusals` does."""
 
 import json
-from typing import Any
 
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
-from common.google_cloud import OURS, credentials, is_ours, refusals
+from common.google_cloud import OURS, credentials, refusals
 from components.train.backends.attempts import Again
 from pipelines.vertex.submission import Submission
 
@@ -20,20 +19,10 @@ def connect(project: str, location: str) -> None:
 
 def send(submission: Submission, job_id: str, order: Again) -> str:
     """Begins an attempt of a run; returns its resource name. Google's client would make a bucket that is not there, this does not."""
-    client = _client(aiplatform.utils.PipelineJobClientWithOverride)
+    client = aiplatform.initializer.global_config.create_client(aiplatform.utils.PipelineJobClientWithOverride)
     with refusals(_SERVICE):
         request = v1.CreatePipelineJobRequest.from_json(json.dumps(submission.request(job_id, order)))
         return client.create_pipeline_job(request=request).name
-
-
-def schedule(submission: Submission, order: Again, cron: str) -> str:
-    """Has Vertex AI begin a run whenever `cron` says, one at a time; returns the schedule's resource name."""
-    request = submission.request("scheduled", order)
-    del request["pipelineJobId"]  # each run gets one
-    body = {"displayName": submission.run, "cron": cron, "maxConcurrentRunCount": "1"}
-    with refusals(_SERVICE):
-        message = v1.Schedule.from_json(json.dumps({**body, "createPipelineJobRequest": request}))
-        return _schedules().create_schedule(parent=request["parent"], schedule=message).name
 
 
 def get(name: str) -> v1.PipelineJob:
@@ -50,20 +39,10 @@ def runs(**labels: str) -> list[v1.PipelineJob]:
     return sorted(jobs, key=lambda job: job.create_time, reverse=True)
 
 
-def schedules() -> list[v1.Schedule]:
-    """Returns the schedules whose runs are ours."""
-    with refusals(_SERVICE):
-        pages = _schedules().list_schedules(parent=aiplatform.initializer.global_config.common_location_path())
-        return [each for each in pages if is_ours(each.create_pipeline_job_request.pipeline_job.labels)]
-
-
 def cancel(name: str) -> None:
-    """Ends a run, or deletes a schedule; the runs that it has made go on."""
+    """Ends a run."""
     with refusals(_SERVICE):
-        if "/schedules/" in name:
-            _schedules().delete_schedule(name=name).result()
-        else:
-            aiplatform.PipelineJob.get(name).cancel()
+        aiplatform.PipelineJob.get(name).cancel()
 
 
 def custom_jobs(run: str) -> list[v1.CustomJob]:
@@ -77,11 +56,3 @@ def link(name: str) -> str:
     """Returns where the console shows a run."""
     _, project, _, location, _, run = name.split("/")
     return f"https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run}?project={project}"
-
-
-def _schedules() -> Any:
-    return _client(aiplatform.utils.ScheduleClientWithOverride)
-
-
-def _client(kind: Any) -> Any:
-    return aiplatform.initializer.global_config.create_client(client_class=kind)

@@ -29,16 +29,15 @@ TIMEOUT_S = 7 * 86_400  # of a job without a time limit: Vertex AI's own
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A run, or what a schedule makes runs of."""
+    """A run of the pipeline."""
 
-    run: str  # Its name, and that of its directory, or the schedule's name.
+    run: str  # Its name, and that of its directory.
     bucket: str  # `gs://BUCKET`.
     image: str  # That the steps and the training run in, by digest.
     values: Mapping[str, Any]  # Arguments of the pipeline by name.
     settings: JobSettings
     service_account: str | None = None
     resources: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)  # CPUs and memory by step.
-    scheduled: bool = False
     max_machine_hours: float | None = None  # Of the training, all attempts together.
 
     @functools.cached_property
@@ -73,22 +72,20 @@ class Submission:
             return TypeAdapter(cls).validate_python(fields)
 
     def request(self, job_id: str, order: Again) -> dict[str, Any]:
-        """Returns the body of `pipelineJobs.create` for an attempt, which a schedule has too; asks nobody."""
+        """Returns the body of `pipelineJobs.create` for an attempt; asks nobody."""
         cluster = self.cluster.choices[order.choice]
-        run = "" if self.scheduled else self.run
         pipeline = build(
             "vertex",
             self.image,
-            job={**self.settings.arguments(cluster, run), "timeout": f"{order.timeout_s}s"},
+            job={**self.settings.arguments(cluster, self.run), "timeout": f"{order.timeout_s}s"},
             job_args=self.settings.as_flags(),
-            scheduled=self.scheduled,
             resources=self.resources,
         )
         values = {**self.values, "cluster": cluster.to_json()}
         key = self.settings.encryption_key
         body = {
             "displayName": self.run,
-            "labels": self.settings.all_labels(run),
+            "labels": self.settings.all_labels(self.run),
             "pipelineSpec": json_format.MessageToDict(pipeline.pipeline_spec),
             "runtimeConfig": {"gcsOutputDirectory": f"{self.bucket}/runs", "parameterValues": values},
             "serviceAccount": self.service_account,
@@ -100,7 +97,7 @@ class Submission:
         return {"parent": parent, "pipelineJobId": job_id, "pipelineJob": job}
 
 
-def prepare(config: Config, *, is_scheduled: bool = False) -> Submission:
+def prepare(config: Config) -> Submission:
     """Checks every key by itself and against the others, and asks nobody; a mistake is a UserError."""
     check_place(config)
     cluster = cluster_of(config)
@@ -115,7 +112,7 @@ def prepare(config: Config, *, is_scheduled: bool = False) -> Submission:
         config = config.model_copy(update={"export_dir": config.export_dir or f"{config.bucket}/exports"})
     else:
         sources = [require_bucket(source) for source in sources]
-    run, root = new_name(), f"{config.bucket}/runs"
+    run = new_name()
     return Submission(
         run=run,
         bucket=config.bucket,
@@ -123,7 +120,7 @@ def prepare(config: Config, *, is_scheduled: bool = False) -> Submission:
         values={
             **pipeline_arguments(config, cluster, sources),
             "run_id": run,
-            "job_dir": root if is_scheduled else f"{root}/{run}/job",
+            "job_dir": f"{config.bucket}/runs/{run}/job",
             "registry": f"vertex://{config.project}/{config.location}",
             "serving_image": config.serving_image,
             "project": config.project,
@@ -135,7 +132,6 @@ def prepare(config: Config, *, is_scheduled: bool = False) -> Submission:
             step: (cpus, memory)
             for step, cpus, memory in (re.split("[=:]", text) for text in as_list(config.step_resources))
         },
-        scheduled=is_scheduled,
         max_machine_hours=config.max_machine_hours,
     )
 

@@ -18,11 +18,10 @@ from typing import Any
 
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
-from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2, json_format
 
 from pipelines.local.progress import ANSI, step_event
-from tests.cloud.collection import Collection, done
+from tests.cloud.collection import Collection
 from tests.cloud.front import Answer, Request
 from tests.cloud.iam import Iam
 from tests.cloud.machines import Run
@@ -45,7 +44,6 @@ class Vertex:
         self.custom_jobs = Collection(self.route, v1.CustomJob, "JOB_STATE_PENDING")
         self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
         self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
-        self.route("DELETE", "{parent}/schedules/{id}", self._delete_schedule)
         self.models = Models(self.route)
 
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
@@ -72,10 +70,6 @@ class Vertex:
                 except json_format.ParseError as error:
                     raise exceptions.InvalidArgument(str(error)) from error
         raise exceptions.MethodNotImplemented(f"no route {request.method} {path}")
-
-    def _delete_schedule(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
-        del self.schedules.items[self.schedules.get(request, parent, id).name]
-        return done(parent, empty_pb2.Empty())
 
 
 class LiveVertex(Vertex):

@@ -41,6 +41,15 @@ def test_compiling_twice_gives_the_same_bytes(command, tmp_path):
     assert specs[0] == specs[1] and sorted(specs[0]) == ["training-local.yaml", "training-vertex.yaml"]
 
 
+def test_each_run_of_the_compiled_spec_has_a_directory(paths):
+    spec = yaml.safe_load(paths[BACKENDS.index("vertex")].read_text())
+    groups = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    trained = groups["custom-training-job"]["inputs"]["parameters"]
+    assert trained["display_name"]["runtimeValue"]["constant"] == "{{$.pipeline_job_name}}"
+    directory = "{{$.inputs.parameters['pipelinechannel--job_dir']}}/{{$.pipeline_job_name}}/job"
+    assert trained["base_output_directory"]["runtimeValue"]["constant"] == directory
+
+
 def test_compile_without_an_image(command, tmp_path):
     done = command("pipelines/compile.py", "--output-dir", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -30,7 +30,7 @@ NETWORK = "projects/1/global/networks/n"
 
 def prepared(*flags: str) -> Submission:
     args = submit._parser().parse_args(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
-    return prepare(KEYS.read(args), is_scheduled=bool(args.cron))
+    return prepare(KEYS.read(args))
 
 
 def test_a_query_reaches_its_step_as_it_is_and_is_exported_to_the_bucket(tmp_path):
@@ -67,22 +67,6 @@ def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the
         assert lint(spec) == []
 
 
-def test_a_schedule_makes_runs_that_have_names_and_directories_of_their_own(vertex):
-    submission = prepared("--image", IMAGE, "--cron", "0 3 * * 1")
-    name = client.schedule(submission, FIRST, "0 3 * * 1")
-    [made] = client.schedules()
-    assert made.name == name and made.cron == "0 3 * * 1" and made.max_concurrent_run_count == 1
-    job = v1.PipelineJob.to_dict(made.create_pipeline_job_request.pipeline_job)
-    assert job["runtime_config"]["parameter_values"]["job_dir"] == "gs://my-bucket/runs"
-    assert "run" not in job["labels"] and lint(job["pipeline_spec"]) == []
-    tasks = job["pipeline_spec"]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-    trained = tasks["custom-training-job"]["inputs"]["parameters"]
-    assert trained["display_name"]["runtimeValue"]["constant"] == "{{$.pipeline_job_name}}"
-    assert "digest" in tasks  # what may have changed by then is looked at by then
-    client.cancel(name)
-    assert client.schedules() == []
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -98,7 +82,6 @@ def test_a_schedule_makes_runs_that_have_names_and_directories_of_their_own(vert
         (["--image", IMAGE, "--set", "step_resources=convert=8"], "is not STEP=CPUS:MEMORY"),
         (["--image", IMAGE, "--set", "step_resources=train=8:8G"], "'train=8:8G' is not STEP"),
         (["--image", IMAGE, "--set", f"tensorboard={REGION}/tensorboards/1"], "needs training_service_account"),
-        (["--image", IMAGE, "--wait", "--cron", "* * * * *"], "--wait and --cron exclude each other"),
         (["--image", IMAGE, "--fail-on-reject"], "--fail-on-reject needs --wait"),
     ],
 )
@@ -203,36 +186,29 @@ def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, proje
 _OURS = {"managed_by": "tfrecord-training"}
 _names = st.sampled_from(["7", "17", "r1", "r1-2", "x-r1"])
 _labels = st.sampled_from([_OURS, _OURS | {"run": "r1"}, {}, {"run": "r1"}, {"managed_by": "others", "run": "r1"}])
-_kinds = st.sampled_from(["pipelineJobs", "customJobs", "schedules"])
+_kinds = st.sampled_from(["pipelineJobs", "customJobs"])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.tuples(_kinds, _names), _labels, min_size=1), _names)
 def test_cancel_ends_what_is_named(vertex, monkeypatch, things, name):
-    """Exactly jobs and schedules of ours change: the runs with that label, else what has that name."""
+    """Exactly pipeline jobs of ours change: those of that run, and the one of that name."""
     monkeypatch.setattr("pipelines.vertex.client.connect", lambda *_: None)  # the fixture has
-    collections = {
-        "pipelineJobs": vertex.pipeline_jobs,
-        "customJobs": vertex.custom_jobs,
-        "schedules": vertex.schedules,
-    }
+    collections = {"pipelineJobs": vertex.pipeline_jobs, "customJobs": vertex.custom_jobs}
     for collection in collections.values():
         collection.items = {}
     for (kind, number), labels in things.items():
         about = {"name": f"{vertex.parent}/{kind}/{number}", "create_time": now()}
-        if kind == "schedules":
-            thing = v1.Schedule(create_pipeline_job_request={"pipeline_job": {"labels": labels}}, **about)
-        else:
-            job_type = v1.PipelineJob if kind == "pipelineJobs" else v1.CustomJob
-            thing = job_type(display_name="r1", labels=labels, **about)
+        job_type = v1.PipelineJob if kind == "pipelineJobs" else v1.CustomJob
+        thing = job_type(display_name="r1", labels=labels, **about)
         collections[kind].items[thing.name] = thing
 
     def state() -> dict[str, str]:
         return {each: str(item) for collection in collections.values() for each, item in collection.items.items()}
 
-    ours = {each: labels for each, labels in things.items() if labels.get("managed_by") == _OURS["managed_by"]}
-    named = {each for each, labels in ours.items() if each[0] == "pipelineJobs" and labels.get("run") == name}
-    named = named or {each for each in ours if each[1] == name and each[0] != "customJobs"}
+    jobs = {each: labels for each, labels in things.items() if each[0] == "pipelineJobs"}
+    ours = {each: labels for each, labels in jobs.items() if labels.get("managed_by") == _OURS["managed_by"]}
+    named = {each for each, labels in ours.items() if name in (each[1], labels.get("run"))}
     before = state()
     with contextlib.nullcontext() if named else pytest.raises(UserError, match=f"--cancel {name}: no live run"):
         assert submit.main(["--project", vertex.project, "--cancel", name]) == 0
