@@ -11,7 +11,7 @@ from google.cloud import aiplatform_v1 as v1
 
 from common.errors import UserError
 from common.storage.files import delete_files, stat_file
-from components.train.backends.attempts import Again, JobStore, next_attempt
+from components.train.backends.attempts import RECORD, Again, JobStore, next_attempt
 from components.train.backends.vertex_client import CloudLogs, Ending, ending, replica_name
 from pipelines.vertex import client, watch
 from pipelines.vertex.submission import Submission
@@ -62,7 +62,7 @@ def run(submission: Submission, store: JobStore, runs: Sequence[v1.PipelineJob],
         except UserError:
             if is_new:
                 with contextlib.suppress(UserError, ConnectionError):
-                    delete_files([submission.record])
+                    delete_files([submission.record, f"{store.job_dir}/{RECORD}"])
             raise
         if not is_new:
             submission.save()  # With what this command changes of it.
