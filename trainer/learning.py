@@ -48,7 +48,7 @@ def training_size(opts: Options, manifest: Manifest, first_start: Mapping[str, A
             f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
         )
     # A job that is to train for more steps than at first keeps the schedule that it began with.
-    horizon = first_start.get("horizon_steps", opts.horizon_steps or last_step)
+    horizon = first_start.get("horizon_steps", last_step)
     return TrainingSize(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
 
 
@@ -105,8 +105,6 @@ def falls(opts: Options) -> bool:
 def _schedule(opts: Options, size: TrainingSize) -> schedules.Schedule:
     rate = opts.learning_rate or default(opts.model, "LEARNING_RATE")
     name = opts.schedule or default(opts.model, "SCHEDULE")
-    if opts.horizon_steps is not None and name not in _FALLING:
-        raise UserError(f"--horizon-steps is for --schedule linear or cosine, and this job's is {name}; leave it out")
     if opts.factors is not None and name != "piecewise":
         raise UserError(f"--boundaries-epochs is for --schedule piecewise, and this job's is {name}; leave it out")
     factor = None

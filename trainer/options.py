@@ -115,10 +115,6 @@ class Options(Flags):
     factors: tuple[float, ...] | None = _learning(
         several(positive), "of piecewise: before, between and after the boundaries"
     )
-    horizon_steps: int | None = _learning(
-        at_least(1),
-        "global step at which linear and cosine reach 0 (default: the last step asked for at the first start)",
-    )
     warmup_steps: int = _learning(at_least(0), "over which the rate rises linearly", default=0)
     augment: str | None = _learning(
         ("none", "crop_flip"), "of training images: crop_flip pads by 4 pixels, crops, mirrors"

@@ -209,6 +209,6 @@ def _announce(
     if size.horizon < size.last_step and learning.falls(opts):
         print(
             f"the learning rate is 0 from step {size.horizon} on, where this job's schedule ends; for "
-            f"{size.last_step} steps of learning begin a job with --horizon-steps {size.last_step}",
+            f"{size.last_step} steps of learning begin another job",
             flush=True,
         )

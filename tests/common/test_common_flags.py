@@ -68,7 +68,6 @@ RESNET = ["--model", "resnet", "--num-layers", "8", "--batch-size", "16"]
                 ["--learning-rate", "0.002"],
                 ["--weight-decay", "0.1"],
                 ["--schedule", "linear"],
-                ["--schedule", "linear", "--horizon-steps", "100"],
                 ["--schedule", "cosine"],
                 ["--warmup-steps", "3"],
                 ["--schedule", "piecewise", "--boundaries-epochs", "0.02", "--factors", "1,0.1"],
