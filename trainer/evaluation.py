@@ -134,7 +134,7 @@ class Validator:
         score = self._scorer.score(state.weights(), leave)
         if score is None or not self._reports:
             return score is not None
-        self._writer = self._writer or tf.summary.create_file_writer(self._journal.outbox.path("logs", SPLIT))
+        self._writer = self._writer or tf.summary.create_file_writer(self._journal.path("logs", SPLIT))
         with self._writer.as_default(step=step):
             for name, value in score.items():
                 tf.summary.scalar(name, value)

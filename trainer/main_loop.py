@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import platform
 import time
 from collections.abc import Callable
 
@@ -11,28 +12,35 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer import learning, watchdog
+from common.provenance import TrainedOn
+from trainer import learning, model_check, warm_start, watchdog
 from trainer.async_steps import AsyncSteps
 from trainer.cluster import control_channel, devices, strategy
 from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel
 from trainer.cluster.member import Member
 from trainer.cluster.shutdown import Stop, saved_code
 from trainer.data import placement
-from trainer.data.reader import Reader, open_reader
-from trainer.evaluation import SPLIT
+from trainer.data.reader import open_reader
+from trainer.data.shards import content_hashes
+from trainer.evaluation import SPLIT, Scores, Validator
 from trainer.evaluator import await_evaluator, follow, has_evaluator
 from trainer.export import export
-from trainer.job import done
+from trainer.job import done, identity
+from trainer.job.checkpoints import Checkpoints
 from trainer.job.journal import Journal, last
+from trainer.job.state import State
+from trainer.learning import TrainingSize
+from trainer.meter import Meter
 from trainer.models import registry
+from trainer.nn import weights
+from trainer.nn.layers import exchanges, synchronize
 from trainer.options import Options
-from trainer.setup import Setup, prepare
 from trainer.sync_steps import SyncSteps
-from trainer.train_step import TrainStep, Window
+from trainer.train_step import TrainStep
 
 
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
-    """Runs this replica until the job is done. Returns the exit code."""
+    """Runs this replica until the job is done. Returns the exit code; whoever ends the process calls `stop.end`."""
     if opts.patience and has_evaluator():
         raise UserError(
             f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has an evaluator; leave out one"
@@ -41,16 +49,9 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
     leads = member.is_chief or member.role == "evaluator"
     journal = Journal(opts.job_dir, member.name, beats=not leads)
-    stop.last = journal.outbox.send
+    stop.last = journal.send
     if leads:
         watchdog.watch(journal, stop)
-    try:
-        return _run(opts, member, manifest, stop, journal)
-    finally:  # in whichever way
-        stop.last()
-
-
-def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal: Journal) -> int:
     journal.status("starting", 0)
     description = devices.description(opts.num_gpus)
     journal.event("machine", 0, devices=description, precision=opts.precision)
@@ -59,7 +60,18 @@ def _run(opts: Options, member: Member, manifest: Manifest, stop: Stop, journal:
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
     with stop.at_once():
-        place = _locate_split(opts, member, manifest, journal)
+        on_gpus = opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU"))
+        place = placement.choose(
+            manifest,
+            data_dir=opts.data_dir,
+            budget_bytes=placement.budget(member.readers_here, on_gpus),
+            wish=opts.reader,
+            cache_dir=opts.cache_dir,
+        )
+        if member.is_chief:
+            print(place, flush=True)
+        if member.role != "ps":  # which holds variables only
+            place = placement.provide_files(place, manifest, journal.alive)
         channel = control_channel.join(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and not member.is_chief:
         journal.status("serving", 0)
@@ -91,76 +103,164 @@ def main_loop(
 ) -> int:
     """Trains from the newest checkpoint to the last step, evaluates and exports. Returns the exit code."""
     started = time.time()
-    synchronous = opts.strategy != "parameter_server"
+    is_chief, synchronous = member.is_chief, opts.strategy != "parameter_server"
     # Until the first step there is nothing to save; but synchronous replicas leave together, or the others hang.
     with contextlib.nullcontext() if synchronous and member.addresses else stop.at_once():
-        job = prepare(opts, member, manifest, journal, channel)
-        steps = _make_steps(opts, member, job, _open_reader(opts, manifest, place, job))
+        distribution = strategy.create(opts.strategy, member, num_gpus=opts.num_gpus, all_reduce=opts.all_reduce)
+        build = opts.builder(manifest)
+        replicas = distribution.num_replicas_in_sync if synchronous else 1
+        size = learning.training_size(opts, manifest, identity.first_start(opts.job_dir), replicas)
+        if is_chief:
+            model_check.run(build, opts, manifest)
+        with distribution.scope():
+            model = build()
+            _check_against_first_start(opts, member, manifest, size, model)
+            if replicas > 1:
+                _synchronize(opts, model, is_chief)
+            optimizer = learning.optimizer(opts, model, manifest, size)
+        state = State(model, optimizer)
+        checkpoints = Checkpoints(
+            opts.job_dir,
+            state,
+            journal if is_chief else None,
+            keep=opts.keep_checkpoints,
+            every_steps=opts.checkpoint_num_steps,
+            every_s=opts.checkpoint_secs,
+        )
+        first_step = _restore(opts, checkpoints, manifest, journal, is_chief)
+        if member.addresses and synchronous:
+            _compare_starts(opts, member, channel, distribution, first_step, model)
+        scores, validator = Scores(opts.job_dir, build.task), None
+        if manifest.splits[SPLIT].examples and not has_evaluator():
+            validator = Validator(
+                build,
+                manifest,
+                scores,
+                journal,
+                data_dir=opts.data_dir,
+                batch_size=opts.eval_batch_size,
+                together=distribution if synchronous else None,
+                reports=is_chief,
+            )
+        if is_chief:
+            trained_by = replicas if synchronous else len(member.addresses["worker"])
+            _announce(opts, manifest, size, first_step, model.count_params(), trained_by)
+            _note_records(opts, manifest)
+        reader = open_reader(
+            place,
+            manifest,
+            global_batch=size.batch,
+            seed=opts.seed,
+            prepare=opts.weighted(build, manifest).prepare,
+            augment=opts.augment or registry.default(opts.model, "AUGMENT"),
+        )
+        weight_decay, decayed = learning.decay(opts, model)
+        train_step = TrainStep(
+            model=model,
+            optimizer=optimizer,
+            task=build.task,
+            label=manifest.label,
+            global_batch=size.batch,
+            seed=opts.seed,
+            weight_decay=weight_decay,
+            decayed=decayed,
+            jit_compile=opts.jit_compile,
+        )
+        if synchronous:
+            steps = SyncSteps(distribution, train_step, reader, is_chief, first_step)
+        else:
+            strategy.count_exactly(optimizer)
+            coordinator = tf.distribute.coordinator.ClusterCoordinator(distribution)
+            steps = AsyncSteps(coordinator, train_step, reader, workers=len(member.addresses["worker"]))
 
     def is_stop_requested() -> bool:
         return stop.requested or channel.received(STOP)
 
-    journal.status("training", job.first_step)
-    step, is_done = _train(opts, member, job, steps, is_stop_requested)
+    meter = Meter(size, build.task, journal, optimizer, is_chief)
+    journal.status("training", first_step)
+    step, is_done = _train(opts, steps, checkpoints, scores, validator, meter, first_step, is_stop_requested)
     if is_done:
         with stop.at_once(lambda: channel.send(LEFT)):  # all is saved: what is interrupted now, a resume does again
-            if member.is_chief:
-                _export(opts, manifest, job, journal, step, started)
-                channel.send(DONE)
-            else:
+            if not is_chief:
                 is_done = channel.wait_for_end()
+            else:
+                if has_evaluator() and manifest.splits[SPLIT].examples:
+                    await_evaluator(scores, step, journal)
+                exported_step = _select_weights(opts, scores, state, step)
+                journal.status("exporting", step)
+                learnt = TrainedOn.load(opts.job_dir)
+                export(state.weights(), build, manifest, os.path.join(opts.job_dir, "model"), learnt)
+                journal.event("export", step, exported_step=exported_step)
+                # An attempt that only had to export has not seen a step.
+                final = meter.final() if step > first_step else last(opts.job_dir, journal.name, "step")
+                done.Done(
+                    step=step,
+                    epochs=step * size.batch / size.examples,
+                    exported_step=exported_step,
+                    seconds=round(time.time() - started, 2),
+                    validation=scores.load(),
+                    stopped_early=opts.patience if step < size.last_step else None,
+                    loss=final.get("loss"),
+                    examples_per_s=final.get("examples_per_s"),
+                    **{name: final.get(name) for name in build.task.metric_names},
+                ).save(opts.job_dir)
+                channel.send(DONE)
     if is_done:
-        journal.event("done", step, steps=step - job.first_step)
+        journal.event("done", step, steps=step - first_step)
         journal.status("done", step)
     else:
         journal.event("preempted", step)
         channel.send(LEFT)
-    if not member.is_chief:
+    if not is_chief:
         channel.wait_for_end()
     elif not is_done:
         print(f"told to stop; saved at step {step}", flush=True)
-    if member.is_chief and synchronous:  # the servers of parameters serve until they are told to end
+    if is_chief and synchronous:  # the servers of parameters serve until they are told to end
         channel.wait_for_others()
     return 0 if is_done else saved_code()
 
 
 def _train(
     opts: Options,
-    member: Member,
-    job: Setup,
     steps: SyncSteps | AsyncSteps,
+    checkpoints: Checkpoints,
+    scores: Scores,
+    validator: Validator | None,
+    meter: Meter,
+    first_step: int,
     is_stop_requested: Callable[[], bool],
 ) -> tuple[int, bool]:
     """Steps, evaluates and saves. Returns the step it ends at, whose state is saved, and whether nothing stopped it."""
-    checkpoints, scores, last_step = job.checkpoints, job.scores, job.size.last_step
+    last_step = meter.size.last_step
 
     def evaluate(step: int) -> bool:
         checkpoints.copy_state(step)
-        return job.validator.evaluate(job.state, is_stop_requested)
+        return validator.evaluate(checkpoints.state, is_stop_requested)
 
     def is_training_enough(step: int) -> bool:
-        return bool(opts.patience) and steps.agree(member.is_chief and scores.is_exhausted(step, opts.patience))
+        return bool(opts.patience) and steps.agree(meter.is_chief and scores.is_exhausted(step, opts.patience))
 
-    step, is_stopping = job.first_step, False
+    step, is_stopping = first_step, False
     is_enough = is_training_enough(step)
     while step < last_step and not (is_stopping or is_enough):
         wish = is_stop_requested()
         until = _next_pause(step, opts.eval_every_steps, opts.checkpoint_num_steps, last_step=last_step)
         window = steps.run(step, until, stop=wish, drain=wish or checkpoints.is_late)
         step += window.steps
-        job.meter.add(step, window)
-        _check_progress(step, window)
+        meter.add(step, window)
+        if not math.isfinite(loss := window.sums[0]):
+            raise UserError(f"the loss is {loss} at step {step}: training diverged; lower --learning-rate")
         is_stopping = window.stop and steps.idle
         ends = is_stopping or step >= last_step
         if steps.idle and not ends and opts.eval_every_steps and step % opts.eval_every_steps == 0:
-            if job.validator:
+            if validator:
                 evaluate(step)
             ends = is_enough = is_training_enough(step)
         if ends or (steps.idle and checkpoints.is_due(step)):
             checkpoints.save(step)
     checkpoints.wait()
     # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
-    is_scored = not job.validator or (scores.latest_step == step and (is_enough or step == job.first_step))
+    is_scored = not validator or (scores.latest_step == step and (is_enough or step == first_step))
     return step, not is_stopping and (is_scored or evaluate(step))
 
 
@@ -169,82 +269,110 @@ def _next_pause(step: int, *intervals: int, last_step: int) -> int:
     return min([last_step, *(step - step % every + every for every in intervals if every)])
 
 
-def _check_progress(step: int, window: Window) -> None:
-    if not math.isfinite(loss := window.sums[0]):
-        raise UserError(f"the loss is {loss} at step {step}: training diverged; lower --learning-rate")
+def _select_weights(opts: Options, scores: Scores, state: State, step: int) -> int:
+    """Has `state` hold the weights to export: the last or the best. Returns their step."""
+    if opts.export == "best" and "best" in scores.load():
+        return scores.restore_best(state)
+    if opts.export == "best":
+        print(f"--export best: no evaluation had a finite score; step {step} is exported", flush=True)
+    state.take(step)
+    return step
 
 
-def _locate_split(opts: Options, member: Member, manifest: Manifest, journal: Journal) -> placement.Choice:
-    on_gpus = opts.num_gpus != 0 and bool(tf.config.list_physical_devices("GPU"))
-    choice = placement.choose(
-        manifest,
-        data_dir=opts.data_dir,
-        budget_bytes=placement.budget(member.readers_here, on_gpus),
-        wish=opts.reader,
-        cache_dir=opts.cache_dir,
+def _check_against_first_start(
+    opts: Options, member: Member, manifest: Manifest, size: TrainingSize, model: keras.Model
+) -> None:
+    """Refuses settings and a model that are not those of the job's first start, which the chief writes down."""
+    record = {
+        "identity": opts.facts(manifest),
+        "batch_size": size.batch,
+        "horizon_steps": size.horizon,
+        "settings": learning.settings(opts, batch_size=size.batch, horizon_steps=size.horizon),
+        "replicas": {role: len(hosts) for role, hosts in member.addresses.items()} or {"chief": 1},
+        "arguments": dict(manifest.arguments),  # for jobs that begin with these weights
+        "network": weights.digest(model),
+        "versions": {"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras.__version__},
+    }
+    before = identity.begin(opts.job_dir, record, write=member.is_chief)
+    if before["network"] != record["network"]:
+        raise UserError(
+            f"--model {opts.model} has other weights, vocabularies or statistics than when {opts.job_dir} began, or its "
+            "weights in another order; use what it was, or another --job-dir"
+        )
+
+
+def _synchronize(opts: Options, model: keras.Model, is_chief: bool) -> None:
+    """Makes the model's batch normalisation go by the batch of all replicas."""
+    if (layers := synchronize(model)) and is_chief:
+        print(
+            f"--model {opts.model}: {layers} layers of keras.layers.BatchNormalization go by the whole batch here, as "
+            "with synchronized=True",
+            flush=True,
+        )
+    if opts.jit_compile and exchanges(model):
+        raise UserError(
+            f"--jit-compile: the batch normalisation of --model {opts.model} exchanges sums with other replicas, which XLA "
+            "does not compile; leave it out, or train on one device"
+        )
+
+
+def _restore(opts: Options, checkpoints: Checkpoints, manifest: Manifest, journal: Journal, is_chief: bool) -> int:
+    """Loads the newest checkpoint, or at the start of a job the weights of `--init-from`. Returns the step."""
+    step = checkpoints.restore()
+    if not step and (record := done.load(opts.job_dir)):
+        raise UserError(
+            f"{opts.job_dir} was done at step {record.step}, and its checkpoints are gone; put them back, or use "
+            "another --job-dir"
+        )
+    if opts.init_from and not step:
+        warm_start.check_unseen(opts.init_from, manifest)
+        note = warm_start.take(opts.init_from, checkpoints.state.model)
+        if is_chief:
+            print(f"--init-from {opts.init_from}: {note}", flush=True)
+    journal.event("resume" if step else "start", step)
+    return step
+
+
+def _compare_starts(
+    opts: Options,
+    member: Member,
+    channel: ControlChannel,
+    distribution: tf.distribute.Strategy,
+    first_step: int,
+    model: keras.Model,
+) -> None:
+    """Ends a job whose replicas have read different checkpoints, or have built different models."""
+    names = [*member.everyone]
+    own = [[names.index(member.name), first_step, int(weights.digest(model)[:8], 16)]]
+    gathered = distribution.gather(distribution.run(tf.function(lambda: tf.constant(own, tf.int64))), axis=0)
+    starts = {names[i]: f"step {step} of model {model:08x}" for i, step, model in gathered.numpy()}
+    if len({*starts.values()}) > 1:
+        if member.is_chief:
+            channel.wait_for_others()  # which may still gather
+        raise OSError(
+            f"replicas would start differently ({', '.join(f'{name}: {start}' for name, start in starts.items())}); give "
+            f"all the same program, and a --job-dir of which they read the same files: {opts.job_dir}"
+        )
+
+
+def _note_records(opts: Options, manifest: Manifest) -> None:
+    """Writes down once which records the job learns from; `--init-from` may be gone when it exports."""
+    if TrainedOn.load(opts.job_dir) is None:
+        own = TrainedOn.of(manifest, content_hashes(manifest, opts.data_dir, "train"))
+        own.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None).save(opts.job_dir)
+
+
+def _announce(
+    opts: Options, manifest: Manifest, size: TrainingSize, first_step: int, parameters: int, replicas: int
+) -> None:
+    print(
+        f"{opts.model} on {manifest.name}: {size.examples} examples, batch {size.batch}, {parameters} parameters; "
+        f"{opts.strategy}, training replicas: {replicas}; from step {first_step} to {size.last_step}",
+        flush=True,
     )
-    if member.is_chief:
-        print(choice, flush=True)
-    # A parameter server holds variables only.
-    return choice if member.role == "ps" else placement.provide_files(choice, manifest, journal.alive)
-
-
-def _open_reader(opts: Options, manifest: Manifest, place: placement.Choice, job: Setup) -> Reader:
-    return open_reader(
-        place,
-        manifest,
-        global_batch=job.size.batch,
-        seed=opts.seed,
-        prepare=opts.weighted(job.build, manifest).prepare,
-        augment=opts.augment or registry.default(opts.model, "AUGMENT"),
-    )
-
-
-def _make_steps(opts: Options, member: Member, job: Setup, reader: Reader) -> SyncSteps | AsyncSteps:
-    model, optimizer = job.state.model, job.state.optimizer
-    weight_decay, decayed = learning.decay(opts, model)
-    step = TrainStep(
-        model=model,
-        optimizer=optimizer,
-        task=job.build.task,
-        label=job.label,
-        global_batch=job.size.batch,
-        seed=opts.seed,
-        weight_decay=weight_decay,
-        decayed=decayed,
-        jit_compile=opts.jit_compile,
-    )
-    if opts.strategy != "parameter_server":
-        return SyncSteps(job.strategy, step, reader, member.is_chief, job.first_step)
-    strategy.count_exactly(optimizer)
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(job.strategy)
-    return AsyncSteps(coordinator, step, reader, workers=len(member.addresses["worker"]))
-
-
-def _export(opts: Options, manifest: Manifest, job: Setup, journal: Journal, step: int, started: float) -> None:
-    """Exports the last or the best weights, and writes `DONE.json`."""
-    if has_evaluator() and manifest.splits[SPLIT].examples:
-        await_evaluator(job.scores, step, journal)
-    exported = step
-    if opts.export == "best" and "best" in job.scores.load():
-        exported = job.scores.restore_best(job.state)
-    else:
-        job.state.take(step)
-        if opts.export == "best":
-            print(f"--export best: no evaluation had a finite score; step {step} is exported", flush=True)
-    journal.status("exporting", step)
-    export(job.state.weights(), job.build, manifest, os.path.join(opts.job_dir, "model"), job.learnt_records)
-    journal.event("export", step, exported_step=exported)
-    # An attempt that only had to export has not seen a step.
-    final = job.meter.final() if step > job.first_step else last(opts.job_dir, journal.name, "step")
-    done.Done(
-        step=step,
-        epochs=step * job.size.batch / job.size.examples,
-        exported_step=exported,
-        seconds=round(time.time() - started, 2),
-        validation=job.scores.load(),
-        stopped_early=opts.patience if step < job.size.last_step else None,
-        loss=final.get("loss"),
-        examples_per_s=final.get("examples_per_s"),
-        **{name: final.get(name) for name in job.build.task.metric_names},
-    ).save(opts.job_dir)
+    if size.horizon < size.last_step and learning.falls(opts):
+        print(
+            f"the learning rate is 0 from step {size.horizon} on, where this job's schedule ends; for "
+            f"{size.last_step} steps of learning begin another job",
+            flush=True,
+        )

@@ -21,18 +21,19 @@ class Meter:
         self, size: TrainingSize, task: Task, journal: Journal, optimizer: keras.optimizers.Optimizer, is_chief: bool
     ) -> None:
         """Takes the size of a job whose steps give the loss and states of the metrics of `task`."""
-        self._size, self._task, self._journal, self._optimizer = size, task, journal, optimizer
+        self.size, self.is_chief = size, is_chief
+        self._task, self._journal, self._optimizer = task, journal, optimizer
         self._warm_steps, self._warm_s = 0, 0.0
         # Since the last line: a window may be a single step, whose loss says little.
         self._windows: list[Window] = []
         self._line_at = 0.0
         self._means = dict.fromkeys(("loss", *task.metric_names), float("nan"))
-        self._summary = tf.summary.create_file_writer(journal.outbox.path("logs", "train")) if is_chief else None
+        self._summary = tf.summary.create_file_writer(journal.path("logs", "train")) if is_chief else None
 
     @property
     def examples_per_s(self) -> float:
         """Examples per second of the whole job, over training only: first calls, saving and export are left out."""
-        return round(self._warm_steps * self._size.batch / self._warm_s, 1) if self._warm_s else 0.0
+        return round(self._warm_steps * self.size.batch / self._warm_s, 1) if self._warm_s else 0.0
 
     def add(self, step: int, window: Window) -> None:
         """Counts one window that ended at `step`."""
@@ -41,16 +42,16 @@ class Meter:
             self._warm_s += window.seconds
         self._windows.append(window)
         values = {**self._mean([window]), "examples_per_s": self.examples_per_s}
-        self._journal.status("training", step, **values, train_steps=self._size.last_step)
+        self._journal.status("training", step, **values, train_steps=self.size.last_step)
         if self._summary:
             values["learning_rate"] = float(keras.ops.convert_to_numpy(self._optimizer.learning_rate))
             with self._summary.as_default(step=step):
                 for name, value in values.items():
                     tf.summary.scalar(name, value)
-        replica_speed = round(self.examples_per_s / self._size.replicas, 1)
+        replica_speed = round(self.examples_per_s / self.size.replicas, 1)
         seconds = round(window.seconds, 4)
         self._journal.event("step", step, **values, seconds=seconds, replica_examples_per_s=replica_speed)
-        if time.monotonic() - self._line_at >= _LINE_S or step >= self._size.last_step or window.stop:
+        if time.monotonic() - self._line_at >= _LINE_S or step >= self.size.last_step or window.stop:
             self._print_line(step)
 
     def _mean(self, windows: list[Window]) -> dict[str, float]:
@@ -64,7 +65,7 @@ class Meter:
         if self._summary:
             self._summary.flush()
             values = "  ".join(f"{name} {value:.4f}" for name, value in self._means.items())
-            print(f"step {step}/{self._size.last_step}  {values}  {self.examples_per_s:.0f} examples/s", flush=True)
+            print(f"step {step}/{self.size.last_step}  {values}  {self.examples_per_s:.0f} examples/s", flush=True)
 
     def final(self) -> dict[str, float | None]:
         """Returns loss and metrics of the last line, and examples per second of the attempt, for `DONE.json`."""

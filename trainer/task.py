@@ -26,21 +26,14 @@ from trainer.job import done, identity
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Trains, or serves as a parameter server or its worker, until the job is done. Returns the exit code."""
+    """Trains, or serves as a parameter server or its worker, until the job is done; then ends the process.
+
+    Returns the exit code where there is nothing to do.
+    """
     # First of all: whatever imports TensorFlow later, its threads inherit the mask.
-    signal = Stop.install()
+    stop = Stop.install()
     quiet.open_streams()
     faulthandler.enable(2)  # a crash in TensorFlow says what each thread was doing
-    try:
-        return _main(argv, signal)
-    except BrokenPipeError:
-        raise
-    except ConnectionError as error:  # of a store that fails before there is anything to lose
-        print(f"error: {error}", file=sys.stderr)
-        return failed_code()
-
-
-def _main(argv: Sequence[str] | None, signal: Stop) -> int:
     opts = options.parse(sys.argv[1:] if argv is None else argv)
     me = member.from_environment(os.environ)
     if opts.sync:
@@ -51,34 +44,38 @@ def _main(argv: Sequence[str] | None, signal: Stop) -> int:
         me = dataclasses.replace(me, addresses=others if sum(map(len, others.values())) > 1 else {})
         opts = dataclasses.replace(opts, strategy=None if opts.strategy == "parameter_server" else opts.strategy)
     opts = dataclasses.replace(opts, strategy=opts.strategy or me.default_strategy)
-    without_advice = functools.partial(quiet.without_advice, peers=bool(me.addresses))  # buckets import TensorFlow
-    with without_advice(), reading(opts.data_dir, "give --data-dir a dataset that can be reached"):
-        manifest = Manifest.load(opts.data_dir)
-    opts = opts.on(manifest)
-    # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
-    with without_advice(), reading(f"--job-dir {opts.job_dir}", "use another"):
-        if not is_remote(opts.job_dir):
-            os.makedirs(opts.job_dir, exist_ok=True)
-        identity.check(opts.job_dir, opts.facts(manifest))
-        record = done.load(opts.job_dir)
-    if record and record.covers(opts.train_steps, opts.train_epochs, opts.patience):
-        if (epath.Path(opts.job_dir) / "model" / "saved_model.pb").exists():
-            print(f"{opts.job_dir}: already done at step {record.step}", flush=True)
-            return 0
-        print(f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again", flush=True)
-    with without_advice():
-        from trainer import main_loop
-    quiet.lost_replicas()
     try:
-        code = main_loop.run(opts, me, manifest, signal)
+        without_advice = functools.partial(quiet.without_advice, peers=bool(me.addresses))  # buckets import TensorFlow
+        with without_advice(), reading(opts.data_dir, "give --data-dir a dataset that can be reached"):
+            manifest = Manifest.load(opts.data_dir)
+        opts = opts.on(manifest)
+        # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
+        with without_advice(), reading(f"--job-dir {opts.job_dir}", "use another"):
+            if not is_remote(opts.job_dir):
+                os.makedirs(opts.job_dir, exist_ok=True)
+            identity.check(opts.job_dir, opts.facts(manifest))
+            record = done.load(opts.job_dir)
+        if record and record.covers(opts.train_steps, opts.train_epochs, opts.patience):
+            if (epath.Path(opts.job_dir) / "model" / "saved_model.pb").exists():
+                print(f"{opts.job_dir}: already done at step {record.step}", flush=True)
+                return 0
+            print(
+                f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again", flush=True
+            )
+        with without_advice():
+            from trainer import main_loop
+        quiet.lost_replicas()
+        code = main_loop.run(opts, me, manifest, stop)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2
     except BrokenPipeError:  # nobody reads what it prints, and prints in vain
         code = 141
+    except KeyboardInterrupt:
+        code = 130
     except Exception as error:
-        # Of a full disk, or a replica that is missing or lost, the message says all; unless the user's own code met it.
-        ours = isinstance(error, OSError) and not _passed_through(error, opts.model.split(":")[0])
+        # Of a full disk, a store, or a replica that is missing or lost, the message says all; unless the user's own code met it.
+        ours = isinstance(error, OSError) and not _passed_through(error, str(opts.model).split(":")[0])
         code = failed_code() if ours else 1
         if ours:
             print(f"error: {error}", file=sys.stderr)
@@ -87,7 +84,7 @@ def _main(argv: Sequence[str] | None, signal: Stop) -> int:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn down.
-    os._exit(code)
+    stop.end(code)
 
 
 def _passed_through(error: Exception, module: str) -> bool:

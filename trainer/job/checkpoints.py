@@ -34,7 +34,7 @@ class Checkpoints:
     ) -> None:
         """Only the chief saves, and tells of it in its `journal`: a save is noted when it is complete, and not before."""
         self._directory = os.path.join(job_dir, "checkpoints")
-        self._state, self._journal = state, journal
+        self.state, self._journal = state, journal
         self._keep, self._every_steps, self._every_s = keep, every_steps, every_s
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._saving: concurrent.futures.Future[None] | None = None
@@ -66,7 +66,7 @@ class Checkpoints:
             if step <= after or step in self._unreadable:
                 continue
             try:
-                self._state.checkpoint.read(self._path(step)).assert_consumed()
+                self.state.checkpoint.read(self._path(step)).assert_consumed()
                 return step
             except Exception as error:  # TensorFlow has many for a damaged file, IndexError among them
                 if "retry attempts failed" in str(error):  # in whichever class, a ValueError too
@@ -79,7 +79,7 @@ class Checkpoints:
     def restore(self) -> int:
         """Loads the newest checkpoint that can be read into the live variables. Returns its step, or 0 if there is none."""
         if self.load_newest():
-            return self._state.put()
+            return self.state.put()
         if self.steps():
             raise OSError(f"none of the checkpoints in {self._directory} can be read")
         return 0
@@ -97,7 +97,7 @@ class Checkpoints:
     def copy_state(self, step: int) -> None:
         """Copies the state of this step, when the save before has written its copies."""
         self.wait()
-        self._state.take(step)
+        self.state.take(step)
 
     def wait(self) -> None:
         """Waits for the last save.
@@ -111,7 +111,7 @@ class Checkpoints:
     def _write(self, step: int, waited_s: float) -> None:
         start = time.perf_counter()
         try:
-            self._state.checkpoint.write(self._path(step))
+            self.state.checkpoint.write(self._path(step))
         except tf.errors.OpError as error:
             remove(self._path(step))
             raise OSError(f"checkpoint {step} could not be saved: {first_line(error)}") from None

@@ -3,6 +3,11 @@
 `journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always with `event`, `step`
 (integer) and `time` (seconds since the epoch). The status file named by TRAINER_STATUS is rewritten in place for the launcher:
 `time, phase, step, examples_per_s`.
+
+An object store cannot append. Each time such a file is flushed it is sent again whole, whoever flushes waits for the
+store, and Cloud Storage takes about one write a second to an object (its documentation, "Quotas & limits"). So for a
+job directory in a store, the journal and TensorBoard's events are written to a directory of this machine, and a thread
+copies what has changed.
 """
 
 import contextlib
@@ -10,21 +15,24 @@ import json
 import os
 import pathlib
 import re
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from etils import epath
 
 from common import documents
+from common.errors import UserError
 from common.flags import at_least, variable
-from common.storage.files import write_text
-from trainer.job.outbox import Outbox
+from common.storage.files import write_bytes, write_text
+from common.storage.storage import is_remote
 
 STATUS = "TRAINER_STATUS"
 ATTEMPT = "TRAINER_ATTEMPT"
 _BEAT_S, _SENT_EVERY_S = 2.0, 60.0
+_TRY_S = 20.0  # that one copy may take: a replica that is to stop has little time
 _NAME = re.compile(r"journal-(.+)-(\d+)-(\d+)\.jsonl")
 
 
@@ -63,19 +71,43 @@ class Journal:
         With `beats` it shows its status every two seconds of itself: for a replica whose main thread waits for others in
         C++, for as long as they take. That its process runs is all that this says.
         """
-        self.name = name
+        self.name, self._job_dir, self._directory = name, job_dir, job_dir
+        self._sent: dict[pathlib.Path, int] = {}
+        self._sending = threading.Lock()
+        if is_remote(job_dir):
+            self._directory = tempfile.mkdtemp(prefix="job-")
+            _repeat(_SENT_EVERY_S, self.send)
         attempt = variable(ATTEMPT, at_least(0))
         while (path := epath.Path(job_dir) / f"journal-{name}-{attempt}.jsonl").exists():
             attempt += 1  # a job run again without a launcher that counts
-        # Where it writes, and other files that grow can be.
-        self.outbox = Outbox(job_dir, _SENT_EVERY_S)
-        own = pathlib.Path(self.outbox.path(path.name))
+        own = pathlib.Path(self.path(path.name))
         self._file = own.open("x", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()  # Checkpoints are noted by a thread of their own.
         self._status, self._shown_at = os.environ.get(STATUS), time.monotonic()
         self._state: dict[str, Any] = {"phase": "starting", "step": 0, "examples_per_s": None}
         if beats:
-            threading.Thread(target=self._beat, name="journal", daemon=True).start()
+            _repeat(_BEAT_S, self.alive)
+
+    def path(self, *names: str) -> str:
+        """Returns where to write a file of the job directory that grows, or a directory of such files."""
+        path = os.path.join(self._directory, *names)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return path
+
+    def send(self) -> None:
+        """Copies what has grown to a job directory in a store; a line says what failed, which is tried again next time."""
+        if self._directory == self._job_dir:
+            return
+        root = pathlib.Path(self._directory)
+        with self._sending:
+            try:
+                for path in filter(pathlib.Path.is_file, root.rglob("*")):
+                    content = path.read_bytes()
+                    if len(content) > self._sent.get(path, 0):
+                        write_bytes(os.path.join(self._job_dir, path.relative_to(root)), content, timeout_s=_TRY_S)
+                        self._sent[path] = len(content)
+            except (OSError, UserError) as error:
+                print(f"{self._job_dir}: journal and events could not be copied there for now: {error}", flush=True)
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Appends one line."""
@@ -103,8 +135,14 @@ class Journal:
         if self._status:
             write_text(self._status, json.dumps({"time": time.time(), **self._state}))
 
-    def _beat(self) -> None:
+
+def _repeat(every_s: float, call: Callable[[], None]) -> None:
+    """Has a thread make a call again and again."""
+
+    def run() -> None:
         while True:
-            time.sleep(_BEAT_S)
+            time.sleep(every_s)
             with contextlib.suppress(OSError):  # a full disk, for now
-                self.alive()
+                call()
+
+    threading.Thread(target=run, name="journal", daemon=True).start()
