@@ -19,8 +19,7 @@ import io
 import os
 import signal
 import sys
-import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from common.errors import UserError, about, unknown
@@ -75,7 +74,6 @@ class Flags:
         parser: argparse._ActionsContainer,
         *,
         but: Collection[str] = (),
-        descriptions: Mapping[str, str] = types.MappingProxyType({}),
         defaults: bool = True,
     ) -> None:
         """Adds a flag for every field to a parser or a group of one.
@@ -83,7 +81,6 @@ class Flags:
         Args:
           parser: Takes the flags.
           but: Names of fields that get no flag.
-          descriptions: Texts for the help of groups, by title.
           defaults: False to leave a flag that is not on the command line out of the parsed arguments.
         """
         unset = {} if defaults else {"default": argparse.SUPPRESS}
@@ -92,7 +89,7 @@ class Flags:
             if field.name not in but:
                 title = field.metadata["group"]
                 if title not in groups:
-                    groups[title] = parser.add_argument_group(title, descriptions.get(title))
+                    groups[title] = parser.add_argument_group(title)
                 takes = {**field.metadata["argparse"], **unset}
                 groups[title].add_argument(_flag(field), *field.metadata["aliases"], **takes)
 

@@ -1,17 +1,16 @@
-"""The processor, the cores and the memory that this process may use, as far as control groups leave them (Linux, version 2).
-
-`root` is the directory in which `/proc` and `/sys` are looked for.
-"""
+"""The processor, the cores and the memory that this process may use, as far as control groups leave them (Linux, version 2)."""
 
 import contextlib
 import os
 import pathlib
 import platform
+import re
 import subprocess
 from collections.abc import Iterator
 
 import psutil
 
+ROOT = pathlib.Path("/")  # in which `proc` and `sys` are looked for
 _ANSWER_S = 20.0
 # Instructions for matrices and vectors, which decide how fast a processor computes; the last line is of ARM.
 _INSTRUCTIONS = [
@@ -34,40 +33,37 @@ _INSTRUCTIONS = [
 ]
 
 
-def processor(root: str = "/") -> str:
+def processor() -> str:
     """Returns the name of the processor, and those of its instructions that make it fast."""
-    available = {*fact("flags", root).split(), *fact("Features", root).split()}
+    available = {*fact("flags").split(), *fact("Features").split()}
     names = " ".join(name for name in _INSTRUCTIONS if name in available)
-    return f"{fact('model name', root) or platform.machine()} ({names or 'no fast instructions known'})"
+    return f"{fact('model name') or platform.machine()} ({names or 'no fast instructions known'})"
 
 
-def fact(key: str, root: str = "/") -> str:
+def fact(key: str) -> str:
     """Returns the value of a key of the first processor in `/proc/cpuinfo`; empty without one."""
-    for line in _read(pathlib.Path(root) / "proc/cpuinfo").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == key:
-            return value.strip()
-    return ""
+    match = re.search(rf"^{key}\s*:(.*)", _read(ROOT / "proc/cpuinfo"), re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
-def usable_cores(root: str = "/") -> int:
+def usable_cores() -> int:
     """Returns the number of cores that this process may run on, or fewer if a control group gives less time than theirs."""
     limits = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
-    for group in _control_groups(root):
+    for group in _control_groups():
         quota, _, period = _read(group / "cpu.max").partition(" ")
         if quota.isdigit():  # Else "max", or there is no such file.
             limits.append(-(-int(quota) // int(period)))
     return min(limits)
 
 
-def memory_bytes(root: str = "/") -> int:
+def memory_bytes() -> int:
     """Returns the physical memory, or less if a control group limits it."""
-    return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits(root))])
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits())])
 
 
-def available_bytes(root: str = "/") -> int:
+def available_bytes() -> int:
     """Returns the bytes that can be taken without swapping or being killed."""
-    return max(0, min([psutil.virtual_memory().available, *(limit - used for limit, used in _memory_limits(root))]))
+    return max(0, min([psutil.virtual_memory().available, *(limit - used for limit, used in _memory_limits())]))
 
 
 def gpu_free_bytes() -> int:
@@ -79,9 +75,9 @@ def gpu_free_bytes() -> int:
     return 0
 
 
-def _memory_limits(root: str) -> Iterator[tuple[int, int]]:
+def _memory_limits() -> Iterator[tuple[int, int]]:
     """Yields the limit of each control group that limits memory, and the bytes of it that are used and not given back."""
-    for group in _control_groups(root):
+    for group in _control_groups():
         limit = _read(group / "memory.max").strip()
         if limit.isdigit():
             fields = dict(line.split() for line in _read(group / "memory.stat").splitlines())
@@ -89,10 +85,10 @@ def _memory_limits(root: str) -> Iterator[tuple[int, int]]:
             yield int(limit), used - int(fields.get("inactive_file", 0))
 
 
-def _control_groups(root: str) -> Iterator[pathlib.Path]:
+def _control_groups() -> Iterator[pathlib.Path]:
     """Yields the directories of the control groups that this process is in, from its own up to the topmost."""
-    top = pathlib.Path(root) / "sys/fs/cgroup"
-    for line in _read(pathlib.Path(root) / "proc/self/cgroup").splitlines():
+    top = ROOT / "sys/fs/cgroup"
+    for line in _read(ROOT / "proc/self/cgroup").splitlines():
         if line.startswith("0::/"):
             # In a container the path may be the host's, and what is mounted is the group itself.
             group = top / line.removeprefix("0::/")

@@ -20,6 +20,7 @@ from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel
 from trainer.cluster.member import Member
 from trainer.cluster.shutdown import Stop, saved_code
 from trainer.data import placement
+from trainer.data.example_weights import weighted
 from trainer.data.reader import open_reader
 from trainer.data.shards import content_hashes
 from trainer.evaluation import SPLIT, Scores, Validator
@@ -146,12 +147,15 @@ def main_loop(
             trained_by = replicas if synchronous else len(member.addresses["worker"])
             _announce(opts, manifest, size, first_step, model.count_params(), trained_by)
             _note_records(opts, manifest)
+        prepare = build.prepare
+        if opts.class_weights:
+            prepare = weighted(prepare, manifest, opts.class_weights)
         reader = open_reader(
             place,
             manifest,
             global_batch=size.batch,
             seed=opts.seed,
-            prepare=opts.weighted(build, manifest).prepare,
+            prepare=prepare,
             augment=opts.augment or registry.default(opts.model, "AUGMENT"),
         )
         weight_decay, decayed = learning.decay(opts, model)

@@ -30,11 +30,8 @@ from common.manifest import Manifest
 from trainer.data import example_weights
 from trainer.models import registry
 
-_GROUPS = {
-    "network": "For models that have such a thing; default: the model's own.",
-    "learning": "Default, where none is named: the model's own.",
-    "reader": "how training data is read; the order of samples is the same in all",
-}
+# Groups of the flags that decide what is learnt: a resumed job with another value is refused.
+_LEARNT = ("model", "batches", "network", "learning")
 _MOST_THREADS = 1024
 _batch_size = at_least(1, 2**24)
 _class_weight = Kind(
@@ -43,13 +40,11 @@ _class_weight = Kind(
     f"CLASS=WEIGHT with {positive.says}",
     "CLASS=WEIGHT",
 )
-# Of a flag that decides what is learnt: a resumed job with another value is refused.
-_learnt = functools.partial(flag, identity=True)
 _job = functools.partial(flag, group="job")
-_job_learnt = functools.partial(_learnt, group="job")
-_network = functools.partial(_learnt, group="network")
-_learning = functools.partial(_learnt, group="learning")
-_batches = functools.partial(_learnt, group="batches")
+_model = functools.partial(flag, group="model")
+_batches = functools.partial(flag, group="batches")
+_network = functools.partial(flag, group="network")
+_learning = functools.partial(flag, group="learning")
 _reader = functools.partial(flag, group="reader")
 _validation = functools.partial(flag, group="validation")
 _checkpoints = functools.partial(flag, group="checkpoints")
@@ -67,12 +62,12 @@ class Options(Flags):
     job_dir: str = _job(
         job_directory, "checkpoints, logs, journal and model; the same one resumes", required=True, metavar="DIR"
     )
-    model: str | None = _job_learnt(
+    model: str | None = _model(
         str,
         f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for images, wide_deep for a "
         "table)",
     )
-    init_from: str | None = _job_learnt(
+    init_from: str | None = _model(
         place,
         "weights to begin with, where name and shape fit: a job directory (or its best/), a version in the registry, a "
         ".keras file",
@@ -80,10 +75,8 @@ class Options(Flags):
     )
     train_steps: int | None = _job(at_least(1), "absolute global step to reach")
     train_epochs: float | None = _job(positive, "the same in passes over the training split", metavar="N")
-    seed: int = _job_learnt(
-        at_least(0, 2**32 - 1), "of initial weights, sample order, augmentation and dropout", default=0
-    )
-    deterministic: bool = _job_learnt(bool, "the same bits in every run; a little slower")
+    seed: int = _model(at_least(0, 2**32 - 1), "of initial weights, sample order, augmentation and dropout", default=0)
+    deterministic: bool = _model(bool, "the same bits in every run; a little slower")
 
     batch_size: int | None = _batches(_batch_size, "examples of a step over all replicas (default: 128)")
     per_replica_batch_size: int | None = _batches(
@@ -161,10 +154,9 @@ class Options(Flags):
     )
     keep_checkpoints: int = _checkpoints(at_least(1), "newest checkpoints to keep", default=3)
 
-    strategy: str | None = _learnt(
+    strategy: str | None = _machine(
         ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server"),
         "how replicas work together (default: by the cluster's shape)",
-        group="machine",
     )
     sync: bool = _machine(
         bool, "all-reduce over chief and workers even if the cluster has parameter servers, which then end at once"
@@ -218,17 +210,10 @@ class Options(Flags):
         """The builder of the model, with its task."""
         return registry.builder(self.model, manifest, self.network)
 
-    def weighted(self, build: registry.Builder, manifest: Manifest) -> registry.Builder:
-        """Returns the builder whose prepared batches tell how much each example counts, where that differs."""
-        if not self.class_weights:
-            return build
-        prepare = example_weights.weighted(build.prepare, manifest, self.class_weights)
-        return dataclasses.replace(build, prepare=prepare)
-
     @property
     def network(self) -> dict[str, Any]:
         """The options of the model that are given."""
-        return {name: value for name, value in self._where("group", "network").items() if value is not None}
+        return {name: value for name, value in self._where("network").items() if value is not None}
 
     def global_batch_size(self, replicas: int) -> int:
         """Examples of one step over `replicas` synchronous replicas (1 in a parameter-server job)."""
@@ -250,14 +235,14 @@ class Options(Flags):
     def identity(self) -> dict[str, Any]:
         """The options that decide what is learnt. Synchronous strategies learn the same, whatever their replicas."""
         strategy = "asynchronous" if self.strategy == "parameter_server" else "synchronous"
-        return {**self._where("identity", True), "strategy": strategy}
+        return {**self._where(*_LEARNT), "strategy": strategy}
 
     def facts(self, manifest: Manifest) -> dict[str, Any]:
         """Returns what a job directory is for: what is learnt, and from which dataset."""
         return {**self.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
 
-    def _where(self, key: str, value: Any) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get(key) == value}
+    def _where(self, *groups: str) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata["group"] in groups}
 
 
 def parser() -> Parser:
@@ -265,9 +250,10 @@ def parser() -> Parser:
     p = Parser(
         prog="trainer.task",
         description="Trains a model on a converted dataset. Every replica runs this with the same flags; its role "
-        "comes from TF_CONFIG. The same --job-dir resumes.",
+        "comes from TF_CONFIG. The same --job-dir resumes. A flag of the network is for models that have such a thing. Where "
+        "a flag of network or learning names no default, it is the model's own.",
     )
-    Options.add_flags(p, descriptions=_GROUPS)
+    Options.add_flags(p)
     return p
 
 

@@ -4,18 +4,25 @@ import pathlib
 import psutil
 import pytest
 
+from common import machine
 from common.machine import available_bytes, memory_bytes, processor, usable_cores
 
 ALL_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def groups(root: pathlib.Path, files: dict[str, str]) -> str:
-    """Writes a tree of control groups below a root of its own, in which the process is in /a/b."""
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch) -> pathlib.Path:
+    """The root directory of the machine, which is empty."""
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    return tmp_path
+
+
+def write_groups(root: pathlib.Path, files: dict[str, str]) -> None:
+    """Writes a tree of control groups, in which the process is in /a/b."""
     texts = {"proc/self/cgroup": "9:pids:/x\n0::/a/b", **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text + "\n")
-    return str(root)
 
 
 @pytest.mark.parametrize(
@@ -26,26 +33,28 @@ def groups(root: pathlib.Path, files: dict[str, str]) -> str:
         ({"a/cpu.max": "50000 100000", "a/b/cpu.max": "max 100000"}, 1),
     ],
 )
-def test_usable_cores_by_control_group(tmp_path, files, cores):
-    assert usable_cores(groups(tmp_path, files)) == cores
+def test_usable_cores_by_control_group(root, files, cores):
+    write_groups(root, files)
+    assert usable_cores() == cores
 
 
-def test_machine_without_control_groups(tmp_path):
-    total, root = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), str(tmp_path)
-    assert usable_cores(root) == ALL_CORES
-    assert 10**8 < available_bytes(root) <= total
-    assert 10**8 < memory_bytes(root) <= total
+def test_machine_without_control_groups():
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert usable_cores() == ALL_CORES
+    assert 10**8 < available_bytes() <= total
+    assert 10**8 < memory_bytes() <= total
 
 
-def test_memory_bytes_is_least_limit(tmp_path):
-    files = {"a/b/memory.max": "max", "a/memory.max": "300000000", "memory.max": "400000000"}
-    assert memory_bytes(groups(tmp_path, files)) == 300_000_000
+def test_memory_bytes_is_least_limit(root):
+    write_groups(root, {"a/b/memory.max": "max", "a/memory.max": "300000000", "memory.max": "400000000"})
+    assert memory_bytes() == 300_000_000
 
 
-def test_available_bytes_of_tightest_group(tmp_path):
+def test_available_bytes_of_tightest_group(root):
     def available(path: str, limit: str, used: int, inactive: int) -> int:
         texts = {"max": limit, "current": str(used), "stat": f"anon 7\ninactive_file {inactive}"}
-        return available_bytes(groups(tmp_path, {f"{path}memory.{name}": text for name, text in texts.items()}))
+        write_groups(root, {f"{path}memory.{name}": text for name, text in texts.items()})
+        return available_bytes()
 
     assert available("a/b/", str(2**62), 0, 0) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
     assert available("a/", "5000", 3000, 500) == 2500
@@ -61,7 +70,7 @@ def test_available_bytes_of_tightest_group(tmp_path):
         ("Features : fp asimd bf16", "asimd bf16"),
     ],
 )
-def test_processor_names_fast_instructions(tmp_path, line, instructions):
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/cpuinfo").write_text(f"processor : 0\nmodel name : Fast\n{line}\n\n{line} sve sve2 sme\n")
-    assert processor(str(tmp_path)) == f"Fast ({instructions})"
+def test_processor_names_fast_instructions(root, line, instructions):
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_text(f"processor : 0\nmodel name : Fast\n{line}\n\n{line} sve sve2 sme\n")
+    assert processor() == f"Fast ({instructions})"
