@@ -308,11 +308,6 @@ class Manifest:
                 f"{directory}: no {FILE}, so this is no finished dataset (make one with components.convert, which also "
                 "reads other TFRecord files: --dataset tfrecord --source DIR, or tfds:NAME)"
             )
-        return cls.of_text(text, path)
-
-    @classmethod
-    def of_text(cls, text: str | bytes, path: object) -> Self:
-        """The manifest with this text, which was read at the path."""
         with reading(path, "convert the dataset again"):
             raw = documents.parse_json(text)
             if raw["format_version"] != FORMAT_VERSION:

@@ -35,15 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     quiet.open_streams()
     faulthandler.enable(2)  # a crash in TensorFlow says what each thread was doing
     opts = options.parse(sys.argv[1:] if argv is None else argv)
-    me = member.from_environment(os.environ)
-    if opts.sync:
-        if me.role == "ps":
-            print(f"{me.name}: --sync needs no parameter servers; this one ends", flush=True)
-            return 0
-        others = {role: hosts for role, hosts in me.addresses.items() if role != "ps"}
-        me = dataclasses.replace(me, addresses=others if sum(map(len, others.values())) > 1 else {})
-        opts = dataclasses.replace(opts, strategy=None if opts.strategy == "parameter_server" else opts.strategy)
-    opts = dataclasses.replace(opts, strategy=opts.strategy or me.default_strategy)
+    me = member.from_environment(os.environ, sync=opts.sync)
+    if opts.sync and me.role == "ps":
+        print(f"{me.name}: --sync needs no parameter servers; this one ends", flush=True)
+        return 0
+    named = None if opts.sync and opts.strategy == "parameter_server" else opts.strategy
+    opts = dataclasses.replace(opts, strategy=named or me.default_strategy)
     try:
         without_advice = functools.partial(quiet.without_advice, peers=bool(me.addresses))  # buckets import TensorFlow
         with without_advice(), reading(opts.data_dir, "give --data-dir a dataset that can be reached"):

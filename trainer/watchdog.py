@@ -22,13 +22,13 @@ def watch(journal: Journal, stop: Stop, *, silent_s: float = _SILENT_S) -> None:
 
     What each of its threads is doing then is in its log. Where a launcher watches, it does nothing.
     """
+
+    def wait() -> None:
+        while journal.silence_s < silent_s:
+            time.sleep(min(silent_s / 10, 10.0))
+        print(f"no sign of life for {silent_s:.0f} s; this is what each thread does:", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+        stop.end(failed_code())
+
     if STATUS not in os.environ:
-        threading.Thread(target=_watch, args=(journal, stop, silent_s), name="watchdog", daemon=True).start()
-
-
-def _watch(journal: Journal, stop: Stop, silent_s: float) -> None:
-    while journal.silence_s < silent_s:
-        time.sleep(min(silent_s / 10, 10.0))
-    print(f"no sign of life for {silent_s:.0f} s; this is what each thread does:", file=sys.stderr, flush=True)
-    faulthandler.dump_traceback(all_threads=True)
-    stop.end(failed_code())
+        threading.Thread(target=wait, name="watchdog", daemon=True).start()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import dataclasses
 import functools
 import io
 import mimetypes
@@ -33,7 +32,6 @@ _FIELDS = "prefixes,items(name,size,generation,crc32c,updated),nextPageToken"
 _MEMORY_BYTES = 8 << 20  # A larger upload lies in an unnamed file until it is sent.
 
 
-@dataclasses.dataclass(frozen=True)
 class Bucket(Storage):
     """Implements `Storage` for `gs://BUCKET/NAME`.
 
@@ -42,8 +40,8 @@ class Bucket(Storage):
       max_composed: Objects that Cloud Storage joins at once.
     """
 
-    chunk_bytes: int = 8 << 20
-    max_composed: int = 32
+    chunk_bytes = 8 << 20
+    max_composed = 32
 
     def stat(self, path: str) -> File | None:
         with connect(path) as (bucket, name):

@@ -4,6 +4,7 @@ import os
 import pathlib
 import socket
 import time
+from unittest import mock
 
 import hypothesis
 import hypothesis.strategies as st
@@ -110,8 +111,11 @@ def test_reads_in_any_order(disk, folder, steps, start, stop, chunk_bytes):
     """Whatever is read, in whatever order, is what the file has there."""
     content = _LARGE[:5000]
     fill(disk, a=content)
-    storage = Bucket(chunk_bytes=chunk_bytes) if folder.startswith("gs:") else storage_of(folder)
-    with storage.open(stat_file(f"{folder}/a"), start, stop) as file:
+    listed = stat_file(f"{folder}/a")
+    with (
+        mock.patch.object(Bucket, "chunk_bytes", chunk_bytes),
+        storage_of(folder).open(listed, start, stop) as file,
+    ):
         position = start
         for goto, num_bytes in steps:
             position = position if goto is None else file.seek(goto)
@@ -233,11 +237,11 @@ def test_delete_existing_and_missing(disk, folder):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 30])
-def test_join_leaves_parts_and_target(disk, folder, count):
+def test_join_leaves_parts_and_target(disk, folder, count, monkeypatch):
+    monkeypatch.setattr(Bucket, "max_composed", 4)
     contents = [os.urandom(number * 100 % 700) for number in range(1, count + 1)]
     parts = [write_bytes(f"{folder}/parts/{number}", content) for number, content in enumerate(contents)]
-    storage = Bucket(max_composed=4) if folder.startswith("gs:") else storage_of(folder)
-    file = storage.join(parts, f"{folder}/sub/joined")
+    file = storage_of(folder).join(parts, f"{folder}/sub/joined")
     assert (disk / "sub" / "joined").read_bytes() == b"".join(contents)
     assert (file.num_bytes, file.crc32c) == (sum(map(len, contents)), crc32c(b"".join(contents)))
     assert len(list_files(folder)) == count + 1

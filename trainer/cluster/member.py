@@ -75,8 +75,8 @@ class _Spec(pydantic.BaseModel):
     task: _Task = _Task()
 
 
-def from_environment(environ: Mapping[str, str]) -> Member:
-    """Returns the member that `environ` describes."""
+def from_environment(environ: Mapping[str, str], *, sync: bool = False) -> Member:
+    """Returns the member that `environ` describes; with `sync`, of a cluster without its parameter servers."""
     variable, roles = "TF_CONFIG", {"master": "chief"} | {role: role for role in ROLES}
     if environ.get("CLUSTER_SPEC") and environ.get(POOL_ROLES):
         variable = "CLUSTER_SPEC"
@@ -91,7 +91,8 @@ def from_environment(environ: Mapping[str, str]) -> Member:
     if role not in ROLES:
         raise UserError(f"{variable}: task type {spec.task.type!r} is none of {', '.join(roles)}")
     cluster = {roles[key]: hosts for key, hosts in spec.cluster.items() if key in roles}
-    addresses = {key: cluster[key] for key in ROLES if key != "evaluator" and cluster.get(key)}
-    if addresses and role != "evaluator" and index >= len(addresses.get(role, ())):
+    apart = {"evaluator", "ps"} if sync else {"evaluator"}
+    addresses = {key: cluster[key] for key in ROLES if key not in apart and cluster.get(key)}
+    if addresses and role not in apart and index >= len(addresses.get(role, ())):
         raise UserError(f"{variable}: task {role}/{index} is not in the cluster {addresses}")
     return Member(role=role, index=index, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})

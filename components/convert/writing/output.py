@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from common.errors import UserError, readable, writable
 from common.locks import locked
 from common.manifest import FILE, Manifest
-from common.storage.files import crc32c_of, delete_files, list_files, list_folder, open_file, write_text
+from common.storage.files import crc32c_of, delete_files, list_files, list_folder, write_text
 from common.storage.storage import is_remote
 from components.convert.writing.notes import Notes
 
@@ -77,8 +77,7 @@ def finished(output: str) -> Manifest | None:
     folders, files = list_folder(output)
     names = {os.path.basename(path) for path in (*folders, *(file.path for file in files))}
     if FILE in names:
-        with open_file(f"{output}/{FILE}") as file:
-            return Manifest.of_text(file.read(), f"{output}/{FILE}")
+        return Manifest.load(output)
     if foreign := sorted(name for name in names if _WORK not in names or not _OURS.fullmatch(name)):
         raise UserError(
             f"--output {output} holds {foreign[0]!r}, which is not ours; choose an empty or a new directory"
