@@ -153,11 +153,11 @@ def _plain(value: Any) -> Any:
     return tuple(value) if len(value) > 1 else value[0]
 
 
-def escape_output() -> None:
-    """Lets names be printed that the terminal's encoding cannot say, or that are no text at all, as escapes."""
+def set_up_output() -> None:
+    """Has each line be shown at once, and names that the terminal's encoding cannot say, or that are no text, as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
 
 
 def keep_exit_codes_of_children() -> None:
@@ -192,7 +192,7 @@ def run_cli(main: Callable[[], int]) -> NoReturn:
 
     Every program says with `--version` which code it is.
     """
-    escape_output()
+    set_up_output()
     keep_exit_codes_of_children()
     try:
         if sys.argv[1:] == ["--version"]:

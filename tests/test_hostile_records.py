@@ -21,8 +21,12 @@ from components.train.backends.attempts import JobStore
 from components.train.supervision import health, lock
 from components.train.supervision.health import Patience, Vitals
 from pipelines.runs import read
+from trainer import options
 from trainer.job import done, identity, journal
 
+GOAL = options.parse(
+    ["--data-dir=d", "--job-dir=j", "--train-steps=9", "--eval-every-steps=1", "--patience=3"], environ={}
+)
 LAUNCHER = {"host": "h, pid:[1]", "pid": 7, "started": 1.0}
 START = {"event": "start", "time": 1.0, "pid": 7, "replicas": [{"replica": "chief/0", "log": "l", "status": "s"}]}
 DONE = {"step": 7, "epochs": 1.0, "loss": 0.5, "accuracy": 0.9, "validation": {}, "seconds": 1.0, "examples_per_s": 9.0}
@@ -45,7 +49,7 @@ def read_lock(directory: pathlib.Path) -> None:
 
 def read_done(directory: pathlib.Path) -> None:
     if finished := done.load(str(directory)):
-        finished.covers(9, None, 3)
+        GOAL.is_met_by(finished)
 
 
 def read_job(directory: pathlib.Path) -> None:

@@ -57,7 +57,7 @@ class Scores:
         """Returns whether the score has not risen for as many evaluations as there is patience for."""
         enough = self.without_better(step) >= patience
         if enough:
-            print(f"step {step}  no better score in {patience} evaluations; training ends early", flush=True)
+            print(f"step {step}  no better score in {patience} evaluations; training ends early")
         return enough
 
     @property
@@ -145,7 +145,7 @@ class Validator:
                 _study().report_hyperparameter_tuning_metric(name, value, step)
         self._journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
         values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
-        print(f"step {step}  validation {values}", flush=True)
+        print(f"step {step}  validation {values}")
         return True
 
 

@@ -28,7 +28,7 @@ def has_evaluator() -> bool:
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
     """Scores checkpoints, the newest first, until the last step's is scored. Returns the exit code."""
     if not manifest.splits[SPLIT].examples:
-        print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate", flush=True)
+        print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate")
         return 0
     with stop.at_once():  # what is interrupted is scored again
         build = opts.builder(manifest)
@@ -51,9 +51,7 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
             if newest := checkpoints.load_newest(after=scored):
                 validator.evaluate(state, interrupted=lambda: False)
                 scored = newest
-            elif (record := done.load(opts.job_dir)) and record.covers(
-                opts.train_steps, opts.train_epochs, opts.patience
-            ):
+            elif (record := done.load(opts.job_dir)) and opts.is_met_by(record):
                 return 0
             else:
                 time.sleep(_POLL_IN_STORE_S if is_remote(opts.job_dir) else _POLL_S)
@@ -65,7 +63,7 @@ def await_evaluator(scores: Scores, step: int, journal: Journal) -> None:
     every_s = _AWAIT_IN_STORE_S if is_remote(scores.job_dir) else _POLL_S
     while scores.latest_step < step:
         if time.monotonic() > deadline:
-            print(f"the evaluator has not scored step {step} within {_TIMEOUT_S:.0f} s; going on without", flush=True)
+            print(f"the evaluator has not scored step {step} within {_TIMEOUT_S:.0f} s; going on without")
             return
         journal.status("waiting", step)
         time.sleep(every_s)

@@ -57,7 +57,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     description = devices.description(opts.num_gpus)
     journal.event("machine", 0, devices=description, precision=opts.precision)
     if member.is_chief:
-        print(f"{member.name} computes in {opts.precision} on {description}", flush=True)
+        print(f"{member.name} computes in {opts.precision} on {description}")
     if member.role == "evaluator":
         return follow(opts, manifest, journal, stop)
     with stop.at_once():
@@ -70,7 +70,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
             cache_dir=opts.cache_dir,
         )
         if member.is_chief:
-            print(place, flush=True)
+            print(place)
         if member.role != "ps":  # which holds variables only
             place = placement.provide_files(place, manifest, journal.alive)
         channel = control_channel.join(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
@@ -218,7 +218,7 @@ def main_loop(
     if not is_chief:
         channel.wait_for_end()
     elif not is_done:
-        print(f"told to stop; saved at step {step}", flush=True)
+        print(f"told to stop; saved at step {step}")
     if is_chief and synchronous:  # the servers of parameters serve until they are told to end
         channel.wait_for_others()
     return 0 if is_done else saved_code()
@@ -278,7 +278,7 @@ def _select_weights(opts: Options, scores: Scores, state: State, step: int) -> i
     if opts.export == "best" and "best" in scores.load():
         return scores.restore_best(state)
     if opts.export == "best":
-        print(f"--export best: no evaluation had a finite score; step {step} is exported", flush=True)
+        print(f"--export best: no evaluation had a finite score; step {step} is exported")
     state.take(step)
     return step
 
@@ -310,8 +310,7 @@ def _synchronize(opts: Options, model: keras.Model, is_chief: bool) -> None:
     if (layers := synchronize(model)) and is_chief:
         print(
             f"--model {opts.model}: {layers} layers of keras.layers.BatchNormalization go by the whole batch here, as "
-            "with synchronized=True",
-            flush=True,
+            "with synchronized=True"
         )
     if opts.jit_compile and exchanges(model):
         raise UserError(
@@ -332,7 +331,7 @@ def _restore(opts: Options, checkpoints: Checkpoints, manifest: Manifest, journa
         warm_start.check_unseen(opts.init_from, manifest)
         note = warm_start.take(opts.init_from, checkpoints.state.model)
         if is_chief:
-            print(f"--init-from {opts.init_from}: {note}", flush=True)
+            print(f"--init-from {opts.init_from}: {note}")
     journal.event("resume" if step else "start", step)
     return step
 
@@ -371,12 +370,10 @@ def _announce(
 ) -> None:
     print(
         f"{opts.model} on {manifest.name}: {size.examples} examples, batch {size.batch}, {parameters} parameters; "
-        f"{opts.strategy}, training replicas: {replicas}; from step {first_step} to {size.last_step}",
-        flush=True,
+        f"{opts.strategy}, training replicas: {replicas}; from step {first_step} to {size.last_step}"
     )
     if size.horizon < size.last_step and learning.falls(opts):
         print(
             f"the learning rate is 0 from step {size.horizon} on, where this job's schedule ends; for "
-            f"{size.last_step} steps of learning begin another job",
-            flush=True,
+            f"{size.last_step} steps of learning begin another job"
         )

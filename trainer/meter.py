@@ -65,7 +65,7 @@ class Meter:
         if self._summary:
             self._summary.flush()
             values = "  ".join(f"{name} {value:.4f}" for name, value in self._means.items())
-            print(f"step {step}/{self.size.last_step}  {values}  {self.examples_per_s:.0f} examples/s", flush=True)
+            print(f"step {step}/{self.size.last_step}  {values}  {self.examples_per_s:.0f} examples/s")
 
     def final(self) -> dict[str, float | None]:
         """Returns loss and metrics of the last line, and examples per second of the attempt, for `DONE.json`."""

@@ -28,6 +28,7 @@ from common.flags import (
 )
 from common.manifest import Manifest
 from trainer.data import example_weights
+from trainer.job.done import Done
 from trainer.models import registry
 
 # Groups of the flags that decide what is learnt: a resumed job with another value is refused.
@@ -231,6 +232,12 @@ class Options(Flags):
                 f"--train-epochs {self.train_epochs:g} is {step} steps, and {MOST} are the most there can be"
             )
         return step
+
+    def is_met_by(self, record: Done) -> bool:
+        """Whether that job has done these steps, or else epochs; or training had ended early with this patience too."""
+        if self.patience and record.stopped_early and self.patience <= record.stopped_early:
+            return True
+        return record.epochs >= self.train_epochs if self.train_steps is None else record.step >= self.train_steps
 
     def identity(self) -> dict[str, Any]:
         """The options that decide what is learnt. Synchronous strategies learn the same, whatever their replicas."""

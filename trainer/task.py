@@ -6,8 +6,8 @@ Exit codes: 0 done; 143 saved on SIGTERM; 2 a mistake in the arguments; anything
 import contextlib
 import dataclasses
 import faulthandler
-import functools
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -37,29 +37,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     opts = options.parse(sys.argv[1:] if argv is None else argv)
     me = member.from_environment(os.environ, sync=opts.sync)
     if opts.sync and me.role == "ps":
-        print(f"{me.name}: --sync needs no parameter servers; this one ends", flush=True)
+        print(f"{me.name}: --sync needs no parameter servers; this one ends")
         return 0
     named = None if opts.sync and opts.strategy == "parameter_server" else opts.strategy
     opts = dataclasses.replace(opts, strategy=named or me.default_strategy)
     try:
-        without_advice = functools.partial(quiet.without_advice, peers=bool(me.addresses))  # buckets import TensorFlow
-        with without_advice(), reading(opts.data_dir, "give --data-dir a dataset that can be reached"):
-            manifest = Manifest.load(opts.data_dir)
-        opts = opts.on(manifest)
-        # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
-        with without_advice(), reading(f"--job-dir {opts.job_dir}", "use another"):
-            if not is_remote(opts.job_dir):
-                os.makedirs(opts.job_dir, exist_ok=True)
-            identity.check(opts.job_dir, opts.facts(manifest))
-            record = done.load(opts.job_dir)
-        if record and record.covers(opts.train_steps, opts.train_epochs, opts.patience):
-            if (epath.Path(opts.job_dir) / "model" / "saved_model.pb").exists():
-                print(f"{opts.job_dir}: already done at step {record.step}", flush=True)
-                return 0
-            print(
-                f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again", flush=True
-            )
-        with without_advice():
+        with quiet.without_advice(peers=bool(me.addresses)):  # TensorFlow, which buckets import too, has it
+            with reading(opts.data_dir, "give --data-dir a dataset that can be reached"):
+                manifest = Manifest.load(opts.data_dir)
+            opts = opts.on(manifest)
+            # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
+            with reading(f"--job-dir {opts.job_dir}", "use another"):
+                if not is_remote(opts.job_dir):
+                    os.makedirs(opts.job_dir, exist_ok=True)
+                identity.check(opts.job_dir, opts.facts(manifest))
+                record = done.load(opts.job_dir)
+            if record and opts.is_met_by(record):
+                if (epath.Path(opts.job_dir) / "model" / "saved_model.pb").exists():
+                    print(f"{opts.job_dir}: already done at step {record.step}")
+                    return 0
+                print(f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again")
             from trainer import main_loop
         quiet.lost_replicas()
         code = main_loop.run(opts, me, manifest, stop)
@@ -71,8 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        packages = {frame.f_globals.get("__name__", "").split(".")[0] for frame in frames}
         # Of a full disk, a store, or a replica that is missing or lost, the message says all; unless the user's own code met it.
-        ours = isinstance(error, OSError) and not _passed_through(error, str(opts.model).split(":")[0])
+        ours = isinstance(error, OSError) and re.split("[.:]", str(opts.model))[0] not in packages
         code = failed_code() if ours else 1
         if ours:
             print(f"error: {error}", file=sys.stderr)
@@ -82,12 +81,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn down.
     stop.end(code)
-
-
-def _passed_through(error: Exception, module: str) -> bool:
-    """Whether an error comes out of the package of a module."""
-    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return module.split(".")[0] in (name.split(".")[0] for name in names)
 
 
 if __name__ == "__main__":

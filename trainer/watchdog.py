@@ -26,7 +26,7 @@ def watch(journal: Journal, stop: Stop, *, silent_s: float = _SILENT_S) -> None:
     def wait() -> None:
         while journal.silence_s < silent_s:
             time.sleep(min(silent_s / 10, 10.0))
-        print(f"no sign of life for {silent_s:.0f} s; this is what each thread does:", file=sys.stderr, flush=True)
+        print(f"no sign of life for {silent_s:.0f} s; this is what each thread does:", file=sys.stderr)
         faulthandler.dump_traceback(all_threads=True)
         stop.end(failed_code())
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from common.cli import escape_output
+from common.cli import set_up_output
 from common.storage.files import open_file
 from components.convert import store
 from components.convert.convert import convert
@@ -19,7 +19,7 @@ from components.convert.writing import output
 @contextlib.contextmanager
 def parsed_options(convert_args: Sequence[str], schema: str, directory: str) -> Iterator[Options]:
     """Parses the arguments of the step; the file with the schema's text exists as long as the block lasts."""
-    escape_output()
+    set_up_output()
     directory = re.sub("^/gcs/", "gs://", directory)  # of a mounted bucket no file can be renamed or locked
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".yaml") as file:
         file.write(schema)

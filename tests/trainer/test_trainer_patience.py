@@ -62,9 +62,15 @@ def test_scores_without_a_better_one(tmp_path_factory, ranks, of_loss, data):
 def test_a_job_that_ended_early_is_done_for_those_who_are_not_more_patient():
     facts = {"loss": 0.1, "metrics": {}, "validation": {}, "seconds": 1.0, "examples_per_s": 1.0}
     early = Done(step=30, epochs=1.5, stopped_early=2, **facts)
-    assert early.covers(1000, None, 2) and early.covers(None, 9, 1) and early.covers(30, None, None)
-    assert not early.covers(1000, None, 3) and not early.covers(None, 9, None)
-    assert not Done(step=30, epochs=1.5, **facts).covers(1000, None, 2)
+
+    def goal(*flags: str) -> options.Options:
+        return options.parse(["--data-dir", "d", "--job-dir", "j", "--eval-every-steps", "1", *flags], {})
+
+    for met in (["--train-steps=1000", "--patience=2"], ["--train-epochs=9", "--patience=1"], ["--train-steps=30"]):
+        assert goal(*met).is_met_by(early)
+    for not_met in (["--train-steps=1000", "--patience=3"], ["--train-epochs=9"]):
+        assert not goal(*not_met).is_met_by(early)
+    assert not goal("--train-steps=1000", "--patience=2").is_met_by(Done(step=30, epochs=1.5, **facts))
 
 
 def test_patience_without_evaluations_is_refused(digits):

@@ -136,7 +136,7 @@ def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
                 with connection.makefile(encoding="utf-8", errors="replace") as lines:
                     their_job, name = map(str, json.loads(lines.readline(_MOST_CHARACTERS)))
                 if their_job != job:
-                    print(f"{name} of another job, {their_job}, came to port {port}, and was sent away", flush=True)
+                    print(f"{name} of another job, {their_job}, came to port {port}, and was sent away")
                     connection.sendall(answer)
                 elif name in member.others:
                     connections[name] = connection

@@ -132,5 +132,5 @@ def follow(chief: str, stop: Stop, silent_s: float = _CHIEF_SILENT_S) -> None:
             break
         if answer is not None:
             seen_at = time.monotonic()
-    print(f"the chief at {chief} has been started again, or gone for {silent_s:.0f} s; this server ends", flush=True)
+    print(f"the chief at {chief} has been started again, or gone for {silent_s:.0f} s; this server ends")
     stop.end(failed_code())

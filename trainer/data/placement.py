@@ -133,7 +133,7 @@ def _copy_missing(data_dir: str, manifest: Manifest, directory: pathlib.Path, al
             "free; give --cache-dir on a disk that has room"
         )
     if needed:
-        print(f"copying {_mb(needed)} of training files to {directory.parent}", flush=True)
+        print(f"copying {_mb(needed)} of training files to {directory.parent}")
     with tempfile.TemporaryDirectory(dir=directory) as temporary:
 
         def copy(name: str, crc32c: str) -> None:

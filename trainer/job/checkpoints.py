@@ -73,7 +73,7 @@ class Checkpoints:
                     raise OSError(first_line(error)) from None
                 if step in self.steps():  # else it was deleted while it was read: there is a newer one
                     self._unreadable.add(step)
-                    print(f"checkpoint {step} cannot be read and is passed over: {first_line(error)}", flush=True)
+                    print(f"checkpoint {step} cannot be read and is passed over: {first_line(error)}")
         return 0
 
     def restore(self) -> int:

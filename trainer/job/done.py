@@ -25,12 +25,6 @@ class Done(pydantic.BaseModel, frozen=True, extra="allow"):
     stopped_early: int | None = None  # by `--patience` of so many evaluations, before the last step asked for
     examples_per_s: float | None  # of the whole job while training; first call, saving and export excluded
 
-    def covers(self, train_steps: int | None, train_epochs: float | None, patience: int | None) -> bool:
-        """Whether that many steps, or else epochs, are done; or training had ended early with that patience too."""
-        if patience and self.stopped_early and patience <= self.stopped_early:
-            return True
-        return self.epochs >= train_epochs if train_steps is None else self.step >= train_steps
-
     @property
     def exported(self) -> tuple[int, float]:
         """Steps and epochs that the exported model was trained for."""

@@ -107,7 +107,7 @@ class Journal:
                         write_bytes(os.path.join(self._job_dir, path.relative_to(root)), content, timeout_s=_TRY_S)
                         self._sent[path] = len(content)
             except (OSError, UserError) as error:
-                print(f"{self._job_dir}: journal and events could not be copied there for now: {error}", flush=True)
+                print(f"{self._job_dir}: journal and events could not be copied there for now: {error}")
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Appends one line."""

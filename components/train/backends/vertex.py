@@ -262,7 +262,7 @@ class Training:
         attempts, program = self._store.attempts, self._plan.job.program
         goal = program.trainer
         if goal and (record := done.load(program.job_dir)):
-            return record.covers(goal.train_steps, goal.train_epochs, goal.patience)
+            return goal.is_met_by(record)
         return bool(attempts) and attempts[-1].ending is Ending.SUCCEEDED
 
     def _begin(self, order: Again) -> Attempt:

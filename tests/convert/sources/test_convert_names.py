@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from common.cli import escape_output
+from common.cli import set_up_output
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
@@ -36,7 +36,7 @@ def test_a_file_may_have_any_name(tmp_path, made, dataset, place):
         flags, path = made(dataset, place, tmp_path / name)
         renamed = path.rename(path.with_name(name + path.suffix))
         flags = {key: str(renamed) if value == str(path) else value for key, value in flags.items()}
-        escape_output()
+        set_up_output()
         manifests.append(convert(Options(**flags, output=str(tmp_path / name / "out"), shards=1)))
         assert len(source_digest(flags["dataset"], flags["source"], flags.get("schema"))) == 64
     assert place == "rose/2.png" or manifests[0] == manifests[1]  # the order of images is their names'
