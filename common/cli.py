@@ -154,9 +154,15 @@ def _plain(value: Any) -> Any:
 
 
 def set_up_output() -> None:
-    """Has each line be shown at once, and names that the terminal's encoding cannot say, or that are no text, as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    """Has each line be shown at once, and names that the terminal's encoding cannot say, or that are no text, as escapes.
+
+    Nothing becomes of what is written to a standard stream that this process was started without.
+    """
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
 
 

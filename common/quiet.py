@@ -49,11 +49,3 @@ def lost_replicas() -> None:
 
     logging.getLogger("tensorflow").addFilter(cut)
     sys.unraisablehook = hook
-
-
-def open_streams() -> None:
-    """Lets nothing become of what is written to a standard stream that this process was started without."""
-    for name, number in (("stdout", 1), ("stderr", 2)):
-        if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-            setattr(sys, name, os.fdopen(number, "w", closefd=False))

@@ -120,12 +120,12 @@ def _schedule(opts: Options, size: TrainingSize) -> schedules.Schedule:
     return schedules.Schedule(rate, factor, warmup_steps=opts.warmup_steps)
 
 
-def settings(opts: Options, *, batch_size: int, horizon_steps: int) -> dict[str, Any]:
+def settings(opts: Options, size: TrainingSize) -> dict[str, Any]:
     """Returns every option that decides what is learnt, with the value that it has in a job: also where nobody gave one.
 
     `none` stands for what does not exist, or means nothing to the model or to the other options.
     """
-    resolved = {**opts.identity(), "batch_size": batch_size, "weight_decay": _decay_rate(opts)}
+    resolved = {**opts.identity(), "batch_size": size.batch, "weight_decay": _decay_rate(opts)}
     for name in ("optimizer", "learning_rate", "schedule", "boundaries_epochs", "factors", "augment"):
         resolved[name] = resolved[name] or default(opts.model, name.upper())
     network = {field.name for field in dataclasses.fields(opts) if field.metadata["group"] == "network"}
@@ -137,7 +137,7 @@ def settings(opts: Options, *, batch_size: int, horizon_steps: int) -> dict[str,
         resolved["optimizer"] = "the model's own"
     if resolved["schedule"] != "piecewise":
         resolved["boundaries_epochs"] = resolved["factors"] = None
-    resolved["horizon_steps"] = horizon_steps if falls(opts) else None
+    resolved["horizon_steps"] = size.horizon if falls(opts) else None
     return {name: "none" if value is None else value for name, value in resolved.items()}
 
 

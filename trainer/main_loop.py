@@ -110,6 +110,7 @@ def main_loop(
         distribution = strategy.create(opts.strategy, member, num_gpus=opts.num_gpus, all_reduce=opts.all_reduce)
         build = opts.builder(manifest)
         replicas = distribution.num_replicas_in_sync if synchronous else 1
+        workers = replicas if synchronous else len(member.addresses["worker"])
         size = learning.training_size(opts, manifest, identity.first_start(opts.job_dir), replicas)
         if is_chief:
             model_check.run(build, opts, manifest)
@@ -144,8 +145,16 @@ def main_loop(
                 reports=is_chief,
             )
         if is_chief:
-            trained_by = replicas if synchronous else len(member.addresses["worker"])
-            _announce(opts, manifest, size, first_step, model.count_params(), trained_by)
+            print(
+                f"{opts.model} on {manifest.name}: {size.examples} examples, batch {size.batch}, "
+                f"{model.count_params()} parameters; {opts.strategy}, training replicas: {workers}; "
+                f"from step {first_step} to {size.last_step}"
+            )
+            if size.horizon < size.last_step and learning.falls(opts):
+                print(
+                    f"the learning rate is 0 from step {size.horizon} on, where this job's schedule ends; for "
+                    f"{size.last_step} steps of learning begin another job"
+                )
             _note_records(opts, manifest)
         prepare = build.prepare
         if opts.class_weights:
@@ -175,7 +184,7 @@ def main_loop(
         else:
             strategy.count_exactly(optimizer)
             coordinator = tf.distribute.coordinator.ClusterCoordinator(distribution)
-            steps = AsyncSteps(coordinator, train_step, reader, workers=len(member.addresses["worker"]))
+            steps = AsyncSteps(coordinator, train_step, reader, workers=workers)
 
     def is_stop_requested() -> bool:
         return stop.requested or channel.received(STOP)
@@ -248,7 +257,9 @@ def _train(
     is_enough = is_training_enough(step)
     while step < last_step and not (is_stopping or is_enough):
         wish = is_stop_requested()
-        until = _next_pause(step, opts.eval_every_steps, opts.checkpoint_num_steps, last_step=last_step)
+        # The next step at which something may be due is the same on all replicas: they make equal calls.
+        dues = [step - step % every + every for every in (opts.eval_every_steps, opts.checkpoint_num_steps) if every]
+        until = min([last_step, *dues])
         window = steps.run(step, until, stop=wish, drain=wish or checkpoints.is_late)
         step += window.steps
         meter.add(step, window)
@@ -266,11 +277,6 @@ def _train(
     # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
     is_scored = not validator or (scores.latest_step == step and (is_enough or step == first_step))
     return step, not is_stopping and (is_scored or evaluate(step))
-
-
-def _next_pause(step: int, *intervals: int, last_step: int) -> int:
-    """Returns the next step at which something may be due, the same on all replicas: they make equal calls."""
-    return min([last_step, *(step - step % every + every for every in intervals if every)])
 
 
 def _select_weights(opts: Options, scores: Scores, state: State, step: int) -> int:
@@ -291,7 +297,7 @@ def _check_against_first_start(
         "identity": opts.facts(manifest),
         "batch_size": size.batch,
         "horizon_steps": size.horizon,
-        "settings": learning.settings(opts, batch_size=size.batch, horizon_steps=size.horizon),
+        "settings": learning.settings(opts, size),
         "replicas": {role: len(hosts) for role, hosts in member.addresses.items()} or {"chief": 1},
         "arguments": dict(manifest.arguments),  # for jobs that begin with these weights
         "network": weights.digest(model),
@@ -363,17 +369,3 @@ def _note_records(opts: Options, manifest: Manifest) -> None:
     if TrainedOn.load(opts.job_dir) is None:
         own = TrainedOn.of(manifest, content_hashes(manifest, opts.data_dir, "train"))
         own.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None).save(opts.job_dir)
-
-
-def _announce(
-    opts: Options, manifest: Manifest, size: TrainingSize, first_step: int, parameters: int, replicas: int
-) -> None:
-    print(
-        f"{opts.model} on {manifest.name}: {size.examples} examples, batch {size.batch}, {parameters} parameters; "
-        f"{opts.strategy}, training replicas: {replicas}; from step {first_step} to {size.last_step}"
-    )
-    if size.horizon < size.last_step and learning.falls(opts):
-        print(
-            f"the learning rate is 0 from step {size.horizon} on, where this job's schedule ends; for "
-            f"{size.last_step} steps of learning begin another job"
-        )

@@ -9,7 +9,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from common.cli import Flags, Parser, flag
@@ -41,15 +41,22 @@ _class_weight = Kind(
     f"CLASS=WEIGHT with {positive.says}",
     "CLASS=WEIGHT",
 )
-_job = functools.partial(flag, group="job")
-_model = functools.partial(flag, group="model")
-_batches = functools.partial(flag, group="batches")
-_network = functools.partial(flag, group="network")
-_learning = functools.partial(flag, group="learning")
-_reader = functools.partial(flag, group="reader")
-_validation = functools.partial(flag, group="validation")
-_checkpoints = functools.partial(flag, group="checkpoints")
-_machine = functools.partial(flag, group="machine")
+
+
+def _group(name: str) -> Callable[..., Any]:
+    """Returns what makes a flag below that heading of the help."""
+    return functools.partial(flag, group=name)
+
+
+_job = _group("job")
+_model = _group("model")
+_batches = _group("batches")
+_network = _group("network")
+_learning = _group("learning")
+_reader = _group("reader")
+_validation = _group("validation")
+_checkpoints = _group("checkpoints")
+_machine = _group("machine")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

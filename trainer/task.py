@@ -32,7 +32,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # First of all: whatever imports TensorFlow later, its threads inherit the mask.
     stop = Stop.install()
-    quiet.open_streams()
     faulthandler.enable(2)  # a crash in TensorFlow says what each thread was doing
     opts = options.parse(sys.argv[1:] if argv is None else argv)
     me = member.from_environment(os.environ, sync=opts.sync)

@@ -57,7 +57,7 @@ def test_an_option_that_would_do_nothing_is_refused(flags, message):
 )  # fmt: skip
 def test_every_setting_has_the_value_that_a_job_learns_with(flags, expected, meaningless):
     opts = options(*flags)
-    found = learning.settings(opts, batch_size=64, horizon_steps=7)
+    found = learning.settings(opts, learning.TrainingSize(batch=64, horizon=7))
     assert None not in found.values() and expected.items() <= found.items()
     assert found.keys() == {*opts.identity(), "horizon_steps"} and {found[name] for name in meaningless} == {"none"}
 

@@ -36,16 +36,17 @@ _TRY_S = 20.0  # that one copy may take: a replica that is to stop has little ti
 _NAME = re.compile(r"journal-(.+)-(\d+)-(\d+)\.jsonl")
 
 
-def _files(job_dir: epath.PathLike) -> list[tuple[str, int, int, epath.Path]]:
-    """Returns all journals by role, number and attempt: the chief's first, and of a replica the oldest."""
+def _files(job_dir: epath.PathLike) -> list[tuple[str, epath.Path]]:
+    """Returns all journals with their replicas' names: the chief's first, and of a replica the oldest."""
     # Not by a pattern, which other names in the job directory's path could be too.
     files = [(_NAME.fullmatch(file.name), file) for file in epath.Path(job_dir).iterdir()]
-    return sorted((match[1], int(match[2]), int(match[3]), file) for match, file in files if match)
+    parts = sorted((match[1], int(match[2]), int(match[3]), file) for match, file in files if match)
+    return [(f"{role}-{index}", file) for role, index, _, file in parts]
 
 
 def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
     """Yields the lines of a replica's journals of all attempts, the newest first."""
-    for file in reversed([file for role, index, _, file in _files(job_dir) if f"{role}-{index}" == name]):
+    for file in reversed([file for replica, file in _files(job_dir) if replica == name]):
         for line in reversed(file.read_bytes().splitlines()):
             with contextlib.suppress(ValueError):  # half a line, of a replica that was killed
                 if isinstance(event := documents.parse_json(line), dict) and "event" in event:
@@ -54,7 +55,7 @@ def events(job_dir: epath.PathLike, name: str) -> Iterator[dict[str, Any]]:
 
 def replicas(job_dir: epath.PathLike) -> list[str]:
     """Returns the names of the replicas with journals: the chief, and the others by role and number."""
-    return list(dict.fromkeys(f"{role}-{index}" for role, index, _, _ in _files(job_dir)))
+    return list(dict.fromkeys(name for name, _ in _files(job_dir)))
 
 
 def last(job_dir: str, name: str, event: str) -> dict[str, Any]:
@@ -84,7 +85,7 @@ class Journal:
         self._file = own.open("x", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()  # Checkpoints are noted by a thread of their own.
         self._status, self._shown_at = os.environ.get(STATUS), time.monotonic()
-        self._state: dict[str, Any] = {"phase": "starting", "step": 0, "examples_per_s": None}
+        self._state: dict[str, Any] = {"examples_per_s": None}
         if beats:
             _repeat(_BEAT_S, self.alive)
 
