@@ -13,30 +13,15 @@ import psutil
 ROOT = pathlib.Path("/")  # in which `proc` and `sys` are looked for
 _ANSWER_S = 20.0
 # Instructions for matrices and vectors, which decide how fast a processor computes; the last line is of ARM.
-_INSTRUCTIONS = [
-    "amx_tile",
-    "amx_bf16",
-    "amx_fp16",
-    "amx_int8",
-    "avx2",
-    "fma",
-    "avx_vnni",
-    "avx512f",
-    "avx512_bf16",
-    "avx512_fp16",
-    "avx512_vnni",
-    "sme",
-    "asimd",
-    "sve",
-    "sve2",
-    "bf16",
-]
+_INSTRUCTIONS = re.compile(
+    "amx_(tile|bf16|fp16|int8)|avx2|fma|avx_vnni|avx512(f|_bf16|_fp16|_vnni)|sme|asimd|sve2?|bf16"
+)
 
 
 def processor() -> str:
     """Returns the name of the processor, and those of its instructions that make it fast."""
-    available = {*fact("flags").split(), *fact("Features").split()}
-    names = " ".join(name for name in _INSTRUCTIONS if name in available)
+    available = f"{fact('flags')} {fact('Features')}".split()
+    names = " ".join(filter(_INSTRUCTIONS.fullmatch, available))
     return f"{fact('model name') or platform.machine()} ({names or 'no fast instructions known'})"
 
 

@@ -18,7 +18,7 @@ class AsyncSteps:
     def __init__(
         self, coordinator: tf.distribute.coordinator.ClusterCoordinator, step: TrainStep, reader: Reader, workers: int
     ) -> None:
-        self._coordinator, self._strategy, self._step, self._workers = coordinator, coordinator.strategy, step, workers
+        self._coordinator, self._step, self._workers = coordinator, step, workers
         self._reader = reader
         # The data is held by each worker: a dataset that yields the same tensors again and again copies nothing.
         self._loaded = iter(
@@ -65,7 +65,7 @@ class AsyncSteps:
         loaded = next(source)
         totals = tf.zeros([self._step.values])
         for i in tf.range(steps):
-            totals += self._strategy.run(self._one, args=(loaded, step + tf.cast(i, tf.int64)))
+            totals += self._coordinator.strategy.run(self._one, args=(loaded, step + tf.cast(i, tf.int64)))
         return totals
 
     @tf.autograph.experimental.do_not_convert

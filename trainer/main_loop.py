@@ -224,11 +224,11 @@ def main_loop(
     else:
         journal.event("preempted", step)
         channel.send(LEFT)
+        if is_chief:
+            print(f"told to stop; saved at step {step}")
     if not is_chief:
         channel.wait_for_end()
-    elif not is_done:
-        print(f"told to stop; saved at step {step}")
-    if is_chief and synchronous:  # the servers of parameters serve until they are told to end
+    elif synchronous:  # the servers of parameters serve until they are told to end
         channel.wait_for_others()
     return 0 if is_done else saved_code()
 

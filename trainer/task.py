@@ -67,8 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        packages = {frame.f_globals.get("__name__", "").split(".")[0] for frame in frames}
+        frames = traceback.walk_tb(error.__traceback__)
+        packages = {frame.f_globals.get("__name__", "").split(".")[0] for frame, _ in frames}
         # Of a full disk, a store, or a replica that is missing or lost, the message says all; unless the user's own code met it.
         ours = isinstance(error, OSError) and re.split("[.:]", str(opts.model))[0] not in packages
         code = failed_code() if ours else 1
