@@ -24,8 +24,7 @@ from components.evaluate.checks import check_metrics
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
 from components.train.backends.program import trainer_flags
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.source import SYNC
+from components.train.cluster.cluster_file import SYNC, Cluster
 from trainer.options import Options as TrainerOptions
 from trainer.options import parse
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from common.cli import Flags
 from components.train.backends.program import Program
-from components.train.cluster.cluster_file import By, Cluster
+from components.train.cluster.cluster_file import VERTEX_ONLY, Cluster
 from components.train.cluster.validation import Model
 from components.train.supervision.output import Output
 from trainer.cluster.member import ROLES
@@ -127,11 +127,11 @@ class Backend(abc.ABC):
         return (f"--backend {self.name} ignores {names}, as {self.ignores_because}",) if names else ()
 
     def _ignored(self, model: Model, above: str) -> Iterator[str]:
-        """Yields the name of each key that has not its default, and names back ends without this one."""
+        """Yields the name of each key that has not its default, and that this back end does not heed."""
         for key, field in type(model).model_fields.items():
             value = getattr(model, key)
-            by = next((mark.back_ends for mark in field.metadata if isinstance(mark, By)), (self.name,))
-            if isinstance(value, Model) and self.name in by:
+            is_heeded = self.name == "vertex" or VERTEX_ONLY not in field.metadata
+            if isinstance(value, Model) and is_heeded:
                 yield from self._ignored(value, "" if key in ROLES else f"{above}{key}.")
-            elif self.name not in by and value not in (None, field.default):
+            elif not is_heeded and value not in (None, field.default):
                 yield above + key

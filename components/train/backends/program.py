@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from common.errors import UserError, about
 from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.source import strategy_flag
+from components.train.cluster.lookup import strategy_flag
 from trainer import options
 
 

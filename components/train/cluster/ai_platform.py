@@ -16,9 +16,8 @@ import yaml
 from pydantic import AfterValidator, Field, create_model
 
 from common.errors import UserError, about, unknown
-from components.train.cluster.cluster_file import Disk, MachineSpec
+from components.train.cluster.cluster_file import MachineSpec, Source
 from components.train.cluster.machines import REPLACED_BY, check_gpu, check_machine
-from components.train.cluster.source import Source
 from components.train.cluster.validation import Duration, Model, Name, number, show
 
 _TOP = "trainingInput"
@@ -86,10 +85,10 @@ _Job = create_model("_Job", __base__=_Theirs, trainingInput=create_model("_Pools
 def named(name: str) -> dict[str, Any] | None:
     """Returns the document that the name of a tier or legacy machine stands for, if it is one."""
     spelled = name.replace("-", "_").lower()  # gcloud wrote `basic-gpu` for `BASIC_GPU`.
-    known = next((each for each in NAMES if each.lower() == spelled), None)
-    if not known:
-        return None
-    return {_TOP: {"scaleTier": known} if known.isupper() else {"scaleTier": _CUSTOM, "masterType": known}}
+    for known in NAMES:
+        if known.lower() == spelled:
+            return {_TOP: {"scaleTier": known} if known.isupper() else {"scaleTier": _CUSTOM, "masterType": known}}
+    return None
 
 
 def is_one(document: Any) -> bool:
@@ -127,19 +126,25 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
             raise UserError(f"{_TOP}.{prefix}Type: missing; add '{prefix}Type: n1-standard-4' for {count} x {role}")
         if count:
             pools[role] = {**_machine(kind, config.acceleratorConfig, prefix, source), "replicas": count}
-            disks[prefix] = Disk(type=config.diskConfig.bootDiskType, size_gb=config.diskConfig.bootDiskSizeGb)
+            disks[prefix] = config.diskConfig
         elif kind or config != _Config():
             source.notes.append(
                 f"{_TOP}.{prefix}{'Type' if kind else 'Config'}: not used, as without {prefix}Count, or with 0, there are "
                 f"none, as on AI Platform; add '{prefix}Count: 1' if one is meant"
             )
-    source.values = {"strategy": _default_strategy(pools), **pools}
+    strategy = "mirrored" if pools["chief"].get("accelerator", {}).get("count", 1) > 1 else "one_device"
+    if "worker" in pools:
+        strategy = "multi_worker_mirrored"
+    if "ps" in pools:
+        strategy = "parameter_server"
+    source.values = {"strategy": strategy, **pools}
     if len(set(disks.values())) > 1:
         raise UserError(
             f"{_TOP}: {' and '.join(disks)} differ in diskConfig (100 GB of pd-ssd without); write the same"
         )
-    if disks["master"] != Disk():
-        source.values["disk"] = disks["master"]
+    disk = disks["master"]
+    if disk != _Disk():
+        source.values["disk"] = {"type": disk.bootDiskType, "size_gb": disk.bootDiskSizeGb}
     if job.scheduling.maxRunningTime:
         source.values["scheduling"] = {"timeout": job.scheduling.maxRunningTime}
     return source
@@ -159,8 +164,8 @@ def _apply_table(document: Any, table: Mapping[str, Any], place: str, source: So
         action, text = table[key].split(": ", 1)
         if action == "refuse":
             raise UserError(f"{where}: {text}")
-        if action in ("note", "demand"):
-            (source.notes if action == "note" else source.replacements).append(f"{where}: {text}")
+        texts = {"note": source.notes, "demand": source.replacements}.get(action, [])
+        texts.append(f"{where}: {text}")
 
 
 def _machine(kind: str, gpus: _Accelerator | None, prefix: str, source: Source) -> dict[str, Any]:
@@ -177,11 +182,3 @@ def _machine(kind: str, gpus: _Accelerator | None, prefix: str, source: Source) 
     elif shape != was:
         source.replacements.append(f"{_TOP}.{prefix}Type: {was} is no longer offered; replaced by {shape}")
     return values
-
-
-def _default_strategy(pools: Mapping[str, Any]) -> str:
-    if "ps" in pools:
-        return "parameter_server"
-    if "worker" in pools:
-        return "multi_worker_mirrored"
-    return "mirrored" if pools["chief"].get("accelerator", {}).get("count", 1) > 1 else "one_device"

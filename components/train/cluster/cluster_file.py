@@ -1,7 +1,7 @@
 """The cluster file: which machines a training job runs on, and how many of each.
 
 Each key is described once: pydantic reads and writes it, checks its rules, and has its meaning. A key that
-only some back ends heed names them with `By`; the others say that they ignore it. `lookup.load_cluster` reads a file.
+is `VERTEX_ONLY` is heeded by that back end alone; the others say that they ignore it. `lookup.load_cluster` reads a file.
 
 for role, pool in cluster.pools.items(): ...
 Cluster.from_json(cluster.to_json()) == cluster
@@ -11,47 +11,35 @@ import contextlib
 import dataclasses
 import json
 import math
-from typing import Annotated, Literal, Self, get_args
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
 from common import documents
 from common.errors import UserError, about
-from components.train.cluster.machines import (
-    MACHINES,
-    check_gpu,
-    check_gpus,
-    check_machine,
-)
+from components.train.cluster.machines import MACHINES, check_gpu, check_gpus, check_machine
 from components.train.cluster.validation import Duration, Model, Name, number, seconds
 from trainer.cluster.member import ROLES
 
 Strategy = Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"]
+SYNC = "--sync"  # The trainer's flag that a strategy stands for.
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 # The strategies that can have a pool.
 STRATEGIES_WITH = {
     "worker": ("multi_worker_mirrored", "parameter_server"),
     "ps": ("parameter_server",),
 }
-_VERTEX = ("vertex",)
+VERTEX_ONLY = "heeded by the vertex back end alone"  # Marks a key.
+# TensorFlow's worker of a parameter-server job fails in its first step if it has several GPUs; the chief there hands out
+# the work, and parameter servers only add numbers up.
+_MOST_GPUS = {"parameter_server": {"chief": 0, "worker": 1, "ps": 0}, "one_device": {"chief": 1}}
 
 
 def most_gpus(strategy: str, role: str) -> float:
-    """Returns the number of GPUs that a replica can compute on, which may be infinite.
-
-    TensorFlow's worker of a parameter-server job fails in its first step if it has several; the chief there hands out
-    the work, and parameter servers only add numbers up.
-    """
-    if strategy == "parameter_server":
-        return {"chief": 0, "ps": 0}.get(role, 1)
-    return 1 if strategy == "one_device" or role == "evaluator" else math.inf
-
-
-@dataclasses.dataclass(frozen=True)
-class By:
-    """The back ends that heed a key, where not all do."""
-
-    back_ends: tuple[str, ...]
+    """Returns the number of GPUs that a replica can compute on; infinite where it has no bound, or more do no harm."""
+    return _MOST_GPUS.get(strategy, {}).get(role, math.inf)
 
 
 GpuType = Annotated[Name, AfterValidator(check_gpu)]
@@ -61,7 +49,7 @@ MachineType = Annotated[Name, AfterValidator(check_machine)]
 class Accelerator(Model):
     """The GPUs of one machine."""
 
-    type: Annotated[GpuType, By(_VERTEX)]
+    type: Annotated[GpuType, VERTEX_ONLY]
     """GPU type, as Vertex AI calls it."""
     count: number(1, 16) = 1
     """GPUs of each machine; every machine type has its own allowed counts."""
@@ -96,11 +84,11 @@ class MachineSpec(Model):
 class Pool(MachineSpec):
     """Equal replicas of one role."""
 
-    machine: Annotated[MachineType | None, By(_VERTEX)] = None
+    machine: Annotated[MachineType | None, VERTEX_ONLY] = None
     """Machine type; only Vertex AI needs one."""
     replicas: number(1, 1000) = 1
     """How many; exactly 1 of chief and evaluator."""
-    alternatives: Annotated[tuple[MachineSpec, ...], By(_VERTEX)] = ()
+    alternatives: Annotated[tuple[MachineSpec, ...], VERTEX_ONLY] = ()
     """What to take, in this order, when Vertex AI has none of these machines."""
 
     def choice(self, k: int) -> Self:
@@ -118,16 +106,10 @@ class Disk(Model):
     """Size in GB."""
 
 
-def _single(pool: Pool) -> Pool:
-    if pool.replicas != 1:
-        raise ValueError(f"{pool.replicas} replicas, but a job has at most 1; write 'replicas: 1'")
-    return pool
-
-
 class Scheduling(Model):
     """How machines are obtained, and for how long."""
 
-    strategy: Annotated[Literal["STANDARD", "SPOT"], By(_VERTEX)] = "STANDARD"
+    strategy: Annotated[Literal["STANDARD", "SPOT"], VERTEX_ONLY] = "STANDARD"
     """STANDARD machines stay, SPOT ones are cheap and may be taken away."""
     timeout: Duration | None = None
     """Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's (Vertex AI: 7d)."""
@@ -145,15 +127,15 @@ class Cluster(Model):
 
     strategy: Strategy
     """How replicas train together."""
-    chief: Annotated[Pool, AfterValidator(_single)]
+    chief: Pool
     """The replica that saves, exports and decides; exactly 1."""
     worker: Pool | None = None
     """Further replicas that train."""
     ps: Pool | None = None
     """Parameter servers, which hold the variables."""
-    evaluator: Annotated[Pool, AfterValidator(_single)] | None = None
+    evaluator: Pool | None = None
     """Scores every checkpoint beside the training; at most 1."""
-    disk: Annotated[Disk | None, By(_VERTEX)] = None
+    disk: Annotated[Disk | None, VERTEX_ONLY] = None
     """Boot disk of each replica on Vertex AI; without it 100 GB of what its machine boots from."""
     scheduling: Scheduling = Field(default_factory=Scheduling)
     """How machines are obtained, for how long, and how often the job starts again."""
@@ -210,17 +192,24 @@ class Cluster(Model):
                 )
         for k, choice in enumerate(self.choices):
             with about(f"alternatives[{k - 1}]") if k else contextlib.nullcontext():
-                choice._check_gpus()
-                choice._check_disk()
+                choice._check_pools()
         return self
 
-    def _check_gpus(self) -> None:
+    def _check_pools(self) -> None:
         for role, pool in self.pools.items():
+            if role in ("chief", "evaluator") and pool.replicas != 1:
+                raise UserError(f"{role}: {pool.replicas} replicas, but a job has at most 1; write 'replicas: 1'")
             most = most_gpus(self.strategy, role)
-            if role != "evaluator" and pool.gpus > most:  # Too many of an evaluator do no harm.
+            if pool.gpus > most:
                 raise UserError(
                     f"{role}.accelerator: {pool.gpus} GPUs, but the {role} of a {self.strategy} job computes on {most}; "
                     "leave the others out, or write another strategy"
+                )
+            allowed = MACHINES[pool.machine].boot_disks if pool.machine else ()
+            if self.disk and allowed and self.disk.type not in allowed:
+                raise UserError(
+                    f"disk.type: {role}'s {pool.machine} does not boot from {self.disk.type} (allowed: "
+                    f"{', '.join(allowed)}); write one that all machines boot from, or remove disk"
                 )
         if self.strategy == "multi_worker_mirrored" and self.worker and self.worker.gpus != self.chief.gpus:
             raise UserError(
@@ -228,11 +217,45 @@ class Cluster(Model):
                 "compute every step together need equal numbers, so write the same accelerator for both"
             )
 
-    def _check_disk(self) -> None:
-        for role, pool in self.pools.items():
-            allowed = MACHINES[pool.machine].boot_disks if pool.machine else ()
-            if self.disk and allowed and self.disk.type not in allowed:
-                raise UserError(
-                    f"disk.type: {role}'s {pool.machine} does not boot from {self.disk.type} (allowed: "
-                    f"{', '.join(allowed)}); write one that all machines boot from, or remove disk"
-                )
+
+@dataclasses.dataclass(kw_only=True)
+class Source:
+    """What `--cluster` names, as the content of a cluster file, and what differs from what the user wrote."""
+
+    name: str  # Path or scale tier, as the user gave it.
+    values: Any = None  # The content of a cluster file, unchecked.
+    notes: list[str] = dataclasses.field(default_factory=list)  # What was translated or has no effect.
+    # Where other machines, or fewer, run than the file says, or something that it demands is left out.
+    replacements: list[str] = dataclasses.field(default_factory=list)
+    region: str | None = None
+    args: tuple[str, ...] = ()  # Flags of the trainer.
+    job_dir: str | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, checked."""
+        with about(self.name):
+            return Cluster.read(self.values)
+
+    def trainer_flags(self, flags: Sequence[str]) -> list[str]:
+        """Returns the flags of the trainer, else those of the file, without `--sync`, which the strategy stands for."""
+        if flags and self.args:
+            self.notes.append("trainingInput.args: not used, as flags are given to the trainer here")
+        chosen = [flag for flag in (flags or self.args) if flag != SYNC]
+        if self.job_dir and not any(flag.startswith(("--job-dir", "--job_dir")) for flag in chosen):
+            chosen += ["--job-dir", self.job_dir]
+        return chosen
+
+    def print_notes(self) -> None:
+        """Writes each replacement and note on a line of standard error."""
+        for kind, texts in (("replaced", self.replacements), ("note", self.notes)):
+            for text in texts:
+                print(f"{kind}: {self.name}: {text}", file=sys.stderr)
+
+    def refuse_replacements(self) -> None:
+        """Raises a UserError if anything else runs than the file says."""
+        if self.replacements:
+            texts = "; ".join(self.replacements)
+            raise UserError(
+                f"{self.name}: --strict allows no replacement: {texts}; edit the file, or leave --strict out"
+            )

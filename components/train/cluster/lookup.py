@@ -6,13 +6,12 @@ cluster = load_cluster("config.yaml")  # or load_cluster("STANDARD_1")
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from common.cli import Parser
 from common.documents import parse_yaml
-from common.errors import UserError, about, unknown
+from common.errors import UserError, about, readable, unknown
 from components.train.cluster import ai_platform
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.source import Source, strategy_flag
+from components.train.cluster.cluster_file import SYNC, Cluster, Source
 
 
 def load_cluster(name: str | Path, flags: Sequence[str] = ()) -> Cluster:
@@ -31,16 +30,31 @@ def load_cluster(name: str | Path, flags: Sequence[str] = ()) -> Cluster:
 
 
 def read(name: str | Path, flags: Sequence[str] | None = None, override: str | None = None) -> Source:
-    """Reads a file, or expands the name of a tier or legacy machine.
+    """Reads a file, or expands the name of a tier or legacy machine, and chooses the strategy that the file leaves open.
+
+    TensorFlow 2 has no synchronous training with parameter servers. If that is required, the workers reduce gradients
+    among themselves, which computes the same update, and the parameter servers are dropped, with a note.
 
     Args:
       name: Path or name.
-      flags: The trainer's, which may decide the strategy; None for those that the file has.
+      flags: The trainer's, of which `--sync` counts, and `--strategy` for a file of AI Platform; None for those that
+        the file has.
       override: Strategy in place of the file's.
+
+    Raises:
+      UserError: If there is no such file or name, or the flags contradict each other.
     """
     name = str(name)
-    document = None if os.path.lexists(name) else ai_platform.named(name)
-    document = document or _parsed(name)
+    if os.path.lexists(name):
+        with readable(name), about(name):
+            document = parse_yaml(Path(name).read_bytes())
+    else:
+        document = ai_platform.named(name)
+        if not document:
+            path = Path(name)
+            tiers = () if path.suffix or os.sep in name else ai_platform.NAMES
+            near = [str(each) for each in path.parent.glob("*.yaml")]
+            raise unknown("cluster file or scale tier" if tiers else "cluster file", name, [*near, *tiers])
     with about(name):
         if ai_platform.is_one(document):
             source = ai_platform.translate(document, name)
@@ -48,21 +62,31 @@ def read(name: str | Path, flags: Sequence[str] | None = None, override: str | N
             override = override or strategy_flag(flags)
         else:
             source = Source(name=name, values=document)
-        if isinstance(source.values, dict):
-            source.choose_strategy(flags or (), override)
+        values = source.values
+        if not isinstance(values, dict):
+            return source  # The check of the cluster says what is wrong.
+        from_file = values.get("strategy")
+        chosen = override or from_file
+        is_sync = SYNC in (flags or ())
+        if chosen == "parameter_server" and is_sync:
+            if override:
+                raise UserError(
+                    "--sync: parameter servers train asynchronously in TensorFlow 2; leave one of the two out"
+                )
+            chosen = "multi_worker_mirrored"
+        if chosen:
+            values["strategy"] = chosen
+        if from_file == "parameter_server" != chosen:
+            values.pop("ps", None)
+            source.replacements.append(
+                f"{SYNC if is_sync else '--strategy'}: the parameter servers are dropped: synchronous workers reduce "
+                "gradients among themselves, which computes the same update"
+            )
         return source
 
 
-def _parsed(name: str) -> Any:
-    path = Path(name)
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        near = [str(each) for each in path.parent.glob("*.yaml")]
-        if path.suffix or os.sep in name:
-            raise unknown("cluster file", name, near) from None
-        raise unknown("cluster file or scale tier", name, [*near, *ai_platform.NAMES]) from None
-    except OSError as error:
-        raise UserError(f"cluster file {name}: {error.strerror}") from None
-    with about(name):
-        return parse_yaml(content)
+def strategy_flag(flags: Sequence[str]) -> str | None:
+    """Returns the strategy that the trainer's flags name, if they do."""
+    parser = Parser(prog="python -m trainer.task", add_help=False)
+    parser.add_argument("--strategy")
+    return parser.parse_known_args(list(flags))[0].strategy

@@ -7,7 +7,7 @@ REPLACED_BY["NVIDIA_TESLA_K80"] == "NVIDIA_TESLA_T4"
 
 import csv
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from common.errors import UserError, unknown
@@ -41,19 +41,19 @@ def check_machine(name: str) -> str:
     """Returns the name of a machine type if it is offered; a UserError names the nearest, or what to take instead."""
     # All machine types would not fit in a line: those of its family, or the families.
     family = [each for each in MACHINES if each.startswith(f"{name.partition('-')[0]}-")]
-    return _check_name("machine type", name, MACHINES, family or {each.partition("-")[0] for each in MACHINES})
+    return _check_name("machine type", name, family or {each.partition("-")[0] for each in MACHINES})
 
 
 def check_gpu(name: str) -> str:
     """Returns the name of a GPU type if it is offered with some machine; raises as `check_machine`."""
-    return _check_name("GPU type", name, GPU_TYPES, GPU_TYPES)
+    return _check_name("GPU type", name, GPU_TYPES)
 
 
-def _check_name(kind: str, name: str, offered: Iterable[str], shown: Iterable[str]) -> str:
+def _check_name(kind: str, name: str, known: Collection[str]) -> str:
     if name in _NOT_OFFERED:
         raise UserError(f"{name} {_NOT_OFFERED[name]['why']}")
-    if name not in offered:
-        raise unknown(kind, name, shown)
+    if name not in known:
+        raise unknown(kind, name, known)
     return name
 
 

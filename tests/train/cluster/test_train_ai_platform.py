@@ -5,9 +5,8 @@ import pytest
 import yaml
 
 from common.errors import UserError
-from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.cluster_file import Cluster, Source
 from components.train.cluster.lookup import load_cluster, read
-from components.train.cluster.source import Source
 
 CASES = yaml.safe_load(Path(__file__).with_name("translations.yaml").read_text())
 CUSTOM = {"scaleTier": "CUSTOM", "masterType": "n1-standard-4"}

@@ -38,7 +38,7 @@ NAMES = {
     "CUSTOM": "CUSTOM: trainingInput.masterType: missing",
     "BASIC_TPU": "BASIC_TPU: trainingInput.masterType: cloud-tpu is a TPU",
     "cloud_tpu": "cloud_tpu: trainingInput.masterType: cloud-tpu is a TPU",
-    ".": "cluster file .: Is a directory",
+    ".": ".: cannot be read (Is a directory)",
 }
 
 
