@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from common import documents
@@ -26,23 +26,19 @@ _MOST_LINE_BYTES = 1 << 20
 Event = Mapping[str, Any]
 
 
-class Record:
-    """Appends events of one launcher."""
+@contextlib.contextmanager
+def recording(directory: str) -> Iterator[Callable[..., None]]:
+    """Yields a function that appends an event of one launcher, from its name, its message, and its fields by name."""
+    with open(os.path.join(directory, FILE), "ab", buffering=0) as file:
+        if file.tell():
+            file.write(b"\n")  # The last line of a launcher that was killed may be torn.
 
-    def __init__(self, directory: str) -> None:
-        self._file = open(os.path.join(directory, FILE), "ab", buffering=0)  # noqa: SIM115
-        if self._file.tell():
-            self._file.write(b"\n")  # The last line of a launcher that was killed may be torn.
+        def record(event: str, message: str, **fields: Any) -> None:
+            line = {"event": event, "time": round(time.time(), 3), "message": message, **fields}
+            with contextlib.suppress(OSError):  # A full disk; the job may still end well.
+                file.write(json.dumps(line).encode() + b"\n")
 
-    def add(self, event: str, message: str, **fields: Any) -> None:
-        """Appends an event."""
-        line = {"event": event, "time": round(time.time(), 3), "message": message, **fields}
-        with contextlib.suppress(OSError):  # A full disk; the job may still end well.
-            self._file.write(json.dumps(line).encode() + b"\n")
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
+        yield record
 
 
 def last_run(directory: str) -> list[Event]:

@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Self
 
 import psutil
@@ -34,7 +34,7 @@ from common.storage.storage import is_remote, storage_of
 
 FILE = "launcher.lock"
 BEAT_S, LEASE_S = 5.0, 30.0
-_POLL_S = 1.0
+_POLLS = 30  # While another's lease runs.
 _MOST_BYTES = 4096
 _CLOCK_S = 5.0  # By which the system may count the same start differently, as it corrects its clock.
 _HOST = socket.gethostname()
@@ -145,12 +145,8 @@ class Lease:
         self._storage = storage_of(job_dir)
         self._version = ""
 
-    def take(self, wait: Callable[[float], object] = time.sleep) -> None:
-        """Takes the lock, if need be after another's lease has run out; a `UserError` names a launcher that is alive.
-
-        Args:
-          wait: Waits for so many seconds.
-        """
+    def take(self) -> None:
+        """Takes the lock, if need be after another's lease has run out; a `UserError` names a launcher that is alive."""
         seen, ends_at = "", 0.0  # The version of another launcher's lock, and when its lease ends if it stays.
         while not self._write(seen if time.monotonic() >= ends_at else ""):
             content, version = self._read()
@@ -161,7 +157,7 @@ class Lease:
                 seen, ends_at = version, time.monotonic() + self.lease_s
                 waiting = f"waiting up to {self.lease_s:g} s for a sign of life"
                 print(f"{self.job_dir} is locked by {launcher.name}; {waiting}", file=sys.stderr, flush=True)
-            wait(_POLL_S)
+            time.sleep(self.lease_s / _POLLS)
 
     def beat(self) -> bool:
         """Writes it again; returns False if another launcher has it, which is not assumed while the store cannot be reached."""

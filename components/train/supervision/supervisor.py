@@ -18,13 +18,14 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
 from common import lifeline
 from common.errors import UserError
 from common.storage.storage import is_remote
 from components.train.supervision.health import Patience
-from components.train.supervision.launcher_log import Record, end_message, failure_message
+from components.train.supervision.launcher_log import end_message, failure_message, recording
 from components.train.supervision.lock import leased, locked
 from components.train.supervision.output import Output
 from components.train.supervision.plan import Plan, Replica
@@ -48,7 +49,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
     with contextlib.ExitStack() as stack:
         try:
             lock = stack.enter_context(locked(plan.records_dir))
-            record = stack.enter_context(contextlib.closing(Record(plan.records_dir)))
+            record = stack.enter_context(recording(plan.records_dir))
             os.makedirs(plan.log_dir, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
@@ -71,7 +72,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
         try:
             return job.run()
         except UserError as error:
-            record.add("end", str(error), exit_code=2)
+            record("end", str(error), exit_code=2)
             raise
 
 
@@ -85,7 +86,7 @@ class _Job:
     plan: Plan
     patience: Patience
     output: Output
-    record: Record
+    record: Callable[..., None]
     guard: Guard
     signals: socket.socket
 
@@ -268,15 +269,14 @@ class _Job:
         if now >= self._time_out_at:
             why = f"ended by its time limit (scheduling.timeout: {self.plan.timeout_s} s)"
             self._stop_all(why, TIMED_OUT, self.patience.grace_period_s)
-        frozen = []
-        for child in self._running():
+        # The first that fell silent is to blame: the others may only wait for it, as long as it takes to die too.
+        for child in sorted(self._running(), key=lambda child: (child.vitals.changed, child.started)):
             self._read_status(child, now)
-            if why := child.vitals.frozen(now, self.patience, reports=self.plan.reports):
-                frozen.append((child.vitals.changed, child.started, child.replica.name, why))
-        if frozen and not self._ending and not self._blamed:
-            *_, name, why = min(frozen)  # The others may only wait for it, as long as it takes to die too.
-            if not self._children[name].frozen:
-                self._kill(self._children[name], why)
+            why = child.vitals.frozen(now, self.patience, reports=self.plan.reports)
+            if why and not self._ending and not self._blamed:
+                if not child.frozen:
+                    self._kill(child, why)
+                break
 
     def _kill(self, child: Child, why: str) -> None:
         """Kills a replica that is taken for frozen; what follows is decided at its end."""
@@ -290,5 +290,5 @@ class _Job:
         self._budgets[group] = self._budgets[group].noted(child.vitals.step)
 
     def _report(self, event: str, message: str = "", **fields: Any) -> None:
-        self.record.add(event, message, **fields)
+        self.record(event, message, **fields)
         self.output.lines("launcher", message.splitlines())

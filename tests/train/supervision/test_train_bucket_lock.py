@@ -1,7 +1,7 @@
 import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,13 +24,9 @@ def store(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return bucket / "job" / "launcher.lock"
 
 
-def no_wait(_: float) -> None:
-    time.sleep(0.01)
-
-
 def held(launcher: Launcher) -> Lease:
     lock = Lease(JOB, launcher)
-    lock.take(no_wait)
+    lock.take()
     return lock
 
 
@@ -77,8 +73,11 @@ def test_launcher_without_its_lock_is_killed(store: Path, tmp_path: Path, launch
 
 def test_launcher_alive_elsewhere_is_named(store: Path):
     other = held(ELSEWHERE)
+    renewal = threading.Timer(0.5, other.beat)
+    renewal.start()
     with pytest.raises(UserError, match=r"process .* of node-7.*end it, there, with"):
-        Lease(JOB, ME).take(lambda _: other.beat())
+        Lease(JOB, ME, lease_s=10).take()
+    renewal.join()
     other.release()
     assert not store.exists()
 
@@ -93,7 +92,7 @@ def test_silent_lock_is_taken_over(store: Path, content: str):
     other = held(ELSEWHERE)
     store.write_text(content)
     lock = Lease(JOB, ME, lease_s=0.1)
-    lock.take(no_wait)
+    lock.take()
     assert store.read_text() == TEXT
     assert not other.beat()
     assert lock.beat()
@@ -113,4 +112,4 @@ def test_lock_outlasts_lost_answers_and_deletion(store: Path):
 
 def test_unusable_bucket_is_user_error(tmp_path: Path):
     with pytest.raises(UserError, match=r"gs://other/launcher.lock cannot be used: .*does not exist"):
-        Lease("gs://other", ME).take(no_wait)
+        Lease("gs://other", ME).take()

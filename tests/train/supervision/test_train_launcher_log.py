@@ -1,13 +1,12 @@
 from pathlib import Path
 
-from components.train.supervision.launcher_log import FILE, Record, last_run
+from components.train.supervision.launcher_log import FILE, last_run, recording
 
 
 def write(path: Path, *events: str) -> None:
-    record = Record(str(path))
-    for event in events:
-        record.add(event, "")
-    record.close()
+    with recording(str(path)) as record:
+        for event in events:
+            record(event, "")
 
 
 def test_last_run_is_that_of_newest_launcher(tmp_path: Path):
