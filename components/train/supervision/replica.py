@@ -73,11 +73,6 @@ class Child:
         self.exit_code = code if code >= 0 else 128 - code
         self.ending = f"frozen ({self.frozen})" if self.frozen else ending(code)
 
-    def kill_frozen(self, why: str) -> None:
-        """Kills it at once, being taken for frozen."""
-        self.frozen = why
-        self._signal(signal.SIGKILL)
-
     def tail(self) -> list[str]:
         """Returns the last lines that it wrote."""
         with open(self.replica.log, "rb") as log:
@@ -97,12 +92,13 @@ class Child:
         if now >= self._kill_at:
             self._kill_at = self._term_at = math.inf
             self.is_killed = True
-            self._signal(signal.SIGKILL)
+            self.signal(signal.SIGKILL)
         elif now >= self._term_at:
             self._term_at = math.inf
-            self._signal(signal.SIGTERM)
+            self.signal(signal.SIGTERM)
 
-    def _signal(self, number: int) -> None:
+    def signal(self, number: int) -> None:
+        """Sends a signal to the process group at once."""
         self.is_signalled = True
         # It is not reaped before `finish`, so the group's id is still its own.
         os.killpg(self.process.pid, number)

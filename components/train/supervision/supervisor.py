@@ -45,7 +45,6 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
       0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when it
       cannot be started again; 128+n if signal n stopped this process, and `KILLED` if not all was saved then.
     """
-    owner = lifeline.owner_pid(os.environ)
     with contextlib.ExitStack() as stack:
         try:
             lock = stack.enter_context(locked(plan.records_dir))
@@ -60,7 +59,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
         job = _Job(plan, patience, output, record, guard, signals)
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))
-        if owner:
+        if owner := lifeline.owner_pid(os.environ):
             # The guard does the rest.
             lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
         environ = {**os.environ, MARK: guard.mark("setup")}
@@ -161,10 +160,7 @@ class _Job:
     def _stop_all(self, why: str, exit_code: int, grace_period_s: float) -> None:
         """Has all save and end within the grace period, and nobody start again."""
         self._report("stop", f"{why}: {'stopping' if grace_period_s else 'killing'} the replicas", why=why)
-        self._finish(why=why, exit_code=exit_code)
-        self._time_out_at = math.inf
-        for child in self._running():
-            child.stop(0, grace_period_s)
+        self._finish(grace_period_s, why=why, exit_code=exit_code)
 
     def _note_kills(self) -> None:
         """Replaces an exit code that means "saved" where a replica had to be killed meanwhile."""
@@ -175,10 +171,13 @@ class _Job:
             why += f"; the grace period is {self.patience.grace_period_s:g} s (--grace-period-s)"
             self._ending |= {"why": why, "exit_code": KILLED}
 
-    def _finish(self, **ending: Any) -> None:
-        """Has nobody start again; the first cause is the one that counts."""
+    def _finish(self, grace_period_s: float, **ending: Any) -> None:
+        """Has all end, and nobody start again; the first cause is the one that counts."""
         self._ending = self._ending or ending
         self._due.clear()
+        self._time_out_at = math.inf
+        for child in self._running():
+            child.stop(0, grace_period_s)
 
     def _on_end(self, child: Child) -> None:
         """Handles the end of a replica's process."""
@@ -223,7 +222,8 @@ class _Job:
                 may_go_on_s = {"evaluator": patience.evaluator_s}
                 if self.plan.strategy != "parameter_server":
                     may_go_on_s["worker"] = patience.join_s
-                self._finish(why="done", exit_code=0)
+                self._ending = {"why": "done", "exit_code": 0}
+                self._due.clear()
                 for other in self._running():
                     other.stop(may_go_on_s.get(other.replica.role, 0), patience.failure_s)
             case Follows.RESTART_ONE:
@@ -258,10 +258,7 @@ class _Job:
         elif replica.role == "evaluator":
             self._restartable.remove(replica.name)
         else:
-            self._finish(**fields)
-            self._time_out_at = math.inf
-            for other in self._running():
-                other.stop(0, self.patience.failure_s)
+            self._finish(self.patience.failure_s, **fields)
 
     def _check(self, now: float) -> None:
         """Checks the time limit and all that run, and kills one that is frozen."""
@@ -282,7 +279,8 @@ class _Job:
         """Kills a replica that is taken for frozen; what follows is decided at its end."""
         name = child.replica.name
         self._report("frozen", f"{name} is frozen ({why}); killing it", replica=name, why=why)
-        child.kill_frozen(why)
+        child.frozen = why
+        child.signal(signal.SIGKILL)
 
     def _read_status(self, child: Child, now: float) -> None:
         child.vitals.read(now)
