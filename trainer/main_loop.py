@@ -32,7 +32,6 @@ from trainer.job.journal import Journal, last
 from trainer.job.state import State
 from trainer.learning import TrainingSize
 from trainer.meter import Meter
-from trainer.models import registry
 from trainer.nn import weights
 from trainer.nn.layers import exchanges, synchronize
 from trainer.options import Options
@@ -150,7 +149,7 @@ def main_loop(
                 f"{model.count_params()} parameters; {opts.strategy}, training replicas: {workers}; "
                 f"from step {first_step} to {size.last_step}"
             )
-            if size.horizon < size.last_step and learning.falls(opts):
+            if size.horizon < size.last_step and learning.settings(opts, size)["horizon_steps"] != "none":
                 print(
                     f"the learning rate is 0 from step {size.horizon} on, where this job's schedule ends; for "
                     f"{size.last_step} steps of learning begin another job"
@@ -165,7 +164,7 @@ def main_loop(
             global_batch=size.batch,
             seed=opts.seed,
             prepare=prepare,
-            augment=opts.augment or registry.default(opts.model, "AUGMENT"),
+            augment=learning.settings(opts, size)["augment"],
         )
         weight_decay, decayed = learning.decay(opts, model)
         train_step = TrainStep(

@@ -1,3 +1,4 @@
+import dataclasses
 import types
 
 import keras
@@ -29,8 +30,11 @@ def optimizer(*flags: str):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--model", "cnn", "--momentum", "0.5"], "--momentum is for --optimizer sgd, and this job's is adam"),
-        (["--model", "cnn", "--boundaries-epochs", "1", "--factors", "1,2"], "is for --schedule piecewise"),
+        (
+            ["--model", "cnn", "--momentum", "0.5"],
+            "--momentum is for jobs whose optimizer is sgd, and .* is adam; leave",
+        ),
+        (["--model", "cnn", "--boundaries-epochs", "1", "--factors", "1,2"], "is for jobs whose schedule is piecewise"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(flags, message):
@@ -62,6 +66,13 @@ def test_every_setting_has_the_value_that_a_job_learns_with(flags, expected, mea
     assert found.keys() == {*opts.identity(), "horizon_steps"} and {found[name] for name in meaningless} == {"none"}
 
 
+def test_weight_decay_is_that_of_the_flag_or_of_the_model_or_the_customary_one():
+    for flags, expected in (("cnn", 0), ("cnn --optimizer adamw", 0.004), ("resnet --optimizer adamw", 2e-4)):
+        opts = options("--model", *flags.split())
+        assert learning.settings(opts)["weight_decay"] == expected
+        assert learning.settings(dataclasses.replace(opts, weight_decay=0.0))["weight_decay"] == 0
+
+
 def test_momentum_is_that_of_the_flag_or_the_customary_one():
     assert optimizer("--model", "resnet").momentum == 0.9
     assert optimizer("--model", "resnet", "--momentum", "0").momentum == 0
@@ -69,8 +80,10 @@ def test_momentum_is_that_of_the_flag_or_the_customary_one():
 
 
 def test_falling_schedules_end_at_the_horizon():
+    size = learning.TrainingSize(horizon=20)
     for name, falls in (("linear", True), ("cosine", True), ("constant", False)):
-        assert learning.falls(options("--model", "cnn", "--schedule", name)) == falls
+        found = learning.settings(options("--model", "cnn", "--schedule", name), size)
+        assert found["horizon_steps"] == (20 if falls else "none")
         rate = optimizer("--model", "cnn", "--schedule", name)._learning_rate
         assert float(rate(0)) == pytest.approx(1e-3) and float(rate(20)) == pytest.approx(0 if falls else 1e-3)
 
@@ -119,7 +132,7 @@ def test_clipping_of_an_own_optimizer_is_refused_where_each_replica_would_clip_i
         own(clipping)
 
 
-@pytest.mark.parametrize("flags", [("--optimizer", "sgd"), ("--momentum", "0.5")])
+@pytest.mark.parametrize("flags", [("--optimizer", "sgd"), ("--momentum", "0.5"), ("--clip-norm", "1")])
 def test_flags_that_an_own_optimizer_makes_meaningless_are_refused(own, flags):
-    with pytest.raises(UserError, match=f"{flags[0]} means nothing to --model own_models:sequential, whose module"):
+    with pytest.raises(UserError, match=f"{flags[0]} is for jobs whose optimizer is .* is the model's own"):
         own(lambda manifest, schedule: keras.optimizers.SGD(schedule), *flags)

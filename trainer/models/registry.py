@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 _OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)
 NAMES = (*_OF_IMAGES, *_OF_TABLES)
-_DEFAULTS = {
+# Of what a module does not state.
+DEFAULTS = {
     "OPTIMIZER": "adam",
     "LEARNING_RATE": 1e-3,
-    "WEIGHT_DECAY": 0.0,
+    "WEIGHT_DECAY": None,
     "SCHEDULE": "constant",
     "BOUNDARIES_EPOCHS": (),
     "FACTORS": (1.0,),
     "AUGMENT": "none",
-    "optimizer": None,
 }
 
 
@@ -55,8 +55,8 @@ def check_name(name: str) -> None:
 
 
 def default(name: str, attribute: str) -> Any:
-    """Returns what the module of a model states, for example as its `LEARNING_RATE`."""
-    return getattr(_module(name), attribute, _DEFAULTS[attribute])
+    """Returns what the module of a model states, for example as its `LEARNING_RATE`; None of its own `optimizer`, if none."""
+    return getattr(_module(name), attribute, DEFAULTS.get(attribute))
 
 
 def suited(name: str | None, manifest: Manifest) -> str:
