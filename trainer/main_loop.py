@@ -23,8 +23,7 @@ from trainer.data import placement
 from trainer.data.example_weights import weighted
 from trainer.data.reader import open_reader
 from trainer.data.shards import content_hashes
-from trainer.evaluation import SPLIT, Scores, Validator
-from trainer.evaluator import await_evaluator, follow, has_evaluator
+from trainer.evaluation import SPLIT, Scores, Validator, await_evaluator, follow, has_evaluator
 from trainer.export import export
 from trainer.job import done, identity
 from trainer.job.checkpoints import Checkpoints
@@ -133,16 +132,8 @@ def main_loop(
             _compare_starts(opts, member, channel, distribution, first_step, model)
         scores, validator = Scores(opts.job_dir, build.task), None
         if manifest.splits[SPLIT].examples and not has_evaluator():
-            validator = Validator(
-                build,
-                manifest,
-                scores,
-                journal,
-                data_dir=opts.data_dir,
-                batch_size=opts.eval_batch_size,
-                together=distribution if synchronous else None,
-                reports=is_chief,
-            )
+            together = distribution if synchronous else tf.distribute.get_strategy()
+            validator = Validator(opts, build, manifest, scores, journal, together, reports=is_chief)
         if is_chief:
             print(
                 f"{opts.model} on {manifest.name}: {size.examples} examples, batch {size.batch}, "
@@ -197,7 +188,7 @@ def main_loop(
                 is_done = channel.wait_for_end()
             else:
                 if has_evaluator() and manifest.splits[SPLIT].examples:
-                    await_evaluator(scores, step, journal)
+                    await_evaluator(opts, scores, step, journal)
                 exported_step = _select_weights(opts, scores, state, step)
                 journal.status("exporting", step)
                 learnt = TrainedOn.load(opts.job_dir)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from unittest import mock
 
 import keras
 import numpy as np
@@ -15,10 +16,11 @@ from trainer_jobs import CLUSTERS
 
 from common.manifest import Manifest
 from trainer.data import example_weights, records
+from trainer.evaluation import Validator
 from trainer.models import registry
 from trainer.models.registry import Builder
 from trainer.nn import weights
-from trainer.scoring import Scorer
+from trainer.options import parse
 from trainer.tasks.task import state_of
 from trainer.train_step import TrainStep
 
@@ -71,10 +73,11 @@ def test_model_agrees_with_keras(trips_data, model):
     sums = np.array([take(batch) for batch in tf.data.Dataset.from_tensor_slices(split).batch(BATCH)])
     seen = {"loss": sums[:, 0].mean(), **build.task.results(sums[:, 1:].sum(axis=0))}
     assert seen == pytest.approx({name: value for name, (value,) in history.items()}, rel=1e-4)
-    one, manifest = tf.distribute.get_strategy(), Manifest.load(trips_data)
-    unweighted = registry.builder(f"ten_models:{model}", manifest, {})
-    scorer = Scorer(unweighted, manifest, str(trips_data), "validation", batch_size=EVAL_BATCH, together=one)
-    score = scorer.score({name: weight.numpy() for name, weight in weights.named(ours).items()}, lambda: False)
+    flags = ["--data-dir", str(trips_data), "--job-dir", "j", "--train-steps", "1", "--model", f"ten_models:{model}"]
+    opts, manifest = parse([*flags, "--eval-batch-size", str(EVAL_BATCH)], {}), Manifest.load(trips_data)
+    one = tf.distribute.get_strategy()
+    validator = Validator(opts, opts.builder(manifest), manifest, scores=None, journal=mock.Mock(), strategy=one)
+    score = validator.score({name: weight.numpy() for name, weight in weights.named(ours).items()}, lambda: False)
     expected = evaluated(theirs, trips_data, build)
     assert {name: score[name] for name in expected} == pytest.approx(expected, rel=1e-4)
 

@@ -53,8 +53,9 @@ def test_scores_without_a_better_one(tmp_path_factory, ranks, of_loss, data):
         content = json.loads((job_dir / "validation.json").read_text(), parse_constant=refuse_constant)
         assert (content["best"] or {"step": 0})["step"] == best + 1
         undone = max(best + 1, data.draw(st.integers(best + 1, reached)))
-        assert scores.without_better(reached) == sum(i > best for i in finite)
-        assert scores.without_better(undone) == sum(best < i < undone for i in finite)
+        for step in (reached, undone):
+            since_best = sum(best < i < step for i in finite)
+            assert scores.is_exhausted(step, since_best) and not scores.is_exhausted(step, since_best + 1)
         if data.draw(st.integers(0, 3)) == 0 and undone < reached:
             reached = undone
 

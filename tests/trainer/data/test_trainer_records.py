@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.sources.registry import find_reader
 from trainer.data import records
-from trainer.scoring import replica_batches
+from trainer.evaluation import replica_batches
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,8 @@ def test_all_records_of_all_splits_are_the_source(digits):
 @hypothesis.given(st.integers(1, 41), st.integers(1, 9))
 def test_the_parts_of_all_replicas_are_the_batches_of_one(numbered, batch_size, replicas):
     manifest = Manifest.load(numbered)
-    read = functools.partial(replica_batches, manifest, str(numbered), "train", batch_size, replicas=replicas)
+    manifest.splits["validation"] = manifest.splits["train"]
+    read = functools.partial(replica_batches, manifest, str(numbered), batch_size, replicas=replicas)
     rounds = [list(read(replica=replica)) for replica in range(replicas)]
     found = [batch["label"].numpy().tolist() for batches in rounds for batch, counts in batches if counts]
     assert found == [list(range(40))[i : i + batch_size] for i in range(0, 40, batch_size)]
