@@ -146,15 +146,12 @@ def main_loop(
                     f"{size.last_step} steps of learning begin another job"
                 )
             _note_records(opts, manifest)
-        prepare = build.prepare
-        if opts.class_weights:
-            prepare = weighted(prepare, manifest, opts.class_weights)
         reader = open_reader(
             place,
             manifest,
             global_batch=size.batch,
             seed=opts.seed,
-            prepare=prepare,
+            prepare=weighted(build.prepare, manifest, opts.class_weights),
             augment=learning.settings(opts, size)["augment"],
         )
         weight_decay, decayed = learning.decay(opts, model)

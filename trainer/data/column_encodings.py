@@ -11,7 +11,7 @@ Everything here is graph operations without state: they run in a worker's input,
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -28,8 +28,7 @@ class Input:
     """One tensor that a model takes, a column for each encoding."""
 
     name: str
-    encodings: tuple[Encoding, ...]
-    embedding: int | None  # weights of a category; None of numbers, and of one-hot categories
+    encodings: tuple[Encoding, ...]  # all of one kind: numbers, one-hot categories, or embeddings of one dimension
 
     @property
     def rows(self) -> int:
@@ -39,34 +38,29 @@ class Input:
 
 def inputs(part: str, manifest: Manifest) -> tuple[Input, ...]:
     """Returns what a part of the model, `deep` or `wide`, takes: numbers, one-hot categories, embeddings, as far as there are."""
-    groups: dict[tuple[str, int | None], list[Encoding]] = {}
+    groups: dict[str, list[Encoding]] = {}
     for encoding in getattr(manifest, part):
         size = encoding.embedding
         name = "numbers" if encoding.kind == "numeric" else f"embedding_{size}" if size else "one_hot"
-        groups.setdefault((f"{part}_{name}", size), []).append(encoding)
-    return tuple(Input(name=name, encodings=tuple(e), embedding=size) for (name, size), e in sorted(groups.items()))
+        groups.setdefault(f"{part}_{name}", []).append(encoding)
+    return tuple(Input(name=name, encodings=tuple(encodings)) for name, encodings in sorted(groups.items()))
 
 
 def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
     """Returns the columns that a wide and deep model takes, and the label if there is one, from the dataset's, [N] each."""
     prepared = {name: column for name, column in columns.items() if name == manifest.label}
     for entry in (*inputs("deep", manifest), *inputs("wide", manifest)):
-        if not entry.rows:
-            prepared[entry.name] = _z_scores(manifest, entry.encodings, columns)
+        if entry.rows:
+            firsts = np.cumsum([0, *(encoding.categories for encoding in entry.encodings)])
+            rows = [first + category(e, columns) for first, e in zip(firsts, entry.encodings, strict=False)]
+            prepared[entry.name] = tf.cast(tf.stack(rows, axis=1), tf.int32)
             continue
-        firsts = np.cumsum([0, *(encoding.categories for encoding in entry.encodings)])
-        rows = [first + category(e, columns) for first, e in zip(firsts, entry.encodings, strict=False)]
-        prepared[entry.name] = tf.cast(tf.stack(rows, axis=1), tf.int32)
+        names = [encoding.columns[0] for encoding in entry.encodings]
+        statistics = [manifest.feature(name).statistics for name in names]
+        mean, std = np.array([(summary.mean, summary.std) for summary in statistics], np.float64).T
+        values = tf.stack([tf.cast(columns[name], tf.float64) for name in names], axis=1)  # large integers need it
+        prepared[entry.name] = tf.cast(tf.math.divide_no_nan(values - mean, std), tf.float32)
     return prepared
-
-
-def _z_scores(manifest: Manifest, encodings: Sequence[Encoding], columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns float32 [N, encodings], computed in float64, which large integers need."""
-    names = [encoding.columns[0] for encoding in encodings]
-    statistics = [manifest.feature(name).statistics for name in names]
-    mean, std = (np.array([getattr(s, what) for s in statistics], np.float64) for what in ("mean", "std"))
-    values = tf.stack([tf.cast(columns[name], tf.float64) for name in names], axis=1)
-    return tf.cast(tf.math.divide_no_nan(values - mean, std), tf.float32)
 
 
 def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -39,8 +39,10 @@ def class_weights(pairs: Sequence[str], manifest: Manifest) -> tuple[float, ...]
     return tuple(weights.values())
 
 
-def weighted(prepare: "Prepare", manifest: Manifest, pairs: Sequence[str]) -> "Prepare":
-    """Returns `prepare` with the weights of the examples added to what it gives."""
+def weighted(prepare: "Prepare", manifest: Manifest, pairs: Sequence[str] | None) -> "Prepare":
+    """Returns `prepare` with the weights of the examples, if they have any, added to what it gives."""
+    if not pairs:
+        return prepare
     weights = class_weights(pairs, manifest)
 
     def prepare_weighted(columns: "Mapping[str, tf.Tensor]") -> "dict[str, tf.Tensor]":

@@ -5,50 +5,43 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from common.manifest import Feature, Manifest
+from common.manifest import Manifest
 
 Columns = dict[str, tf.Tensor]
 _IMAGES_AT_ONCE = 8
 
 
-def image_files(manifest: Manifest) -> dict[str, tuple[int, ...]]:
-    """Returns the features that are stored as image files, and the shape that a model gets of each."""
-    return {f.name: f.shape for f in manifest.features if f.encoding == "image"}
-
-
 def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
     """Returns columns of records of one length, framing included, uint8 [N, record_bytes]: [N, *shape] by feature."""
-    return {f.name: _decode(records[:, f.offset : f.offset + f.num_bytes], f) for f in manifest.features}
+    columns = {}
+    for f in manifest.features:
+        width = f.num_bytes // math.prod(f.shape)
+        raw = tf.reshape(records[:, f.offset : f.offset + f.num_bytes], [-1, *f.shape, width])
+        if f.dtype == "uint8":
+            columns[f.name] = tf.squeeze(raw, -1)
+        elif f.dtype == "float32":
+            columns[f.name] = tf.bitcast(raw, tf.float32)
+        else:  # a varint of fixed width: seven bits a byte, the lowest first
+            digits = tf.cast(tf.bitwise.bitwise_and(raw, 127), tf.int64)
+            shifts = 7 * tf.range(width, dtype=tf.int64)
+            columns[f.name] = tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=-1)
+    return columns
 
 
 def parse(examples: tf.Tensor, manifest: Manifest) -> Columns:
     """Returns columns of serialised Examples [N]: [N, *shape] by feature, and of image files strings [N]."""
-    raw = {f.name: f.shape for f in manifest.features if f.dtype == "uint8" and f.encoding is None}
-    columns = tf.io.parse_example(
-        examples,
-        {
-            f.name: tf.io.FixedLenFeature((), tf.string)
-            if f.dtype == "uint8"
-            else tf.io.FixedLenFeature(f.shape, f.dtype)
-            for f in manifest.features
-        },
-    )
-    pixels = {name: tf.io.decode_raw(columns[name], tf.uint8) for name in raw}
-    return {**columns, **{name: tf.reshape(values, [-1, *raw[name]]) for name, values in pixels.items()}}
+    stored = {f.name: ((), "string") if f.dtype == "uint8" else (f.shape, f.dtype) for f in manifest.features}
+    columns = tf.io.parse_example(examples, {name: tf.io.FixedLenFeature(*form) for name, form in stored.items()})
+    for f in manifest.features:
+        if f.dtype == "uint8" and f.encoding is None:
+            columns[f.name] = tf.reshape(tf.io.decode_raw(columns[f.name], tf.uint8), [-1, *f.shape])
+    return columns
 
 
-def _decode(raw: tf.Tensor, feature: Feature) -> tf.Tensor:
-    """Values [N, *shape] of one feature from its bytes [N, num_bytes]."""
-    if feature.dtype == "uint8":
-        return tf.reshape(raw, [-1, *feature.shape])
-    width = feature.num_bytes // math.prod(feature.shape)
-    if feature.shape:
-        raw = tf.reshape(raw, [-1, *feature.shape, width])
-    if feature.dtype == "float32":
-        return tf.bitcast(raw, tf.float32)
-    # A varint of fixed width: seven bits a byte, the lowest first.
-    digits = tf.cast(tf.bitwise.bitwise_and(raw, 127), tf.int64)
-    return tf.reduce_sum(tf.bitwise.left_shift(digits, 7 * tf.range(width, dtype=tf.int64)), axis=-1)
+def decode_files(columns: Columns, manifest: Manifest) -> Columns:
+    """Returns the columns with pixels in place of image files."""
+    files = {f.name: decode_images(columns[f.name], f.shape) for f in manifest.features if f.encoding == "image"}
+    return {**columns, **files}
 
 
 @tf.function(reduce_retracing=True)  # eagerly it would be one image after the other

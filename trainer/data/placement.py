@@ -93,11 +93,21 @@ def provide_files(choice: Choice, manifest: Manifest, alive: Callable[[], object
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory / ".lock", alive, every_s=0.5):
-            if not choice.cache_dir:
-                _verify_once(choice.data_dir, manifest, directory / "verified.json", alive)
-                return choice
-            _copy_missing(choice.data_dir, manifest, directory, alive)
-            return dataclasses.replace(choice, data_dir=os.fspath(directory))
+            if choice.cache_dir:
+                _copy_missing(choice.data_dir, manifest, directory, alive)
+                return dataclasses.replace(choice, data_dir=os.fspath(directory))
+            versions = {}
+            for name in manifest.split("train").checksums:
+                path = os.path.abspath(os.path.join(choice.data_dir, name))
+                with readable(path):
+                    file = require_file(path)
+                versions[path] = [file.num_bytes, file.version]
+            # Says which files were compared, as they were last written.
+            record, stamp = directory / "verified.json", json.dumps(versions)
+            if read_bytes(record) != stamp.encode():
+                verify(manifest, choice.data_dir, "train", alive)
+                write_text(record, stamp)
+            return choice
     except OSError as error:
         raise UserError(
             f"{directory} cannot be written ({error}); make it writable, or give another --cache-dir or TMPDIR"
@@ -106,20 +116,6 @@ def provide_files(choice: Choice, manifest: Manifest, alive: Callable[[], object
 
 def _mb(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
-
-
-def _verify_once(data_dir: str, manifest: Manifest, record: pathlib.Path, alive: Callable[[], object]) -> None:
-    """Compares files with their checksums, unless `record` says that it was done since they were last written."""
-    versions = {}
-    for name in manifest.split("train").checksums:
-        path = os.path.abspath(os.path.join(data_dir, name))
-        with readable(path):
-            file = require_file(path)
-        versions[path] = [file.num_bytes, file.version]
-    stamp = json.dumps(versions)
-    if read_bytes(record) != stamp.encode():
-        verify(manifest, data_dir, "train", alive)
-        write_text(record, stamp)
 
 
 def _copy_missing(data_dir: str, manifest: Manifest, directory: pathlib.Path, alive: Callable[[], object]) -> None:

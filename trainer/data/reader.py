@@ -64,23 +64,15 @@ class Reader(abc.ABC):
           indices: int64 [N].
         """
 
-    @property
-    def ahead(self) -> bool:
-        """Returns whether batches are made in threads ahead of their steps, by `dataset`, because that takes long.
-
-        The others are made in the step, by `batch`, as all are in a parameter-server job.
-        """
-        return True
+    # Whether batches are made in threads ahead of their steps, by `dataset`, because that takes long. The others are made
+    # in the step, by `batch`, as all are in a parameter-server job.
+    ahead = True
+    prepares_once = False  # whether `load` prepares the columns, and not `batch`
 
     @property
-    def prepares_once(self) -> bool:
-        """Returns whether `load` prepares the columns, and not `batch`."""
-        return False
-
-    @property
-    def images(self) -> dict[str, tuple[int, ...]]:
-        """Returns the features that are image files, and the shapes to decode them to."""
-        return features.image_files(self.manifest)
+    def has_files(self) -> bool:
+        """Whether image files are to be decoded."""
+        return any(feature.encoding == "image" for feature in self.manifest.features)
 
     def batch(self, loaded: Any, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
         """Returns the examples `first` to `first + count` of the global batch of a step, by name [count, ...]."""
@@ -92,9 +84,7 @@ class Reader(abc.ABC):
             first=first,
             count=count,
         )
-        columns = self.gather(loaded, indices)
-        for name, shape in self.images.items():
-            columns[name] = features.decode_images(columns[name], shape)
+        columns = features.decode_files(self.gather(loaded, indices), self.manifest)
         if self.augment == "crop_flip":
             positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
             columns["image"] = crop_and_flip(columns["image"], seed=self.seed, step=step, positions=positions)
@@ -111,7 +101,7 @@ class Reader(abc.ABC):
             return self.batch(loaded, i // here, *share(replica, replicas=replicas, global_batch=self.global_batch))
 
         # Only decoding of image files takes so long that several batches are worth their memory.
-        calls = tf.data.AUTOTUNE if self.images else None
+        calls = tf.data.AUTOTUNE if self.has_files else None
         return tf.data.Dataset.counter(first_step * here).map(batch, num_parallel_calls=calls).prefetch(_AHEAD * here)
 
     @property
@@ -133,13 +123,13 @@ class ResidentReader(Reader):
 
     @property
     def ahead(self) -> bool:
-        """Returns whether image files are to be decoded."""
-        return bool(self.images)
+        """Whether image files are to be decoded."""
+        return self.has_files
 
     @property
     def prepares_once(self) -> bool:
         """Returns whether nothing of the columns is still to be decoded or augmented."""
-        return not self.images and self.augment == "none"
+        return not self.has_files and self.augment == "none"
 
     def load(self) -> Columns:
         """Returns the columns, prepared if that can be done once.

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.manifest import Manifest
-from trainer.data.features import Columns, decode_images, image_files, parse
+from trainer.data.features import Columns, decode_files, parse
 from trainer.data.shards import check_files, verify
 
 
@@ -25,10 +25,8 @@ def batches(
     Raises:
       UserError: If a file is missing or is not what the manifest lists, or a record does not have its checksum.
     """
-    images = image_files(manifest)
     for examples in _examples(manifest, data_dir, split, batch_size, start, stop):
-        columns = parse(examples, manifest)
-        yield {**columns, **{name: decode_images(columns[name], shape) for name, shape in images.items()}}
+        yield decode_files(parse(examples, manifest), manifest)
 
 
 def load(manifest: Manifest, data_dir: str, split: str) -> Columns:

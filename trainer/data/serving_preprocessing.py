@@ -41,11 +41,9 @@ def _column(feature: Feature, values: tf.Tensor) -> tf.Tensor:
         _refuse(missing, feature, "is missing, and the dataset's schema has no default for it")
     if values.dtype.is_floating:
         _refuse(tf.math.is_inf(values), feature, "is infinite")
-    return _respelled(values, feature) if feature.boolean else values
-
-
-def _respelled(texts: tf.Tensor, feature: Feature) -> tf.Tensor:
-    plain = tf.strings.lower(tf.strings.strip(texts))[:, tf.newaxis]
+    if not feature.boolean:
+        return values
+    plain = tf.strings.lower(tf.strings.strip(values))[:, tf.newaxis]
     is_true, is_false = (tf.reduce_any(tf.equal(plain, tf.constant(spellings)), axis=1) for spellings in (TRUE, FALSE))
     _refuse(~(is_true | is_false), feature, f"is no boolean, which is {EITHER}")
     return tf.where(is_true, TRUE[0], FALSE[0])

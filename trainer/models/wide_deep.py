@@ -47,9 +47,9 @@ def _affine(
         )
         if not entry.rows:
             dense.append(x)
-        elif entry.embedding:
-            scale = keras.initializers.TruncatedNormal(stddev=entry.embedding**-0.5)
-            table = Embedding(entry.rows, entry.embedding, initializer=scale, name=f"{entry.name}_table")
+        elif size := entry.encodings[0].embedding:
+            scale = keras.initializers.TruncatedNormal(stddev=size**-0.5)
+            table = Embedding(entry.rows, size, initializer=scale, name=f"{entry.name}_table")
             dense.append(keras.layers.Flatten()(table(x)))
         else:
             weights = keras.initializers.Zeros() if part == "wide" else keras.initializers.GlorotUniform()

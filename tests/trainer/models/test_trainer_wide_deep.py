@@ -43,13 +43,13 @@ def rows_of(model: keras.Model, part: str, manifest: Manifest) -> list[np.ndarra
         first = 0
         table = model.get_layer(f"{entry.name}_table").table.numpy() if entry.rows else None
         for encoding in entry.encodings:
-            width = entry.embedding or 1
+            width = entry.encodings[0].embedding or 1
             if entry.rows:
                 own = [table[first : first + encoding.categories]]
                 first += encoding.categories
             else:
                 own = []
-            if entry.embedding or not entry.rows:
+            if entry.encodings[0].embedding or not entry.rows:
                 own.append(model.get_layer(f"{part}_dense").kernel.numpy()[at : at + width])
                 at += width
             found[id(encoding)] = own
