@@ -23,9 +23,9 @@ import tensorflow as tf
 
 from common import provenance
 from common.errors import store_errors
-from common.manifest import Feature, Manifest
+from common.manifest import Manifest
 from common.provenance import TrainedOn
-from common.storage.files import read_json, write_text
+from common.storage.files import write_text
 from common.storage.storage import is_remote
 from trainer.data import features
 from trainer.data.serving_preprocessing import serving_preprocessing
@@ -34,8 +34,9 @@ from trainer.nn import weights
 
 IMAGE_BYTES = "image_bytes"
 _OF_A_FILE = (0.0, 255.0)  # what pixels of image files can be; others are on a scale that no file has
-# Names of the variables in the order in which the archive numbers them; that of a random generator's state is null.
-_NAMES = "assets.extra/weights.json"
+# Names by `trainer.nn.weights` of the variables, in the order in which the archive numbers them; null of a random
+# generator's state.
+WEIGHT_NAMES = "assets.extra/weights.json"
 
 
 def export(
@@ -56,15 +57,21 @@ def export(
     endpoint = signature(served, build, manifest)
     archive.add_endpoint("serving_default", endpoint)
     if (image := manifest.inputs[0]).value_range == _OF_A_FILE and not manifest.is_table:
-        archive.add_endpoint(IMAGE_BYTES, _of_files(endpoint, image))
+
+        def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+            # What is stored as files was decoded by the reader, what as pixels by the converter.
+            pixels = features.decode_images(image_bytes, image.shape, accurate=image.encoding is None)
+            return endpoint(**{image.name: pixels})
+
+        archive.add_endpoint(IMAGE_BYTES, from_files, [tf.TensorSpec([None], tf.string, name=IMAGE_BYTES)])
     # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last that counts, appears.
     partial = directory if is_remote(directory) else f"{directory}.partial"
     with store_errors():
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
         provenance.write(manifest, build.name, partial, task=build.task_by, learnt=learnt)
-        names = weights.names(served)
-        write_text(os.path.join(partial, _NAMES), json.dumps([names.get(id(v)) for v in served.variables]) + "\n")
+        names = {id(weight): name for name, weight in weights.named(served).items()}
+        write_text(os.path.join(partial, WEIGHT_NAMES), json.dumps([names.get(id(v)) for v in served.variables]) + "\n")
         archive.write_out(partial, verbose=False)
         if partial != directory:
             if tf.io.gfile.exists(directory):
@@ -72,13 +79,6 @@ def export(
             tf.io.gfile.rename(partial, directory)
         if not tf.io.gfile.exists(os.path.join(directory, "saved_model.pb")):
             raise OSError(f"{directory}: the export is not complete")
-
-
-def weight_names(directory: str) -> list[str | None]:
-    """Of an exported model's `variables`, the names that `trainer.nn.weights` gives them."""
-    if (names := read_json(os.path.join(directory, _NAMES))) is None:
-        raise FileNotFoundError(f"there is no {_NAMES}, which says what the weights are called")
-    return names
 
 
 def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.types.experimental.PolymorphicFunction:
@@ -92,17 +92,3 @@ def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.typ
         **{f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
     )
     return endpoint
-
-
-def _of_files(
-    endpoint: tf.types.experimental.PolymorphicFunction, image: Feature
-) -> tf.types.experimental.PolymorphicFunction:
-    """The same from image files. What is stored as files was decoded by the reader, what as pixels by the converter."""
-
-    def serve(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        pixels = features.decode_images(image_bytes, image.shape, accurate=image.encoding is None)
-        return endpoint(**{image.name: pixels})
-
-    of_files = tf.function(serve)
-    of_files.get_concrete_function(image_bytes=tf.TensorSpec([None], tf.string, name=IMAGE_BYTES))
-    return of_files

@@ -27,7 +27,7 @@ class Meter:
         # Since the last line: a window may be a single step, whose loss says little.
         self._windows: list[Window] = []
         self._line_at = 0.0
-        self._means = dict.fromkeys(("loss", *task.metric_names), float("nan"))
+        self._means: dict[str, float] = {}
         self._summary = tf.summary.create_file_writer(journal.path("logs", "train")) if is_chief else None
 
     @property
@@ -52,21 +52,18 @@ class Meter:
         seconds = round(window.seconds, 4)
         self._journal.event("step", step, **values, seconds=seconds, replica_examples_per_s=replica_speed)
         if time.monotonic() - self._line_at >= _LINE_S or step >= self.size.last_step or window.stop:
-            self._print_line(step)
+            self._means = self._mean(self._windows)
+            self._windows = []
+            self._line_at = time.monotonic()
+            if self._summary:
+                self._summary.flush()
+                means = "  ".join(f"{name} {value:.4f}" for name, value in self._means.items())
+                print(f"step {step}/{self.size.last_step}  {means}  {self.examples_per_s:.0f} examples/s")
 
     def _mean(self, windows: list[Window]) -> dict[str, float]:
         loss, *states = map(sum, zip(*(window.sums for window in windows), strict=True))
         return {"loss": loss / sum(window.steps for window in windows), **self._task.results(states)}
 
-    def _print_line(self, step: int) -> None:
-        self._means = self._mean(self._windows)
-        self._windows = []
-        self._line_at = time.monotonic()
-        if self._summary:
-            self._summary.flush()
-            values = "  ".join(f"{name} {value:.4f}" for name, value in self._means.items())
-            print(f"step {step}/{self.size.last_step}  {values}  {self.examples_per_s:.0f} examples/s")
-
     def final(self) -> dict[str, float | None]:
-        """Returns loss and metrics of the last line, and examples per second of the attempt, for `DONE.json`."""
+        """Returns loss and metrics of the last line, if there was one, and examples per second of the attempt."""
         return {**plain(self._means), "examples_per_s": self.examples_per_s}

@@ -72,8 +72,7 @@ class TrainStep:
             divisor = self.global_batch if valid is None else collectives.sum_over_replicas(valid)
             loss = tf.math.divide_no_nan(loss, divisor)
             # Layers add means over this replica's examples, regularisers what counts once: over all replicas, by their parts.
-            if own := [*added, *randomness.regularization(self.model)]:
-                loss += part * randomness.total(own)
+            loss += part * randomness.total([*added, *self.model._get_regularization_losses()])
             objective = loss
             if self.weight_decay:
                 objective += part * self.weight_decay * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])

@@ -8,6 +8,7 @@ the model, layer by layer, and its shape are the same. What is read may also be 
 goes into the layer that takes most of it.
 """
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -20,10 +21,12 @@ from common import provenance
 from common.errors import UserError, reading, store_errors
 from common.manifest import Manifest
 from common.provenance import TrainedOn
+from common.storage.files import open_file
 from trainer import export
 from trainer.job import checkpoints, identity
 from trainer.nn import weights
 
+_NAMED = 5  # at most, of the weights that are missing
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _WEIGHT = re.compile(rf"variables/model\.S(.*){_VALUE}")
 
@@ -62,14 +65,14 @@ def take(source: str, model: keras.Model) -> str:
             if name in values and weight.shape == values[name].shape
         }
 
-    parts = [part for part in model._flatten_layers() if part is model or part._layers]
-    target = max(parts, key=lambda part: len(fitting(part)))  # of equals the outermost
+    target = max(model._flatten_layers(), key=lambda part: len(fitting(part)))  # of equals the outermost
     taken = fitting(target)
-    rest = weights.names(model)
     for name, weight in taken.items():
         weight.assign(values[name])
-        del rest[id(weight)]
-    missing = weights.listed(list(rest.values()))
+    assigned = set(map(id, taken.values()))
+    rest = [name for name, weight in weights.named(model).items() if id(weight) not in assigned]
+    more = len(rest) - _NAMED
+    missing = ", ".join(rest[:_NAMED]) + (f" and {more} more" if more > 0 else "")
     if not taken:
         raise UserError(f"--init-from {source}: {kind} has none of these by name and shape: {missing}")
     into = "" if target is model else f" into layer {target.name!r}"
@@ -83,7 +86,8 @@ def _read(source: str) -> tuple[Mapping[str, np.ndarray], str]:
         saved = keras.saving.load_model(source, compile=False)
         return {name: weight.numpy() for name, weight in weights.named(saved).items()}, "the file"
     if tf.io.gfile.exists(os.path.join(source, "saved_model.pb")):
-        names = export.weight_names(source)
+        with open_file(os.path.join(source, export.WEIGHT_NAMES)) as file:
+            names = json.load(file)
         reader = tf.compat.v1.train.NewCheckpointReader(os.path.join(source, "variables", "variables"))
         values = {name: reader.get_tensor(f"variables/{i}{_VALUE}") for i, name in enumerate(names) if name}
         return values, "the exported model"

@@ -44,9 +44,9 @@ class BatchNormalization(keras.layers.Layer):
         self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", trainable=False, **options)
         self.moving_variance = self.add_weight(name="moving_variance", initializer="ones", trainable=False, **options)
 
-    def compute_output_spec(self, inputs: keras.KerasTensor, training: bool | None = None) -> keras.KerasTensor:
-        """Returns the shape of the inputs, in the layer's compute dtype."""
-        return keras.KerasTensor(inputs.shape, self.compute_dtype)
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """Returns the shape of the inputs."""
+        return input_shape
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Normalises [N, height, width, channels]; with `training` by the batch, whose moments join the moving statistics."""
@@ -69,10 +69,17 @@ class BatchNormalization(keras.layers.Layer):
         @tf.custom_gradient
         def synchronised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[Any, Any]:
             # The fused operation finds the moments of this part faster than reductions do; its y is not used.
-            mean, variance, count = self._combined(*self._fused(x, gamma, beta)[1:])
+            _, mean, variance, count = self._fused(x, gamma, beta)
+            # Sums of squares about the moving mean, which all replicas share, lest a large mean drown the variance.
+            origin = tf.convert_to_tensor(self.moving_mean)
+            shift = mean - origin
+            sums = tf.concat([count * shift, count * (variance + shift**2), [count]], 0)
+            first, second, total = tf.split(collectives.sum_over_replicas(sums), [*mean.shape, *mean.shape, 1])
+            shift = first / total
+            mean, variance = origin + shift, second / total - shift**2
 
             def gradient(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-                dx, d_gamma, d_beta, _, _ = tf.raw_ops.FusedBatchNormGradV3(
+                dx, d_gamma, d_beta, *_ = tf.raw_ops.FusedBatchNormGradV3(
                     y_backprop=dy,
                     x=x,
                     scale=gamma,
@@ -84,7 +91,7 @@ class BatchNormalization(keras.layers.Layer):
                 )
                 # So far the moments counted as constants. What x does through them is affine in the normalised x.
                 whole = collectives.sum_over_replicas(tf.stack([d_gamma, d_beta]))
-                scale, offset = tf.unstack(whole * (-gamma * tf.math.rsqrt(variance + self.epsilon) / count))
+                scale, offset = tf.unstack(whole * (-gamma * tf.math.rsqrt(variance + self.epsilon) / total))
                 return dx + self._affine(x, scale, offset, mean, variance), d_gamma, d_beta
 
             return (self._affine(x, gamma, beta, mean, variance), mean, variance), gradient
@@ -96,20 +103,6 @@ class BatchNormalization(keras.layers.Layer):
         y, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=self.epsilon)
         count = tf.cast(tf.size(x) // x.shape[-1], tf.float32)
         return y, mean, variance * (tf.maximum(count - 1, 1) / count), count
-
-    def _combined(
-        self, mean: tf.Tensor, variance: tf.Tensor, count: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns mean, variance and count of all replicas' parts together, by one sum over the replicas.
-
-        Sums of squares are taken about the moving mean, which all replicas share, lest a large mean drown the variance.
-        """
-        origin = tf.convert_to_tensor(self.moving_mean)
-        shift = mean - origin
-        sums = tf.concat([count * shift, count * (variance + shift**2), [count]], 0)
-        first, second, total = tf.split(collectives.sum_over_replicas(sums), [*mean.shape, *mean.shape, 1])
-        shift = first / total
-        return origin + shift, second / total - shift**2, total
 
     def _affine(self, x: tf.Tensor, scale: Any, offset: Any, mean: Any, variance: Any) -> tf.Tensor:
         """Returns x normalised by these moments, in one pass."""
@@ -156,9 +149,9 @@ class Embedding(keras.layers.Layer):
             name="embeddings", shape=(self.rows, self.size), initializer=self._initializer, autocast=False
         )
 
-    def compute_output_spec(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """Returns one row for each number."""
-        return keras.KerasTensor((*inputs.shape, self.size), self.compute_dtype)
+        return *input_shape, self.size
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Gathers the rows."""

@@ -2,7 +2,7 @@
 
     with randomness.deterministic_context(seed=7, step=step, first=first) as added:  # in the replica
         logits = model(features, training=True)
-    penalty = randomness.total([*added, *randomness.regularization(model)])
+    penalty = randomness.total(added)
 
 Keras keeps the state of random numbers in variables, which replicas do not share, no checkpoint has, and each worker of a
 parameter-server job would move on for all others. Inside of `deterministic_context` its generators give seeds that follow from (seed, step,
@@ -32,11 +32,10 @@ _PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
 
 @dataclasses.dataclass
 class _Place:
-    """Seed, step and position in the batch of the innermost `deterministic_context`."""
+    """Place in training of the innermost `deterministic_context`."""
 
-    seed: int
-    step: int | tf.Tensor
-    first: int | tf.Tensor
+    key: tf.Tensor  # seed and step, int64 [2]
+    first: tf.Tensor  # position in the global batch
     graph: tf.Graph  # in which it has been
     draws: Iterator[int]  # counts them
     added: list[tf.Tensor]  # by layers to the loss
@@ -51,17 +50,13 @@ def deterministic_context(*, seed: int, step: int | tf.Tensor, first: int | tf.T
 
     Gives the list of what they add to the loss.
     """
-    added = []
-    token = _place.set(_Place(seed, step, first, tf.compat.v1.get_default_graph(), itertools.count(), added))
+    key = tf.stack([seed, tf.cast(step, tf.int64)])
+    place = _Place(key, tf.cast(first, tf.int64), tf.compat.v1.get_default_graph(), itertools.count(), [])
+    token = _place.set(place)
     try:
-        yield added
+        yield place.added
     finally:
         _place.reset(token)
-
-
-def regularization(model: keras.Model) -> list[tf.Tensor]:
-    """Returns what the regularisers of the weights that are trained add to the loss, as Keras has it."""
-    return [weight.regularizer(weight) for weight in model.trainable_weights if weight.regularizer]
 
 
 def total(losses: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -75,7 +70,7 @@ def seed() -> tf.Tensor:
     It follows from what `uniform` follows from, but for the whole part: another split over replicas has other numbers.
     """
     drawn, first = _drawn()
-    return tf.random.fold_in(drawn, tf.cast(first, tf.int64), alg=_PHILOX)
+    return tf.random.fold_in(drawn, first, alg=_PHILOX)
 
 
 def uniform(shape: tf.Tensor) -> tf.Tensor:
@@ -89,7 +84,7 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
     # Philox makes four numbers of each count, so whole counts an example let any position be reached at once.
     numbers = tf.reduce_prod(shape[1:])
     counts = -(-numbers // 4)
-    skip = tf.cast(first, tf.int64) * tf.cast(counts, tf.int64)
+    skip = first * tf.cast(counts, tf.int64)
     bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[shape[0], 4 * counts],
         key=tf.bitcast(drawn[:1], tf.uint64),
@@ -102,11 +97,11 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
     return tf.reshape(uniform[:, :numbers], shape)
 
 
-def _drawn() -> tuple[tf.Tensor, int | tf.Tensor]:
+def _drawn() -> tuple[tf.Tensor, tf.Tensor]:
     """Returns a seed of this call, int64 [2], and the position in the global batch."""
     place = _place.get()
     draw = tf.constant(next(place.draws), tf.int64)
-    drawn = tf.random.fold_in(tf.stack([place.seed, tf.cast(place.step, tf.int64)]), draw, alg=_PHILOX)
+    drawn = tf.random.fold_in(place.key, draw, alg=_PHILOX)
     graph = tf.compat.v1.get_default_graph()
     while graph is not place.graph:
         # The body of a loop is traced once for all iterations, which its first input counts.

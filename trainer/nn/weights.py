@@ -12,14 +12,12 @@ import collections
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 from keras.src.utils.naming import to_snake_case
-
-_TOLD_NAMES = 5
 
 
 def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
@@ -46,11 +44,6 @@ def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
 
     walk(model, "")
     return weights
-
-
-def names(model: keras.layers.Layer) -> dict[int, str]:
-    """Returns the names of `named` by the identity of the weight."""
-    return {id(weight): name for name, weight in named(model).items()}
 
 
 def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
@@ -80,12 +73,6 @@ def digest(model: keras.Model) -> str:
             constants = (getattr(layer, name, None) for name in ("bin_boundaries", "mean", "variance"))
             content.append([np.asarray(value).tolist() for value in constants])
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
-def listed(names: Sequence[str]) -> str:
-    """Returns the first few names, and how many more there are."""
-    more = len(names) - _TOLD_NAMES
-    return ", ".join(names[:_TOLD_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def automatic_name(layer: keras.layers.Layer) -> str | None:

@@ -6,7 +6,7 @@ def task(manifest):
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -31,9 +31,9 @@ def task_of(manifest: Manifest, **options: Any) -> Task:
 class Classification(Task):
     """One of several classes: logits [N, classes] of any float type, and integer labels [N]."""
 
-    meaning: ClassVar[str] = "logits, one for each class"
-    answers: ClassVar[tuple[str, ...]] = ("probabilities", "class_index", "class_name")
-    ranking: ClassVar[tuple[str, ...]] = ("auc", "accuracy")  # of two classes what no threshold decides
+    meaning = "logits, one for each class"
+    answers = ("probabilities", "class_index", "class_name")
+    ranking = ("auc", "accuracy")  # of two classes what no threshold decides
     class_names: tuple[str, ...]  # in the order of the labels' values
 
     @property
@@ -76,7 +76,7 @@ class Classification(Task):
 class Binary(Classification):
     """Two classes, and one logit [N, 1] or [N] of the second; clients get what they get of two logits."""
 
-    meaning: ClassVar[str] = "the logit of the second of two classes"
+    meaning = "the logit of the second of two classes"
     outputs = 1
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
@@ -100,9 +100,9 @@ class _SecondClassAUC(keras.metrics.AUC):
 class MultiLabel(Task):
     """Any number of several labels: logits [N, targets], each of a label of its own, and labels 0 or 1 [N, targets]."""
 
-    meaning: ClassVar[str] = "logits, one for each label"
-    answers: ClassVar[tuple[str, ...]] = ("probabilities",)
-    ranking: ClassVar[tuple[str, ...]] = ("auc",)
+    meaning = "logits, one for each label"
+    answers = ("probabilities",)
+    ranking = ("auc",)
     targets: tuple[str, ...]  # names of the labels, in the order of the outputs
 
     @property
@@ -140,9 +140,9 @@ class Regression(Task):
     mean would get, whatever the unit, and no target weighs more for being counted in cents.
     """
 
-    meaning: ClassVar[str] = "numbers, one for each target"
-    answers: ClassVar[tuple[str, ...]] = ("predictions",)
-    ranking: ClassVar[tuple[str, ...]] = ("rmse",)
+    meaning = "numbers, one for each target"
+    answers = ("predictions",)
+    ranking = ("rmse",)
     targets: tuple[str, ...]  # names of the numbers, in the order of the outputs
     spreads: tuple[float, ...]  # the standard deviation of each
 
