@@ -10,7 +10,6 @@ is resident, and in the exported model from what a client sends.
 Everything here is graph operations without state: they run in a worker's input, under any strategy, in a SavedModel.
 """
 
-import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -23,43 +22,33 @@ Columns = dict[str, tf.Tensor]
 _FINGERPRINTS = 2**63 - 1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Input:
-    """One tensor that a model takes, a column for each encoding."""
+def inputs(part: str, manifest: Manifest) -> dict[str, list[Encoding]]:
+    """Returns the encodings, by name of the tensor that has a column for each, that a part of the model takes.
 
-    name: str
-    encodings: tuple[Encoding, ...]  # all of one kind: numbers, one-hot categories, or embeddings of one dimension
-
-    @property
-    def rows(self) -> int:
-        """Returns the rows of the table that the entries refer to; 0 if they are numbers."""
-        return sum(encoding.categories or 0 for encoding in self.encodings)
-
-
-def inputs(part: str, manifest: Manifest) -> tuple[Input, ...]:
-    """Returns what a part of the model, `deep` or `wide`, takes: numbers, one-hot categories, embeddings, as far as there are."""
+    The part is `deep` or `wide`. Those of a tensor are alike: numbers, one-hot categories, or embeddings of one dimension.
+    """
     groups: dict[str, list[Encoding]] = {}
     for encoding in getattr(manifest, part):
         size = encoding.embedding
         name = "numbers" if encoding.kind == "numeric" else f"embedding_{size}" if size else "one_hot"
         groups.setdefault(f"{part}_{name}", []).append(encoding)
-    return tuple(Input(name=name, encodings=tuple(encodings)) for name, encodings in sorted(groups.items()))
+    return dict(sorted(groups.items()))
 
 
 def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
     """Returns the columns that a wide and deep model takes, and the label if there is one, from the dataset's, [N] each."""
     prepared = {name: column for name, column in columns.items() if name == manifest.label}
-    for entry in (*inputs("deep", manifest), *inputs("wide", manifest)):
-        if entry.rows:
-            firsts = np.cumsum([0, *(encoding.categories for encoding in entry.encodings)])
-            rows = [first + category(e, columns) for first, e in zip(firsts, entry.encodings, strict=False)]
-            prepared[entry.name] = tf.cast(tf.stack(rows, axis=1), tf.int32)
+    for name, encodings in {**inputs("deep", manifest), **inputs("wide", manifest)}.items():
+        if encodings[0].categories:
+            firsts = np.cumsum([0, *(encoding.categories for encoding in encodings)])
+            rows = [first + category(e, columns) for first, e in zip(firsts, encodings, strict=False)]
+            prepared[name] = tf.cast(tf.stack(rows, axis=1), tf.int32)
             continue
-        names = [encoding.columns[0] for encoding in entry.encodings]
-        statistics = [manifest.feature(name).statistics for name in names]
+        numbers = [encoding.columns[0] for encoding in encodings]
+        statistics = [manifest.feature(number).statistics for number in numbers]
         mean, std = np.array([(summary.mean, summary.std) for summary in statistics], np.float64).T
-        values = tf.stack([tf.cast(columns[name], tf.float64) for name in names], axis=1)  # large integers need it
-        prepared[entry.name] = tf.cast(tf.math.divide_no_nan(values - mean, std), tf.float32)
+        values = tf.stack([tf.cast(columns[number], tf.float64) for number in numbers], axis=1)  # for large integers
+        prepared[name] = tf.cast(tf.math.divide_no_nan(values - mean, std), tf.float32)
     return prepared
 
 

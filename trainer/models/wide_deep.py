@@ -41,19 +41,18 @@ def _affine(
     A one-hot category times a matrix is a row of it, so that is gathered.
     """
     dense, terms = [], []
-    for entry in column_encodings.inputs(part, manifest):
-        x = columns[entry.name] = keras.Input(
-            (len(entry.encodings),), dtype="int32" if entry.rows else "float32", name=entry.name
-        )
-        if not entry.rows:
+    for name, encodings in column_encodings.inputs(part, manifest).items():
+        rows = sum(encoding.categories or 0 for encoding in encodings)
+        x = columns[name] = keras.Input((len(encodings),), dtype="int32" if rows else "float32", name=name)
+        if not rows:
             dense.append(x)
-        elif size := entry.encodings[0].embedding:
+        elif size := encodings[0].embedding:
             scale = keras.initializers.TruncatedNormal(stddev=size**-0.5)
-            table = Embedding(entry.rows, size, initializer=scale, name=f"{entry.name}_table")
+            table = Embedding(rows, size, initializer=scale, name=f"{name}_table")
             dense.append(keras.layers.Flatten()(table(x)))
         else:
             weights = keras.initializers.Zeros() if part == "wide" else keras.initializers.GlorotUniform()
-            table = Embedding(entry.rows, units, initializer=weights, dtype=dtype, name=f"{entry.name}_table")
+            table = Embedding(rows, units, initializer=weights, dtype=dtype, name=f"{name}_table")
             terms.append(keras.ops.sum(table(x), axis=1))
     if dense:
         x = keras.layers.Concatenate()(dense) if len(dense) > 1 else dense[0]

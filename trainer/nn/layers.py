@@ -117,19 +117,18 @@ def synchronize(model: keras.Model) -> int:
     It is made for that, with `synchronized=True`; without, each replica would keep moving statistics of its own, and the
     first one's would be saved.
     """
-    layers = [layer for layer in _trained(model, keras.layers.BatchNormalization) if not layer.synchronized]
-    for layer in layers:
-        layer.synchronized = True
-    return len(layers)
+    changed = 0
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable and not layer.synchronized:
+            layer.synchronized = True
+            changed += 1
+    return changed
 
 
 def exchanges(model: keras.Model) -> bool:
     """Returns whether layers of the model talk to other replicas in the middle of a step."""
-    return bool(_trained(model, BatchNormalization, keras.layers.BatchNormalization))
-
-
-def _trained(model: keras.Model, *kinds: type[keras.layers.Layer]) -> list[keras.layers.Layer]:
-    return [layer for layer in model._flatten_layers() if isinstance(layer, kinds) and layer.trainable]
+    kinds = (BatchNormalization, keras.layers.BatchNormalization)
+    return any(isinstance(layer, kinds) and layer.trainable for layer in model._flatten_layers())
 
 
 class Embedding(keras.layers.Layer):

@@ -39,17 +39,17 @@ def builder(opts: options.Options, manifest: Manifest) -> registry.Builder:
 def rows_of(model: keras.Model, part: str, manifest: Manifest) -> list[np.ndarray]:
     """For each encoding of a part its weights: of a number its row of the matrix, of a category its rows of a table."""
     found, at = {}, 0
-    for entry in column_encodings.inputs(part, manifest):
+    for name, encodings in column_encodings.inputs(part, manifest).items():
         first = 0
-        table = model.get_layer(f"{entry.name}_table").table.numpy() if entry.rows else None
-        for encoding in entry.encodings:
-            width = entry.encodings[0].embedding or 1
-            if entry.rows:
+        table = model.get_layer(f"{name}_table").table.numpy() if encodings[0].categories else None
+        for encoding in encodings:
+            width = encoding.embedding or 1
+            if encoding.categories:
                 own = [table[first : first + encoding.categories]]
                 first += encoding.categories
             else:
                 own = []
-            if entry.encodings[0].embedding or not entry.rows:
+            if encoding.embedding or not encoding.categories:
                 own.append(model.get_layer(f"{part}_dense").kernel.numpy()[at : at + width])
                 at += width
             found[id(encoding)] = own
