@@ -55,8 +55,8 @@ class Asker:
             if status >= 500 or status in (408, 429):
                 raise requests.HTTPError(f"status {status}")
         message = f"HTTP status {status}"
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            message = answer.json()["error"]["message"]
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            message = " ".join(answer.json()["error"]["message"].split())
         return status, {"message": message}
 
 

@@ -138,6 +138,23 @@ def test_only_definite_answers_refuse(monkeypatch, capsys, answer):
     assert ("warning: not checked, as " in capsys.readouterr().err) is (answer not in (403, 404))
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"error": {"message": "not\\nfor you"}}', "not for you"),
+        *(
+            (text, "HTTP status 403")
+            for text in ("[]", "7", "{}", '{"error": "no"}', '{"error": {"message": 7}}', "<html>")
+        ),
+    ],
+)
+def test_refusal_is_one_line(monkeypatch, content, message):
+    request = "google.auth.transport.requests.AuthorizedSession.request"
+    monkeypatch.setattr(request, lambda *_, **__: response(403, content.encode()))
+    monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
+    assert checks.Asker()("https://host/path") == (403, {"message": message})
+
+
 RUN, TRAIN = (f"{name}@p.iam.gserviceaccount.com" for name in ("run", "train"))
 UNSEEN = f"warning: the policies that you may read do not show whether {RUN} may act as {TRAIN}; if not"
 
