@@ -38,8 +38,7 @@ def plan(
 
     manifest = Manifest.load(dataset.path)
     check_splits(manifest)
-    known = {"model_dir": "-", "data_dir": "-", "output": "-"}
-    evaluation = Options.parse(evaluate_args, "components.evaluate", **known)
+    evaluation = Options.parse(evaluate_args, "components.evaluate", model_dir="-", data_dir="-", output="-")
     for column in (*evaluation.slices, *evaluation.limits.slices):
         check_column(column, manifest)
     settings = JobSettings.parse(job_args, "components.train")

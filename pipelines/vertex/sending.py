@@ -58,7 +58,7 @@ def run(submission: Submission, store: JobStore, runs: Sequence[v1.PipelineJob],
         names.add(job_id)
         send = functools.partial(client.send, submission, job_id, order)
         try:
-            attempt = store.submit(job_id, submission.cluster.choices[order.choice], order, send)
+            attempt = store.submit(job_id, order, send)
         except UserError:
             if is_new:
                 with contextlib.suppress(UserError, ConnectionError):

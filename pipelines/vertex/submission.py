@@ -73,15 +73,14 @@ class Submission:
 
     def request(self, job_id: str, order: Again) -> dict[str, Any]:
         """Returns the body of `pipelineJobs.create` for an attempt; asks nobody."""
-        cluster = self.cluster.choices[order.choice]
         pipeline = build(
             "vertex",
             self.image,
-            job={**self.settings.arguments(cluster, self.run), "timeout": f"{order.timeout_s}s"},
+            job={**self.settings.arguments(order.machines, self.run), "timeout": f"{order.timeout_s}s"},
             job_args=self.settings.as_flags(),
             resources=self.resources,
         )
-        values = {**self.values, "cluster": cluster.to_json()}
+        values = {**self.values, "cluster": order.machines.to_json()}
         key = self.settings.encryption_key
         body = {
             "displayName": self.run,

@@ -15,7 +15,7 @@ from lint.specs import lint
 
 from common.errors import UserError
 from components.convert.options import Options
-from components.train.backends.attempts import Again, first_attempt
+from components.train.backends.attempts import first_attempt
 from pipelines import submit
 from pipelines.cloud_options import KEYS
 from pipelines.vertex import checks, client
@@ -23,7 +23,6 @@ from pipelines.vertex.submission import Submission, prepare
 from tests.cloud.collection import now
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
-FIRST = Again(choice=0, timeout_s=3600)
 REGION = "projects/p/locations/us-central1"
 NETWORK = "projects/1/global/networks/n"
 
@@ -31,6 +30,10 @@ NETWORK = "projects/1/global/networks/n"
 def prepared(*flags: str) -> Submission:
     args = submit._parser().parse_args(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
     return prepare(KEYS.read(args))
+
+
+def request(submission: Submission) -> dict[str, Any]:
+    return submission.request("a", first_attempt([], submission.bounds))
 
 
 def test_a_query_reaches_its_step_as_it_is_and_is_exported_to_the_bucket(tmp_path):
@@ -62,7 +65,7 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
 def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the_traps():
     submissions = [prepared("--image", image) for image in (IMAGE, IMAGE.replace("aa", "bb"))]
     for submission in submissions:
-        spec = submission.request("a", FIRST)["pipelineJob"]["pipelineSpec"]
+        spec = request(submission)["pipelineJob"]["pipelineSpec"]
         assert spec["deploymentSpec"]["executors"]["exec-evaluate"]["container"]["image"] == submission.image
         assert lint(spec) == []
 
@@ -113,7 +116,7 @@ def test_run_can_be_sent_again(bucket):
     submission = prepared("--image", IMAGE, "--bucket", "gs://demo", *settings)
     submission.save()
     again = Submission.load("gs://demo", submission.run)
-    assert again.request("a", FIRST) == submission.request("a", FIRST)
+    assert request(again) == request(submission)
     with pytest.raises(UserError, match="--resume other: no such run in gs://demo"):
         Submission.load("gs://demo", "other")
 

@@ -3,7 +3,7 @@
 store = JobStore("gs://bucket/job")
 store.load()
 order = next_attempt(store.attempts, Bounds(cluster=cluster), num_earlier=len(store.attempts))   # Again(...), or Over(...)
-attempt = store.submit("training-1", cluster, order, send)
+attempt = store.submit("training-1", order, send)
 store.complete([custom_job])                                                                     # when the job has ended
 store.write(store.attempts)
 
@@ -110,7 +110,8 @@ class Bounds:
 class Again:
     """A job is to be submitted."""
 
-    choice: int
+    choice: int  # Which of the cluster's choices it runs on,
+    machines: Cluster  # and those machines.
     timeout_s: int | None  # Its time limit.
 
 
@@ -167,12 +168,12 @@ def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int =
         )
         if why:
             return Over(why=why, exit_code=NO_CAPACITY if attempt.ending is Ending.STOCKOUT else attempt.exit_code)
-    choices, choice = len(bounds.cluster.choices), 0
-    if len(new) >= choices and all(attempt.is_dry for attempt in new[-choices:]):
-        return Over(why=f"no capacity for any of its {choices} choices of machines", exit_code=NO_CAPACITY)
+    choices, choice = bounds.cluster.choices, 0
+    if len(new) >= len(choices) and all(attempt.is_dry for attempt in new[-len(choices) :]):
+        return Over(why=f"no capacity for any of its {len(choices)} choices of machines", exit_code=NO_CAPACITY)
     if last and (last.is_dry or last.ending is not Ending.STOCKOUT):
-        choice = (last.choice + last.is_dry) % choices  # An earlier command may have had more choices.
-    return Again(choice=choice, timeout_s=None if left_s is None else int(left_s))
+        choice = (last.choice + last.is_dry) % len(choices)  # An earlier command may have had more choices.
+    return Again(choice=choice, machines=choices[choice], timeout_s=None if left_s is None else int(left_s))
 
 
 class JobStore:
@@ -198,13 +199,12 @@ class JobStore:
         with reading(self._path, _MEND):
             self.attempts = _Record.validate_json(content)
 
-    def submit(self, display_name: str, machines: Cluster, order: Again, send: Callable[[], str]) -> Attempt:
+    def submit(self, display_name: str, order: Again, send: Callable[[], str]) -> Attempt:
         """Records an attempt and submits it; a refusal takes it out again, and lack of quota is how it has ended.
 
         Args:
           display_name: Of the job.
-          machines: Of the choice.
-          order: Its choice and time limit.
+          order: Its machines and time limit.
           send: Submits the job, and returns the name of the resource.
 
         Returns:
@@ -214,8 +214,8 @@ class JobStore:
             display_name=display_name,
             submitted=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             choice=order.choice,
-            machines={role: f"{pool.replicas} x {pool.shape}" for role, pool in machines.pools.items()},
-            replicas=machines.replicas,
+            machines={role: f"{pool.replicas} x {pool.shape}" for role, pool in order.machines.pools.items()},
+            replicas=order.machines.replicas,
             timeout_s=order.timeout_s,
             step_before=self.step(),
         )

@@ -62,8 +62,7 @@ class DockerBackend(LocalBackend):
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Plan]:
         """Plans a client of the engine for each container; for a dry run without engine or image."""
-        program, addresses = job.program, [f"{role}-{index}:{_PORT}" for role, index in job.cluster.members]
-        plan = self.job_plan(job, addresses)
+        program, plan = job.program, self.job_plan(job, [f"{role}-{i}:{_PORT}" for role, i in job.cluster.members])
         image, mounts = self.options.image or DEFAULT_IMAGE, self._mounts(job, plan.log_dir)
         rootless = not job.dry_run and container_engine.check_engine("--backend process")
         if not job.dry_run and container_engine.docker("image", "inspect", image).returncode:
@@ -73,24 +72,23 @@ class DockerBackend(LocalBackend):
         place = program.job_dir if is_remote(program.job_dir) else os.path.realpath(program.job_dir)
         network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
         shared = [
-            *("--log-driver", "none", "--network", network, "--label", f"{_LABEL}={network}"),
-            *("--workdir", os.getcwd(), "--env", "HOME=/tmp", *mounts),
+            *("--log-driver=none", f"--network={network}", f"--label={_LABEL}={network}"),
+            *(f"--workdir={os.getcwd()}", "--env=HOME=/tmp", *mounts),
             *container_engine.as_flags(container_engine.security_options(rootless=rootless)),
         ]
-        entry, *words = [*program.portable, *program.args]
+        entry, *words = [*program.command, *program.args]
 
         def contained(replica: Replica) -> Replica:
             host = f"{replica.role}-{replica.index}"
             name = f"{network}-{host}"
             env = dict(replica.env)
-            own = ["--name", name, "--hostname", host, "--network-alias", host]
+            own = [f"--name={name}", f"--hostname={host}", f"--network-alias={host}"]
             if replica.role != "ps":
-                own += ["--cpus", env[THREADS]]
+                own.append(f"--cpus={env[THREADS]}")
             if gpus := env.pop(VISIBLE, ""):
                 # Replicas' collectives use shared memory, of which a container has 64 MB by default.
-                own += ["--gpus", f'"device={gpus}"', "--shm-size", "1g"]
-            for variable in (*env, ATTEMPT):
-                own += ["--env", variable]
+                own += [f'--gpus="device={gpus}"', "--shm-size=1g"]
+            own += [f"--env={variable}" for variable in (*env, ATTEMPT)]
             line = ("docker", "run", *shared, *own, "--entrypoint", entry, image, *words)
             return dataclasses.replace(replica, command=("sh", "-c", _RUN, name, *line), env=env)
 

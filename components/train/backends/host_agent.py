@@ -39,10 +39,9 @@ def usable_gpus():
         return [each for each in ids if each not in ("", "-1")]
     command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
     try:
-        listing = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=10).decode().split()
+    except (OSError, subprocess.SubprocessError):
         return []
-    return [] if listing.returncode else listing.stdout.decode().split()
 
 
 def run(request):

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +15,7 @@ from common.flags import positive
 from common.storage.storage import is_remote
 from components.train.backends.backend import Backend, Job, Status
 from components.train.backends.host_agent import VISIBLE
-from components.train.backends.resources import THREADS, Machine, divide, this_machine
+from components.train.backends.resources import THREADS, Machine, divide
 from components.train.supervision import launcher_log, lock, supervisor
 from components.train.supervision.health import Patience, Vitals
 from components.train.supervision.launcher_log import Event
@@ -60,8 +61,8 @@ class LocalBackend(Backend):
 
         They are in the job directory, or, of a job in a bucket, in its log directory.
         """
-        with _reading(job_dir):
-            holder, events = lock.holder(job_dir), _events(job_dir)
+        holder = lock.holder(job_dir)  # Before the events: it writes the last one and ends.
+        with _events(job_dir) as events:
             start, end = events[0], events[-1]
             exit_code = 0
             details = f", {holder.name}" if holder else ""
@@ -105,8 +106,8 @@ class LocalBackend(Backend):
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
         """Reads the log files, one after another."""
-        with _reading(job_dir):
-            for replica in _events(job_dir)[0]["replicas"]:
+        with _events(job_dir) as events:
+            for replica in events[0]["replicas"]:
                 with open(replica["log"], encoding="utf-8", errors="replace") as file:
                     for line in file:
                         yield replica["replica"], line.rstrip("\n")
@@ -118,23 +119,28 @@ class LocalBackend(Backend):
             raise UserError(f"replicas write their logs to this machine, and --job-dir is {job_dir}; add --log-dir DIR")
         return self.options.log_dir or os.path.join(job_dir, "replicas")
 
-    def job_plan(self, job: Job, addresses: Sequence[str], machines: Sequence[Machine] = ()) -> Plan:
+    def job_plan(
+        self, job: Job, addresses: Sequence[str], machines: Sequence[Machine] = (), python: str = sys.executable
+    ) -> Plan:
         """Returns the plan of a job whose replicas are plain processes and are told apart by `TF_CONFIG`.
 
         Args:
           job: What to run.
           addresses: `host:port` of each replica, in the order of `Cluster.members`.
           machines: Where they run; this machine without.
+          python: The Python there.
         """
         cluster, program, log_dir = job.cluster, job.program, self.log_dir(job)
-        shares = divide(cluster, machines or [this_machine(cluster)])
+        shares = divide(cluster, machines)
         training: dict[str, list[str]] = {}
         for (role, _), address in zip(cluster.members, addresses, strict=True):
             if role != "evaluator":  # TensorFlow waits for ever if that is named among those who train together.
                 training.setdefault(role, []).append(address)
         replicas, notes = [], list(self.ignored(cluster))
-        for (role, index), share in shares.items():
-            stem = f"{log_dir}/{role}-{index}"
+        entry, *words = [*program.command, *program.args]
+        command = (python if entry == "python" else entry, *words)
+        for role, index in cluster.members:
+            share, stem = shares[role, index], f"{log_dir}/{role}-{index}"
             status = os.path.abspath(f"{stem}.status.json")
             env = {
                 **program.env,
@@ -147,7 +153,6 @@ class LocalBackend(Backend):
             }
             if cluster.replicas > 1:
                 env["TF_CONFIG"] = json.dumps({"cluster": training, "task": {"type": role, "index": index}})
-            command = (*program.command, *program.args)
             replicas.append(Replica(role=role, index=index, command=command, env=env, log=f"{stem}.log", status=status))
         if any(pool.gpus for pool in cluster.pools.values()) and not any(VISIBLE in share for share in shares.values()):
             notes.append("no GPUs here, but the cluster file asks for some: cores compute instead")
@@ -163,11 +168,11 @@ class LocalBackend(Backend):
         )
 
 
-def _reading(job_dir: str) -> contextlib.AbstractContextManager[None]:
-    return reading(os.path.join(job_dir, launcher_log.FILE))
-
-
-def _events(job_dir: str) -> list[Event]:
-    if not (events := launcher_log.last_run(job_dir)):
-        raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
-    return events
+@contextlib.contextmanager
+def _events(job_dir: str) -> Iterator[list[Event]]:
+    """Yields the events of the newest job of a directory; faults of them in the block are user errors."""
+    with reading(os.path.join(job_dir, launcher_log.FILE)):
+        events = launcher_log.last_run(job_dir)
+        if not events:
+            raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
+        yield events

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 
 from common.errors import UserError, about
@@ -16,17 +15,12 @@ from trainer import options
 class Program:
     """A command that every replica runs."""
 
-    command: tuple[str, ...]  # Program, which is `sys.executable` for the Python of the place where it runs.
+    command: tuple[str, ...]  # Its first word is `python` for the Python of the place where it runs.
     args: tuple[str, ...] = ()  # Its arguments.
     env: dict[str, str] = dataclasses.field(default_factory=dict)  # Variables that it needs on machines of the user's.
     job_dir: str  # Where the job keeps its state.
     trainer: options.Options | None = None  # The flags of our trainer, which reports its status; None of others.
     code: str | None = None  # Directory of the user's own program that Python finds modules in, if one is named.
-
-    @property
-    def portable(self) -> list[str]:
-        """The command for an image, which has a Python of its own."""
-        return ["python" if word == sys.executable else word for word in self.command]
 
 
 def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
@@ -47,7 +41,7 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
         flags = trainer_flags(cluster, flags)
         opts = options.parse(flags)
     return Program(
-        command=(sys.executable, "-m", "trainer.task"),
+        command=("python", "-m", "trainer.task"),
         args=tuple(flags),
         env={"PYTHONHASHSEED": "0"},  # else it would start itself again with it
         job_dir=opts.job_dir,
@@ -59,7 +53,7 @@ def own_program(command: str, args: Sequence[str] = (), *, code: str | None = No
     """Returns a program of the user's own that reads TF_CONFIG.
 
     Args:
-      command: A line as typed in a shell; `python` and `python3` are this interpreter.
+      command: A line as typed in a shell; `python` and `python3` are that of the place where it runs.
       args: More arguments.
       code: Directory to put on Python's path.
       job_dir: Where logs and the launcher's records go; the program does not see it.
@@ -72,8 +66,8 @@ def own_program(command: str, args: Sequence[str] = (), *, code: str | None = No
         raise UserError("--command is empty; write for example --command 'python -m mytrainer.task'")
     if not job_dir:
         raise UserError("--command needs a place for logs; add --job-dir DIR before the '--'")
-    if words[0] in ("python", "python3"):
-        words[0] = sys.executable
+    if words[0] == "python3":
+        words[0] = "python"
     env = {}
     if code:
         if not os.path.isdir(code):

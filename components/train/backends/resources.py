@@ -23,13 +23,8 @@ class Machine:
     replicas: Sequence[_Member]
 
 
-def this_machine(cluster: Cluster) -> Machine:
-    """Returns this machine, with all replicas of a cluster."""
-    return Machine(name="this machine", cores=usable_cores(), gpus=usable_gpus(), replicas=cluster.members)
-
-
-def divide(cluster: Cluster, machines: Sequence[Machine]) -> dict[_Member, dict[str, str]]:
-    """Divides each machine among its replicas; returns the variables that keep each replica to its share.
+def divide(cluster: Cluster, machines: Sequence[Machine] = ()) -> dict[_Member, dict[str, str]]:
+    """Divides each machine, or else this one, among its replicas; returns the variables that keep each replica to its share.
 
     Those that compute get equal parts of the cores; parameter servers only add numbers up. Each replica gets the GPUs that
     its pool asks for. If no pool asks for any, all that train get as many as every machine has for each of its own.
@@ -37,6 +32,9 @@ def divide(cluster: Cluster, machines: Sequence[Machine]) -> dict[_Member, dict[
     Raises:
       UserError: If a machine has fewer GPUs than are asked for. Where none has any, cores compute instead.
     """
+    machines = machines or [
+        Machine(name="this machine", cores=usable_cores(), gpus=usable_gpus(), replicas=cluster.members)
+    ]
     counts = {role: pool.gpus for role, pool in cluster.pools.items()}
     if not any(counts.values()):
         most = {role: most_gpus(cluster.strategy, role) for role in counts if role != "evaluator"}

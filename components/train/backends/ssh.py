@@ -101,7 +101,7 @@ class SshBackend(LocalBackend):
         ]
         ports = random.sample(PORTS, len(host_of))
         addresses = [f"{host.name}:{port}" for host, port in zip(host_of.values(), ports, strict=True)]
-        plan = self.job_plan(job, addresses, machines)
+        plan = self.job_plan(job, addresses, machines, python)
 
         place_of_code = os.path.join(log_dir, f".code-{secrets.token_hex(4)}")
         code = f"{place_of_code}/code"
@@ -116,7 +116,7 @@ class SshBackend(LocalBackend):
                 "host": host,
                 "ssh": commands[host],
                 "variables": [*env, ATTEMPT],
-                "command": [python if word == sys.executable else word for word in replica.command],
+                "command": replica.command,
                 "cwd": os.getcwd(),
             }
             return dataclasses.replace(replica, command=(*_CLIENT, "run", json.dumps(request)), env=env)

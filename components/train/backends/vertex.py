@@ -125,8 +125,7 @@ class VertexBackend(Backend):
             **settings.arguments(cluster, name),
             "base_output_directory": {"output_uri_prefix": program.job_dir},
         }
-        env = settings.environment
-        specs = [plan_vertex(each, image, program.args, command=program.portable, env=env) for each in cluster.choices]
+        env, command = settings.environment, program.command
         notes = list(self.ignored(cluster))
         if misnamed := [role for role, name in zip(cluster.pools, ROLES, strict=False) if role != name]:
             notes.append(
@@ -140,7 +139,10 @@ class VertexBackend(Backend):
             project="" if job.dry_run else self._project,
             region=region,
             job=job,
-            arguments=tuple({"worker_pool_specs": each, **arguments} for each in specs),
+            arguments=tuple(
+                {"worker_pool_specs": plan_vertex(each, image, program.args, command=command, env=env), **arguments}
+                for each in cluster.choices
+            ),
             bounds=Bounds(
                 cluster=cluster,
                 timeout_s=cluster.scheduling.timeout_s,
@@ -175,8 +177,8 @@ class VertexBackend(Backend):
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
         """Reads Cloud Logging."""
-        attempt, job = self._last_attempt(job_dir)
-        for name in [job.name] if job else attempt.jobs:
+        attempt, _ = self._last_attempt(job_dir)
+        for name in attempt.jobs or [attempt.name]:
             yield from CloudLogs(self._project, name.rpartition("/")[2], list(attempt.machines)).new()
 
     @property
@@ -194,11 +196,23 @@ class VertexBackend(Backend):
         """Returns the newest attempt of a job, and its custom job where that has not ended as far as is recorded."""
         store = JobStore(job_dir)
         store.load()
-        for attempt in reversed(store.attempts):
-            job = None if attempt.ending else self._jobs.named(attempt.display_name)
-            if attempt.ending or job:  # Or else the request was not sent.
-                return attempt, job
-        raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
+        job = _unfinished(store, self._jobs)
+        if not store.attempts:
+            raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
+        return store.attempts[-1], job
+
+
+def _unfinished(store: JobStore, jobs: Jobs) -> Any:
+    """Returns the job of the last attempt if it goes on, or has ended unseen; takes out one whose request was not sent."""
+    attempts = store.attempts
+    if not attempts or attempts[-1].ending:
+        return None
+    job = jobs.named(attempts[-1].display_name)
+    if job:
+        attempts[-1].name = job.name
+    else:
+        attempts.pop()
+    return job
 
 
 class _Left(Exception):
@@ -221,8 +235,8 @@ class Training:
         """Goes on until the training is done or given up; returns the exit code."""
         store, bounds = self._store, self._plan.bounds
         store.load()
-        order: Again | Over = Again(choice=0, timeout_s=None)
-        is_running = bool(self._unfinished())
+        order: Again | Over = Again(choice=0, machines=self._plan.job.cluster, timeout_s=None)
+        is_running = bool(_unfinished(store, self._jobs))
         num_earlier = len(store.attempts) - is_running
         if not is_running:
             is_done = self._is_done()
@@ -245,18 +259,6 @@ class Training:
         self._show_end(order)
         return order.exit_code
 
-    def _unfinished(self) -> Attempt | None:
-        """Returns the attempt whose job goes on, or has ended unseen, if there is one."""
-        attempts = self._store.attempts
-        if not attempts or attempts[-1].ending:
-            return None
-        job = self._jobs.named(attempts[-1].display_name)
-        if not job:  # The request was not sent.
-            attempts.pop()
-            return None
-        attempts[-1].name = job.name
-        return attempts[-1]
-
     def _is_done(self) -> bool:
         """Returns whether no job is needed, by our trainer's record, or else by the end of the last job."""
         attempts, program = self._store.attempts, self._plan.job.program
@@ -267,12 +269,13 @@ class Training:
 
     def _begin(self, order: Again) -> Attempt:
         """Returns the attempt whose job goes on, or else a new one, which has ended if there is no capacity for it."""
-        if attempt := self._unfinished():
-            return attempt
-        plan, count = self._plan, len(self._store.attempts)
+        plan, store = self._plan, self._store
+        if _unfinished(store, self._jobs):
+            return store.attempts[-1]
+        count = len(store.attempts)
         name = f"{plan.name}-{count + 1}" if count else plan.name
         send = functools.partial(self._jobs.create, plan.body(name, order))
-        return self._store.submit(name, plan.job.cluster.choices[order.choice], order, send)
+        return store.submit(name, order, send)
 
     def _follow(self, attempt: Attempt) -> Any:
         """Shows a job's states and log until it has ended; returns the job."""

@@ -1,5 +1,4 @@
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,10 @@ def own(command: str, *more: str, code: str | None = None, job_dir: str | None =
     return own_program(command, more, code=code, job_dir=job_dir)
 
 
-def test_own_command_is_split_as_a_shell_does_and_python_is_this_one():
+def test_own_command_is_split_as_a_shell_does():
     program = own("python -m my.task --name 'a b'", "--more", "1")
-    assert program.command == (sys.executable, "-m", "my.task", "--name", "a b") and program.args == ("--more", "1")
+    assert program.command == ("python", "-m", "my.task", "--name", "a b") and program.args == ("--more", "1")
+    assert own("python3 x.py").command == ("python", "x.py")
     assert own("./run.sh").command == ("./run.sh",)
 
 

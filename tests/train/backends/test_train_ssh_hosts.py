@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -6,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from components.train.backends import ssh
+from components.train.backends.backend import Job
+from components.train.backends.program import Program
 from components.train.backends.ssh import Host, place, read_hosts
 from components.train.cluster.cluster_file import Cluster, Pool
 
@@ -46,6 +50,20 @@ def test_host_file_is_read(tmp_path: Path):
 def test_wrong_line_is_named(tmp_path: Path, text: str, message: str):
     with pytest.raises(UserError, match=re.escape(message)):
         hosts_of(tmp_path, text)
+
+
+def test_replicas_start_in_order_of_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ssh, "ask", lambda commands, _: {name: {"cores": 4, "gpus": []} for name in commands})
+    (tmp_path / "hosts").write_text("a slots=2\nb slots=2\n")
+    backend = ssh.SshBackend(ssh.SshOptions(hosts=str(tmp_path / "hosts"), remote_python="/py"))
+    program = Program(command=("python", "x.py"), job_dir=str(tmp_path / "job"))
+    with backend.plan(Job(cluster=cluster(2), program=program)) as plan:
+        requests = [json.loads(replica.command[-1]) for replica in plan.replicas]
+        config = json.loads(plan.replicas[0].env["TF_CONFIG"])["cluster"]
+    assert [replica.name for replica in plan.replicas] == ["chief/0", "worker/0", "worker/1"]
+    assert [request["host"] for request in requests] == ["a", "b", "a"]
+    assert [address.partition(":")[0] for role in ("chief", "worker") for address in config[role]] == ["a", "b", "a"]
+    assert all(request["command"] == ["/py", "x.py"] for request in requests)
 
 
 @given(slots=st.lists(st.integers(1, 4), min_size=1, max_size=6), workers=st.integers(1, 8))
