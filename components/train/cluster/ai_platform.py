@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, create_model
 from common.errors import UserError, about, unknown
 from components.train.cluster.cluster_file import MachineSpec, Source
 from components.train.cluster.machines import REPLACED_BY, check_gpu, check_machine
-from components.train.cluster.validation import Duration, Model, Name, number, show
+from components.train.cluster.validation import Duration, Model, Name, number
 
 _TOP = "trainingInput"
 _TABLE = yaml.safe_load((Path(__file__).parent / "tables" / "ai_platform.yaml").read_bytes())
@@ -110,8 +110,8 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
         stray = min(_MARKS.intersection(document))
         raise UserError(f"top level: {stray} belongs under {_TOP}; add the line '{_TOP}:' and indent")
     source = Source(name=name)
-    _apply_table(document, _TABLE["keys"], "", source)
     job = _Job.read(document).trainingInput
+    _apply_table(document, _TABLE["keys"], "", source)
     if job.scaleTier != _CUSTOM:
         for key in document[_TOP]:
             if key.endswith(("Type", "Count")):
@@ -150,10 +150,8 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
     return source
 
 
-def _apply_table(document: Any, table: Mapping[str, Any], place: str, source: Source) -> None:
+def _apply_table(document: Mapping[str, Any], table: Mapping[str, Any], place: str, source: Source) -> None:
     """Refuses unknown keys, and does what the table says of those that are not translated."""
-    if not isinstance(document, Mapping):
-        raise UserError(f"{place}: {show(document)} is not a mapping; write 'key: value' of {', '.join(table)}")
     for key, value in document.items():
         if key not in table:
             raise UserError(f"{place or 'top level'}: {unknown('key', str(key), table)}")

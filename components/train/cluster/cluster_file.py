@@ -7,7 +7,6 @@ for role, pool in cluster.pools.items(): ...
 Cluster.from_json(cluster.to_json()) == cluster
 """
 
-import contextlib
 import dataclasses
 import json
 import math
@@ -19,7 +18,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from common import documents
 from common.errors import UserError, about
-from components.train.cluster.machines import MACHINES, check_gpu, check_gpus, check_machine
+from components.train.cluster.machines import BOOT_DISKS, check_gpu, check_gpus, check_machine
 from components.train.cluster.validation import Duration, Model, Name, number, seconds
 from trainer.cluster.member import ROLES
 
@@ -42,14 +41,13 @@ def most_gpus(strategy: str, role: str) -> float:
     return _MOST_GPUS.get(strategy, {}).get(role, math.inf)
 
 
-GpuType = Annotated[Name, AfterValidator(check_gpu)]
 MachineType = Annotated[Name, AfterValidator(check_machine)]
 
 
 class Accelerator(Model):
     """The GPUs of one machine."""
 
-    type: Annotated[GpuType, VERTEX_ONLY]
+    type: Annotated[Name, AfterValidator(check_gpu), VERTEX_ONLY]
     """GPU type, as Vertex AI calls it."""
     count: number(1, 16) = 1
     """GPUs of each machine; every machine type has its own allowed counts."""
@@ -190,8 +188,9 @@ class Cluster(Model):
                     f"{role}: missing, but parameter_server needs at least 1; add '{role}: {{replicas: 1}}', "
                     "or write 'strategy: multi_worker_mirrored' and no ps"
                 )
-        for k, choice in enumerate(self.choices):
-            with about(f"alternatives[{k - 1}]") if k else contextlib.nullcontext():
+        self._check_pools()
+        for k, choice in enumerate(self.choices[1:]):
+            with about(f"alternatives[{k}]"):
                 choice._check_pools()
         return self
 
@@ -205,7 +204,7 @@ class Cluster(Model):
                     f"{role}.accelerator: {pool.gpus} GPUs, but the {role} of a {self.strategy} job computes on {most}; "
                     "leave the others out, or write another strategy"
                 )
-            allowed = MACHINES[pool.machine].boot_disks if pool.machine else ()
+            allowed = BOOT_DISKS.get(pool.machine)
             if self.disk and allowed and self.disk.type not in allowed:
                 raise UserError(
                     f"disk.type: {role}'s {pool.machine} does not boot from {self.disk.type} (allowed: "

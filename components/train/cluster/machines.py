@@ -1,25 +1,15 @@
 """The machines that Vertex AI offers for training, and the GPUs that each takes.
 
-MACHINES["n1-standard-8"].gpus["NVIDIA_TESLA_T4"] == (1, 2, 4)
+GPUS["n1-standard-8"]["NVIDIA_TESLA_T4"] == (1, 2, 4)
 check_gpus("n1-standard-8", "NVIDIA_TESLA_T4", 3)  # UserError with the counts that are offered
 REPLACED_BY["NVIDIA_TESLA_K80"] == "NVIDIA_TESLA_T4"
 """
 
 import csv
-import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 
 from common.errors import UserError, unknown
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Machine:
-    """A machine type."""
-
-    boot_disks: tuple[str, ...]  # It boots from; the first is its default.
-    # The counts in which each GPU type is offered with it; "" and 0 if it is offered without GPUs.
-    gpus: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
 
 def _rows(table: str) -> list[dict[str, str]]:
@@ -27,12 +17,15 @@ def _rows(table: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-MACHINES: dict[str, Machine] = {}
+# By machine type: what it boots from, its default first; and the counts in which each GPU type is offered with it, "" and 0
+# if it is offered without GPUs.
+BOOT_DISKS: dict[str, list[str]] = {}
+GPUS: dict[str, dict[str, tuple[int, ...]]] = {}
 for _row in _rows("machines.csv"):
-    _machine = Machine(boot_disks=tuple(_row["boot_disks"].split(";")))
+    BOOT_DISKS[_row["machine_type"]] = _row["boot_disks"].split(";")
     _counts = tuple(map(int, (_row["allowed_counts"] or "0").split(";")))
-    MACHINES.setdefault(_row["machine_type"], _machine).gpus[_row["accelerator"]] = _counts
-GPU_TYPES = {gpu for _machine in MACHINES.values() for gpu in _machine.gpus if gpu}
+    GPUS.setdefault(_row["machine_type"], {})[_row["accelerator"]] = _counts
+GPU_TYPES = {gpu for _gpus in GPUS.values() for gpu in _gpus if gpu}
 _NOT_OFFERED = {row["name"]: row for row in _rows("not_offered.csv")}
 REPLACED_BY = {name: row["replaced_by"] for name, row in _NOT_OFFERED.items() if row["replaced_by"]}
 
@@ -40,8 +33,8 @@ REPLACED_BY = {name: row["replaced_by"] for name, row in _NOT_OFFERED.items() if
 def check_machine(name: str) -> str:
     """Returns the name of a machine type if it is offered; a UserError names the nearest, or what to take instead."""
     # All machine types would not fit in a line: those of its family, or the families.
-    family = [each for each in MACHINES if each.startswith(f"{name.partition('-')[0]}-")]
-    return _check_name("machine type", name, family or {each.partition("-")[0] for each in MACHINES})
+    family = [each for each in GPUS if each.startswith(f"{name.partition('-')[0]}-")]
+    return _check_name("machine type", name, family or {each.partition("-")[0] for each in GPUS})
 
 
 def check_gpu(name: str) -> str:
@@ -68,7 +61,7 @@ def check_gpus(machine: str, gpu: str, count: int) -> None:
     Raises:
       UserError: With what the machine takes.
     """
-    offers = MACHINES[machine].gpus
+    offers = GPUS[machine]
     if count in offers.get(gpu, ()):
         return
     if gpu in offers:

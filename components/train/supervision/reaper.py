@@ -60,19 +60,14 @@ def kill_marked(*marks: str) -> None:
     clean = 0
     # Twice: a process in the middle of exec has no environment.
     while clean < 2 and time.monotonic() < give_up:
-        found = [process for process in psutil.process_iter() if f"{_mark(process)}:".startswith(beginnings)]
-        for process in found:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):  # Gone, or another user's.
+                if f"{process.environ().get(MARK)}:".startswith(beginnings):
+                    found.append(process)
+                    process.kill()
         psutil.wait_procs(found, timeout=0.1)
         clean = 0 if found else clean + 1
-
-
-def _mark(process: psutil.Process) -> str | None:
-    try:
-        return process.environ().get(MARK)
-    except (psutil.Error, OSError):
-        return None  # Gone, or another user's.
 
 
 def _main(token: str, scratch: str, *teardown: str) -> None:

@@ -34,7 +34,7 @@ class Child:
         self.exit_code: int | None = None  # As a shell has it, 128+n after signal n; None while it runs.
         self.ending = ""  # `exit code 3`, `SIGKILL`, or why it was taken for frozen; empty while it runs.
         self.frozen = ""  # Why it was taken for frozen and killed, if it was.
-        self.is_signalled = False  # Whether it got a signal from us, or is about to.
+        self.is_signalled = False  # Whether it got a signal from us.
         self.is_killed = False  # Whether it got SIGKILL from us, because it had not ended in time.
         self.started = time.monotonic()
         self._term_at = self._kill_at = math.inf

@@ -3,14 +3,14 @@ import pytest
 from common.errors import UserError
 from components.train.cluster.ai_platform import LEGACY_MACHINES
 from components.train.cluster.cluster_file import Pool
-from components.train.cluster.machines import GPU_TYPES, MACHINES, check_gpus
+from components.train.cluster.machines import GPU_TYPES, GPUS, check_gpus
 
 
 def test_table_decides_which_pairs_pass():
-    for name, machine in MACHINES.items():
+    for name, offers in GPUS.items():
         for gpu in GPU_TYPES:
             for count in (1, 2, 3, 4, 5, 8, 16):
-                if count in machine.gpus.get(gpu, ()):
+                if count in offers.get(gpu, ()):
                     check_gpus(name, gpu, count)
                 else:
                     with pytest.raises(UserError, match=f"{name} with {count} {gpu} is not offered"):

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from components.train.cluster.ai_platform import LEGACY_MACHINES
 from components.train.cluster.lookup import read
-from components.train.cluster.machines import MACHINES as OFFERED
+from components.train.cluster.machines import GPUS as OFFERED
 
 PREFIXES = {"chief": "master", "worker": "worker", "ps": "parameterServer", "evaluator": "evaluator"}
 USUAL = ("n1-standard-8", "n1-standard-4", "g2-standard-12", "g2-standard-24", "a2-highgpu-2g")
 # Type and accelerators of a pool: every machine with each number of GPUs that it may have.
 MACHINES: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in LEGACY_MACHINES if name != "cloud_tpu"]
-MACHINES += [(name, {}) for name in USUAL if "" in OFFERED[name].gpus]
+MACHINES += [(name, {}) for name in USUAL if "" in OFFERED[name]]
 MACHINES += [
     (name, {"acceleratorConfig": {"type": gpu, "count": count}})
     for name in USUAL
-    for gpu, counts in OFFERED[name].gpus.items()
+    for gpu, counts in OFFERED[name].items()
     if gpu
     for count in counts
 ]

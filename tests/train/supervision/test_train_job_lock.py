@@ -76,6 +76,12 @@ def test_holder_elsewhere_is_named_and_not_signalled(
     assert not sent
 
 
+def test_holder_without_name_is_nowhere(tmp_path: Path):
+    with open(tmp_path / FILE, "w") as file:  # As of a launcher that has only just taken it.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert holder(str(tmp_path)).name == "process 0 of an unknown host"
+
+
 def test_reused_process_id_is_not_signalled(tmp_path: Path):
     with subprocess.Popen(["sleep", "60"]) as other:
         crafted(tmp_path, pid=other.pid, started=1.0)
