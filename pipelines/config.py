@@ -22,7 +22,7 @@ import pydantic
 from common import documents
 from common.cli import Flags, check_value
 from common.errors import about, readable
-from components.train.cluster.validation import Model
+from common.validation import Model
 
 
 class Config(Model, coerce_numbers_to_str=True):

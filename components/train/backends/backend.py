@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from common.cli import Flags
+from common.validation import Model
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import VERTEX_ONLY, Cluster
-from components.train.cluster.validation import Model
 from components.train.supervision.output import Output
 from trainer.cluster.member import ROLES
 

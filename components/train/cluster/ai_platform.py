@@ -16,9 +16,9 @@ import yaml
 from pydantic import AfterValidator, Field, create_model
 
 from common.errors import UserError, about, unknown
+from common.validation import Duration, Model, Name, number
 from components.train.cluster.cluster_file import MachineSpec, Source
 from components.train.cluster.machines import REPLACED_BY, check_gpu, check_machine
-from components.train.cluster.validation import Duration, Model, Name, number
 
 _TOP = "trainingInput"
 _TABLE = yaml.safe_load((Path(__file__).parent / "tables" / "ai_platform.yaml").read_bytes())

@@ -18,8 +18,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from common import documents
 from common.errors import UserError, about
+from common.validation import Duration, Model, Name, number, seconds
 from components.train.cluster.machines import BOOT_DISKS, check_gpu, check_gpus, check_machine
-from components.train.cluster.validation import Duration, Model, Name, number, seconds
 from trainer.cluster.member import ROLES
 
 Strategy = Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"]

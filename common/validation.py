@@ -21,6 +21,7 @@ from common.errors import UserError, about, unknown
 
 # By pydantic's type of an error.
 _REPAIRS = {
+    "dict_type": "is not a mapping; write 'key: value'",
     "tuple_type": "is not a list; write a '- ' before each item",
     "string_type": "is not a text; put it in quotes, or remove the line",
 }
@@ -118,7 +119,7 @@ def _message(error: ValidationError) -> str:
     if kind == "missing":
         return f"{place}: missing; add '{fault['loc'][-1]}: VALUE'"
     if kind == "literal_error":
-        allowed = re.findall("'(.*?)'", fault["ctx"]["expected"])
+        allowed = [name.strip("'") for name in re.split(", | or ", fault["ctx"]["expected"])]
         return f"{place}: {unknown('value', str(value), allowed)}"
     repair = _REPAIRS.get(kind, f"cannot be used: {fault['msg']}; write another value")
     return f"{place}: {show(value)} {repair}"
