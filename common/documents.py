@@ -3,11 +3,13 @@
 parse_json(b'{"step": 7}')              # {"step": 7}
 parse_json(b"[" * 200_000)              # ValueError: its values are nested too deep
 parse_yaml(b"a: 1\na: 2")               # UserError: not valid YAML at line 1, column 1: 'a' stands there twice; remove one
+line_of(b"a: 1\nb: [2]", "b[0]")         # 2
 with open(path, "rb") as file:
     parse_json(read(file))              # ValueError if the file has more than 128 MiB
 """
 
 import json
+import re
 from typing import IO, Any
 
 import yaml
@@ -54,6 +56,22 @@ def parse_yaml(data: bytes) -> Any:
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = getattr(error, "problem", None) or f"{type(error).__name__} {error}"
         raise UserError(f"not valid YAML{place}: {' '.join(what.split())}") from None
+
+
+def line_of(text: bytes, place: str) -> int | None:
+    """Returns the line of a place such as `deep[0].column` in YAML that was read, or of what is around it; None if nothing is."""
+    node, line = yaml.compose(text, _Loader), None
+    for step in re.findall(r"[^.\[\]]+", place):
+        children = {}
+        if isinstance(node, yaml.MappingNode):
+            children = {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+        elif isinstance(node, yaml.SequenceNode):
+            children = {str(i): (value, value) for i, value in enumerate(node.value)}
+        if step not in children:
+            break
+        start, node = children[step]
+        line = start.start_mark.line + 1
+    return line
 
 
 class _Loader(yaml.SafeLoader):

@@ -23,7 +23,7 @@ from common.errors import UserError, about, readable, reading
 from common.storage.files import read_bytes, write_text
 
 FILE = "manifest.json"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
 HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from others
 Number = int | float  # A number of JSON stays what it is, as the fingerprint is over its text.
@@ -31,28 +31,16 @@ Number = int | float  # A number of JSON stays what it is, as the fingerprint is
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Statistics of one feature in one split: of numbers, of categories or of images; the others' are None.
+    """Exact statistics of the numbers of one column in one split.
 
-    The number of an image that is stored as pixels is its brightness, the mean of all its pixels. An encoded image has
-    three numbers instead, each with a summary of its own: `image.height`, `image.width` (pixels) and `image.bytes`.
+    Image files have three, `image.height`, `image.width` (pixels) and `image.bytes`.
 
     Attributes:
       missing: Examples in which the source has no value and a default stands in for it.
-      mean: Of the numbers that the source has, as are `std` to `histogram`; None where it has none.
+      mean: Of the numbers that the source has, as are `std`, `min` and `max`; None where it has none, and of texts.
       std: Standard deviation, with the number of values as divisor.
       min: Smallest.
       max: Largest.
-      histogram: How many are below the first edge, from each edge to below the next, and from the last edge on.
-      edges: Ascending, about equally far apart over the central 98 % of the training split. It alone has them: they hold
-        for all splits.
-      channel_mean: Of the pixels, by channel of an image.
-      channel_std: Likewise.
-      unique: Number of different categories as stored, the default being one; None, as are the next two, if there are too
-        many to count.
-      frequent: The most frequent of them, the most frequent first, equals by value; long texts are cut.
-      counts: Examples of each of these.
-      in_vocabulary: Examples whose category is in the vocabulary (the longest, if there are several) of the manifest's
-        encodings, and so of the training split; None if no encoding has one.
     """
 
     missing: int = 0
@@ -60,14 +48,6 @@ class Summary:
     std: Number | None = None
     min: Number | None = None
     max: Number | None = None
-    histogram: tuple[int, ...] | None = None
-    edges: tuple[Number, ...] | None = None
-    channel_mean: tuple[Number, ...] | None = None
-    channel_std: tuple[Number, ...] | None = None
-    unique: int | None = None
-    frequent: tuple[str | int, ...] | None = None
-    counts: tuple[int, ...] | None = None
-    in_vocabulary: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,7 +73,7 @@ class Feature:
       missing: Of a column, texts that stand for a missing value in the source; `common.spellings` says which values
         those are. None of others.
       boolean: True of a column whose texts are `true` or `false`; `common.spellings` has how the source may spell them.
-      statistics: Of a column: `missing`, `mean`, `std`, `min` and `max` of the training split.
+      statistics: Of a column, in the training split.
     """
 
     name: str
@@ -179,19 +159,14 @@ class Split:
     Attributes:
       class_histogram: Examples of each class, in the order of the class names; of `multi_label` examples of each label,
         in the order of the targets; empty of `regression`.
-      summaries: By feature, what its examples say; of regression also by `label.TARGET`. None if nobody has looked at
+      summaries: By column, and of regression also by `label.TARGET`, statistics of its values. None if nobody has looked at
         them.
-      drift: By feature and for the label (or `label.TARGET`), how far it is from the training split, from 0 to 1: of
-        numbers the Jensen-Shannon divergence of the histograms, of categories and labels the largest difference of a
-        share. None of the training split itself and where there are no examples; what has very many categories is left
-        out.
     """
 
     examples: int
     class_histogram: tuple[int, ...]
     shards: tuple[Shard, ...]
     summaries: Mapping[str, Summary] | None = None
-    drift: Mapping[str, float] | None = None
 
     @property
     def checksums(self) -> dict[str, str]:

@@ -16,10 +16,9 @@ import pydantic
 from common.cli import Flags, as_list, flag
 from common.errors import UserError
 from common.manifest import CLASSIFICATION
+from components.convert import schema as schemas
 from components.convert.options import Options as ConvertOptions
-from components.convert.sources.registry import find_reader
-from components.convert.tables import yaml_loader
-from components.convert.tables.schema import Schema
+from components.convert.sources.registry import find_source
 from components.evaluate.checks import check_metrics
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
@@ -84,16 +83,16 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     """
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
-    reader = find_reader(convert.dataset, **convert.reading)
-    if "schema" in reader.takes and not reader.schema:
+    source = find_source(convert.dataset, **convert.source_options)
+    if "schema" in source.takes and not source.schema:
         raise UserError(f"--dataset {convert.dataset} needs --schema FILE, which says what it holds")
-    schema = yaml_loader.load(pathlib.Path(reader.schema)) if reader.schema else None
+    schema = schemas.load(source.schema) if source.schema else None
     name = schema.name if convert.schema else convert.dataset
     name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:63] or "model"
     check_name(name)
     trainer_args, model = _trainer_args(config, cluster)
-    label = schema.label if isinstance(schema, Schema) else schema
-    names = (*label.classes, *label.targets) if label else getattr(reader, "class_names", None)
+    label = schema.label if isinstance(schema, schemas.TableSchema) else schema
+    names = (*label.classes, *label.targets) if label else getattr(source, "class_names", None)
     if names and ":" not in (model or ""):  # a model of the user's own may have more metrics
         check_metrics(evaluate.limits, label.task if label else CLASSIFICATION, names)
     return {

@@ -15,7 +15,7 @@ from common import documents
 from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.__main__ import main as convert
-from components.convert.framing import checksums
+from components.convert.records import checksums
 from components.train.__main__ import main
 from components.train.backends.attempts import JobStore
 from components.train.supervision import health, lock

@@ -2,20 +2,41 @@
 
     manifest = convert(Options(dataset="mnist", source="downloads/mnist", output="data/mnist"))
 
-The same source and arguments give the same bytes in every file, on any number of processes. What a conversion that was
-killed has finished of the pieces of its source, the next one does not do again.
+The same source and arguments give the same bytes in every file, on any number of processes. A conversion that was killed goes on:
+a piece whose shards are there is not written again.
 """
 
-import time
+from __future__ import annotations
 
-from common.errors import UserError, writable
-from common.manifest import Manifest
-from common.storage.files import stat_file, write_text
-from components.convert import running
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from common.errors import UserError, readable, writable
+from common.machine import usable_cores
+from common.manifest import FORMAT_VERSION, Manifest, Shard
+from common.storage.files import sha256_of, stat_file, write_text
+from common.storage.storage import is_remote
+from components.convert import engine, output
+from components.convert.hashes import content_hashes
 from components.convert.options import Options
-from components.convert.report.tallies import Tallies
-from components.convert.writing import output
-from components.convert.writing.workers import EndedFromOutside
+from components.convert.progress import track
+from components.convert.records import take
+from components.convert.shards import ShardWriter
+from components.convert.source import LABEL, Examples, Opening
+from components.convert.sources import registry
+from components.convert.splits import SPLITS, Splits
+from components.convert.statistics import Statistics
+from components.convert.warnings import print_warnings
+
+_PROCESS_BYTES = 1 << 23  # Of a source that make up for the start of a process.
 
 
 def convert(options: Options) -> Manifest:
@@ -26,83 +47,216 @@ def convert(options: Options) -> Manifest:
     """
     started, directory = time.perf_counter(), options.directory
     with output.claim(directory):
-        if existing := output.finished(directory):
-            output.refuse_other(directory, existing.arguments, options.arguments)
-            manifest, outcome = _compared(options, existing)
+        existing = output.load_finished(directory)
+        if existing:
+            manifest, outcome = _compare(options, existing)
         else:
-            manifest, outcome = _made(options), "is ready"
-    _tell(directory, manifest, time.perf_counter() - started, outcome)
-    return manifest
-
-
-def _compared(options: Options, existing: Manifest) -> tuple[Manifest, str]:
-    """A dataset that is there, if it is what the source would be converted to now; and what was found of it."""
-    directory = options.directory
-    output.verify(directory, existing)
-    manifest, tallies = _converted(options, None)
-    old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
-    output.refuse_other(directory, old, new)
-    output.tidy(directory)
-    if stat_file(f"{directory}/{output.PAGE}"):
-        return manifest, "was already there, nothing is changed"
-    _write_page(manifest, tallies, options)
-    return manifest, f"was already there, without {output.PAGE}, which is made again"
-
-
-def _made(options: Options) -> Manifest:
-    """Makes a dataset, from unfinished work that lies there or anew."""
-    directory = options.directory
-    try:
-        with writable(f"--output {directory}"):
-            manifest, tallies = _converted(options, output.work(directory))
-            for name, split in manifest.splits.items():
-                count = len(split.shards)
-                print(f"{name}: {split.examples:,} examples in {count} shard{'s' * (count != 1)}", flush=True)
-            _write_page(manifest, tallies, options)
-            output.publish(directory, manifest)
-            return manifest
-    except EndedFromOutside:
-        raise  # what is done is gone on with
-    except (UserError, OSError):
-        output.discard(directory)
-        raise
-
-
-def _converted(options: Options, place: str | None) -> tuple[Manifest, Tallies]:
-    """Converts into a directory for unfinished work, or into nothing; shards that are done lie in the output directory."""
-    manifest, tallies = running.run(options, place)
-    _tell_rows(options, manifest, tallies, place)
-    return manifest, tallies
-
-
-def _tell_rows(options: Options, manifest: Manifest, tallies: Tallies, place: str | None) -> None:
-    """Prints what became of rows that are not as they were in the source, and lists those that were wrong."""
-    skipped = tallies.skipped
-    rows = tallies.left_out + len(skipped) + sum(split.examples for split in manifest.splits.values())
-    if tallies.left_out:
-        print(f"{tallies.left_out:,} of {rows:,} rows are left out by the schema's filter", flush=True)
-    train = manifest.splits["train"]
-    for name, summary in train.summaries.items():
-        if summary.missing == train.examples:  # its header or key is perhaps misspelt
-            print(f"column {name}: the source has no value of it in any training example; all have the default")
-    if skipped:
-        print(f"{len(skipped):,} of {rows:,} rows are wrong and left out; {output.SKIPPED} lists them", flush=True)
-        if place:
-            write_text(f"{options.directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in skipped))
-
-
-def _write_page(manifest: Manifest, tallies: Tallies, options: Options) -> None:
-    """Writes the page of the dataset into the output directory, whole or not at all."""
-    from components.convert.report import page  # what it needs is slow to import
-
-    write_text(f"{options.directory}/{output.PAGE}", page.render(manifest, tallies))
-
-
-def _tell(directory: str, manifest: Manifest, seconds: float, outcome: str) -> None:
-    """Prints what the directory holds now."""
+            manifest, outcome = _make(options), "is ready"
+    seconds = time.perf_counter() - started
     examples = sum(split.examples for split in manifest.splits.values())
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     print(
         f"{directory}: {manifest.name} {outcome}: {examples:,} examples in {len(shards)} shards, "
         f"{sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, {examples / seconds:,.0f} examples/s"
     )
+    return manifest
+
+
+def _make(options: Options) -> Manifest:
+    """Makes a dataset, from unfinished work that lies there or anew."""
+    directory = options.directory
+    try:
+        with writable(f"--output {directory}"):
+            manifest, statistics, examples = _convert(options, writes=True)
+            for name, split in manifest.splits.items():
+                shards = len(split.shards)
+                print(f"{name}: {split.examples:,} examples in {shards} shard{'s' * (shards != 1)}", flush=True)
+            num_skipped = len(examples.skipped)
+            num_rows = sum(split.examples for split in manifest.splits.values()) + examples.left_out + num_skipped
+            if examples.left_out:
+                print(f"{examples.left_out:,} of {num_rows:,} rows are left out by the schema's filter")
+            if num_skipped:
+                print(f"{num_skipped:,} of {num_rows:,} rows are wrong and left out; {output.SKIPPED} lists them")
+                write_text(f"{directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in examples.skipped))
+            print_warnings(manifest, directory)
+            _write_page(manifest, statistics, options)
+            output.publish(directory, manifest)
+            return manifest
+    except engine.ProcessLost:
+        raise  # What is done stays.
+    except (UserError, OSError):
+        output.discard(directory)
+        raise
+
+
+def _compare(options: Options, existing: Manifest) -> tuple[Manifest, str]:
+    """Returns a dataset that is there, if it is what the source would be converted to now, and what is said of it."""
+    directory = options.directory
+    output.refuse_other(directory, existing.arguments, options.arguments)
+    output.verify(directory, existing)
+    manifest, statistics, _ = _convert(options, writes=False)
+    old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
+    output.refuse_other(directory, old, new)
+    output.tidy(directory)
+    if stat_file(f"{directory}/{output.PAGE}"):
+        return manifest, "was already there, nothing is changed"
+    _write_page(manifest, statistics, options)
+    return manifest, f"was already there, without {output.PAGE}, which is made again"
+
+
+def _convert(options: Options, *, writes: bool) -> tuple[Manifest, Statistics, Examples]:
+    """Writes the shards of all pieces that are not done yet, or only describes them; the manifest is not written yet."""
+    splits = Splits(
+        validation_fraction=options.validation_fraction, test_fraction=options.test_fraction, seed=options.split_seed
+    )
+    with contextlib.ExitStack() as stack:
+        with readable(f"dataset {options.dataset!r}"):
+            source = registry.find_source(options.dataset, **options.source_options)
+            paths = registry.find_paths(options.dataset, options.source)
+            files = [[file.path, file.num_bytes, file.version] for file in source.files(paths)]
+            num_bytes = sum(size for _, size, _ in files)
+            if source.schema:
+                files.append(["schema", 0, sha256_of(source.schema)])
+            plan = {"format_version": FORMAT_VERSION, "arguments": options.arguments, "files": files}
+            work = output.Work.of(options.directory, plan) if writes else None
+            if work and work.folder.isprintable() and not is_remote(work.folder):
+                folder = f"{work.folder}/source"
+                os.makedirs(folder, exist_ok=True)
+            else:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="converting-"))
+            processes = options.processes or _default_processes(num_bytes, options.output)
+            opening = Opening(
+                directory=folder,
+                splits=splits,
+                shards=options.shards,
+                shard_bytes=max(1, int(options.shard_mb * 1e6)),
+                map=lambda function, tasks: _run_all(function, tasks, processes),
+            )
+            examples = source.open(paths, opening)
+        notes = _write_pieces(examples, splits, options.directory, work, processes)
+    manifest, statistics = _describe(examples, options, notes)
+    return manifest, statistics, examples
+
+
+def _default_processes(num_bytes: int, target: str) -> int:
+    # In a bucket some send while others compute.
+    return min(usable_cores() * (2 if is_remote(target) else 1), 1 + num_bytes // _PROCESS_BYTES)
+
+
+def _run_all(function: Callable[[Any], Any], tasks: Sequence[Any], processes: int) -> list[Any]:
+    """Returns the results of a function for all tasks, in their order."""
+    results = dict(engine.run(function, tasks, processes=processes))
+    return [results[i] for i in range(len(tasks))]
+
+
+def _write_pieces(
+    examples: Examples, splits: Splits, directory: str, work: output.Work | None, processes: int
+) -> list[Any]:
+    """Writes the pieces of which there is no note, and returns the notes of all; without `work` nothing is written."""
+    notes = work.load_notes() if work else {}
+    tasks = [i for i in range(len(examples.pieces)) if i not in notes]
+    total = sum(examples.pieces[i].num_bytes for i in tasks)
+    done = written = 0
+
+    def write(number: int) -> Any:
+        note = write_piece(examples, splits, number, directory if work else None)
+        return work.note(number, note) if work else json.loads(json.dumps(note))
+
+    with track("converting", max(1, total), "bytes") as advance:
+        for i, note in engine.run(write, tasks, processes=processes):
+            notes[tasks[i]] = note
+            num_bytes = examples.pieces[tasks[i]].num_bytes
+            advance(num_bytes)
+            done += num_bytes
+            written += sum(shard["bytes"] for shard in note["shards"].values())
+            if work and not is_remote(directory):
+                output.require_room(directory, int(written / max(1, done) * (total - done)))
+    return [notes[i] for i in range(len(examples.pieces))]
+
+
+def write_piece(examples: Examples, splits: Splits, number: int, directory: str | None) -> dict[str, Any]:
+    """Writes the shards of a piece; the same piece gives the same bytes in any process, and on any machine.
+
+    Args:
+      examples: What the piece is of.
+      splits: Which records go to which split.
+      number: Position of the piece in `examples.pieces`.
+      directory: Directory of the dataset; with None the shards are only described.
+
+    Returns:
+      What the manifest says of each shard, by split, and the state of the statistics; JSON.
+    """
+    piece = examples.pieces[number]
+    layout, natives = examples.layout(), examples.native_splits
+    first = next(i for i, other in enumerate(examples.pieces) if other.split == piece.split)
+    statistics, writers = Statistics(examples, of_piece=True), {}
+    try:
+        for block in examples.blocks(piece):
+            hashes = block.hashes
+            if hashes is None:
+                inputs = {name: column for name, column in block.columns.items() if name != LABEL}
+                hashes = content_hashes(len(block.columns[LABEL]), inputs)
+            keys = hashes if block.keys is None else block.keys
+            places = splits.assign(keys, native=piece.split, natives=natives, assigned=block.assigned)
+            for place, split in enumerate(SPLITS):
+                rows = np.flatnonzero(places == place)
+                if not len(rows):
+                    continue
+                columns, missing, measures = (
+                    {name: take(column, rows) for name, column in part.items()}
+                    for part in (block.columns, block.missing, block.measures)
+                )
+                statistics.add(split, columns, missing, measures, hashes[rows])
+                if split not in writers:
+                    stem = f"{directory}/{split}-{number - first:05d}"
+                    writers[split] = ShardWriter(stem, layout, writes=directory is not None)
+                writers[split].append(columns, hashes[rows])
+        shards = {split: dataclasses.asdict(writer.close()) for split, writer in writers.items()}
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+    return {"shards": shards, "statistics": statistics.state()}
+
+
+def _describe(examples: Examples, options: Options, notes: Sequence[Mapping[str, Any]]) -> tuple[Manifest, Statistics]:
+    """Returns the manifest and the statistics of all pieces."""
+    statistics = Statistics(examples)
+    for note in notes:
+        statistics.absorb(note["statistics"])
+    shards = {split: [Shard(**note["shards"][split]) for note in notes if split in note["shards"]] for split in SPLITS}
+    if not shards["train"]:
+        raise UserError(f"dataset {examples.name!r}: there are no training examples")
+    splits = {
+        split: dataclasses.replace(summary, shards=tuple(shards[split]))
+        for split, summary in statistics.describe().items()
+    }
+    layout, summaries = examples.layout(), splits["train"].summaries
+    manifest = Manifest(
+        name=examples.name,
+        origin=examples.origin,
+        label=LABEL,
+        task=examples.task,
+        class_names=examples.class_names,
+        targets=examples.targets,
+        record_bytes=layout.record_bytes,
+        features=tuple(
+            dataclasses.replace(
+                feature,
+                offset=layout.offsets.get(feature.name),
+                num_bytes=layout.widths.get(feature.name),
+                statistics=None if feature.shape or feature.name == LABEL else summaries[feature.name],
+            )
+            for feature in examples.features
+        ),
+        splits=splits,
+        arguments={**options.arguments, **examples.arguments},
+        deep=examples.deep,
+        wide=examples.wide,
+    )
+    return manifest, statistics
+
+
+def _write_page(manifest: Manifest, statistics: Statistics, options: Options) -> None:
+    from components.convert import page  # What it needs is slow to import.
+
+    write_text(f"{options.directory}/{output.PAGE}", page.render(manifest, statistics))

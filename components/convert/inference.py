@@ -2,210 +2,290 @@
 
     write(Options(dataset="parquet", source="trips.parquet", output="-"), Proposal(infer_schema="trips.yaml", label="tip"))
 
-A column has the first type that all of its values fit, as they are read by a conversion: so the file can be used as it is,
+A column has the first type that all of its values fit, as a conversion reads them: so the file can be used as it is,
 once it says what is to be predicted.
 """
 
 import dataclasses
-import functools
-import itertools
+import glob
 import json
 import os
 import pathlib
 import re
+import shutil
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import yaml
 
-from common.errors import UserError, readable, unknown, writable
-from common.storage.files import write_text
+from common.errors import UserError, about, first_line, readable, unknown, writable
+from common.spellings import FALSE, TRUE
+from common.storage.files import open_file, write_text
+from common.storage.storage import is_remote
+from components.convert.expressions import quoted
 from components.convert.options import Options, Proposal
-from components.convert.pieces import Piece
-from components.convert.sources.registry import READERS
-from components.convert.tables.schema import DELIMITERS, Column, Label, Schema
-from components.convert.tables.table_block import ARROW
-from components.convert.tables.table_source import TableSource
-from components.convert.writing.label_feature import LABEL
+from components.convert.source import LABEL, Paths
+from components.convert.sources.tables import ParquetSource, TextSource
 
-_DATASETS = ("csv", "jsonl", "parquet")
-_PIECE_BYTES = 64 << 20
-_PLACES = 8  # all over the table, at which rows are looked at
+_SOURCES = {
+    "csv": TextSource(name="csv", schema="-"),
+    "jsonl": TextSource(name="jsonl", schema="-", json=True),
+    "parquet": ParquetSource(),
+}
+_READS = {
+    "csv": "read_csv({}, all_varchar=true, header=true, delim=',', quote='\"', escape='\"', union_by_name=true)",
+    "tsv": "read_csv({}, all_varchar=true, header=true, delim='\t', quote='\"', escape='\"', union_by_name=true)",
+    "jsonl": "read_json({}, format='newline_delimited', sample_size=-1, union_by_name=true)",
+    "parquet": "read_parquet({}, union_by_name=true, hive_partitioning=true, hive_types_autocast=false)",
+}
+_WHOLE = "(0|[1-9][0-9]*)"  # A number with another zero in front is a code.
+# By type, what a text is, null of one that does not fit; the likeliest type first.
+_VALUES = {
+    "int": f"CASE WHEN regexp_full_match({{0}}, '[ \t]*-?{_WHOLE}[ \t]*') THEN TRY_CAST({{0}} AS BIGINT) END",
+    "float": f"CASE WHEN regexp_full_match({{0}}, '[ \t]*[+-]?({_WHOLE}([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?[ \t]*')"
+    " AND isfinite(TRY_CAST({0} AS FLOAT)) THEN TRY_CAST({0} AS DOUBLE) END",
+    "time": r"CASE WHEN regexp_full_match({0}, '\d\d\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)?)?')"
+    " THEN TRY_CAST({0} AS TIMESTAMPTZ)::TIMESTAMP END",
+    "bool": f"CASE WHEN lower(trim({{0}})) IN {TRUE} THEN 'true' WHEN lower(trim({{0}})) IN {FALSE} THEN 'false' END",
+    "string": "{0}",
+}
+# Types that may fit a column of a dataset, by the type that DuckDB has for it; and how it becomes text.
+_FITTING = {
+    "csv .*": tuple(_VALUES),
+    "jsonl (VARCHAR|UUID|TIME)": ("time", "string"),
+    "parquet (VARCHAR|BLOB|ENUM.*)": ("time", "bool", "string"),
+    ".* BOOLEAN": ("bool",),
+    ".* (DATE|TIMESTAMP.*)": ("time",),
+    r".* (TIME|\w*INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*|\"NULL\")": ("int", "float"),
+}
+_TEXTS = {
+    "parquet BLOB": "TRY(decode({}))",
+    "parquet TIME": "epoch({})::BIGINT",
+    "jsonl TIMESTAMP WITH TIME ZONE": "{}::TIMESTAMP",
+    "parquet TIMESTAMP WITH TIME ZONE": "{}::TIMESTAMP",
+}
+_FIGURES = {
+    "rows": "count(*)",
+    "wrong": "count(*) FILTER (v IS NULL AND NOT is_missing)",
+    "absent": "coalesce(list(DISTINCT text) FILTER (is_missing), [])",
+    "values": "count(v)",
+    "distinct": "count(DISTINCT v)",
+    "low": "min(v)",
+    "high": "max(v)",
+    "first": "any_value(v)",
+    "spaces": "coalesce(avg(length(v::TEXT) - length(replace(v::TEXT, ' ', ''))), 0)",
+    "some": "coalesce((list(DISTINCT v ORDER BY v) FILTER (v IS NOT NULL))[:100], [])",
+}
 _DEFAULTS = {"float": 0.0, "int": 0, "string": "", "bool": False, "time": 0}
-_MISSING = ["", "NA", "N/A", "NaN", "nan", "NULL", "null"]
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
+_MOST_ROWS, _MOST_VALUES = 200_000, 20_000_000  # That are looked at.
 # Numbers that are categories, texts that are classes, texts that are a vocabulary; values of which every split has some.
 _FEW, _CLASSES, _MANY, _LEAST = 20, 100, 1000, 10
 _ID = re.compile(r"(.*[_ ])?(id|key|index|uuid)|.*(Id|ID)")
-_TODO = {LABEL: "TODO"}
-# Of no column: any table can be opened with it.
-_NOTHING = Schema(
-    name="-", origin="-", columns={}, label=Label(), ignore_others=True, missing=tuple(_MISSING), content={}
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """A column with the values that were looked at, null where one is missing."""
+class _Column:
+    """A column with figures of its values.
+
+    Attributes:
+      wrong: Number of values that do not fit the type.
+      absent: Texts that stand for a missing value.
+      spaces: In a value, on average.
+      some: Different values, ascending.
+      kept: Texts that stand for a missing value elsewhere, but not here: there are many of them.
+    """
 
     name: str
     header: str
     type: str
-    array: pa.Array
-
-    @functools.cached_property
-    def values(self) -> pa.Array:
-        return self.array.drop_null()
-
-    @functools.cached_property
-    def different(self) -> pa.Array:
-        return self.values.unique().sort()
-
-    @property
-    def spaces(self) -> float:
-        return pc.mean(pc.count_substring(self.values, " ")).as_py() if self.type == "string" else 0
+    rows: int
+    wrong: int
+    absent: Sequence[str | None]
+    values: int
+    distinct: int
+    low: Any
+    high: Any
+    first: Any
+    spaces: float
+    some: Sequence[Any]
+    kept: Sequence[str]
 
     @property
     def useless(self) -> str:
         """Why no model should have it, if none should."""
-        if self.array.null_count and len(self.values) < _LEAST:
+        if self.values < min(self.rows, _LEAST):
             return "it has hardly any values"
-        if len(self.different) == 1 and not self.array.null_count:
+        if self.distinct == 1 and self.values == self.rows:
             return "it is always the same"
-        if len(self.values) > len(self.different) or len(self.different) < _FEW or self.spaces >= 2:
+        if self.values > self.distinct or self.distinct < _FEW or self.spaces >= 2:
             return ""
-        numbers = self.type == "int" and self.different[-1].as_py() - self.different[0].as_py() + 1
-        named = self.type == "string" or (self.type == "int" and _ID.fullmatch(self.header))
-        return "no value comes twice, so it is the row's name" if named or numbers == len(self.values) else ""
+        is_name = self.type == "string" or (self.type == "int" and _ID.fullmatch(self.header))
+        is_count = self.type == "int" and self.high - self.low + 1 == self.values
+        return "no value comes twice, so it is the row's name" if is_name or is_count else ""
 
     @property
     def input(self) -> dict[str, Any]:
-        """What a model makes of it."""
-        count = len(self.different)
-        if self.type in ("float", "time") or (self.type == "int" and count > _FEW):
+        """Input of a model that it may be, as a schema has it."""
+        if self.type in ("float", "time") or (self.type == "int" and self.distinct > _FEW):
             return {"column": self.name, "numeric": "z_score"}
-        if self.spaces >= 3 and count > len(self.values) / 2:
+        if self.spaces >= 3 and self.distinct > self.values / 2:
             return {"column": self.name, "words": _MANY}
-        kind = {"hash_buckets": _MANY} if count > _MANY else {"vocabulary": count}
-        return {"column": self.name, **kind, **({"embedding": 8} if count > 8 else {})}
+        kind = {"hash_buckets": _MANY} if self.distinct > _MANY else {"vocabulary": self.distinct}
+        return {"column": self.name, **kind, **({"embedding": 8} if self.distinct > 8 else {})}
 
-    def line(self, *, default: bool) -> str:
-        """Its entry among the columns, with what the values say."""
+    def line(self, *, is_label: bool = False) -> str:
+        """Returns its entry among the columns, with what the values say."""
         entry = {"type": self.type} | ({"header": self.header} if self.header != self.name else {})
-        entry |= {"default": _DEFAULTS[self.type]} if default and self.array.null_count else {}
-        said = f"{len(self.different):,} different, {self.array.null_count / max(1, len(self.array)):.1%} missing"
-        if len(self.values):
-            low, high, first = self.different[0], self.different[-1], self.values[0]
-            said += "" if self.type in ("string", "bool") else f", {self._told(low)} to {self._told(high)}"
-            said += f", such as {self._told(first)}"
-        return f"{_flow({self.name: entry})[1:-1]}  # {said}"
-
-    def _told(self, value: pa.Scalar) -> str:
-        if self.type == "time":
-            return str(np.datetime64(value.as_py(), "s"))
-        return f"{value.as_py():.6g}" if self.type == "float" else json.dumps(value.as_py())[:40]
+        if (self.values < self.rows or self.kept) and not is_label:
+            entry["default"] = _DEFAULTS[self.type]
+        low, high, first = (json.dumps(value, default=str)[:40] for value in (self.low, self.high, self.first))
+        text = f"{self.distinct:,} different, {1 - self.values / self.rows:.1%} missing"
+        text += f", {low} to {high}" if self.type not in ("string", "bool") else ""
+        return f"{_flow({self.name: entry})[1:-1]}  # {text}, such as {first}"
 
     def predicted(self) -> dict[str, Any]:
-        """What the schema says of it as the label, and of rows without one."""
-        present = {"present": self.name}
-        kept = {"filter": present} if self.array.null_count else {}
-        if (count := len(self.different)) < 2 or (self.type == "string" and count > _CLASSES):
-            raise UserError(f"--label {self.header}: {count:,} different values are no classes")
-        low, high = self.different[0].as_py(), self.different[-1].as_py()
-        if self.type in ("string", "bool"):
-            return {LABEL: {"column": self.name, "classes": self.different.to_pylist()}, **kept}
-        if self.type == "int" and low >= 0 and high < _FEW:
-            return {LABEL: {"column": self.name, "classes": [str(i) for i in range(high + 1)]}, **kept}
-        if self.type == "int" and count == 2:
+        """Returns what the schema says of it as the label, and of rows without one."""
+        if self.distinct < 2 or (self.type == "string" and self.distinct > _CLASSES):
+            raise UserError(f"--label {self.header}: {self.distinct:,} different values are no classes")
+        name, classes = quoted(self.name), [*map(str, self.some)]
+        if self.type == "int" and self.low >= 0 and self.high < _FEW:
+            classes = [*map(str, range(self.high + 1))]
+        elif self.type == "int" and self.distinct == 2:
             # What else rows may have that nobody has looked at is of neither class.
-            known = {"any": [{"equal": [self.name, low]}, {"equal": [self.name, high]}]}
-            condition = {"condition": {"equal": [self.name, high]}, "classes": [str(low), str(high)]}
-            return {LABEL: condition, "filter": {"all": [present, known]} if kept else known}
-        return {LABEL: {"regression": self.name}, **kept}
+            label = {"condition": f"{name} = {self.high}", "classes": classes}
+            return {LABEL: label, "filter": f"{name} IN ({self.low}, {self.high})"}
+        elif self.type not in ("string", "bool"):
+            classes = []
+        label = {"column": self.name, "classes": classes} if classes else {"regression": self.name}
+        return {LABEL: label, **({"filter": f"{name} IS NOT NULL"} if self.values < self.rows else {})}
 
 
 def write(options: Options, proposal: Proposal) -> None:
-    """Writes the schema file; refuses one that is there, a source that is no table, and a label that it does not have."""
+    """Writes the schema file.
+
+    Raises:
+      UserError: If it exists, the source is no table, or has no such label.
+    """
     others = [flag for flag in options.as_flags(but=("dataset", "source")) if flag != "--output=-"]
-    if others or options.dataset not in _DATASETS:
+    if others or options.dataset not in _SOURCES:
         what = others[0] if others else f"--dataset {options.dataset}"
-        raise UserError(f"{what} means nothing to --infer-schema; it takes --dataset {' or '.join(_DATASETS)}")
+        raise UserError(f"{what} means nothing to --infer-schema; it takes --dataset {' or '.join(_SOURCES)}")
     if os.path.exists(path := proposal.infer_schema):
         raise UserError(f"{path}: is there already; give another name, or delete it")
-    reader = dataclasses.replace(READERS[options.dataset], schema=_NOTHING)
     with readable(f"dataset {options.dataset!r}"):
-        cut = reader.cut(options.source, pieces=_PLACES, piece_bytes=_PIECE_BYTES)
-        source = options.source if isinstance(options.source, str) else options.source[0]
-        table = reader.open(cut)
-        headers = list(table.headers())
-        if options.dataset == "csv" and len(headers) == 1 and set(headers[0]) & set(DELIMITERS):
-            raise UserError(
-                f"{source}: its one column is {headers[0]!r}; write the schema by hand, with its 'delimiter'"
-            )
-        text = _proposed(table, cut.pieces, source, proposal.label)
+        text = _proposed(options.dataset, options.source, proposal.label)
     with writable(f"--infer-schema {path}"):
         write_text(path, text)
     print(f"{path}: look through it, then convert with --schema {path}", flush=True)
 
 
-def _proposed(table: TableSource, pieces: Sequence[Piece], source: str, label: str | None) -> str:
-    at = [pieces[i] for i in sorted({i * len(pieces) // _PLACES for i in range(_PLACES)})]
-    names, seen, strange, faults = {LABEL}, [], [], []
-    for header, types in table.headers().items():
-        if header == label:  # whose spellings are the names of the classes
-            types = [t for t in types if t != "bool" or "string" not in types]
-        name = re.sub(r"\W", "_", header, flags=re.ASCII)
-        name = name if name[:1].isalpha() else f"c_{name}"
-        while name in names:
-            name += "_"
-        names.add(name)
-        found = next((f for t in types if (f := _seen(table, at, name, header, t, faults)) and header), None)
-        (seen if found else strange).append(found or header)
-    if faults and not seen:  # the rows themselves are wrong then
-        raise faults[-1]
-    chosen = next((column for column in seen if column.header == label), None)
-    if label is not None and chosen is None:
-        raise UserError(f"--label: {unknown('column', label, [column.header for column in seen])}")
-    useful = [column for column in seen if column is not chosen and not column.useless]
+def _relation(dataset: str, paths: Paths, folder: str) -> str:
+    """Returns SQL of the table; files of a bucket are copied to the folder."""
+    local = []
+    for file in _SOURCES[dataset].files(paths):
+        path = file.path
+        if is_remote(path):
+            path = f"{folder}/{len(local)}-{os.path.basename(path)}"
+            with open_file(file) as raw, open(path, "wb") as copy:
+                shutil.copyfileobj(raw, copy)
+        local.append("'{}'".format(glob.escape(path).replace("'", "''")))
+    return _READS["tsv" if dataset == "csv" and ".tsv" in local[0].lower() else dataset].format(f"[{', '.join(local)}]")
+
+
+def _load(query: Any, relation: str, dataset: str) -> tuple[int, dict[str, tuple[str, ...]], pa.Table]:
+    """Reads some rows all over the relation.
+
+    Returns:
+      Number of all rows; by header the types that may fit, the likeliest first; and the columns as texts.
+    """
+    described = query(f"SELECT column_name, column_type FROM (DESCRIBE FROM {relation})").fetchall()
+    if dataset == "csv" and len(described) == 1 and set(described[0][0]) & set(";\t|,"):
+        raise UserError(f"its one column is {described[0][0]!r}; write the schema by hand, with its 'delimiter'")
+    fitting, texts = {}, []
+    for header, kind in described:
+        kind = f"{dataset} {kind}"
+        fitting[header] = next((types for pattern, types in _FITTING.items() if re.fullmatch(pattern, kind)), ())
+        texts.append(f"CAST({_TEXTS.get(kind, '{}').format(quoted(header))} AS TEXT)")
+    ((total,),) = query(f"SELECT count(*) FROM {relation}").fetchall()
+    if not total:
+        raise UserError("no rows")
+    rows = min(total, _MOST_ROWS, _MOST_VALUES // len(texts))
+    sample = f"USING SAMPLE reservoir({rows} ROWS) REPEATABLE (0)" if rows < total else ""
+    return total, fitting, query(f"SELECT {', '.join(texts)} FROM {relation} {sample}").to_arrow_table()
+
+
+def _column(query: Any, type_: str, **names: str) -> _Column:
+    """Returns what the column `x` of `texts` says if it has that type."""
+    kept = []
+    if type_ == "string":
+        many = f"x IN {_MISSING[1:]} GROUP BY x HAVING count(*) * 100 >= (SELECT count(*) FROM texts)"
+        kept = [text for (text,) in query(f"SELECT x FROM texts WHERE {many}").fetchall()]
+    missing = ["", *(text for text in _MISSING if text not in kept)]
+    values = f"CASE WHEN NOT is_missing THEN {_VALUES[type_].format('x')} END AS v"
+    (figures,) = query(
+        f"SELECT {', '.join(_FIGURES.values())} "
+        f"FROM (SELECT coalesce(x IN {tuple(missing)}, true) AS is_missing, x AS text, {values} FROM texts)"
+    ).fetchall()
+    return _Column(type=type_, kept=kept, **names, **dict(zip(_FIGURES, figures, strict=True)))
+
+
+def _proposed(dataset: str, paths: Paths, label: str | None) -> str:
+    """Returns the text of the schema file."""
+    path = pathlib.Path(paths if isinstance(paths, str) else paths[0])
+    columns, names, strange = [], {LABEL}, []
+    config = {"threads": "1", "autoinstall_known_extensions": "false"}
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect(config=config) as connection:
+        query = connection.sql
+        relation = _relation(dataset, paths, folder)
+        try:
+            with about(path):
+                total, fitting, texts = _load(query, relation, dataset)
+        except duckdb.Error as error:
+            raise UserError(f"{path}: {first_line(error)}") from None
+        for i, (header, types) in enumerate(fitting.items()):
+            name = re.sub(r"\W", "_", header, flags=re.ASCII)
+            name = name if name[:1].isalpha() else f"c_{name}"
+            while name.lower() in names:
+                name += "_"
+            names.add(name.lower())
+            # Spellings of a label are the names of its classes.
+            types = [type_ for type_ in types if type_ != "bool" or header != label or "string" not in types]
+            connection.register("texts", pa.table({"x": texts.column(i)}))
+            tried = (_column(query, type_, name=name, header=header) for type_ in types)
+            column = next((column for column in tried if not column.wrong), None)
+            columns += [column] if column else []
+            strange += [] if column else [header]
+    if label is not None and label not in [column.header for column in columns]:
+        raise UserError(f"--label: {unknown('column', label, [column.header for column in columns])}")
+    chosen = [column for column in columns if column.header == label]
+    useless = [column for column in columns if column.useless and column.header != label]
+    useful = [column for column in columns if not column.useless and column.header != label]
     if all("words" in column.input for column in useful):
-        raise UserError(f"{source}: has no column that a model could learn from")
-    predicted = chosen.predicted() if chosen else _TODO
-    path = pathlib.Path(source)
-    return "\n".join(
-        [
-            f"# Proposed from {len(seen[0].array):,} of {sum(p.extent for p in pieces):,} rows; edit it as docs/DATASETS.md says.",
-            *_entries(name=re.sub(r"\W+", "_", path.stem), origin=path.name),
-            "columns:",
-            *(f"  {column.line(default=column is not chosen)}" for column in (chosen, *useful) if column),
-            *(f"  # {c.line(default=True)}; left out: {c.useless}" for c in seen if c is not chosen and c.useless),
-            *(f"  # {json.dumps(header)} is left out: no type takes it" for header in strange),
-            *[
-                "# What is to be predicted, {column: NAME, classes: [...]} or {regression: NAME}; deep must not have it."
-            ][chosen is not None :],
-            *_entries(**predicted),
-            "deep:",
-            *(f"  {'# ' * ('words' in c.input)}- {_flow(c.input)}" for c in useful),  # texts take a model of one's own
-            *_entries(missing=_MISSING, other_columns="ignore"),
-            "",
-        ]
-    )
-
-
-def _seen(
-    table: TableSource, at: Sequence[Piece], name: str, header: str, type_: str, faults: list[UserError]
-) -> _Seen | None:
-    """The column, if it has that type; else what is wrong is added to the faults."""
-    default = "false" if type_ == "bool" else _DEFAULTS[type_]
-    columns = {name: Column(name=name, header=header, type=type_, default=default)}
-    probe = dataclasses.replace(table, schema=dataclasses.replace(_NOTHING, columns=columns))
-    try:
-        blocks = [block.columns[name] for piece in at for block in itertools.islice(probe.batches(piece), 1)]
-    except UserError as error:
-        faults.append(error)
-        return None
-    return _Seen(name=name, header=header, type=type_, array=pa.concat_arrays([pa.array([], ARROW[type_]), *blocks]))
+        raise UserError(f"{path}: has no column that a model could learn from")
+    kept = {text for column in columns for text in column.kept}
+    kept -= {text for column in columns if column.type != "string" for text in column.absent}
+    lines = [
+        f"# Proposed from {columns[0].rows:,} of {total:,} rows; edit it as docs/DATASETS.md says.",
+        *_entries(name=re.sub(r"\W+", "_", path.stem), origin=path.name),
+        "columns:",
+        *(f"  {column.line(is_label=True)}" for column in chosen),
+        *(f"  {column.line()}" for column in useful),
+        *(f"  # {column.line()}; left out: {column.useless}" for column in useless),
+        *(f"  # {json.dumps(header)} is left out: no type takes it" for header in strange),
+    ]
+    if not chosen:
+        lines.append(
+            "# What is to be predicted, {column: NAME, classes: [...]} or {regression: NAME}; deep must not have it."
+        )
+    lines += _entries(**(chosen[0].predicted() if chosen else {LABEL: "TODO"}))
+    # Texts take a model of one's own.
+    lines += ["deep:", *(f"  {'# ' * ('words' in column.input)}- {_flow(column.input)}" for column in useful)]
+    lines += _entries(missing=[text for text in _MISSING if text not in kept], other_columns="ignore")
+    return "\n".join([*lines, ""])
 
 
 def _entries(**entries: Any) -> list[str]:
@@ -213,6 +293,6 @@ def _entries(**entries: Any) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """A value on one line of YAML."""
+    """Returns a value on one line of YAML."""
     text = yaml.safe_dump([value], default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False)
     return text.strip()[1:-1]

@@ -1,13 +1,12 @@
-"""What to convert, and how: the flags of the command, and of the pipeline for its step, as a value."""
+"""Options of a conversion: flags of the command, and keys of the pipeline for its step."""
 
 import dataclasses
 import re
 
 from common.cli import Flags, flag
 from common.flags import Kind, at_least, local, place, positive, share
-from components.convert.sources.downloads.catalog import OFFERED
-from components.convert.sources.registry import READERS
-from components.convert.sources.tfds.builder import TFDS
+from components.convert.sources.downloads import OFFERED
+from components.convert.sources.registry import SOURCES, TFDS
 
 _MOST_SHARDS = 99_999  # five digits in the names of files
 _MOST_PROCESSES = 1_024
@@ -24,7 +23,7 @@ class Options(Flags):
 
     dataset: str = flag(
         str,
-        f"one of {', '.join(READERS)}, or {TFDS}NAME[/CONFIG][:VERSION] of TensorFlow Datasets; digits is built in",
+        f"one of {', '.join(SOURCES)}, or {TFDS}NAME[/CONFIG][:VERSION] of TensorFlow Datasets; digits is built in",
         default="digits",
         metavar="NAME",
     )
@@ -55,10 +54,15 @@ class Options(Flags):
     output: str = flag(place, "new or empty directory for the result", required=True, metavar="DIR")
     shards: int | None = flag(
         at_least(1, _MOST_SHARDS),
-        f"files of the training split, at most {_MOST_SHARDS:,}, the others get as many in proportion; without it "
-        "--shard-mb decides",
+        "files of the training split, about; the others get as many in proportion; of tfrecord a file is a file. Without it "
+        "there are 16, fewer of small data, more if --shard-mb says so",
     )
-    shard_mb: float = flag(positive, "megabytes of a file, about, without --shards", default=128.0, metavar="MB")
+    shard_mb: float = flag(
+        positive,
+        "megabytes of the source that make a file at most, about, without --shards",
+        default=128.0,
+        metavar="MB",
+    )
     test_fraction: float = flag(
         share,
         "part of the training examples that becomes the test split; not used if the source has one",
@@ -80,28 +84,28 @@ class Options(Flags):
 
     @property
     def directory(self) -> str:
-        """The output's, without a slash behind it."""
+        """Directory of the output, without a slash at its end."""
         return self.output.rstrip("/") or "/"
 
     @property
-    def reading(self) -> dict[str, object]:
-        """What `registry.read` takes beside the dataset."""
+    def source_options(self) -> dict[str, object]:
+        """Options of the source, None where one is not given."""
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
         plain = ("schema", "encoding", "export_dir", "skip_bad")
         return {"image_size": size, **{name: getattr(self, name) for name in plain}}
 
     @property
     def arguments(self) -> dict[str, str | int | float]:
-        """Those that decide the content: no paths. What a schema says is added by the source."""
-        decisive = ("dataset", "image_size", "encoding", "shards", "split_seed", "skip_bad")
-        found = {name: value for name in decisive if (value := getattr(self, name)) is not None}
+        """Options that decide the content: no paths. What a schema says is added by the source."""
+        names = ("dataset", "image_size", "encoding", "shards", "split_seed", "skip_bad")
+        decisive = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         numbers = ("validation_fraction", "test_fraction", *(["shard_mb"] if self.shards is None else []))
-        return {**found, **{name: float(getattr(self, name)) for name in numbers}}
+        return {**decisive, **{name: float(getattr(self, name)) for name in numbers}}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposal(Flags):
-    """What to make in place of a conversion."""
+    """Options for a schema that is proposed in place of a conversion."""
 
     infer_schema: str | None = flag(
         local,

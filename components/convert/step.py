@@ -1,4 +1,4 @@
-"""What the pipeline's step `convert` does, beside what Kubeflow Pipelines passes to it."""
+"""Work of the pipeline's step `convert`, without Kubeflow Pipelines."""
 
 import contextlib
 import dataclasses
@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from common.cli import set_up_output
 from common.storage.files import open_file
-from components.convert import store
+from components.convert import output, store
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.writing import output
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import shutil
 from common.errors import UserError
 from common.locks import locked
 from common.manifest import FILE, Manifest
-from components.convert.writing import output
+from components.convert import output
 
 
 def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
@@ -24,7 +24,7 @@ def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
 
 
 def ready(directory: pathlib.Path) -> Manifest | None:
-    """The dataset if it is whole, and notes that it was used. Anything else is deleted, but work that can be gone on with.
+    """Returns the dataset if it is complete, and notes its use; anything else is deleted, but for work that can go on.
 
     Names and sizes tell; whoever reads a shard compares its checksum.
     """
@@ -34,6 +34,6 @@ def ready(directory: pathlib.Path) -> Manifest | None:
         if (directory / output.PAGE).exists() and all((directory / f).stat().st_size == n for f, n in sizes.items()):
             os.utime(directory)
             return manifest
-    if (directory / FILE).exists() or not pathlib.Path(output.work(str(directory))).is_dir():
+    if (directory / FILE).exists() or not (directory / output.WORK).is_dir():
         shutil.rmtree(directory, ignore_errors=True)
     return None

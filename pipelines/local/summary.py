@@ -9,7 +9,7 @@ from typing import Any
 
 from common.pages import render_page, templates
 from common.storage.files import write_text
-from components.convert.writing.output import PAGE
+from components.convert.output import PAGE
 from components.evaluate.report import section
 from components.register.directory import DirectoryRegistry
 from components.register.registry import CHAMPION

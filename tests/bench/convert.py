@@ -28,7 +28,7 @@ Contestants = Mapping[str, Callable[[], float]]
 
 SHAPE = (32, 32, 3)
 USUAL_ROWS = 15_000
-TAXI = pathlib.Path(__file__).parents[2] / "components/convert/tables/schemas/taxi.yaml"
+TAXI = pathlib.Path(__file__).parents[2] / "components/convert/schemas/taxi.yaml"
 
 
 def images() -> Contestants:

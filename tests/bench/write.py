@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from common.machine import usable_cores
-from components.convert.writing import parts, tfrecord, workers
+from components.convert import engine, records, shards
+from components.convert.hashes import content_hashes
 from tests.bench.serve import serve
 
 _ROUNDS = 5  # a lap: one takes a tenth of a second, of which chance has too large a part
@@ -19,19 +20,21 @@ _ROUNDS = 5  # a lap: one takes a tenth of a second, of which chance has too lar
 
 def _ours(images: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callable[[], float]:
     columns = {"image": images, "label": labels}
-    image = tfrecord.Field(name="image", kind="bytes", num_bytes=math.prod(images.shape[1:]))
-    layout = tfrecord.Layout([image, tfrecord.Field(name="label", kind="int64", num_bytes=1)])
+    image = records.Field(name="image", kind="bytes", num_bytes=math.prod(images.shape[1:]))
+    layout = records.Layout([image, records.Field(name="label", kind="int64", num_bytes=1)])
 
-    def write(rows: np.ndarray, advance: workers.Advance) -> int:
+    def write(rows: np.ndarray) -> int:
         name = root / f"{rows[0]}"
-        name.with_suffix(parts.RECORDS).unlink(missing_ok=True)
-        writer = parts.Writer(str(name), layout)
-        writer.append({name: column[rows] for name, column in columns.items()})
+        name.with_suffix(shards.RECORDS).unlink(missing_ok=True)
+        writer = shards.ShardWriter(str(name), layout)
+        writer.append(
+            {name: column[rows] for name, column in columns.items()}, content_hashes(len(rows), {"image": images[rows]})
+        )
         return writer.close().examples
 
     def lap() -> float:
-        shards, processes = np.array_split(np.arange(len(labels)), 8), usable_cores()
-        rounds = (workers.run(write, shards, processes=processes, advance=lambda more: None) for _ in range(_ROUNDS))
+        parts = np.array_split(np.arange(len(labels)), 8)
+        rounds = (engine.run(write, parts, processes=usable_cores()) for _ in range(_ROUNDS))
         return sum(examples for results in rounds for _, examples in results)
 
     return lap

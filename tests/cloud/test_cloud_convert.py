@@ -16,7 +16,7 @@ from PIL import Image
 from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.sources.cifar import CIFAR10
+from components.convert.sources.arrays import ARRAYS
 
 pytestmark = pytest.mark.cloud
 
@@ -36,10 +36,10 @@ def _made(dataset: str, root: pathlib.Path) -> dict[str, str]:
     elif dataset == "idx":
         for path in DIGITS.glob("*.gz"):
             content = gzip.decompress(path.read_bytes())
-            (root / f"train-{path.name.removesuffix('.gz')}").write_bytes(content)
-            (root / f"t10k-{path.name}").write_bytes(path.read_bytes())
+            (root / path.stem).write_bytes(content)
+            (root / path.name.replace("train", "t10k")).write_bytes(path.read_bytes())
     elif dataset == "cifar10":
-        for name in (name for files in CIFAR10.files_of.values() for name in files):
+        for name in (name for files in ARRAYS["cifar10"].files_of.values() for name in files):
             (root / name).write_bytes(bytes(range(10)) * 307_300)
     elif dataset == "images":
         for i in range(80):
@@ -48,7 +48,7 @@ def _made(dataset: str, root: pathlib.Path) -> dict[str, str]:
             Image.fromarray(pixels).save(root / "ab"[i % 2] / f"{i}.png")
     else:
         convert(Options(output=str(root), shards=3))
-        packed = root / "train-00001-of-00003.tfrecord"
+        packed = root / "train-00001.tfrecord"
         packed.write_bytes(gzip.compress(packed.read_bytes()))
         schema = root.with_suffix(".yaml")
         schema.write_text("{name: d, origin: d, image: image, label: label, classes: 10, shape: [8, 8, 1]}")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from common.manifest import Manifest
-from components.convert.__main__ import main
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:
@@ -48,6 +47,8 @@ def make_idx() -> Callable[..., dict[str, tuple[np.ndarray, np.ndarray]]]:
 @pytest.fixture
 def fails(refused) -> Callable[..., str]:
     """Runs the command, sees it exit with 2 and one line, and returns the line."""
+    from components.convert.__main__ import main
+
     return functools.partial(refused, main)
 
 

@@ -48,7 +48,7 @@ def _images(kind: str, source: pathlib.Path, write_records: Callable) -> dict[st
 
 def _table(kind: str, root: pathlib.Path) -> dict[str, object]:
     rows = [{**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(1200))]
-    table = trips.write(root, rows, {**trips.SCHEMA, "filter": {"greater": ["seconds", 100]}})
+    table = trips.write(root, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
     source = pathlib.Path(table["source"]).with_suffix(f".{kind}")
     if kind == "parquet":
         pyarrow.parquet.write_table(pyarrow.csv.read_csv(table["source"]), source, row_group_size=100)

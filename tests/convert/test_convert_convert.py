@@ -2,18 +2,18 @@ import pathlib
 
 import numpy as np
 import pytest
-from divided import drawn, whole
+from opened import read_all
 
 from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.sources import idx
-from components.convert.sources.registry import find_reader
+from components.convert.sources.registry import find_source
 
 
-def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options, held) -> None:
-    """The directory holds just what the manifest says, with the source's values in the source's order."""
+def _assert_holds_source(options: Options, manifest: Manifest, held) -> None:
+    """The directory holds just what the manifest says, and every record of the source once."""
+    directory = pathlib.Path(options.output)
     assert Manifest.load(directory) == manifest
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     assert {path.name for path in directory.iterdir()} == {
@@ -22,53 +22,75 @@ def _assert_holds(directory: pathlib.Path, manifest: Manifest, options: Options,
         *(name for split in manifest.splits.values() for name in split.checksums),
     }
     assert all((directory / shard.file).stat().st_size == shard.bytes for shard in shards)
-    source = whole(find_reader(options.dataset), options.source)
-    fractions = {"validation_fraction": options.validation_fraction, "test_fraction": options.test_fraction}
-    if "test" in source.splits:
-        fractions["test_fraction"] = 0
-    parts = drawn(len(source.splits["train"]["label"]), **fractions, seed=options.split_seed)
+    assert all(shard.examples for shard in shards)
+    source = read_all(find_source(options.dataset), options.source)
+    for native, columns in source.splits.items():
+        drawn = [split for split in manifest.splits if split == native or split not in source.splits]
+        records = [record for split in (drawn if native == "train" else [native]) for record in held(directory, split)]
+        expected = [
+            {"image": image.tobytes(), "label": label}
+            for image, label in zip(columns["image"], columns["label"].tolist(), strict=True)
+        ]
+        key = lambda record: (record["image"], record["label"])  # noqa: E731
+        assert sorted(records, key=key) == sorted(expected, key=key)
     for name, split in manifest.splits.items():
-        native = name if name in source.splits else "train"
-        rows = parts[name] if native == "train" else np.arange(len(source.splits[native]["label"]))
-        images, labels = (source.splits[native][feature][rows] for feature in ("image", "label"))
-        expected = [{"image": i.tobytes(), "label": k} for i, k in zip(images, labels.tolist(), strict=True)]
-        assert held(directory, name) == expected
-        assert split.examples == len(rows) == sum(shard.examples for shard in split.shards)
+        labels = [record["label"] for record in held(directory, name)]
+        assert split.examples == len(labels) == sum(shard.examples for shard in split.shards)
         assert list(split.class_histogram) == np.bincount(labels, minlength=len(manifest.class_names)).tolist()
-        assert all(shard.examples for shard in split.shards)
 
 
-def test_digits(tmp_path, held):
-    options = Options(output=str(tmp_path / "out"), shards=8)
+def test_convert_digits(tmp_path, held):
+    options = Options(output=str(tmp_path / "out"))
     manifest = convert(options)
-    _assert_holds(tmp_path / "out", manifest, options, held)
+    _assert_holds_source(options, manifest, held)
     assert manifest.feature("image").shape == (8, 8, 1) and manifest.feature("image").value_range == (0, 16)
     assert manifest.class_names == tuple("0123456789") and manifest.label == "label"
-    assert [split.examples for split in manifest.splits.values()] == [1307, 144, 346]
-    assert manifest.splits["train"].shards[7].file == "train-00007-of-00008.tfrecord"
+    assert manifest.splits["train"].shards[0].file == "train-00000.tfrecord"
     assert str(tmp_path) not in manifest.dump()
     other = convert(Options(output=str(tmp_path / "seed"), split_seed=1))
     assert other.fingerprint != manifest.fingerprint
 
 
-def test_other_splits_get_shards_in_proportion_and_empty_ones_none(tmp_path, make_idx):
-    make_idx(tmp_path / "source", train=100, test=10)
+def test_convert_shards_in_proportion(tmp_path, make_idx, held):
+    make_idx(tmp_path / "source", train=1000, test=100)
     source = {"dataset": "idx", "source": str(tmp_path / "source"), "validation_fraction": 0}
-    manifest = convert(Options(**source, output=str(tmp_path / "a"), shards=40))
+    options = Options(**source, output=str(tmp_path / "a"), shards=40)
+    manifest = convert(options)
+    _assert_holds_source(options, manifest, held)
     assert [len(split.shards) for split in manifest.splits.values()] == [40, 0, 4]
-    assert manifest.splits["validation"].examples == 0
     manifest = convert(Options(**source, output=str(tmp_path / "b"), shards=1))
     assert [len(split.shards) for split in manifest.splits.values()] == [1, 0, 1]
-    with pytest.raises(UserError, match="--shards 101: there are only 100 training examples"):
-        convert(Options(**source, output=str(tmp_path / "c"), shards=101))
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_without_a_number_of_shards_their_size_decides(tmp_path, monkeypatch, make_idx, held, packed):
-    monkeypatch.setattr(idx, "_BLOCK_BYTES", 50_000)
+def test_convert_shards_by_size(tmp_path, make_idx, held, packed):
     make_idx(tmp_path / "source", size=(28, 28), packed=packed, train=4000, test=300)
     options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"), shard_mb=0.5)
     manifest = convert(options)
-    _assert_holds(tmp_path / "out", manifest, options, held)
+    _assert_holds_source(options, manifest, held)
     sizes = [shard.bytes for shard in manifest.splits["train"].shards]
     assert 5 <= len(sizes) <= 9 and max(sizes) < 700_000 and len(manifest.splits["test"].shards) == 1
+
+
+def test_convert_without_training_examples(tmp_path, make_idx):
+    make_idx(tmp_path / "source", train=3)
+    place = {"source": str(tmp_path / "source"), "output": str(tmp_path / "out")}
+    with pytest.raises(UserError, match="'idx': there are no training examples"):
+        convert(Options(dataset="idx", **place, test_fraction=0.9999999))
+    assert not (tmp_path / "out").exists()
+
+
+def test_convert_warns(tmp_path, make_idx, capsys):
+    pixels = make_idx(tmp_path / "source", train=200, test=20, packed=False)
+    for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"):
+        train = (tmp_path / "source" / f"train-{kind}").read_bytes()
+        test = bytearray((tmp_path / "source" / f"t10k-{kind}").read_bytes())
+        head = 16 if "images" in kind else 8
+        test[head:] = train[head : len(test)]
+        (tmp_path / "source" / f"t10k-{kind}").write_bytes(test)
+    assert len(pixels["test"][0]) == 20
+    place = {"source": str(tmp_path / "source"), "output": str(tmp_path / "out")}
+    convert(Options(dataset="idx", **place, validation_fraction=0))
+    printed = capsys.readouterr().out
+    assert "warning: validation: no examples" in printed
+    assert "warning: 20 different records are in both train and test" in printed

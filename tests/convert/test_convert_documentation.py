@@ -7,14 +7,16 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 from PIL import Image
 
 from common.manifest import Manifest
 from components.convert.__main__ import main
 from components.convert.convert import convert
+from components.convert.expressions import columns_of
 from components.convert.options import Options
-from components.convert.sources.registry import READERS
-from components.convert.tables import expressions, yaml_loader
+from components.convert.schema import load
+from components.convert.sources.registry import SOURCES
 from pipelines.local.cache import cache_key
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -75,24 +77,33 @@ def test_the_documented_targets_convert_and_the_documented_way_reads_them(tmp_pa
 
 def test_the_documentation_names_every_dataset_and_every_key_of_a_schema(tmp_path):
     text = (ROOT / "docs" / "DATASETS.md").read_text()
-    assert all(f"`{name}`" in text for name in READERS)
+    assert all(f"`{name}`" in text for name in SOURCES)
     keys = "name origin filter deep wide missing other_columns image label classes label_offset shape"
     keys += " label.classes label.condition label.column label.regression label.multi_label"
     keys += " columns.NAME.type columns.NAME.header columns.NAME.default columns.NAME.unit"
     assert all(f"`{key}`" in text for key in keys.split())
     (of_images,) = re.findall(r"```\n(name: flowers .*?)```", text, re.DOTALL)
     (tmp_path / "records.yaml").write_text(of_images)
-    assert yaml_loader.load(tmp_path / "records.yaml").first_label == 1
-    assert all(f"{{{operator}: " in text for operator in (*expressions._OPERATORS, "present"))
+    assert load(tmp_path / "records.yaml").first_label == 1
+    filters = re.findall(r"^filter: (.*)$", text, re.MULTILINE)
+    columns = {
+        "fare": "float",
+        "tips": "float",
+        "seconds": "int",
+        "payment": "string",
+        "company": "string",
+        "start": "time",
+    }
+    assert len(filters) > 4 and all(columns_of(yaml.safe_load(sql), columns, "filter") for sql in filters)
 
 
 def test_the_documented_source_is_a_file_and_an_entry(tmp_path, monkeypatch):
     text = (ROOT / "docs" / "DATASETS.md").read_text()
     code, prose = text.partition("## Adding a source")[2].partition("```python\n")[2].split("```\n", 1)
-    assert "import `NpzReader` and add `NpzReader()` to `READERS`" in prose
+    assert "import `NpzSource` and add `NpzSource()` to `SOURCES`" in prose
     names: dict = {}
     exec(code, names)
-    monkeypatch.setitem(READERS, "npz", names["NpzReader"]())
+    monkeypatch.setitem(SOURCES, "npz", names["NpzSource"]())
     images = {f"x_{split}": np.arange(n * 20, dtype=np.uint8).reshape(n, 5, 4) for split, n in SIZES.items()}
     path = tmp_path / "images.npz"
     np.savez(path, **images, **{f"y_{split}": np.arange(n) % 3 for split, n in SIZES.items()})

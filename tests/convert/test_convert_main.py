@@ -15,10 +15,10 @@ def test_ends_with_a_summary(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
         "train: 1,307 examples in 4 shards",
-        "validation: 144 examples in 1 shard",
-        "test: 346 examples in 1 shard",
+        "validation: 136 examples in 4 shards",
+        "test: 354 examples in 4 shards",
     ]
-    assert re.fullmatch(r".*digits is ready: 1,797 examples in 6 shards, 203,061 bytes; .* s, .* examples/s", lines[3])
+    assert re.fullmatch(r".*digits is ready: 1,797 examples in 12 shards, 203,061 bytes; .* s, .* examples/s", lines[3])
 
 
 @pytest.mark.cluster

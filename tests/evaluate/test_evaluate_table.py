@@ -13,6 +13,8 @@ from kfp import dsl
 
 from common.errors import UserError
 from common.manifest import Manifest
+from components.convert.convert import convert
+from components.convert.options import Options
 from components.evaluate import component
 from components.evaluate.__main__ import main
 from components.evaluate.eval_set import EvalSet
@@ -121,9 +123,27 @@ def test_slices_are_shown(model, data, refused, tmp_path):
     assert "'mile'; did you mean 'miles'" in refused(main, *flags, "--slice", "mile")
 
 
+def _make_with_own_test(directory: pathlib.Path, train: list[dict], test: list[dict]) -> pathlib.Path:
+    """Makes a dataset whose source has its own test split; returns its directory."""
+    flags = trips.write(directory, train)
+    kinds = {int: "int64_list", float: "float_list", str: "bytes_list"}
+    for split, rows in (("train", train), ("test", test)):
+        with tf.io.TFRecordWriter(str(directory / f"{split}.tfrecord")) as writer:
+            for row in rows:
+                features = {
+                    name: {kinds[type(value)]: {"value": [value.encode() if isinstance(value, str) else value]}}
+                    for name, value in row.items()
+                    if value != ""
+                }
+                writer.write(tf.train.Example(features={"feature": features}).SerializeToString())
+    files = tuple(str(directory / f"{split}.tfrecord") for split in ("train", "test"))
+    convert(Options(dataset="tfrecord", source=files, schema=flags["schema"], output=str(directory / "data")))
+    return directory / "data"
+
+
 def test_repeated_records_do_not_count(model, tmp_path):
     good, table = str(model(0.3)), trips.rows(900)
-    data = trips.make(tmp_path / "trips", table + table[:300])
+    data = _make_with_own_test(tmp_path / "trips", table[:660], table[600:])
     there = EvalSet.load(str(data), "test")
     answers, new = predict(load(good, there), there), ~there.repeated
     assert 50 <= new.sum() < len(new)
@@ -139,7 +159,7 @@ def test_repeated_records_do_not_count(model, tmp_path):
     assert (
         found["decision"]["reasons"][-1] == f"{(~new).sum()} records of test are in the training split too, and count"
     )
-    few = trips.make(tmp_path / "few", trips.rows(60) * 4)
+    few = _make_with_own_test(tmp_path / "few", table[:60], table[:60])
     with pytest.raises(UserError, match=r"takes 50; .*with --count-repeated: \d+ are equal to training records"):
         evaluate(good, few, tmp_path)
 

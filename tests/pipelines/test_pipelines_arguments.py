@@ -39,10 +39,10 @@ def test_another_conversion_code_is_not_taken_from_the_cache(tmp_path):
     """Whatever file of the step changes, in whatever room, or of what it imports of the trainer."""
     step = [path for path in (ROOT / "components" / "convert").rglob("*") if path.is_file() and path.suffix != ".pyc"]
     imported = imported_by([path for path in step if path.suffix == ".py"])
-    assert {path.parent.name for path in imported} >= {"common", "sources", "tables", "writing"}
+    assert {path.parent.name for path in imported} >= {"common", "sources", "convert"}
     assert {*step, *imported} <= {path for pattern in CODE for path in ROOT.glob(pattern)}
     digests = set()
-    code = tmp_path / "components/convert/tables/a.py"
+    code = tmp_path / "components/convert/sources/a.py"
     code.parent.mkdir(parents=True)
     for content in ("1", "2"):
         code.write_text(content)
@@ -135,7 +135,7 @@ def test_bad_input_exits_with_2_before_anything_is_made(refused, monkeypatch, tm
     monkeypatch.chdir(ROOT)
     (tmp_path / "typo").write_text("strategy: one_device\nchef: {}\n")
     (tmp_path / "range").write_text("thresholds: {accuracy: 97}")
-    shutil.copy(ROOT / "components/convert/tables/schemas/taxi.yaml", tmp_path / "schema")
+    shutil.copy(ROOT / "components/convert/schemas/taxi.yaml", tmp_path / "schema")
     for name in GIVEN:
         flags = [flag.replace(name, str(tmp_path / name.lower())) for flag in flags]
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]

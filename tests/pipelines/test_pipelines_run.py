@@ -119,7 +119,7 @@ def test_rejected_run_shows_the_threshold(command, place, first_run):
 
 def test_failed_step_is_named_and_resumed(command, place):
     dataset = pathlib.Path(summary(newest(place))["paths"]["dataset"])
-    shard = dataset / "train-00000-of-00001.tfrecord"
+    shard = dataset / "train-00000.tfrecord"
     good = shard.read_bytes()
     shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # bit rot
     # It fails also for a parent that ignores SIGCHLD, which a process inherits.

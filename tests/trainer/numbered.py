@@ -10,9 +10,9 @@ from PIL import Image
 
 from common.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
 from common.storage.files import crc32c
-from components.convert.writing.byte_strings import Strings
-from components.convert.writing.content_hashes import content_hashes
-from components.convert.writing.tfrecord import Field, Layout
+from components.convert.hashes import content_hashes
+from components.convert.records import Field, Layout
+from components.convert.strings import Strings
 
 SHAPE = (2, 3, 1)
 

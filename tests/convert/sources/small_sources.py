@@ -24,9 +24,9 @@ def archive(root: pathlib.Path) -> dict[str, pathlib.Path]:
 
 
 def images(root: pathlib.Path) -> dict[str, pathlib.Path]:
-    for path in (root / kind / f"{i}.png" for kind in ("lily", "rose") for i in range(4)):
+    for value, path in enumerate(root / kind / f"{i}.png" for kind in ("lily", "rose") for i in range(9)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((3, 3), 9, np.uint8)).save(path)
+        Image.fromarray(np.full((3, 3), value, np.uint8)).save(path)
     (root / "lily" / "notes.txt").write_text("no image")
     return {"source": root}
 

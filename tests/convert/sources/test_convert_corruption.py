@@ -11,9 +11,9 @@ import trips
 
 from common.errors import UserError
 from common.manifest import FILE, Manifest
+from components.convert import output
 from components.convert.convert import convert
 from components.convert.options import Options
-from components.convert.writing import output
 from trainer.data import records, shards
 from trainer.data.placement import Choice, provide_files
 

@@ -11,10 +11,10 @@ import pytest
 from small_sources import SOURCES
 
 from common.errors import UserError
+from components.convert import output
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
-from components.convert.writing import output
 
 ROOT = pathlib.Path(__file__).parents[3]
 PLACES = [(dataset, place) for dataset, (_, places) in SOURCES.items() for place in places]
@@ -67,12 +67,12 @@ def test_what_cannot_be_read_is_named(tmp_path, made, fails, dataset, place, bro
 @pytest.mark.parametrize("dataset", ["csv", "parquet", "tfrecord"])
 def test_what_is_not_read_is_named_once(tmp_path, made, capsys, dataset):
     flags, source = made(dataset, "")
-    for name in ("2023/b.csv.gz", *(f"c{i}.csv.bz2" for i in range(7)), ".hidden", "_SUCCESS"):
+    for name in ("2023/b.csv.lz4", *(f"c{i}.csv.bz2" for i in range(7)), ".hidden", "_SUCCESS"):
         (source / name).parent.mkdir(exist_ok=True)
         (source / name).touch()
     convert(Options(**flags, output=str(tmp_path / "out")))
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "left out" in line)
-    names = ", ".join(["2023/" if dataset == "csv" else "2023/b.csv.gz", *(f"c{i}.csv.bz2" for i in range(4))])
+    names = ", ".join(["2023/b.csv.lz4", *(f"c{i}.csv.bz2" for i in range(4))])
     assert line.startswith(f"{source}: left out: {names} and {3 if dataset == 'tfrecord' else 4} more (")
 
 
@@ -97,5 +97,7 @@ def test_a_shard_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatc
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(output, "crc32c_of", denied)
-    with pytest.raises(UserError, match=r"00000-of-0000\d.tfrecord: cannot be read \(Permission denied\)"):
+    with pytest.raises(
+        UserError, match=r"(train|validation|test)-0000\d.tfrecord: cannot be read \(Permission denied\)"
+    ):
         convert(Options(output=str(tmp_path)))

@@ -38,7 +38,7 @@ def exchange(directory) -> str:
     one.rename(directory / "aside")
     other.rename(one)
     (directory / "aside").rename(other)
-    return r"train-0000[02]-of-00003\.tfrecord is not the file that the manifest lists"
+    return r"train-0000[02]\.tfrecord is not the file that the manifest lists"
 
 
 def train(data, way) -> np.ndarray:

@@ -4,12 +4,12 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from divided import whole
 from numbered import dataset, picture
+from opened import read_all
 
 from common.errors import UserError
 from common.manifest import Manifest
-from components.convert.sources.registry import find_reader
+from components.convert.sources.registry import find_source
 from trainer.data import records
 from trainer.evaluation import replica_batches
 
@@ -26,7 +26,7 @@ def test_all_records_of_all_splits_are_the_source(digits):
     read = [records.load(manifest, str(digits), split) for split in ("train", "validation", "test")]
     images = np.concatenate([part["image"].numpy() for part in read])
     labels = np.concatenate([part["label"].numpy() for part in read])
-    source = whole(find_reader("digits")).splits["train"]
+    source = read_all(find_source("digits")).splits["train"]
     assert labels.dtype == np.int64
     key = lambda image, label: image.reshape(len(image), -1).astype(int) @ np.arange(1, 65) * 10 + label  # noqa: E731
     assert sorted(key(images, labels)) == sorted(key(source["image"][:], source["label"]))

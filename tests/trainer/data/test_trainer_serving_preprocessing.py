@@ -11,12 +11,13 @@ import tensorflow as tf
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from opened import read_all
 
 from common.errors import UserError
 from common.manifest import Encoding, Feature, Manifest
 from common.spellings import marks
-from components.convert.pieces import Block, Source
-from components.convert.sources.delimited import TextReader
+from components.convert.source import Block, Examples
+from components.convert.sources.tables import TextSource
 from trainer.data.serving_preprocessing import serving_preprocessing
 
 LABEL = {"column": "said", "classes": ["no", "yes"]}
@@ -66,14 +67,13 @@ def sent(cell: str, kind: str, default: object, missing: list[str]) -> object:
         return float(cell) if kind == "float" else int(cell)
 
 
-def convert(schema: dict, cells: dict[str, list[str]]) -> tuple[Source, Block]:
+def convert(schema: dict, cells: dict[str, list[str]]) -> tuple[Examples, Block]:
     with tempfile.TemporaryDirectory() as directory:
         (file := pathlib.Path(directory, "schema.yaml")).write_text(yaml.safe_dump(schema))
         with open(pathlib.Path(directory, "rows.csv"), "w", newline="", encoding="utf-8") as table:
             csv.writer(table, quoting=csv.QUOTE_ALL).writerows([cells, *zip(*cells.values(), strict=True)])
-        reader = TextReader(name="csv", schema=file)
-        source = reader.open(cut := reader.cut(table.name, pieces=1, piece_bytes=1 << 30))
-        return source, next(source.blocks(cut.pieces[0]))
+        opened = read_all(TextSource(name="csv", schema=file), table.name)
+        return opened.examples, opened.blocks["train"][0]
 
 
 def of(features: tuple[Feature, ...]) -> Manifest:

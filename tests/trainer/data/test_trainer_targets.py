@@ -26,7 +26,7 @@ TASKS = {
     "one target": ({"regression": "a"}, lambda r: np.float32(r["a"])),
     "two targets": ({"regression": ["b", "a"]}, lambda r: np.array([r["b"], r["a"]], np.float32)),
     "three labels": (
-        {"multi_label": {"p": "p", "big": {"greater": ["a", 1]}, "q": "q"}},
+        {"multi_label": {"p": "p", "big": "a > 1", "q": "q"}},
         lambda r: np.array([r["p"], r["a"] > 1, r["q"]], np.int64),
     ),
 }

@@ -1,0 +1,94 @@
+"""Independent tasks in several processes of this machine.
+
+    for i, result in run(convert_piece, tasks, processes=4):
+        results[i] = result
+
+The processes are forked: what the function refers to is theirs without being sent or held twice. Where forking is not safe (on
+macOS, and with TensorFlow's threads in the process) this process does all.
+
+Results come back in files. Python's pool reads them from one pipe for all processes, and would wait for ever for the rest of a
+message whose sender was killed.
+"""
+
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+from common import lifeline
+from common.errors import UserError
+
+
+class ProcessLost(UserError):
+    """A process was killed; what the others have done is as good as it was."""
+
+
+_function: Callable[[Any], Any]
+
+
+def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int) -> Iterator[tuple[int, Any]]:
+    """Yields position and result of each task as they come.
+
+    Raises:
+      ProcessLost: If a process was killed. What `function` raises is raised; the other processes are ended then.
+    """
+    processes = min(processes, len(tasks))
+    if processes <= 1 or sys.platform != "linux" or "tensorflow" in sys.modules:
+        yield from ((i, function(task)) for i, task in enumerate(tasks))
+        return
+    folder = tempfile.mkdtemp(prefix="results-")
+    pool = futures.ProcessPoolExecutor(
+        processes, multiprocessing.get_context("fork"), initializer=_begin, initargs=(os.getpid(), function)
+    )
+    children = set(multiprocessing.active_children())
+    try:
+        paths = [os.path.join(folder, str(i)) for i in range(len(tasks))]
+        positions = {pool.submit(_call, task, path): i for i, (task, path) in enumerate(zip(tasks, paths, strict=True))}
+        children = set(multiprocessing.active_children()) - children
+        for future in futures.as_completed(positions):
+            future.result()
+            with open(paths[positions[future]], "rb") as file:
+                result, error = pickle.load(file)
+            if error:
+                raise error
+            os.unlink(file.name)
+            yield positions[future], result
+        children = set()
+    except futures.BrokenExecutor:
+        raise ProcessLost(
+            "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
+            "--processes; what is done is not done again"
+        ) from None
+    finally:
+        for child in children:
+            child.kill()  # It may be in the middle of a task that nobody waits for any more.
+        pool.shutdown(cancel_futures=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _begin(parent: int, function: Callable[[Any], Any]) -> None:
+    """Prepares a process."""
+    global _function
+    _function = function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but its parent decides.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    lifeline.watch(parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def _call(task: Any, path: str) -> None:
+    """Writes what the function returns for a task, or the error that it raises, to a file."""
+    try:
+        outcome = _function(task), None
+    except Exception as error:
+        if not isinstance(error, UserError):
+            error.add_note(traceback.format_exc())  # It is not sent with the error.
+        outcome = None, error
+    with open(path, "wb") as file:
+        pickle.dump(outcome, file)

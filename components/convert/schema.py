@@ -1,0 +1,425 @@
+"""Schema files, of a table or of images in records; docs/DATASETS.md has their keys.
+
+    schema = load("taxi.yaml")
+    schema.columns["fare"].dtype         # "float32"
+    schema.label.condition               # "tips > 0.2 * fare"
+
+The classes have the keys of the file as fields, so a schema can be made without one too: `Label(column="tip",
+classes=("no", "yes"))`, `Input(column="fare", numeric="z_score")`. An error names the file, the line and the place in it:
+`taxi.yaml: line 7: deep[0]: unknown column 'fair'; did you mean 'fare'?`
+"""
+
+import datetime
+import itertools
+import json
+import math
+import os
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+
+from common.documents import line_of, parse_yaml
+from common.errors import UserError, about, readable, unknown
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding
+from common.validation import Model, Name, number, show
+from components.convert.expressions import columns_of, quoted, references
+from components.convert.source import LABEL
+
+_DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
+_UNITS = {"time": "seconds since 1970-01-01 UTC"}
+_FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
+_ISO_8601 = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?")
+_NUMBERS, _CATEGORIES = ("float", "int", "time"), ("int", "string", "bool")
+# Which columns an input makes sense of: a string has no order, and the text of a float is hardly ever seen twice.
+_TAKES = {
+    "numeric": _NUMBERS,
+    "buckets": _NUMBERS,
+    "vocabulary": _CATEGORIES,
+    "hash_buckets": _CATEGORIES,
+    "words": ("string",),
+}
+
+
+def _different(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < max(2, len(names)):
+        raise UserError(f"{[*names]} are not at least two different names")
+    return names
+
+
+def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...]:
+    if not numbers or any(a >= b for a, b in itertools.pairwise(numbers)):
+        raise UserError(f"{[*numbers]} are not ascending numbers")
+    return numbers
+
+
+def _by_name(value: Any) -> Any:
+    """Returns the mapping that a column, or a list of them, stands for."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list):
+        return value
+    named = {str(name): name for name in names}
+    if len(named) < len(names):
+        raise UserError(f"{names} are not different columns")
+    return named
+
+
+def _default(value: Any, column: ValidationInfo) -> Any:
+    """Returns the value as it is stored, if the column's type has it."""
+    kind = column.data.get("type")
+    allowed = {"float": (int, float), "string": (str,), "bool": (bool,)}.get(kind, (int,))
+    most = _FLOAT32_MAX if kind == "float" else 2**63 - 1
+    if type(value) not in allowed or not (kind == "string" or abs(value) <= most):
+        hint = "; write how many seconds it is since 1970 in UTC" if kind == "time" else ""
+        raise UserError(f"{show(value)} is no {kind}{hint}")
+    if kind == "float":
+        return float(value)
+    return str(value).lower() if kind == "bool" else value
+
+
+def _start(value: Any) -> int | datetime.datetime:
+    if type(value) is int:
+        return value
+    if not _ISO_8601.fullmatch(str(value)):
+        raise UserError(f"{show(value)} is no whole number, and no date or time as in ISO 8601")
+    start = datetime.datetime.fromisoformat(str(value))
+    return start if start.tzinfo else start.replace(tzinfo=datetime.UTC)
+
+
+_Positive = number(1, 999_999_999)
+_Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_Start = Annotated[Any, AfterValidator(_start)]
+_Names = Annotated[tuple[Name, ...], AfterValidator(_different)]
+_Named = Annotated[dict[Name, Name], BeforeValidator(_by_name), Field(min_length=1)]
+
+
+class Column(Model):
+    """A column of the source, which has it under its header; a missing value is its default, and an error if that is None."""
+
+    name: str
+    header: Name
+    type: Literal["float", "int", "string", "bool", "time"]
+    default: Annotated[Any, AfterValidator(_default)] = None
+    unit: Name | None = Field(default_factory=lambda column: _UNITS.get(column.get("type")))
+
+    @property
+    def dtype(self) -> str:
+        """Type of the stored values."""
+        return _DTYPES[self.type]
+
+
+class _Predicted(Model):
+    """Classes, numbers by name, or labels by name of which several may apply."""
+
+    classes: _Names = ()
+    regression: _Named | None = None
+    multi_label: _Named | None = None
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        kinds = [
+            name for name in (LABEL, "column", "condition", REGRESSION, MULTI_LABEL) if name in type(self).model_fields
+        ]
+        if sum(getattr(self, name) is not None for name in kinds) != 1:
+            raise UserError(f"needs exactly one of {', '.join(kinds)}")
+        if bool(self.classes) != (self.task == CLASSIFICATION):
+            raise UserError("needs classes for a column or a condition, and for nothing else")
+        if getattr(self, "condition", None) and len(self.classes) != 2:
+            raise UserError("a condition has two classes: where it is false, where it is true")
+        if self.multi_label and len(self.multi_label) == 1:
+            raise UserError("one label is two classes; write column or condition, with classes, for multi_label")
+        return self
+
+    @property
+    def task(self) -> str:
+        """Task, as the manifest has it."""
+        if self.regression:
+            return REGRESSION
+        return MULTI_LABEL if self.multi_label else CLASSIFICATION
+
+
+class Label(_Predicted):
+    """Prediction target: a class by its name or number in a column, or by a condition; or numbers or labels by name."""
+
+    column: Name | None = None
+    condition: Name | None = None
+
+    @property
+    def targets(self) -> dict[str, str]:
+        """SQL of numbers of a regression; of `multi_label` of conditions, or of columns of 0 and 1."""
+        targets = self.regression or self.multi_label or {}
+        return {name: quoted(sql) if _NAME.fullmatch(sql) else sql for name, sql in targets.items()}
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """SQL of the column, the condition or the targets, by their places in the file."""
+        if self.column:
+            return {"label.column": quoted(self.column)}
+        if self.condition:
+            return {"label.condition": self.condition}
+        return {f"label.{self.task}.{name}": sql for name, sql in self.targets.items()}
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Names of all columns that it is computed from."""
+        return frozenset().union(*map(references, self.sources.values()))
+
+
+class Input(Model):
+    """Input of a model: a column, or a cross of several."""
+
+    column: Name | None = None
+    columns: _Names = ()
+    numeric: Literal["z_score"] | None = None
+    buckets: Annotated[tuple[_Number, ...], AfterValidator(_ascending)] | None = None
+    vocabulary: _Positive | None = None
+    hash_buckets: _Positive | None = None
+    words: _Positive | None = None
+    embedding: _Positive | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if sum(getattr(self, kind) is not None for kind in _TAKES) != 1:
+            raise UserError(f"needs exactly one of {', '.join(_TAKES)}")
+        if bool(self.column) == bool(self.columns):
+            raise UserError("needs either column, or the columns of a cross")
+        if self.columns and not self.hash_buckets:
+            raise UserError(f"a cross of columns has hash_buckets, not {self.kind}")
+        if self.embedding and (self.numeric or self.words):
+            raise UserError(f"embedding is for categories; leave it out with {self.kind}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Its key."""
+        return next(kind for kind in _TAKES if getattr(self, kind))
+
+    @property
+    def encoding(self) -> Encoding:
+        """The manifest's, without a vocabulary, which is still to be counted."""
+        return Encoding(
+            kind="cross" if self.columns else self.kind.removesuffix("_buckets"),
+            columns=self.columns or (self.column,),
+            boundaries=self.buckets,
+            hash_buckets=self.hash_buckets,
+            embedding=self.embedding,
+        )
+
+    @property
+    def vocabulary_size(self) -> int | None:
+        """Most values in the vocabulary."""
+        return self.vocabulary or self.words
+
+
+class SplitRule(Model):
+    """Rule that assigns rows to splits: equal values of a column stay together, or each split has values from its start on."""
+
+    group: Name | None = None
+    time: Name | None = None
+    test_from: _Start = None
+    validation_from: _Start = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.model_fields_set - {"validation_from"} != {"time", "test_from"} and self.model_fields_set != {"group"}:
+            raise UserError("needs either group, with a column, or time, with a column, and test_from")
+        if self.starts.get("validation", -math.inf) >= self.starts.get("test", math.inf):
+            raise UserError("validation_from is not before test_from, so that there would be no validation rows")
+        return self
+
+    @property
+    def column(self) -> str:
+        """Name of the column."""
+        return self.group or self.time
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """Smallest values in the test and the validation split; none of groups."""
+        starts = {"test": self.test_from, "validation": self.validation_from}
+        return {
+            split: start if type(start) is int else math.floor(start.timestamp())
+            for split, start in starts.items()
+            if start is not None
+        }
+
+
+class ImageSchema(_Predicted):
+    """Keys of the features of records that have an image and what is predicted of it.
+
+    The image is a PNG or JPEG file or, with a shape, pixels. The class is a name, or a number of which the first is
+    `label_offset`. A key may have an index, as in `box[0]`.
+    """
+
+    name: Name
+    origin: Name
+    image: Name
+    label: Name | None = None
+    label_offset: Annotated[int, Field(strict=True)] = 0
+    shape: tuple[_Positive, _Positive, Literal[1, 3]] | None = None
+    content: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flatten(cls, document: Any) -> Any:
+        """Takes targets out of `label`, and gives classes names that are only counted."""
+        document = dict(document)
+        if isinstance(document.get(LABEL), Mapping):
+            document |= document.pop(LABEL)
+        first, count = document.get("label_offset", 0), document.get("classes")
+        if type(first) is type(count) is int:
+            document["classes"] = [str(first + i) for i in range(count)]
+        return document
+
+    @property
+    def first_label(self) -> int:
+        """Number of the first class."""
+        return self.label_offset
+
+    @property
+    def targets(self) -> dict[str, str]:
+        """Keys of the targets by name."""
+        return self.regression or self.multi_label or {}
+
+
+class TableSchema(Model):
+    """Columns of a table, what is predicted, and what a model takes.
+
+    The columns are by the names of their features; `filter` is SQL of the condition for keeping a row; the texts in `missing`
+    stand for a missing value; without a delimiter the name of a CSV file decides. The content is the file as JSON.
+    """
+
+    name: Name
+    origin: Name
+    columns: Annotated[dict[str, Column], Field(min_length=1)]
+    label: Label
+    filter: Name | None = None
+    deep: tuple[Input, ...] = ()
+    wide: tuple[Input, ...] = ()
+    missing: tuple[Annotated[str, Field(strict=True)], ...] = ("",)
+    other_columns: Literal["refuse", "ignore"] = "refuse"
+    delimiter: Literal[",", ";", "\t", "|"] | None = None
+    split: SplitRule | None = None
+    content: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _name_columns(cls, columns: Any) -> Any:
+        if not isinstance(columns, Mapping):
+            return columns
+        return {
+            name: {"name": name, "header": name, **column} if isinstance(column, Mapping) else column
+            for name, column in columns.items()
+        }
+
+    @property
+    def ignore_others(self) -> bool:
+        """True if the source may have more columns."""
+        return self.other_columns == "ignore"
+
+    @property
+    def stored(self) -> list[Column]:
+        """Columns that are features of their own: all but one that is named as the label is."""
+        return [column for column in self.columns.values() if column.name != LABEL]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        seen = set()
+        for name, column in self.columns.items():
+            if column.name != name or not _NAME.fullmatch(name):
+                raise UserError(
+                    f"columns.{name}: a name is a letter, then letters, digits and _; give the source's own name as header"
+                )
+            for key in (("header", column.header), ("name, but for capitals,", name.lower())):
+                if key in seen:
+                    raise UserError(f"columns.{name}: another column has this {key[0]} too")
+                seen.add(key)
+        inputs = set()
+        for part in ("deep", "wide"):
+            for i, entry in enumerate(getattr(self, part)):
+                if entry.embedding and part == "wide":
+                    raise UserError(
+                        f"wide[{i}]: embedding is for deep; the linear part has one weight for each category"
+                    )
+                for name in entry.encoding.columns:
+                    self._require(name, f"{part}[{i}]", _TAKES[entry.kind] if entry.column else _DTYPES)
+                    inputs.add(name)
+        if not inputs:
+            raise UserError("neither deep nor wide says what a model takes")
+        types = {name: column.type for name, column in self.columns.items()}
+        self._check_label(inputs, types)
+        if self.filter:
+            columns_of(self.filter, types, "filter")
+        if self.split:
+            rule = self.split
+            self._require(rule.column, "split", ("int", "time") if rule.time else (*_CATEGORIES, "time"))
+            for start in (rule.test_from, rule.validation_from):
+                if start is not None and (type(start) is int) != (types[rule.column] == "int"):
+                    raise UserError(
+                        f"split: {start} is no value of {rule.column}, which is of type {types[rule.column]}"
+                    )
+        return self
+
+    def _check_label(self, inputs: Collection[str], types: Mapping[str, str]) -> None:
+        """Refuses a label that cannot be computed, and one that follows from the inputs: a model would learn nothing."""
+        label, sources = self.label, self.label.sources
+        if LABEL in self.columns and [*sources.values()] != [quoted(LABEL)]:
+            raise UserError(
+                f"columns.{LABEL}: what is predicted has that name; give the column another one, and a header"
+            )
+        for place, sql in sources.items():
+            plain = self.columns.get(sql.strip('"'))
+            if label.column:
+                self._require(label.column, place, _CATEGORIES)
+            else:
+                is_number = label.task == REGRESSION or (label.task == MULTI_LABEL and plain and plain.type == "int")
+                columns_of(sql, types, place, "number" if is_number else "condition")
+            if plain and plain.default is not None and label.targets:
+                raise UserError(f"{place}: nothing can stand in for what is predicted; take the column's default out")
+            if (names := references(sql)) <= inputs:
+                raise UserError(
+                    f"{place}: follows from the inputs {', '.join(sorted(names))}; take one of them out of deep and wide"
+                )
+
+    def _require(self, name: str, place: str, types: Collection[str]) -> None:
+        """Refuses a column that is not there, or of none of the types."""
+        if name not in self.columns:
+            raise UserError(f"{place}: {unknown('column', name, self.columns)}")
+        if (type_ := self.columns[name].type) not in types:
+            raise UserError(f"{place}: {name} is a {type_}; needed is a column of type {' or '.join(types)}")
+
+
+def load(path: str | os.PathLike[str]) -> TableSchema | ImageSchema:
+    """Reads a schema file.
+
+    Raises:
+      UserError: If it cannot be read or makes no sense.
+    """
+    with readable(path), open(path, "rb") as file:
+        text = file.read()
+    with about(path):
+        data = parse_yaml(text)
+        kind = ImageSchema if isinstance(data, Mapping) and "image" in data and "columns" not in data else TableSchema
+        try:
+            schema = kind.read(data)
+        except UserError as error:
+            line = line_of(text, str(error).partition(": ")[0])
+            raise UserError(f"line {line}: {error}" if line else str(error)) from None
+        return schema.model_copy(update={"content": json.loads(json.dumps(data, default=str))})  # YAML has dates.
+
+
+def table_schema(schema: str | os.PathLike[str] | TableSchema | None, dataset: str, *, delimited: bool) -> TableSchema:
+    """Returns the schema of a dataset that is a table, read if it is a path.
+
+    Raises:
+      UserError: If there is none, or it is of images, or has a delimiter where the files are not `delimited`.
+    """
+    if schema is None:
+        raise UserError(f"dataset {dataset!r} needs --schema FILE, which says what the columns are")
+    table = schema if isinstance(schema, TableSchema) else load(schema)
+    if not isinstance(table, TableSchema):
+        raise UserError(f"{schema}: is of images in TFRecord files; dataset {dataset!r} needs one with columns")
+    if table.delimiter and not delimited:
+        raise UserError(f"{schema}: has a delimiter, and dataset {dataset!r} has none; leave it out")
+    return table

@@ -1,0 +1,100 @@
+"""Shards: TFRecord files with, beside each, the content hashes of its records and an index of where they start.
+
+    writer = ShardWriter("data/mnist/train-00003", layout)
+    writer.append({"image": images, "label": labels}, hashes)
+    shard = writer.close()                                # as the manifest describes it
+
+The hashes are little-endian uint64 [N]. The index, where records differ in length, is little-endian int64 [N + 1]: byte offsets
+of the records and of the end.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from common.manifest import HEAD_BYTES, Shard
+from common.storage.storage import File, storage_of
+from components.convert.records import Layout
+from components.convert.strings import Strings
+
+RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
+
+
+class ShardWriter:
+    """Writes one shard; its files appear, complete, when it is closed.
+
+    Args:
+      stem: Path of the files without their suffixes.
+      layout: How a record is laid out.
+      writes: False if nothing is written, only described.
+    """
+
+    def __init__(self, stem: str, layout: Layout, *, writes: bool = True):
+        self._name = stem.rpartition("/")[2]
+        self._layout = layout
+        self._examples = 0
+        self._num_bytes = 0
+        self._head = b""
+        suffixes = (RECORDS, HASHES) if layout.record_bytes else (RECORDS, HASHES, INDEX)
+        self._files = {suffix: storage_of(stem).create(stem + suffix) if writes else _Nothing() for suffix in suffixes}
+        if INDEX in self._files:
+            self._files[INDEX].write(np.zeros(1, "<i8"))
+
+    def append(self, columns: Mapping[str, np.ndarray | Strings], hashes: np.ndarray) -> None:
+        """Appends N records.
+
+        Args:
+          columns: Values by field, [N, ...] each.
+          hashes: Content hashes, uint64 [N].
+
+        Raises:
+          ValueError: If an integer needs more bytes than its field has.
+        """
+        self._files[HASHES].write(np.ascontiguousarray(hashes, "<u8"))
+        for rows in self._layout.chunks(columns, len(hashes)):
+            records, ends = self._layout.encode({name: column[rows] for name, column in columns.items()})
+            if INDEX in self._files:
+                self._files[INDEX].write((self._num_bytes + ends).astype("<i8"))
+            if len(self._head) < HEAD_BYTES:
+                self._head += records[: HEAD_BYTES - len(self._head)].tobytes()
+            self._files[RECORDS].write(records)
+            self._examples += len(ends)
+            self._num_bytes += records.nbytes
+
+    def close(self) -> Shard:
+        """Makes the files appear, and returns what the manifest says of the shard."""
+        closed = {suffix: file.close().crc32c for suffix, file in self._files.items()}
+        return Shard(
+            file=f"{self._name}{RECORDS}",
+            examples=self._examples,
+            bytes=self._num_bytes,
+            crc32c=closed[RECORDS],
+            head_crc32c=f"{google_crc32c.value(self._head):08x}",
+            hashes=f"{self._name}{HASHES}",
+            hashes_crc32c=closed[HASHES],
+            index=f"{self._name}{INDEX}" if INDEX in closed else None,
+            index_crc32c=closed.get(INDEX),
+        )
+
+    def abandon(self) -> None:
+        """Discards what was not closed."""
+        for file in self._files.values():
+            file.abandon()
+
+
+class _Nothing:
+    """Takes the place of a file that is not written."""
+
+    def __init__(self) -> None:
+        self._checksum = google_crc32c.Checksum()
+
+    def write(self, content: Any) -> None:
+        self._checksum.update(content)
+
+    def close(self) -> File:
+        return File(path="", num_bytes=0, crc32c=self._checksum.hexdigest().decode())
+
+    def abandon(self) -> None:
+        pass

@@ -1,0 +1,144 @@
+"""Files that the publishers of datasets offer, as `downloads.toml` lists them: downloaded once and checked.
+
+    (path,) = download(OFFERED["cifar10"], directory)
+
+A file gets its name when its checksum is right. Proxies are taken from the environment.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import time
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from common.errors import UserError
+from common.locks import locked
+from common.storage.files import sha256_of
+from components.convert import progress
+
+_CHUNK_BYTES = 1 << 16
+_CONNECT_S, _READ_S = 3.0, 30.0  # To wait for a connection, to each address of a host, and for the next bytes.
+_ATTEMPTS = 3  # At a URL.
+_PAUSE_S = 0.5  # Before the second one, and twice as long before the third.
+_REPAIR = "check the network, or get the files elsewhere and give their place with --source"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RemoteFile:
+    """A file that any of the URLs offers, its size, and its SHA-256 (hexadecimal)."""
+
+    name: str
+    urls: tuple[str, ...]
+    num_bytes: int
+    sha256: str
+
+
+OFFERED: Mapping[str, tuple[RemoteFile, ...]] = {
+    dataset: tuple(
+        RemoteFile(name=name, urls=tuple(base + name for base in offer["bases"]), num_bytes=num_bytes, sha256=sha256)
+        for name, (num_bytes, sha256) in offer["files"].items()
+    )
+    for dataset, offer in tomllib.loads(pathlib.Path(__file__).with_suffix(".toml").read_text()).items()
+}
+
+
+class _NotOffered(Exception):
+    """A URL does not give the file, and would not if it were asked again."""
+
+
+def download(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the files in the directory, each downloaded unless it is there.
+
+    Raises:
+      UserError: If no URL gives a file.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        waiting = functools.cache(lambda: print(f"waiting for another download to {directory}", flush=True))
+        with locked(directory, waiting):
+            for file in files:
+                if not _is_intact(directory / file.name, file):
+                    _download(file, directory / file.name)
+    except OSError as error:
+        raise UserError(
+            f"cannot write downloads to {directory}: {error.strerror or error}; set XDG_CACHE_HOME to another folder"
+        ) from None
+    return [directory / file.name for file in files]
+
+
+def _is_intact(path: pathlib.Path, file: RemoteFile) -> bool:
+    return path.is_file() and sha256_of(path) == file.sha256
+
+
+def _download(file: RemoteFile, path: pathlib.Path) -> None:
+    import requests  # Slow to import.
+    import urllib3
+
+    part, faults = path.with_name(f"{path.name}.part"), []
+    for url in file.urls:
+        for attempt in range(_ATTEMPTS):
+            time.sleep(_PAUSE_S * attempt)
+            try:
+                _receive(url, file, part)
+                part.replace(path)
+                return
+            except (requests.RequestException, urllib3.exceptions.HTTPError, _NotOffered) as error:
+                fault = f"{url}: {_reason(error)}"
+                # A firewall that drops what is sent will go on to.
+                if isinstance(error, (_NotOffered, requests.ConnectTimeout)):
+                    break
+            finally:
+                part.unlink(missing_ok=True)
+        faults.append(fault)
+    raise UserError(f"cannot download {'; '.join(faults)}; {_REPAIR}")
+
+
+def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
+    """Writes the file, and checks it."""
+    import requests
+
+    headers = {"Accept-Encoding": "identity"}  # A server may take the file's own compression for one of the transfer.
+    with requests.get(url, headers=headers, stream=True, timeout=(_CONNECT_S, _READ_S)) as response:
+        if response.status_code >= 500 or response.status_code == 429:
+            response.raise_for_status()
+        if response.status_code != 200:
+            raise _NotOffered(f"HTTP status {response.status_code}")
+        print(f"downloading {url}, {file.num_bytes / 1e6:,.1f} MB", flush=True)
+        with open(part, "wb") as stream, progress.track(file.name, file.num_bytes, "bytes") as advance:
+            while chunk := response.raw.read(_CHUNK_BYTES, decode_content=False):
+                stream.write(chunk)
+                advance(len(chunk))
+                if stream.tell() > file.num_bytes:
+                    raise _NotOffered(f"sends more than the {file.num_bytes:,} bytes that were published")
+    if part.stat().st_size < file.num_bytes:
+        raise requests.ConnectionError(f"ended after {part.stat().st_size:,} of {file.num_bytes:,} bytes")
+    if not _is_intact(part, file):
+        raise _NotOffered(f"SHA-256 is {sha256_of(part)} where {file.sha256} was published")
+
+
+def require_reachable(urls: Iterable[str], prefix: str = "") -> None:
+    """Asks the hosts, or the proxies that the environment names for them, until one answers.
+
+    Raises:
+      UserError: If none does; it names them, after `prefix`.
+    """
+    import requests
+
+    faults = []
+    for host, url in {urlsplit(url).hostname: url for url in urls if url.startswith("http")}.items():
+        try:
+            requests.head(url, timeout=_CONNECT_S)
+            return
+        except requests.RequestException as error:
+            faults.append(f"{host} ({_reason(error)})")
+    if faults:
+        raise UserError(f"{prefix}cannot reach {', '.join(faults)}; {_REPAIR}")
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the innermost of the errors that libraries have wrapped into one another, in one line."""
+    while inner := next((e for e in (getattr(error, "reason", None), *error.args) if isinstance(e, Exception)), None):
+        error = inner
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,420 @@
+"""Rows of tables, checked, labelled and filtered by DuckDB, in one Parquet file of stored values.
+
+    with Staging(schema, "train.parquet") as staging:
+        staging.add_csv(path, "trips.csv", ",")                       # a file of this machine
+        staging.add_json(path, "trips.jsonl")
+        staging.add_batch(batch, texts, lambda row: f"{path}: row {row + 1:,}")
+    staging.left_out, staging.skipped
+
+The file has the schema's stored columns by name, null where a value is missing, and the label as `label.0`, `label.1`, ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from common.errors import UserError, about, first_line
+from common.manifest import REGRESSION
+from common.spellings import FALSE, TRUE, marks
+from components.convert.expressions import quoted, references, unquoted
+from components.convert.schema import TableSchema
+from components.convert.sources.text_rows import (
+    FINITE,
+    KINDS,
+    MAX_BYTES,
+    Row,
+    check_names,
+    check_records,
+    read_objects,
+    read_records,
+    scan_csv,
+)
+
+_STORED = {"float32": pa.float32(), "int64": pa.int64(), "string": pa.large_string()}
+BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20  # Of rows that are checked, and written, together.
+_GROUP_ROWS, _VECTOR = 1 << 14, 2048
+_CELL_BYTES = 50  # Of a Python string, without its characters.
+_MOST_SQL_COLUMNS = 300  # Of a file that DuckDB reads; with thousands it takes long to begin.
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
+_TEXTS = (
+    *(pt.is_string, pt.is_large_string, pt.is_string_view),
+    *(pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary),
+)
+_TAKES = {
+    "float": (_NUMBERS, "numbers"),
+    "int": ((*_NUMBERS, pt.is_time), "whole numbers, and times of day as seconds since midnight"),
+    "string": (_TEXTS, "texts"),
+    "bool": ((pt.is_boolean, pt.is_integer, *_TEXTS), "booleans, 0 and 1, and texts that say so"),
+    "time": ((pt.is_timestamp, pt.is_date, *_TEXTS), "timestamps, dates, and texts as in ISO 8601"),
+}
+# All that is a number. DuckDB takes 1_000, +-1 and white space of other kinds, too.
+_WHOLE = r"[ \t]*-?[0-9]+[ \t]*"
+_NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
+_CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
+_ISO_8601 = rf"\d{{4}}-\d\d-\d\d([T ]{_CLOCK}(:[0-5]\d(\.\d+)?)?(Z|[+-]{_CLOCK})?)?"
+
+
+class _Faulty(Exception):
+    """A row is wrong, and its line is not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Check:
+    """Fault that a row may have.
+
+    Attributes:
+      name: Of the column, or of what is predicted.
+      wrong: SQL of a condition for wrong rows.
+      text: SQL of what is wrong in them.
+      message: What to say of the text.
+      absent: What to say if there is none.
+    """
+
+    name: str
+    wrong: str
+    text: str
+    message: str
+    absent: str = "is missing, and the schema has no default for it"
+
+
+class Staging:
+    """Writes rows to a Parquet file, in the order in which they are added.
+
+    Attributes:
+      left_out: Number of rows that the filter has left out.
+      skipped: Wrong rows that are left out, each with its place and what is wrong.
+    """
+
+    def __init__(self, schema: TableSchema, path: str, *, skip_bad: int = 0) -> None:
+        self._schema, self._skip_bad = schema, skip_bad
+        self.left_out, self.skipped = 0, []
+        self._pending: list[pa.Table] = []
+        settings = {"memory_limit": "1GB", "temp_directory": os.path.dirname(path)}
+        settings |= dict.fromkeys(("autoinstall_known_extensions", "autoload_known_extensions"), "false")
+        # There are none, and to look for them takes long.
+        settings["disabled_optimizers"] = "common_subexpressions"
+        self._connection = duckdb.connect(config=settings)
+        label = pa.float32() if schema.label.task == REGRESSION else pa.int64()
+        fields = [(column.name, _STORED[column.dtype]) for column in schema.stored]
+        fields += [(f"label.{i}", label) for i in range(max(1, len(schema.label.targets)))]
+        self._stored = pa.schema(fields)
+        strings = [column.name for column in schema.stored if column.dtype == "string"]
+        self._writer = pq.ParquetWriter(path, self._stored, use_dictionary=strings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._flush()
+        self._writer.close()
+        self._connection.close()  # A fork must not have its threads.
+
+    def add_csv(self, path: str, name: str, delimiter: str) -> None:
+        """Adds the rows of a CSV file in UTF-8, as RFC 4180 has it, with a header; blank lines are none.
+
+        Args:
+          path: Path on this machine.
+          name: How errors name it.
+          delimiter: Between values.
+        """
+        with about(name):
+            records = read_records(path, delimiter)
+            end, header = next(((end, cells) for _, end, cells in records), (0, []))
+            columns = self._check_header(header, delimiter)
+        num_rows, (is_plain, has_quotes) = 0, scan_csv(path, delimiter)
+        if is_plain and len(header) <= _MOST_SQL_COLUMNS:
+            fields = {column: (f"c{i}", pa.string()) for column, i in columns.items()}
+            types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(header)))
+            with tempfile.TemporaryDirectory() as folder:  # A name without what DuckDB takes for a pattern.
+                os.symlink(os.path.abspath(path), f"{folder}/table")
+                relation = (
+                    f"read_csv('{folder}/table', columns={{{types}}}, auto_detect=false, header=false, skip={end}, "
+                    f"delim='{delimiter}', quote='\"', escape='\"', nullstr='\0', parallel={not has_quotes})"
+                )
+                with contextlib.suppress(
+                    duckdb.Error, pa.ArrowException, OSError, _Faulty
+                ):  # Told below, with the line.
+                    query, *_ = self._query(relation, fields)
+                    for batch in self._connection.sql(query).to_arrow_reader(_VECTOR):
+                        self._take(pa.Table.from_batches([batch]))
+                        num_rows += len(batch)
+                    return
+        checked = itertools.islice(check_records(records, len(header), columns), num_rows, None)
+        self._add_rows(checked, [*columns], name)
+
+    def add_json(self, path: str, name: str) -> None:
+        """Adds the rows of a file of JSON objects in lines; arguments as of `add_csv`."""
+        self._add_rows(read_objects(path, self._schema), [*self._schema.columns], name)
+
+    def add_batch(
+        self, batch: pa.RecordBatch | pa.Table, texts: Mapping[str, str | None], locate: Callable[[int], str]
+    ) -> None:
+        """Adds typed rows.
+
+        Args:
+          batch: The rows; columns are by their headers.
+          texts: Columns of one value, which is a text whatever the schema's type.
+          locate: Returns where a row of the batch is.
+
+        Raises:
+          UserError: If a column is missing, unknown, or of a type that its column in the schema does not take.
+        """
+        check_columns(batch.schema, texts, self._schema)
+        arrays = {}
+        for name, column in self._schema.columns.items():
+            if column.header in texts:
+                arrays[name] = pa.repeat(pa.scalar(texts[column.header], pa.string()), len(batch))
+            else:
+                arrays[name] = _plain(batch.column(column.header), column.type)
+        self._add(pa.table(arrays), locate)
+
+    def skip(self, message: str) -> None:
+        """Takes note of a row that is wrong.
+
+        Raises:
+          UserError: If there are too many of them.
+        """
+        self.skipped.append(message)
+        if len(self.skipped) > self._skip_bad:
+            more = f"; more than --skip-bad {self._skip_bad} rows are wrong"
+            raise UserError(message + more * bool(self._skip_bad))
+
+    def _check_header(self, header: Sequence[str], delimiter: str) -> dict[str, int]:
+        """Returns where in a CSV file the schema's columns are."""
+        wanted = {column.header: name for name, column in self._schema.columns.items()}
+        if not header:
+            raise UserError("empty; it needs a header")
+        if not wanted.keys() & {*header}:
+            raise UserError(
+                f"its first line {delimiter.join(header)[:80]!r} names no column of the schema ({', '.join(wanted)}); "
+                f"it needs a header, and the schema a 'delimiter' if what stands between values is not {delimiter!r}"
+            )
+        check_names(header, self._schema)
+        return {name: header.index(text) for text, name in wanted.items()}
+
+    def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
+        """Adds rows, each with its line and size, and either its values or what is wrong with it."""
+        rows = _about(rows, name)
+        while True:
+            numbers, values, size = [], [], 0
+            for number, num_bytes, cells in rows:
+                if isinstance(cells, str):
+                    self.skip(f"{name}: line {number}: {cells}")
+                    continue
+                numbers.append(number)
+                values.append(cells)
+                size += num_bytes + _CELL_BYTES * len(cells)
+                if size >= BATCH_BYTES:
+                    break
+            if not numbers:
+                return
+            arrays = [pa.array(column, pa.string()) for column in zip(*values, strict=True)]
+            self._add(pa.table(arrays, names=columns), lambda row, numbers=numbers: f"{name}: line {numbers[row]}")
+
+    def _add(self, table: pa.Table, locate: Callable[[int], str]) -> None:
+        """Adds columns by their names."""
+        fields = {field.name: (quoted(field.name), field.type) for field in table.schema}
+        query, details, checks = self._query("rows", fields)
+        self._connection.register("rows", table)
+        try:
+            values = self._connection.sql(query).to_arrow_table()
+        except (duckdb.DataError, duckdb.InvalidInputException) as error:
+            # An expression cannot be computed of a row; DuckDB does not tell which.
+            if len(table) == 1:
+                return self.skip(f"{locate(0)}: {first_line(error)}")
+            half = len(table) // 2
+            self._add(table[:half], locate)
+            return self._add(table[half:], lambda row: locate(half + row))
+        is_wrong = pc.equal(values[".code"], 1).fill_null(False)
+        if rows := pc.indices_nonzero(is_wrong).to_pylist():
+            self._connection.register("rows", table.take(rows))
+            for row, (faults, texts) in zip(rows, self._connection.sql(details).fetchall(), strict=True):
+                check, text = next(itertools.compress(zip(checks, texts, strict=True), faults))
+                message = check.absent if text is None else f"{text[:40]!r} {check.message}"
+                self.skip(f"{locate(row)}: {check.name}: {message}")
+            values = values.filter(pc.invert(is_wrong))
+        self._take(values)
+
+    def _take(self, values: pa.Table) -> None:
+        codes = values[".code"]
+        if codes.null_count < len(codes):
+            if pc.any(pc.equal(codes, 1)).as_py():
+                raise _Faulty
+            self.left_out += len(codes) - codes.null_count
+            values = values.filter(codes.is_null())
+        self._pending.append(values.drop_columns([".code"]).cast(self._stored))
+        sizes = [(len(table), table.nbytes) for table in self._pending]
+        if any(np.sum(sizes, axis=0) >= (_GROUP_ROWS, GROUP_BYTES)):
+            self._flush()
+
+    def _flush(self) -> None:
+        if any(map(len, self._pending)):
+            table = pa.concat_tables(self._pending)
+            self._writer.write_table(table, row_group_size=len(table))
+        self._pending = []
+
+    def _query(self, rows: str, fields: Mapping[str, tuple[str, pa.DataType]]) -> tuple[str, str, list[_Check]]:
+        """Returns SQL over a relation that has the schema's columns under those names, of those types.
+
+        Returns:
+          A query for the stored columns and `.code`, 1 of a wrong row and -1 of one that the filter leaves out; one for which
+          checks each row fails, and the text of each; these checks.
+        """
+        schema = self._schema
+        raw, values, checks, final = [], [], [], {}
+        predicted, labels, outputs, label_checks = self._label()
+        label_columns = schema.label.columns  # They are found by parsing.
+        for i, (name, column) in enumerate(schema.columns.items()):
+            (source, kind), x, v = fields[name], f'"x.{i}"', f'"v.{i}"'
+            raw.append(f"{_without_texts(source, kind, column.type, schema.missing)} AS {x}")
+            values.append(f"{_value(x, kind, column.type)} AS {v}")
+            fits = f"abs({v}) <= {_FLOAT32_MAX!r}" if column.type == "float" else f"{v} IS NOT NULL"
+            is_required = column.default is None and name not in label_columns
+            present = "" if is_required else f"{x} IS NOT NULL AND "
+            checks.append(_Check(name, f"({present}({fits}) IS NOT TRUE)", x, f"is no {KINDS[column.type]}"))
+            final[name] = v
+            if column.dtype != "string" and (numbers := marks(schema.missing, column.dtype)):
+                kind = "FLOAT" if column.type == "float" else "BIGINT"
+                listed = ", ".join(f"CAST('{number}' AS {kind})" for number in numbers)
+                final[name] = f"CASE WHEN TRY_CAST({v} AS {kind}) NOT IN ({listed}) THEN {v} END"
+                if is_required:
+                    message = "is a missing value, and the schema has no default for it"
+                    checks.append(_Check(name, f"{final[name]} IS NULL", x, message))
+        used = label_columns | (references(schema.filter) if schema.filter else frozenset())
+        named = [f"{final[name]} AS {quoted(name)}" for name in sorted(used)]
+        inner = f"SELECT {', '.join(raw)} FROM {rows}"
+        for layer in (values, named, predicted, labels):
+            inner = f"SELECT *, {', '.join(layer)} FROM ({inner})"
+        wrong, unlabelled = (" OR ".join(check.wrong for check in part) for part in (checks, label_checks))
+        keep = f"WHEN ({schema.filter}\n) IS NOT TRUE THEN -1" if schema.filter else ""
+        casts = {"float": "TRY_CAST({} AS FLOAT)", "bool": "CAST({} AS VARCHAR)"}
+        stored = [f"{casts.get(c.type, '{}').format(final[c.name])} AS {quoted(c.name)}" for c in schema.stored]
+        code = f'CASE WHEN {wrong} THEN 1 {keep} WHEN {unlabelled} THEN 1 END AS ".code"'
+        checks += label_checks
+        faults = ", ".join(f"coalesce({check.wrong}, false)" for check in checks)
+        texts = ", ".join(f"CAST({check.text} AS VARCHAR)" for check in checks)
+        query = f"SELECT {', '.join([code, *stored, *outputs])} FROM ({inner})"
+        return query, f"SELECT [{faults}], [{texts}] FROM ({inner})", checks
+
+    def _label(self) -> tuple[list[str], list[str], list[str], list[_Check]]:
+        """Returns SQL of what is predicted, of the labels that it means, and of these as they are stored; and the checks."""
+        label = self._schema.label
+        predicted, labels, outputs, checks = [], [], [], []
+        kept = " AND ".join(f"{unquoted(name)} IS NOT NULL" for name in sorted(label.columns))
+        absent = (
+            "is missing, and nothing can be learnt of a row without what is predicted; leave such rows out with "
+            f"'filter: {kept}', unless its header in the schema is another's"
+        )
+        for j, (place, sql) in enumerate(label.sources.items()):
+            p, v, name, last = f'"p.{j}"', f'"l.{j}"', place.split(".")[-1], len(label.classes) - 1
+            value, fits, message, kind = f"TRY_CAST({p} AS DOUBLE)", f"{v} IN (0, 1)", "is neither 0 nor 1", "BIGINT"
+            if label.task == REGRESSION:
+                fits, message, kind = f"abs({v}) <= {_FLOAT32_MAX!r}", f"is no {FINITE}", "FLOAT"
+            elif label.column:
+                name, known, fits = label.column, f"0 to {last}", f"{v} BETWEEN 0 AND {last}"
+                if self._schema.columns[name].dtype == "string":
+                    known = ", ".join(label.classes)
+                    value = f"list_position([{', '.join(map(_text, label.classes))}], CAST({p} AS VARCHAR)) - 1"
+                message = f"is no class (known: {known})"
+            predicted.append(f"TRY(({sql}\n)) AS {p}")
+            labels.append(f"{value} AS {v}")
+            outputs.append(f'TRY_CAST({v} AS {kind}) AS "label.{j}"')
+            for column in sorted(references(sql)):
+                checks.append(_Check(column, f"({p} IS NULL AND {quoted(column)} IS NULL)", "NULL", "", absent))
+            checks.append(_Check(name, f"({fits}) IS NOT TRUE", p, message, "the expression has no value"))
+        return predicted, labels, outputs, checks
+
+
+def check_columns(given: pa.Schema, texts: Mapping[str, Any], schema: TableSchema) -> None:
+    """Refuses columns of types, and further ones that are texts, if they can never be the schema's."""
+    check_names([*given.names, *texts], schema)
+    for column in schema.columns.values():
+        if column.header not in texts:
+            kind = _value_type(given.field(column.header).type)
+            accepted, takes = _TAKES[column.type]
+            if not pt.is_null(kind) and not any(is_such(kind) for is_such in accepted):
+                raise UserError(f"column {column.header!r} is {kind}, and type {column.type} takes {takes}")
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    return kind.value_type if pt.is_dictionary(kind) else kind
+
+
+def _plain(array: pa.Array, type_: str) -> pa.Array:
+    """Returns values as DuckDB takes them: texts as bytes, decimals as texts, and floats of 64 bits."""
+    array = array.cast(_value_type(array.type))
+    kind = array.type
+    if pt.is_null(kind):
+        return array.cast(pa.string())
+    if any(is_text(kind) for is_text in _TEXTS):
+        return array.cast(pa.large_binary())
+    if pt.is_floating(kind):
+        array = array.cast(pa.float64())
+        return pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float64()), array)
+    if pt.is_decimal(kind):
+        # Whole ones of few bits Arrow takes for others; and of a decimal it takes a number near it, not the nearest.
+        array = array.cast(pa.decimal128(38, kind.scale)) if kind.bit_width < 128 else array
+        array = array.cast(pa.string())
+        whole = r"^(-?\d+)\.0*$|^(-?0)E[-+]?\d+$"
+        return pc.replace_substring_regex(array, whole, r"\1\2") if type_ == "int" else array
+    return array
+
+
+def _text(text: str) -> str:
+    """Returns a text as SQL has it."""
+    return "'{}'".format(text.replace("'", "''"))
+
+
+def _decoded(x: str, kind: pa.DataType) -> str:
+    if pt.is_string(kind):
+        return x
+    return f"TRY(decode({x}))" if pt.is_large_binary(kind) else f"CAST({x} AS VARCHAR)"
+
+
+def _without_texts(x: str, kind: pa.DataType, type_: str, missing: Sequence[str]) -> str:
+    """Returns SQL of the values, null also where they are texts that stand for a missing one."""
+    if not missing or not (pt.is_string(kind) or pt.is_large_binary(kind) or type_ == "bool"):
+        return x
+    return f"CASE WHEN {_decoded(x, kind)} IN ({', '.join(map(_text, missing))}) THEN NULL ELSE {x} END"
+
+
+def _value(x: str, kind: pa.DataType, type_: str) -> str:
+    """Returns SQL of the values as the schema's type has them, null where they are none."""
+    text, is_text = _decoded(x, kind), pt.is_string(kind)
+    if type_ == "string":
+        return text if is_text else f"CASE WHEN octet_length({x}) <= {MAX_BYTES} THEN {text} END"
+    if type_ == "bool":
+        word = f"lower(trim({text}, ' \t\n\v\f\r'))"
+        true, false = (", ".join(map(_text, spellings)) for spellings in (TRUE, FALSE))
+        return f"CASE WHEN {word} IN ({true}) THEN true WHEN {word} IN ({false}) THEN false END"
+    if pt.is_time(kind):
+        return f"epoch_us({x}) // 1000000"
+    if pt.is_timestamp(kind) or pt.is_date(kind):
+        return f"epoch_us(date_trunc('second', CAST({x} AS TIMESTAMP))) // 1000000"
+    if type_ == "time":  # A fraction would be rounded.
+        whole = rf"CAST(TRY_CAST(regexp_replace({text}, '\.\d+', '') AS TIMESTAMPTZ) AS TIMESTAMP)"
+        return f"CASE WHEN regexp_full_match({text}, '{_ISO_8601}') THEN epoch_us({whole}) // 1000000 END"
+    cast = f"TRY_CAST({x} AS {'DOUBLE' if type_ == 'float' else 'BIGINT'})"
+    if is_text:
+        return f"CASE WHEN regexp_full_match({x}, '{_NUMBER if type_ == 'float' else _WHOLE}') THEN {cast} END"
+    return f"CASE WHEN {x} = trunc({x}) THEN {cast} END" if pt.is_floating(kind) and type_ == "int" else cast
+
+
+def _about(rows: Iterator[Row], name: str) -> Iterator[Row]:
+    with about(name):
+        yield from rows

@@ -1,0 +1,431 @@
+"""Tables in CSV files, in lines of JSON and in Parquet files, with a schema that says what their columns are.
+
+    examples = TextSource(name="csv", schema="trips.yaml").open("trips.csv", opening)
+
+All rows are staged first, in one file of each split; pieces are ranges of its rows.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import heapq
+import itertools
+import os
+import pathlib
+import re
+import shutil
+import string
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common.errors import UserError, about, readable
+from common.manifest import Encoding, Feature
+from common.storage.files import list_files, open_file, open_random_access, require_file, stat_file
+from common.storage.storage import MAX_THREADS, File, FileChanged, is_remote, map_in_threads
+from components.convert.hashes import content_hashes
+from components.convert.schema import Input, TableSchema, table_schema
+from components.convert.source import (
+    LABEL,
+    Block,
+    Examples,
+    Opening,
+    Paths,
+    Piece,
+    Source,
+    even_pieces,
+    print_left_out,
+    unique_files,
+)
+from components.convert.splits import SPLITS, Splits
+from components.convert.strings import Strings
+
+if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
+    import pyarrow as pa
+
+    from components.convert.sources.staging import Staging
+
+_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # By what they begin with.
+_PARQUET = re.compile(r".*\.(parquet|parq|pq)", re.IGNORECASE | re.DOTALL)
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES, _COPIED_BYTES = 16 << 20, 1 << 15, 32 << 20, 1 << 20
+_PUNCTUATION = string.punctuation.encode()
+_TASK_ROWS = 1 << 18
+Part = tuple[File | str, Mapping[str, str]]  # A Parquet file, and what the names of its folders say.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSource(Source):
+    """A table in CSV files, or in lines of JSON.
+
+    Attributes:
+      schema: Its schema, or the file of it.
+      json: Whether the files are lines of JSON.
+      skip_bad: Number of wrong rows that may be left out.
+    """
+
+    name: str
+    schema: Any = None
+    takes: frozenset[str] = frozenset({"skip_bad"})
+    json: bool = False
+    skip_bad: int | None = None
+
+    def files(self, paths: Paths) -> list[File]:
+        """Returns the files of the table; a folder stands for those below it, in the order of their names."""
+        return self._files(paths, print_others=False)
+
+    def open(self, paths: Paths, opening: Opening) -> Examples:
+        """Stages the rows."""
+        from components.convert.sources.staging import Staging
+
+        schema = table_schema(self.schema, self.name, delimited=not self.json)
+        files = self._files(paths, print_others=True)
+        with Staging(schema, _staged(opening, "train"), skip_bad=self.skip_bad or 0) as staging:
+            for file, path in _plain_files(files, opening.directory):
+                with readable(file.path):
+                    if self.json:
+                        staging.add_json(path, file.path)
+                    else:
+                        name = re.sub(r"\.(gz|zst)$", "", file.path.lower())
+                        delimiter = schema.delimiter or ("\t" if name.endswith(".tsv") else ",")
+                        staging.add_csv(path, file.path, delimiter)
+        return _examples(schema, {"train": staging}, opening, files[0].path)
+
+    def _files(self, paths: Paths, *, print_others: bool) -> list[File]:
+        if self.schema is None:
+            raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
+        kind, endings = ("files of JSON lines", "jsonl ndjson") if self.json else ("CSV files", "csv tsv")
+        pattern = re.compile(rf".*\.({endings.replace(' ', '|')})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
+        named = f"*.{endings.replace(' ', ' or *.')} files, or such with .gz or .zst behind"
+        wanted = f"FILE..., its {kind} or a directory of them"
+        files = self.locate_files(paths, wanted, lambda f: _inside(f, pattern, named, print_others=print_others))
+        names = {file.path for file in files}
+        for path in names:
+            if (plain := re.sub(r"(?i)\.(gz|zst)$", "", path)) in names - {path}:
+                raise UserError(
+                    f"{path}: is packed, and {os.path.basename(plain)} beside it is not; delete one of them"
+                )
+        return files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParquetSource(Source):
+    """A table in Parquet files, whose folders may be named `year=2024`.
+
+    Attributes:
+      schema: Its schema, or the file of it.
+    """
+
+    name: str = "parquet"
+    schema: Any = None
+    takes: frozenset[str] = frozenset({"schema"})
+
+    def files(self, paths: Paths) -> list[File]:
+        """Returns the files of the table, in order."""
+        return [file for file, _ in self.parts(paths)]
+
+    def open(self, paths: Paths, opening: Opening) -> Examples:
+        """Stages the rows."""
+        schema = table_schema(self.schema, self.name, delimited=False)
+        return open_typed(schema, {"train": self.parts(paths, print_others=True)}, opening)
+
+    def parts(self, paths: Paths, *, print_others: bool = False) -> list[tuple[File, dict[str, str]]]:
+        """Returns the files, each with the columns that the names of its folders say."""
+        parts = []
+        for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):
+            inside = [file] if file else _inside(path, _PARQUET, "*.parquet files", print_others=print_others)
+            parts += [(inner, _folder_values(inner.path.removeprefix(path))) for inner in inside]
+        unique_files([file for file, _ in parts])
+        return parts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableExamples(Examples):
+    """Rows of a table.
+
+    Attributes:
+      schema: What they hold.
+      paths: Staged file of each split.
+    """
+
+    schema: TableSchema
+    paths: Mapping[str, str]
+
+    def blocks(self, piece: Piece) -> Iterator[Block]:
+        """Reads row groups of the staged file, a few megabytes each."""
+        for table in _read_groups(self.paths[piece.split], *piece.part):
+            yield _block(self.schema, table)
+
+
+def open_typed(
+    schema: TableSchema,
+    parts: Mapping[str, Sequence[Part]],
+    opening: Opening,
+    describe_row: Callable[[str, int], str] = lambda path, row: f"{path}: row {row + 1:,}",
+) -> TableExamples:
+    """Stages the rows of Parquet files.
+
+    Args:
+      schema: What they hold.
+      parts: Of each split the files, and columns of one text each that they do not have themselves, by their headers.
+      opening: As of `Source.open`.
+      describe_row: Returns where a row is, given the file and its position there, for errors.
+
+    Raises:
+      UserError: If a file is damaged, or a row is not what the schema says.
+    """
+    from components.convert.sources.staging import Staging
+
+    staged = {}
+    for split, files in parts.items():
+        with Staging(schema, _staged(opening, split)) as staged[split]:
+            for file, texts in files:
+                _add_parquet(staged[split], require_file(file), texts, schema, describe_row)
+    first = next(file for files in parts.values() for file, _ in files)
+    return _examples(schema, staged, opening, require_file(first).path)
+
+
+def _add_parquet(
+    staging: Staging,
+    file: File,
+    texts: Mapping[str, str],
+    schema: TableSchema,
+    describe_row: Callable[[str, int], str],
+) -> None:
+    from components.convert.sources.staging import check_columns
+
+    texts = {name: None if text == _NULL else text for name, text in texts.items()}
+    wanted = [column.header for column in schema.columns.values() if column.header not in texts]
+    start = 0
+    with _open_parquet(file, _HELD_BYTES // max(1, len(wanted))) as data:
+        with about(file.path):
+            check_columns(data.schema_arrow, texts, schema)
+        groups = [data.metadata.row_group(i) for i in range(data.num_row_groups)]
+        num_bytes = sum(group.total_byte_size for group in groups)
+        batch_size = min(_BATCH_ROWS, _BATCH_BYTES * data.metadata.num_rows // max(1, num_bytes))
+        for batch in data.iter_batches(batch_size=max(1, batch_size), columns=wanted, use_threads=False):
+            staging.add_batch(batch, texts, lambda row, start=start: describe_row(file.path, start + row))
+            start += len(batch)
+
+
+@contextlib.contextmanager
+def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
+    """Yields the opened file; whatever is wrong with it becomes a `UserError`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with open_random_access(file) as content:
+            yield pq.ParquetFile(
+                content,
+                buffer_size=buffer_bytes,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                coerce_int96_timestamp_unit="us",
+            )
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
+            raise  # Of the system; what Arrow finds has no number.
+        what = " ".join(str(error).split())
+        raise UserError(f"{file.path}: damaged, encrypted or no Parquet file ({what})") from None
+
+
+def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, str]]:
+    """Yields the files with paths on this machine; what is packed or in a bucket is there as long as it is read."""
+    import pyarrow as pa
+
+    def unpack(i: int) -> str:
+        with readable(files[i].path), open_file(files[i]) as raw:
+            magic = raw.peek(max(map(len, _PACKED)))
+            codec = next((codec for begin, codec in _PACKED.items() if magic.startswith(begin)), None)
+            if not codec and not is_remote(files[i].path):
+                return files[i].path
+            path = os.path.join(directory, f"unpacked-{i}")
+            with open(path, "wb") as copy:
+                shutil.copyfileobj(pa.CompressedInputStream(raw, codec) if codec else raw, copy, _COPIED_BYTES)
+            return path
+
+    for first in range(0, len(files), MAX_THREADS):
+        batch = range(first, min(first + MAX_THREADS, len(files)))
+        for i, path in zip(batch, map_in_threads(unpack, batch), strict=True):
+            yield files[i], path
+            if path != files[i].path:
+                os.unlink(path)
+            elif stat_file(path) != files[i]:  # DuckDB reads it without a look at its version.
+                raise FileChanged(path)
+
+
+def _inside(folder: str, pattern: re.Pattern[str], named: str, *, print_others: bool) -> list[File]:
+    """Returns the files below a folder whose names match, but for hidden ones."""
+    visible = {}
+    for file in list_files(folder):
+        name = file.path.removeprefix(folder).strip("/")
+        if not re.search(r"(^|/)[._]", name):
+            visible[name] = file
+    taken = {name: file for name, file in visible.items() if pattern.fullmatch(name)}
+    if not taken:
+        raise UserError(f"{folder}: holds no {named}")
+    if print_others:
+        print_left_out(folder, sorted(visible.keys() - taken.keys()), f"only {named} are read")
+    return [*taken.values()]
+
+
+def _folder_values(path: str) -> dict[str, str]:
+    pairs = (folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
+    return {urllib.parse.unquote(name): urllib.parse.unquote(value) for name, value in pairs}
+
+
+def _staged(opening: Opening, split: str) -> str:
+    return str(pathlib.Path(opening.directory) / f"{split}.parquet")
+
+
+def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str) -> TableExamples:
+    """Returns the examples of staged files, after a pass over them for what has to be known of all rows."""
+    import pyarrow.parquet as pq
+
+    paths = {split: _staged(opening, split) for split in sorted(staged, key=SPLITS.index)}
+    num_rows = {split: pq.read_metadata(path).num_rows for split, path in paths.items()}
+    if not any(num_rows.values()):
+        raise UserError(f"{first_path}: no rows, in all files together, that are right and that the filter keeps")
+    tasks = [(split, i, min(i + _TASK_ROWS, n)) for split, n in num_rows.items() for i in range(0, n, _TASK_ROWS)]
+    surveys = opening.map(lambda task: _survey(schema, paths, opening.splits, *task), tasks)
+    num_bytes, most = collections.Counter(), collections.Counter()
+    counters = collections.defaultdict(collections.Counter)
+    for (split, *_), (size, largest, counted) in zip(tasks, surveys, strict=True):
+        num_bytes[split] += size
+        most |= largest
+        for key, counter in counted.items():
+            counters[key].update(counter)
+    num_pieces = opening.num_pieces(num_bytes)
+    sizes = {split: num_bytes[split] // max(1, n) for split, n in num_rows.items()}
+    pieces = (even_pieces(s, n, count=num_pieces[s], record_bytes=sizes[s]) for s, n in num_rows.items() if n)
+    return TableExamples(
+        name=schema.name,
+        origin=schema.origin,
+        pieces=tuple(itertools.chain.from_iterable(pieces)),
+        inputs=tuple(
+            Feature(
+                name=column.name,
+                dtype=column.dtype,
+                unit=column.unit,
+                default=column.default,
+                missing=schema.missing,
+                boolean=column.type == "bool" or None,
+            )
+            for column in schema.stored
+        ),
+        task=schema.label.task,
+        class_names=schema.label.classes,
+        targets=tuple(schema.label.targets),
+        arguments={"schema": schema.content},
+        most={column.name: most[column.name] for column in schema.stored if column.dtype != "float32"},
+        deep=tuple(_encoding(entry, counters) for entry in schema.deep),
+        wide=tuple(_encoding(entry, counters) for entry in schema.wide),
+        left_out=sum(staging.left_out for staging in staged.values()),
+        skipped=tuple(line for staging in staged.values() for line in staging.skipped),
+        schema=schema,
+        paths=paths,
+    )
+
+
+def _survey(
+    schema: TableSchema, paths: Mapping[str, str], splits: Splits, split: str, start: int, stop: int
+) -> tuple[int, collections.Counter[str], Mapping[tuple[str, str], collections.Counter[Any]]]:
+    """Looks at some rows.
+
+    Returns:
+      The bytes of their values; by column the largest integer, more than any if one is negative, or the most bytes of a text;
+      how often the words or values of columns occur in training rows.
+    """
+    counted = {_counted(entry) for entry in schema.deep + schema.wide if entry.vocabulary_size is not None}
+    num_bytes, most, counters = 0, collections.Counter(), {key: collections.Counter() for key in counted}
+    for table in _read_groups(paths[split], start, stop):
+        block = _block(schema, table)
+        columns = {column.name: block.columns[column.name] for column in schema.stored}
+        for name, values in columns.items():
+            is_text = isinstance(values, Strings)
+            num_bytes += values.data.nbytes if is_text else values.nbytes
+            if is_text or values.dtype == np.int64:
+                numbers = values.lengths if is_text else values
+                most[name] = max(most[name], int(numbers.max()) if numbers.min() >= 0 else 1 << 63)
+        if not counters:
+            continue
+        keys = content_hashes(len(table), columns) if block.keys is None else block.keys
+        assigned = splits.assign(keys, native=split, natives=paths, assigned=block.assigned)
+        for (name, kind), counter in counters.items():
+            values = columns[name][assigned == SPLITS.index("train")]
+            counter.update(words(values) if kind == "words" else _count(values))
+    return num_bytes, most, counters
+
+
+def words(texts: Strings) -> Mapping[bytes, int]:
+    """Returns each different word of some texts, with how many there are.
+
+    Words are those of `keras.layers.TextVectorization` unless it is told otherwise: ASCII letters are made small, ASCII
+    punctuation is taken out, and ASCII white space is between words.
+    """
+    return collections.Counter(b" ".join(texts.tolist()).lower().translate(None, _PUNCTUATION).split())
+
+
+def _count(values: Strings | np.ndarray) -> dict[bytes | int, int]:
+    """Returns each different value with how often it occurs."""
+    import pyarrow as pa
+
+    counted = (values.arrow if isinstance(values, Strings) else pa.array(values)).value_counts()
+    return dict(zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True))
+
+
+def _counted(entry: Input) -> tuple[str, str]:
+    return entry.encoding.columns[0], "words" if entry.encoding.kind == "words" else "values"
+
+
+def _encoding(entry: Input, counters: Mapping[tuple[str, str], collections.Counter[Any]]) -> Encoding:
+    """Returns the manifest's encoding, with the most frequent values of training rows, equals by value."""
+    if entry.vocabulary_size is None:
+        return entry.encoding
+    name, kind = _counted(entry)
+    counted = counters[name, kind].items()
+    if kind == "words" and not counted:
+        raise UserError(f"column {name!r} has no words in the training split")
+    best = heapq.nsmallest(entry.vocabulary_size, counted, key=lambda item: (-item[1], item[0]))
+    vocabulary = tuple(value.decode() if isinstance(value, bytes) else value for value, _ in best)
+    return dataclasses.replace(entry.encoding, vocabulary=vocabulary)
+
+
+def _read_groups(path: str, start: int, stop: int) -> Iterator[pa.Table]:
+    """Yields the rows of a staged file from one to another, a row group at a time."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, pre_buffer=False) as data:
+        first = 0
+        for i in range(data.num_row_groups):
+            last = first + data.metadata.row_group(i).num_rows
+            if start < last and first < stop:
+                begin = max(start, first)
+                table = data.read_row_group(i, use_threads=False)
+                yield table[begin - first : min(stop, last) - first]
+            first = last
+
+
+def _block(schema: TableSchema, table: pa.Table) -> Block:
+    columns, missing = {}, {}
+    for column in schema.stored:
+        array = table[column.name].combine_chunks()
+        if column.default is not None:
+            missing[column.name] = array.is_null().to_numpy(zero_copy_only=False)
+            array = array.fill_null(column.default)
+        columns[column.name] = Strings.of_arrow(array) if column.dtype == "string" else array.to_numpy()
+    labels = [table[name].to_numpy() for name in table.column_names if name.startswith(f"{LABEL}.")]
+    columns[LABEL] = labels[0] if len(labels) == 1 else np.stack(labels, axis=1)
+    rule, keys, assigned = schema.split, None, {}
+    if rule and rule.starts:
+        assigned = {split: columns[rule.column] >= start for split, start in rule.starts.items()}
+    elif rule:
+        keys = content_hashes(len(table), {rule.column: columns[rule.column]})
+    return Block(columns=columns, missing=missing, keys=keys, assigned=assigned)

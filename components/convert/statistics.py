@@ -1,0 +1,269 @@
+"""Statistics of a dataset: exact figures of each split, and a random sample of its records for the page.
+
+    statistics = Statistics(examples)
+    statistics.add("train", columns, missing, measures, hashes)         # of a block, all of one split
+    statistics.absorb(other.state())                                    # JSON; of the piece that comes next
+    statistics.describe()["train"].summaries["fare"].mean
+
+Mean and deviation are put together as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+variances" (1979). The same pieces in the same order give the same figures.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from common.errors import UserError
+from common.manifest import MULTI_LABEL, REGRESSION, Feature, Split, Summary
+from components.convert.records import Column
+from components.convert.source import LABEL, Examples
+from components.convert.splits import SPLITS
+from components.convert.strings import Strings
+
+_SAMPLE_RECORDS, _SAMPLE_VALUES, _MIN_RECORDS = 1_000, 200_000, 20
+_MAX_CHARACTERS = 80  # Of a text in a sample.
+_PICTURES, _PICTURE_SIDE = 100, 64  # Images, and pixels to which the longer ones are cut.
+
+
+@dataclasses.dataclass
+class Numbers:
+    """Exact figures of the numbers of one column in one split.
+
+    Attributes:
+      missing: Records without a value in the source.
+      count: Of the other records, as are all that follow.
+      squares: Sum of the squared deviations from the mean.
+      ends: Smallest and largest number, if there is any.
+    """
+
+    missing: int = 0
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    ends: Sequence[float] = ()
+
+    def add(self, values: np.ndarray) -> None:
+        """Adds numbers [N]."""
+        if not len(values):
+            return
+        ends = [values.min().item() + 0, values.max().item() + 0]  # Adding 0 makes 0.0 of -0.0.
+        values = values.astype(np.float64)
+        mean = values[0] + (values - values[0]).mean()  # A constant has no deviation so.
+        squares = ((values - mean) ** 2).sum()
+        self.absorb(Numbers(count=len(values), mean=float(mean), squares=float(squares), ends=ends))
+
+    def absorb(self, other: Numbers) -> None:
+        """Adds the numbers of another one, which come behind."""
+        self.missing += other.missing
+        if other.count:
+            total, difference = self.count + other.count, other.mean - self.mean
+            self.squares += other.squares + difference**2 * (self.count * other.count / total)
+            self.mean += difference * (other.count / total)
+            self.count = total
+            ends = [*self.ends, *other.ends]
+            self.ends = [min(ends), max(ends)]
+
+    def summary(self) -> Summary:
+        """Returns what the manifest says."""
+        if not self.count:
+            return Summary(missing=self.missing)
+        std = math.sqrt(self.squares / self.count)
+        return Summary(missing=self.missing, mean=self.mean, std=std, min=self.ends[0], max=self.ends[1])
+
+
+class Sample:
+    """Records with the smallest content hashes, a random choice that no order or division of the data changes.
+
+    Attributes:
+      size: Number of records at most.
+      columns: Values of the records by column, in the order of their hashes.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+        self.columns: dict[str, list[Any]] = {}
+        self._hashes: list[int] = []
+
+    def candidates(self, hashes: np.ndarray) -> np.ndarray:
+        """Returns the rows, int64 [M], of records that may belong to the sample."""
+        rows = np.argsort(hashes, kind="stable")[: self.size]
+        is_full = len(self._hashes) == self.size
+        return rows[hashes[rows] < np.uint64(self._hashes[-1])] if is_full else rows
+
+    def add(self, hashes: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> None:
+        """Adds records, and keeps those that belong to the sample."""
+        known = [*self._hashes, *hashes]
+        order = sorted(range(len(known)), key=known.__getitem__)[: self.size]
+        self._hashes = [known[row] for row in order]
+        for name, values in columns.items():
+            merged = [*self.columns.get(name, ()), *values]
+            self.columns[name] = [merged[row] for row in order]
+
+    def state(self) -> Any:
+        """Returns what `add` takes, as JSON."""
+        return self._hashes, self.columns
+
+
+class Statistics:
+    """Figures and samples of the splits, of all pieces or `of_piece`, one of them.
+
+    Attributes:
+      samples: By split, records with the values of their columns: numbers; texts, cut; None where a value is missing; the mean
+        pixel value of images of one shape.
+      pictures: Training images as columns `label` and `pixels`, the Base64 of uint8 [height, width, channels], of which the first
+        two are those of `picture_shape`.
+    """
+
+    def __init__(self, examples: Examples, *, of_piece: bool = False):
+        self._examples = examples
+        sizes = max(_MIN_RECORDS, min(_SAMPLE_RECORDS, _SAMPLE_VALUES // len(examples.features))), _PICTURES
+        if of_piece:  # Hashes are spread evenly, so that one piece of many has few of the smallest.
+            sizes = (min(size, 4 * size // len(examples.pieces) + _MIN_RECORDS) for size in sizes)
+        records, pictures = sizes
+        self.samples = {split: Sample(records) for split in SPLITS}
+        self.pictures = Sample(pictures)
+        self._counts = dict.fromkeys(SPLITS, 0)
+        self._classes = {split: np.zeros(len(examples.class_names or examples.targets), np.int64) for split in SPLITS}
+        self._numbers: dict[str, dict[str, Numbers]] = {split: collections.defaultdict(Numbers) for split in SPLITS}
+
+    @property
+    def image(self) -> Feature | None:
+        """Feature that is an image, if there is one."""
+        return next((feature for feature in self._examples.inputs if feature.dtype == "uint8"), None)
+
+    @property
+    def picture_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of a picture."""
+        height, width, channels = self.image.shape
+        return len(range(0, height, _stride(height))), len(range(0, width, _stride(width))), channels
+
+    def add(
+        self,
+        split: str,
+        columns: Mapping[str, Column],
+        missing: Mapping[str, np.ndarray],
+        measures: Mapping[str, np.ndarray],
+        hashes: np.ndarray,
+    ) -> None:
+        """Adds N records of a split, as in a `Block`."""
+        labels, numbers = columns[LABEL], self._numbers[split]
+        self._counts[split] += len(labels)
+        self._classes[split] += self._count_classes(labels)
+        for name, values in self._scalars({**columns, **measures}).items():
+            absent = missing.get(name, np.zeros(len(labels), bool))
+            numbers[name].missing += int(absent.sum())
+            if not isinstance(values, Strings):
+                numbers[name].add(values[~absent] if name in missing else values)
+        self._add_samples(split, {**columns, **measures}, missing, hashes)
+
+    def state(self) -> Any:
+        """Returns all of it as JSON."""
+        splits = {
+            split: {
+                "count": self._counts[split],
+                "classes": self._classes[split].tolist(),
+                "numbers": {name: dataclasses.asdict(numbers) for name, numbers in self._numbers[split].items()},
+                "sample": self.samples[split].state(),
+            }
+            for split in SPLITS
+            if self._counts[split]
+        }
+        return {"splits": splits, "pictures": self.pictures.state()}
+
+    def absorb(self, state: Any) -> None:
+        """Adds what another one knows, of records that come later."""
+        for split, part in state["splits"].items():
+            self._counts[split] += part["count"]
+            self._classes[split] += np.array(part["classes"], np.int64)
+            for name, numbers in part["numbers"].items():
+                self._numbers[split][name].absorb(Numbers(**numbers))
+            self.samples[split].add(*part["sample"])
+        self.pictures.add(*state["pictures"])
+
+    def describe(self) -> dict[str, Split]:
+        """Returns the manifest's splits, without shards.
+
+        Raises:
+          UserError: If a column that is to be normalised has no values in the training split.
+        """
+        for encoding in (*self._examples.deep, *self._examples.wide):
+            if encoding.kind == "numeric" and not self._numbers["train"][encoding.columns[0]].count:
+                name = encoding.columns[0]
+                raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
+        is_regression = self._examples.task == REGRESSION
+        return {
+            split: Split(
+                examples=self._counts[split],
+                class_histogram=() if is_regression else tuple(self._classes[split].tolist()),
+                shards=(),
+                summaries={name: numbers.summary() for name, numbers in self._numbers[split].items()},
+            )
+            for split in SPLITS
+        }
+
+    def _count_classes(self, labels: np.ndarray) -> np.ndarray | int:
+        if self._examples.task == REGRESSION:
+            return 0
+        if self._examples.task == MULTI_LABEL:
+            return labels.sum(axis=0)
+        return np.bincount(labels, minlength=len(self._examples.class_names))
+
+    def _scalars(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """Returns the columns with one value for each record; of the label only numbers that are predicted, by target."""
+        scalars = {
+            name: values
+            for name, values in columns.items()
+            if name != LABEL and (isinstance(values, Strings) or values.ndim == 1)
+        }
+        if self._examples.task == REGRESSION:
+            targets = columns[LABEL].reshape(len(columns[LABEL]), -1)
+            scalars |= {f"{LABEL}.{name}": targets[:, i] for i, name in enumerate(self._examples.targets)}
+        return scalars
+
+    def _add_samples(
+        self, split: str, columns: Mapping[str, Column], missing: Mapping[str, np.ndarray], hashes: np.ndarray
+    ) -> None:
+        rows = self.samples[split].candidates(hashes)
+        if len(rows):
+            sampled = {name: _values(column[rows], missing.get(name), rows) for name, column in columns.items()}
+            self.samples[split].add(hashes[rows].tolist(), sampled)
+        image = self.image
+        if split == "train" and image:
+            rows = self.pictures.candidates(hashes)
+            pixels = [base64.b64encode(self._picture(value)).decode() for value in _listed(columns[image.name][rows])]
+            self.pictures.add(hashes[rows].tolist(), {LABEL: columns[LABEL][rows].tolist(), "pixels": pixels})
+
+    def _picture(self, value: np.ndarray | bytes) -> bytes:
+        """Returns the pixels of an image, which are its own or those of a file, with the picture's size."""
+        if isinstance(value, bytes):
+            from components.convert.sources import images  # Others do without Pillow.
+
+            return images.decode(value, "", channels=self.image.shape[2], size=self.picture_shape[:2]).tobytes()
+        return value[:: _stride(value.shape[0]), :: _stride(value.shape[1])].tobytes()
+
+
+def _stride(side: int) -> int:
+    """Returns the distance of the pixels of an image that are in its picture."""
+    return -(-side // _PICTURE_SIDE)
+
+
+def _listed(column: Column) -> Iterable[np.ndarray | bytes]:
+    return column.tolist() if isinstance(column, Strings) else column
+
+
+def _values(column: Column, missing: np.ndarray | None, rows: np.ndarray) -> list[Any]:
+    """Returns the values of sampled records as JSON."""
+    if isinstance(column, Strings):
+        values = [value.decode(errors="backslashreplace")[:_MAX_CHARACTERS] for value in column.tolist()]
+    else:
+        values = (column.mean(axis=(1, 2, 3)) if column.ndim == 4 else column).tolist()
+    if missing is None:
+        return values
+    return [None if absent else value for value, absent in zip(values, missing[rows], strict=True)]

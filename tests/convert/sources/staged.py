@@ -1,0 +1,67 @@
+"""Tables that are staged, for tests."""
+
+import csv
+import io
+import pathlib
+
+from components.convert.schema import Column, Input, Label, TableSchema
+from components.convert.source import Opening
+from components.convert.sources.tables import TableExamples, TextSource
+from components.convert.splits import Splits
+
+DEFAULTS = {"float": 1.5, "int": -7, "string": "none", "bool": False, "time": 0}
+
+
+def columns(**types: str | Column) -> dict[str, Column]:
+    """Columns by name, `int` or, with a default, `int?`."""
+    made = {}
+    for name, kind in types.items():
+        plain = kind.removesuffix("?")
+        made[name] = Column(
+            name=name, header=name, type=plain, **({"default": DEFAULTS[plain]} if kind != plain else {})
+        )
+    return made
+
+
+INPUT = Input(column="f", numeric="z_score")
+
+
+def make_schema(label: Label | None = None, **changes) -> TableSchema:
+    fields = {"columns": columns(f="float", i="int?", s="string?", y="int"), "deep": (INPUT,)}
+    label = label or Label(classes=("no", "yes"), column="y")
+    return TableSchema(**{"name": "t", "origin": "t", "label": label, **fields, **changes})
+
+
+SCHEMA = make_schema()
+
+
+def read(source, paths, directory: pathlib.Path, **opening) -> TableExamples:
+    (directory / "work").mkdir(exist_ok=True)
+    paths = [str(path) for path in paths] if isinstance(paths, list) else str(paths)
+    return source.open(paths, Opening(directory=str(directory / "work"), splits=Splits(), **opening))
+
+
+def rows(examples: TableExamples) -> list[dict]:
+    """All rows in order, None where a value is missing."""
+    result = []
+    for piece in examples.pieces:
+        for block in examples.blocks(piece):
+            names = [*block.columns]
+            values = [c.tolist() for c in block.columns.values()]
+            for i, row in enumerate(zip(*values, strict=True)):
+                row = dict(zip(names, (v.decode() if isinstance(v, bytes) else v for v in row), strict=True))
+                result.append(row | {n: None for n, mask in block.missing.items() if mask[i]})
+    return result
+
+
+def write_csv(path: pathlib.Path, cells: list[list[str]], *, delimiter=",", line_end="\n", quoting=csv.QUOTE_ALL):
+    file = io.StringIO(newline="")
+    csv.writer(file, delimiter=delimiter, lineterminator=line_end, quoting=quoting).writerows(cells)
+    path.write_bytes(file.getvalue().encode())
+    return path
+
+
+def read_csv(directory: pathlib.Path, content: bytes | str, schema=SCHEMA, name="t.csv", **options) -> TableExamples:
+    path = directory / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read(TextSource(name="csv", schema=schema, **options), path, directory)

@@ -1,0 +1,214 @@
+import concurrent.futures
+import contextlib
+import dataclasses
+import hashlib
+import http.server
+import importlib.util
+import pathlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from common.errors import UserError
+from components.convert.sources import downloads
+from components.convert.sources.downloads import OFFERED, RemoteFile, download
+from components.convert.sources.registry import find_paths, find_source, source_digest
+
+DATA = np.random.default_rng(0).bytes(300_000)
+Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
+
+
+def send(handler, *, status=200, data=DATA, promised=None, **headers) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(data) if promised is None else promised))
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(data)
+
+
+def sends(**how) -> Answer:
+    return lambda handler: send(handler, **how)
+
+
+def status(number: int) -> Answer:
+    return sends(status=number, data=b"sorry")
+
+
+def hangs(handler) -> None:
+    send(handler, data=DATA[:1000], promised=len(DATA))
+    time.sleep(1)
+
+
+whole, cut = sends(), sends(data=DATA[:100_000], promised=len(DATA))
+
+
+@dataclasses.dataclass
+class Server:
+    """Gives the answers one after another, the last one again and again; counts the requests."""
+
+    url: str
+    answers: list[Answer] = dataclasses.field(default_factory=list)
+    requests: int = 0
+
+    def offer(self, *answers: Answer) -> RemoteFile:
+        self.answers = list(answers)
+        sha256 = hashlib.sha256(DATA).hexdigest()
+        return RemoteFile(name="data.gz", urls=(f"{self.url}/data.gz",), num_bytes=len(DATA), sha256=sha256)
+
+
+@pytest.fixture(autouse=True)
+def haste(monkeypatch) -> None:
+    for name, seconds in {"_CONNECT_S": 2, "_READ_S": 0.3, "_PAUSE_S": 0.01}.items():
+        monkeypatch.setattr(downloads, name, seconds)
+
+
+@pytest.fixture
+def server(monkeypatch) -> Iterator[Server]:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            made.requests += 1
+            answer = made.answers.pop(0) if len(made.answers) > 1 else made.answers[0]
+            answer(self)
+
+        def log_message(self, *_):
+            pass
+
+        def handle(self):
+            with contextlib.suppress(ConnectionError):
+                super().handle()
+
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made = Server(url=f"http://127.0.0.1:{httpd.server_port}")
+    threading.Thread(target=httpd.serve_forever, args=(0.01,), daemon=True).start()
+    yield made
+    httpd.shutdown()
+    httpd.server_close()
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [[whole], [status(500), status(503), whole], [status(429), whole], [cut, whole], [hangs, whole]],
+    ids=["good", "5xx", "429", "cut", "hangs"],
+)
+def test_download_is_tried_again(tmp_path, server, answers):
+    file = server.offer(*answers)
+    assert download([file], tmp_path / "new") == [tmp_path / "new" / "data.gz"]
+    assert (tmp_path / "new" / "data.gz").read_bytes() == DATA
+    assert server.requests == len(answers) and [path.name for path in (tmp_path / "new").iterdir()] == ["data.gz"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "message", "requests"),
+    [
+        ([sends(data=DATA[::-1])], f"SHA-256 is {hashlib.sha256(DATA[::-1]).hexdigest()} where .* was", 1),
+        ([sends(data=DATA + b"more")], "sends more than the 300,000 bytes", 1),
+        ([status(404)], "HTTP status 404", 1),
+        ([status(500)], "500 Server Error", 3),
+        ([sends(data=b"")], "ended after 0 of 300,000 bytes", 3),
+        ([lambda handler: time.sleep(0.6)], "Read timed out. .read timeout=0.3", 3),
+        ([lambda handler: handler.connection.shutdown(socket.SHUT_RDWR)], "data.gz: .", 3),
+    ],
+    ids=["checksum", "too long", "404", "500", "empty", "silent", "closes"],
+)
+def test_failed_download_names_url_and_source(tmp_path, server, answers, message, requests):
+    file = server.offer(*answers)
+    with pytest.raises(UserError, match=message) as error:
+        download([file], tmp_path)
+    assert "--source" in str(error.value) and file.urls[0] in str(error.value) and "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir()) and server.requests == requests
+
+
+def test_damaged_file_is_downloaded_again(tmp_path, server):
+    file, path = server.offer(whole), tmp_path / "data.gz"
+    for content, requests in ((DATA, 0), (DATA[:-1] + b"x", 1)):
+        path.write_bytes(content)
+        server.requests = 0
+        download([file], tmp_path)
+        assert server.requests == requests and path.read_bytes() == DATA
+
+
+def test_another_url_takes_over(tmp_path, server):
+    file = server.offer(status(404), whole)
+    download([dataclasses.replace(file, urls=(*file.urls, f"{server.url}/mirror/data.gz"))], tmp_path)
+    assert (tmp_path / "data.gz").read_bytes() == DATA
+
+
+def test_parallel_downloads_ask_once(tmp_path, server):
+    file = server.offer(whole)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(download, [[file]] * 4, [tmp_path] * 4))
+    assert server.requests == 1 and (tmp_path / "data.gz").read_bytes() == DATA
+
+
+def test_directory_that_cannot_be_written(tmp_path, server):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write downloads to .*Not a directory; set XDG_CACHE_HOME"):
+        download([server.offer(whole)], tmp_path / "file" / "d")
+
+
+def test_one_reachable_host_or_proxy_suffices(server, monkeypatch):
+    server.answers = [status(500)]
+    downloads.require_reachable(["http://no.such.host.invalid/x", f"{server.url}/x"])
+    monkeypatch.setenv("http_proxy", server.url)
+    downloads.require_reachable(["http://no.such.host.invalid/x"])
+    monkeypatch.setenv("no_proxy", "no.such.host.invalid")
+    with pytest.raises(UserError, match=r"cannot reach no.such.host.invalid \(.*resolve.*--source"):
+        downloads.require_reachable(["http://no.such.host.invalid/x"])
+
+
+@pytest.fixture
+def offered(monkeypatch, server, tmp_path, make_idx) -> tuple[pathlib.Path, tuple[RemoteFile, ...]]:
+    """IDX files in a directory, and `fashion_mnist` offered by the server with just these files."""
+    make_idx(tmp_path / "offered", train=20, test=5)
+    files = []
+    for path in (pathlib.Path(file.path) for file in find_source("fashion_mnist").files(str(tmp_path / "offered"))):
+        data = path.read_bytes()
+        files.append(
+            RemoteFile(
+                name=path.name,
+                urls=(f"{server.url}/{path.name}",),
+                num_bytes=len(data),
+                sha256=hashlib.sha256(data).hexdigest(),
+            )
+        )
+    server.answers = [lambda handler: send(handler, data=(tmp_path / "offered" / handler.path[1:]).read_bytes())]
+    monkeypatch.setitem(OFFERED, "fashion_mnist", tuple(files))
+    return tmp_path / "offered", tuple(files)
+
+
+def test_dataset_without_source_is_downloaded(tmp_path, server, offered, content, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder, files = offered
+    assert source_digest("fashion_mnist", None) == source_digest("fashion_mnist", str(folder))
+    assert find_paths("fashion_mnist", "given") == "given" and find_paths("idx", None) is None
+    assert not server.requests
+    downloaded = find_paths("fashion_mnist", None)
+    assert downloaded == str(tmp_path / "cache" / "tfrecord-training-pipeline" / "fashion_mnist")
+    assert server.requests == 4 and content(pathlib.Path(downloaded)) == content(folder)
+    assert f"downloading {files[0].urls[0]}" in capsys.readouterr().out
+
+
+def test_failed_download_leaves_no_output(tmp_path, offered, server, fails, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    server.answers = [status(404)]
+    line = fails("--dataset", "fashion_mnist", "--output", tmp_path / "out")
+    assert "HTTP status 404" in line and "--source" in line and not (tmp_path / "out").exists()
+
+
+def test_offers_are_those_of_tensorflow_datasets():
+    root = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent / "url_checksums"
+    for name, files in OFFERED.items():
+        assert find_source(name).name == name
+        lines = (root / f"{name}.txt").read_text().splitlines() if name != "taxi" else ()
+        listed = {line.split("\t")[0]: line.split("\t")[1:3] for line in lines}
+        for file in files:
+            assert {url.rpartition("/")[2] for url in file.urls} == {file.name}
+            assert name == "taxi" or [str(file.num_bytes), file.sha256] in map(listed.get, file.urls)

@@ -1,0 +1,118 @@
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from common.errors import UserError
+from components.convert import engine
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(autouse=True)
+def forking(monkeypatch):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    if sys.platform != "linux":
+        pytest.skip("processes are forked on Linux only")
+
+
+@pytest.mark.parametrize("processes", [1, 3, 30])
+def test_run_calls_each_task_once(processes):
+    tasks = [5, 3, 8, 1, 9, 2, 7]
+    results = dict(engine.run(lambda task: (task**2, os.getpid()), tasks, processes=processes))
+    assert {i: value for i, (value, _) in results.items()} == {i: task**2 for i, task in enumerate(tasks)}
+    assert (os.getpid() in {pid for _, pid in results.values()}) == (processes == 1)
+    assert not multiprocessing.active_children()
+    assert list(engine.run(str, [], processes=processes)) == []
+
+
+def test_run_with_tensorflow_forks_nothing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", object())
+    assert [*engine.run(lambda task: os.getpid(), range(3), processes=3)] == [(i, os.getpid()) for i in range(3)]
+
+
+@pytest.mark.parametrize("error", [UserError("trips.csv: line 3"), OSError(28, "No space left"), KeyError("bug")])
+def test_run_raises_what_a_task_raises(error):
+    def fail_or_sleep(task):
+        if task == 3:
+            raise error
+        time.sleep(3600)
+
+    with pytest.raises(type(error)) as caught:
+        list(engine.run(fail_or_sleep, [3, 0, 1, 2], processes=4))
+    assert str(caught.value) == str(error)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_run_names_a_killed_process(number):
+    def kill_itself(task):
+        if task == 2:
+            os.kill(os.getpid(), number)
+        return task
+
+    with pytest.raises(UserError, match=r"^a process .* ended from outside, perhaps for want of memory; .*--processes"):
+        list(engine.run(kill_itself, range(5), processes=2))
+    assert not multiprocessing.active_children()
+
+
+def test_run_notices_kills_amid_results():
+    code = r"""
+import os, signal, threading
+from components.convert import engine
+def send(task):
+    if task % 5 == 4:
+        threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    return b"." * (1 << 24)
+for i in range(20):
+    delay_s = i / 1000
+    try:
+        for _ in engine.run(send, range(1000), processes=3):
+            pass
+    except engine.ProcessLost:
+        print("lost")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout == "lost\n" * 20
+
+
+def test_processes_end_with_their_parent():
+    code = r"""
+import os, time
+from components.convert import engine
+def sleep(task):
+    os.write(1, b"%d\n" % os.getpid())  # In one piece, as others write too.
+    time.sleep(60)
+list(engine.run(sleep, range(3), processes=3))
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    started = [psutil.Process(int(process.stdout.readline())) for _ in range(3)]
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(started, timeout=20)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_run_ends_when_stopped_at_any_moment():
+    code = r"""
+import os, signal, sys, time
+from components.convert import engine
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+started = []
+while len(started) < 12:
+    started.append(os.fork())
+    if started[-1] == 0:
+        list(engine.run(lambda task: time.sleep(0.003), range(3000), processes=2))
+        os._exit(1)
+for i, pid in enumerate(started):
+    time.sleep(0.5 if i == 0 else 0.083)
+    os.kill(pid, signal.SIGTERM)
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in started])
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == f"{[143] * 12}\n"

@@ -1,0 +1,69 @@
+"""A conversion that is killed, whenever and wherever, goes on and makes the same."""
+
+import contextlib
+import dataclasses
+import multiprocessing
+import pathlib
+import random
+import shutil
+import time
+
+import kinds
+import psutil
+import pytest
+
+from components.convert.convert import convert
+from components.convert.options import Options
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module", params=kinds.KINDS)
+def options(request, tmp_path_factory, make_idx, write_records) -> Options:
+    root = tmp_path_factory.mktemp("source")
+    source = kinds.make(request.param, root, make_idx, write_records)
+    return Options(**source, output=str(root / "out"), shards=7, processes=1)
+
+
+@pytest.fixture(scope="module")
+def expected(options, content) -> dict[str, bytes]:
+    convert(options)
+    return content(pathlib.Path(options.output))
+
+
+@pytest.mark.parametrize(
+    ("place", "kills"),
+    [("here", 4), ("bucket", 4)]
+    + [pytest.param(place, 30, marks=pytest.mark.slow) for place in ("here", "bucket", "bucket to bucket")],
+)
+def test_killed_conversion_goes_on(request, tmp_path, options, expected, content, place, kills):
+    root, out = str(pathlib.Path(options.output).parent), tmp_path / "out"
+    options = dataclasses.replace(options, output=str(out))
+    if place != "here":
+        bucket = request.getfixturevalue("busy_bucket")
+        options, out = dataclasses.replace(options, output="gs://demo/out"), bucket / "out"
+    if place == "bucket to bucket":
+        shutil.copytree(root, bucket, dirs_exist_ok=True)
+        shutil.rmtree(out, ignore_errors=True)
+        sources = [options.source] if isinstance(options.source, str) else options.source
+        one, *more = (path.replace(root, "gs://demo") for path in sources)
+        options = dataclasses.replace(options, source=(one, *more) if more else one)
+    chance = random.Random(kills)
+    fork = multiprocessing.get_context("fork")  # It is at work at once; a command would mostly die of its imports.
+    while True:
+        process = fork.Process(target=convert, args=[dataclasses.replace(options, processes=chance.randint(1, 2))])
+        process.start()
+        moment = time.monotonic() + chance.uniform(0, 0.3)
+        while process.is_alive() and kills and time.monotonic() < moment:
+            time.sleep(0.001)
+        with contextlib.suppress(psutil.NoSuchProcess):  # It has ended meanwhile.
+            if kills and process.is_alive():
+                main = psutil.Process(process.pid)
+                chance.choice([main, *main.children()]).kill()
+                kills -= 1
+        process.join()
+        if not process.exitcode:
+            assert content(out) == expected
+            if not kills:
+                break
+            shutil.rmtree(out)  # It was so fast that there are kills left.

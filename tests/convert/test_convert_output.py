@@ -1,0 +1,215 @@
+import dataclasses
+import errno
+import pathlib
+import pkgutil
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from common.errors import UserError
+from components.convert import convert as convert_module
+from components.convert import output
+from components.convert.convert import convert
+from components.convert.options import Options
+
+ROOT = pathlib.Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "components.convert")
+
+
+@pytest.fixture
+def idx(tmp_path, make_idx) -> Options:
+    """Options of a conversion of 90 images in 5 pieces, by one process."""
+    make_idx(tmp_path / "source", packed=False, train=90)
+    place = {"source": str(tmp_path / "source"), "output": str(tmp_path / "out")}
+    return Options(dataset="idx", **place, shards=5, processes=1)
+
+
+def _stamps(directory: pathlib.Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in [directory, *directory.iterdir()]}
+
+
+def _stop_after(monkeypatch, pieces: int, options: Options) -> None:
+    """Converts, and is interrupted when so many pieces are written."""
+    write_piece, written = convert_module.write_piece, []
+
+    def write(*args):
+        if len(written) == pieces:
+            raise KeyboardInterrupt
+        written.append(1)
+        return write_piece(*args)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(convert_module, "write_piece", write)
+        if pieces > 4:
+            patched.setattr(output, "publish", lambda *args: write())
+        convert(options)
+
+
+def _count_written(monkeypatch, options: Options) -> int:
+    """Converts; returns how many pieces that took."""
+    write_piece, written = convert_module.write_piece, []
+    with monkeypatch.context() as patched:
+        patched.setattr(convert_module, "write_piece", lambda *args: written.append(1) or write_piece(*args))
+        convert(options)
+    return len(written)
+
+
+def test_convert_again_changes_nothing(idx, tmp_path, idx_bytes, capsys, fails):
+    manifest, before = convert(idx), _stamps(tmp_path / "out")
+    assert convert(idx) == manifest and _stamps(tmp_path / "out") == before
+    assert "already there" in capsys.readouterr().out
+    line = fails("--output", tmp_path / "out", "--dataset", "digits", "--split-seed", 3)
+    assert "dataset=idx" in line and "dataset=digits" in line and "split_seed=0" in line and "split_seed=3" in line
+
+
+def test_convert_again_finds_changed_source(idx, tmp_path):
+    convert(idx)
+    before = _stamps(tmp_path / "out")
+    images = tmp_path / "source" / "train-images-idx3-ubyte"
+    content = bytearray(images.read_bytes())
+    content[-1] ^= 1
+    images.write_bytes(content)
+    with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
+        convert(idx)
+    assert _stamps(tmp_path / "out") == before
+
+
+def test_convert_again_makes_deleted_page(tmp_path, capsys):
+    options = Options(output=str(tmp_path / "out"))
+    convert(options)
+    page = tmp_path / "out" / output.PAGE
+    before, text = _stamps(tmp_path / "out"), page.read_text()
+    page.unlink()
+    convert(options)
+    assert page.read_text() == text and "dataset.html, which is made again" in capsys.readouterr().out
+    changed = {name for name, stamp in _stamps(tmp_path / "out").items() if before[name] != stamp}
+    assert changed == {"out", output.PAGE}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "train-00000.tfrecord", "dataset.html", ".hidden"])
+def test_convert_keeps_foreign_files(tmp_path, fails, name):
+    (tmp_path / name).write_text("precious")
+    assert repr(name) in fails("--output", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    (tmp_path / ".converting").mkdir()  # Even beside leftovers of ours.
+    if name in ("notes.txt", ".hidden"):
+        assert repr(name) in fails("--output", tmp_path)
+        assert (tmp_path / name).read_text() == "precious"
+
+
+def test_convert_names_deleted_manifest(tmp_path, fails):
+    convert(Options(output=str(tmp_path / "out")))
+    (tmp_path / "out" / "manifest.json").unlink()
+    assert "'dataset.html', whose manifest is gone" in fails("--output", tmp_path / "out")
+
+
+def test_claim_refuses_second_conversion(tmp_path, fails):
+    with output.claim(str(tmp_path / "out")):
+        assert "another conversion is writing to" in fails("--output", tmp_path / "out")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("name", ["shards.ShardWriter.close", "output.write_text"])
+def test_full_disk_leaves_nothing(tmp_path, monkeypatch, exists, name):
+    out = tmp_path / "new" / "out"
+    if exists:
+        out.mkdir(parents=True)
+    name = f"components.convert.{name}"
+    do = pkgutil.resolve_name(name)
+
+    def fail(*args, **kwargs):
+        do(*args, **kwargs)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(name, fail)
+    with pytest.raises(UserError, match=f"cannot write --output {out}: No space left on device"):
+        convert(Options(output=str(out)))
+    assert list(tmp_path.rglob("*")) == ([out.parent, out] if exists else [])
+
+
+def test_small_disk_is_refused_after_first_piece(idx, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(output.shutil, "disk_usage", lambda path: usage._replace(free=0))
+    with pytest.raises(UserError, match=r"needs about (?!0)[\d,]+ bytes more, and its disk has 0 free"):
+        convert(idx)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("pieces", [0, 2, 5])
+def test_stopped_conversion_goes_on(idx, tmp_path, monkeypatch, content, pieces):
+    _stop_after(monkeypatch, pieces, idx)
+    assert _count_written(monkeypatch, idx) == 5 - pieces
+    convert(dataclasses.replace(idx, output=str(tmp_path / "clean")))
+    assert content(tmp_path / "out") == content(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("harm", ["shard damaged", "shard gone", "note cut", "plan cut"])
+def test_damaged_work_is_done_again(idx, tmp_path, monkeypatch, content, harm):
+    _stop_after(monkeypatch, 3, idx)
+    shard, work = tmp_path / "out" / "train-00001.tfrecord", tmp_path / "out" / ".converting"
+    if harm == "shard damaged":
+        data = bytearray(shard.read_bytes())
+        data[30] ^= 1
+        shard.write_bytes(data)
+    elif harm == "shard gone":
+        shard.unlink()
+    else:
+        note = work / ("plan.json" if harm == "plan cut" else "piece-00001.json")
+        note.write_bytes(note.read_bytes()[:-9])
+    assert _count_written(monkeypatch, idx) == (5 if harm == "plan cut" else 3)
+    convert(dataclasses.replace(idx, output=str(tmp_path / "clean")))
+    assert content(tmp_path / "out") == content(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("change", ["source", "options"])
+def test_work_of_another_plan_is_discarded(idx, tmp_path, monkeypatch, make_idx, content, change):
+    _stop_after(monkeypatch, 3, idx)
+    if change == "source":
+        make_idx(tmp_path / "source", packed=False, train=91)
+    else:
+        idx = dataclasses.replace(idx, split_seed=1)
+    assert _count_written(monkeypatch, idx) == 5
+    convert(dataclasses.replace(idx, output=str(tmp_path / "clean")))
+    assert content(tmp_path / "out") == content(tmp_path / "clean")
+
+
+def test_manifest_needs_all_shards_in_bucket(bucket, monkeypatch):
+    options = Options(output="gs://demo/out", processes=1)
+    monkeypatch.setattr(convert_module, "print_warnings", lambda *args: output.discard(options.output))
+    with pytest.raises(UserError, match=r"\d+\.\w+ is missing or damaged"):
+        convert(options)
+    assert not [path for path in bucket.rglob("*.tfrecord")]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory, make_idx):
+    """Flags of a conversion that takes long enough to be interrupted, and its result."""
+    root = tmp_path_factory.mktemp("large")
+    make_idx(root / "source", size=(28, 28), packed=False, train=20_000)
+    flags = ("--dataset", "idx", "--source", str(root / "source"), "--shards", "400")
+    convert(Options(dataset="idx", source=str(root / "source"), output=str(root / "clean"), shards=400))
+    yield flags, root / "clean"
+    shutil.rmtree(root)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
+def test_signal_ends_all_processes(tmp_path, large, content, number, code):
+    flags, clean = large
+    command = [*COMMAND, *flags, "--output", str(tmp_path / "out"), "--processes", "2"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    while not list(tmp_path.glob("out/*.tfrecord")) and process.poll() is None:
+        time.sleep(0.001)
+    workers = psutil.Process(process.pid).children()
+    process.send_signal(number)
+    assert process.wait(60) == code and (tmp_path / "out" / ".converting" / "plan.json").exists()
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+    subprocess.run([*COMMAND, *flags, "--output", tmp_path / "out"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert content(tmp_path / "out") == content(clean)

@@ -1,0 +1,55 @@
+"""Processes and the order of tasks decide how fast a conversion is, and nothing else."""
+
+import dataclasses
+import pathlib
+import random
+
+import kinds
+import pytest
+import trips
+
+from components.convert import engine
+from components.convert.convert import convert
+from components.convert.options import Options
+
+
+@pytest.fixture(scope="module", params=[*kinds.KINDS, "packed idx", "targets"])
+def options(request, tmp_path_factory, make_idx, write_records) -> Options:
+    """A source of several hundred or thousand examples."""
+    root = tmp_path_factory.mktemp("source")
+    if request.param == "targets":
+        targets = {"same": "same", "sum": "same + seconds", "when": "when"}
+        schema = {**trips.SCHEMA, "label": {"regression": targets}, "deep": trips.SCHEMA["deep"][:1], "wide": []}
+        kind = trips.write(root, trips.rows(3000), schema)
+    elif request.param == "packed idx":
+        make_idx(root / "packed", size=(9, 7), train=3000, test=500)
+        kind = {"dataset": "idx", "source": str(root / "packed")}
+    else:
+        kind = kinds.make(request.param, root, make_idx, write_records)
+    return Options(**kind, output=str(root / "out"), shards=7)
+
+
+@pytest.fixture(scope="module")
+def expected(options, content) -> dict[str, bytes]:
+    """What one process makes."""
+    convert(dataclasses.replace(options, processes=1))
+    return content(pathlib.Path(options.output))
+
+
+@pytest.mark.cluster
+def test_processes_do_not_matter(tmp_path, options, expected, content):
+    convert(dataclasses.replace(options, output=str(tmp_path), processes=2))
+    assert content(tmp_path) == expected
+
+
+@pytest.mark.cluster
+def test_order_of_pieces_does_not_matter(tmp_path, monkeypatch, options, expected, content):
+    run = engine.run
+
+    def shuffled(function, tasks, *, processes):
+        order = random.Random(0).sample(range(len(tasks)), len(tasks))
+        return ((order[i], result) for i, result in run(function, [tasks[i] for i in order], processes=processes))
+
+    monkeypatch.setattr(engine, "run", shuffled)
+    convert(dataclasses.replace(options, output=str(tmp_path), processes=3))
+    assert content(tmp_path) == expected

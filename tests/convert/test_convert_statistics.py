@@ -1,0 +1,121 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import UserError
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
+from components.convert.hashes import splitmix64
+from components.convert.source import Examples
+from components.convert.statistics import Sample, Statistics
+from components.convert.strings import Strings
+
+
+class _Examples(Examples):
+    """Says what it is, and is read by nobody."""
+
+    def blocks(self, piece):
+        raise AssertionError
+
+
+_RANDOM, _N = np.random.default_rng(0), 300
+_TABLE = _Examples(
+    name="trips",
+    origin="made up",
+    pieces=(),
+    inputs=(
+        Feature(name="fare", dtype="float32", default=0.0),
+        Feature(name="hour", dtype="int64"),
+        Feature(name="company", dtype="string"),
+    ),
+    class_names=("a", "b"),
+)
+_ROWS = {
+    "fare": _RANDOM.gamma(2, 5, _N).astype(np.float32),
+    "hour": _RANDOM.integers(0, 24, _N),
+    "company": Strings.of([b"x%d" % i for i in _RANDOM.integers(0, 9, _N)]),
+}
+_IMAGE = Feature(name="image", dtype="uint8", shape=(5, 4, 3), value_range=(0.0, 255.0))
+_PIXELS = {"image": _RANDOM.integers(0, 256, (_N, 5, 4, 3), np.uint8)}
+_LABELS = {
+    CLASSIFICATION: ({"class_names": ("a", "b")}, _RANDOM.integers(0, 2, _N)),
+    REGRESSION: ({"targets": ("x",)}, _RANDOM.normal(0, 1, _N).astype(np.float32)),
+    MULTI_LABEL: ({"targets": ("x", "y")}, _RANDOM.integers(0, 2, (_N, 2))),
+}
+_HASHES = splitmix64(0, np.arange(_N))
+
+
+def _cases():
+    for task, (names, labels) in _LABELS.items():
+        examples = _Examples(name="p", origin="made up", pieces=(), inputs=(_IMAGE,), task=task, **names)
+        yield pytest.param(examples, {**_PIXELS, "label": labels}, {}, id=task)
+    yield pytest.param(_TABLE, {**_ROWS, "label": _LABELS[CLASSIFICATION][1]}, {"fare": _ROWS["fare"] < 2}, id="table")
+
+
+def _count(examples, columns, missing, splits, rows) -> Statistics:
+    statistics = Statistics(examples)
+    for split in ("test", "train", "validation"):
+        chosen = rows[splits[rows] == split]
+        if len(chosen):
+            parts = ({name: column[chosen] for name, column in part.items()} for part in (columns, missing))
+            statistics.add(split, *parts, {}, _HASHES[chosen])
+    return statistics
+
+
+@pytest.mark.parametrize(("examples", "columns", "missing"), _cases())
+@given(cuts=st.lists(st.integers(0, _N), max_size=4))
+def test_absorb_pieces_equals_all_at_once(examples, columns, missing, cuts):
+    """Figures are those of all records, whatever the pieces, but for the last digits; samples are the same."""
+    splits = np.array(["train", "test", "validation"])[np.random.default_rng(1).integers(0, 3, _N)]
+    merged = Statistics(examples)
+    for rows in np.split(np.arange(_N), sorted(cuts)):
+        piece = _count(examples, columns, missing, splits, rows)
+        merged.absorb(json.loads(json.dumps(piece.state())))
+    expected = _count(examples, columns, missing, splits, np.arange(_N))
+    for split, part in expected.describe().items():
+        described = merged.describe()[split]
+        for name, summary in part.summaries.items():
+            figures = {key: value for key, value in dataclasses.asdict(summary).items() if value is not None}
+            merged_figures = dataclasses.asdict(described.summaries[name])
+            assert {key: merged_figures[key] for key in figures} == pytest.approx(figures, rel=1e-12)
+        assert dataclasses.replace(described, summaries=part.summaries) == part
+        assert merged.samples[split].columns == expected.samples[split].columns
+    assert merged.pictures.columns == expected.pictures.columns
+
+
+def test_describe_is_exact():
+    absent = _ROWS["fare"] < 2
+    statistics = Statistics(_TABLE)
+    statistics.add("train", {**_ROWS, "label": np.arange(_N) % 2}, {"fare": absent}, {}, _HASHES)
+    summary = statistics.describe()["train"].summaries["fare"]
+    values = _ROWS["fare"][~absent].astype(np.float64)
+    assert (summary.missing, summary.min, summary.max) == (absent.sum(), values.min(), values.max())
+    assert (summary.mean, summary.std) == pytest.approx((values.mean(), values.std()), rel=1e-12)
+    assert statistics.describe()["train"].class_histogram == (150, 150)
+
+
+def test_describe_constant_has_no_deviation():
+    statistics = Statistics(_TABLE)
+    rows = {**_ROWS, "fare": np.full(_N, 0.1, np.float32), "label": np.zeros(_N, np.int64)}
+    statistics.add("train", rows, {}, {}, _HASHES)
+    assert statistics.describe()["train"].summaries["fare"].std == 0
+
+
+def test_describe_normalised_column_needs_values():
+    examples = dataclasses.replace(_TABLE, deep=(Encoding(kind="numeric", columns=("fare",)),))
+    statistics = Statistics(examples)
+    columns = {**_ROWS, "label": np.zeros(_N, np.int64)}
+    statistics.add("train", columns, {"fare": np.ones(_N, bool)}, {}, _HASHES)
+    with pytest.raises(UserError, match="'fare' has no values in the training split"):
+        statistics.describe()
+
+
+def test_sample_is_bounded_and_has_smallest_hashes():
+    sample = Sample(10)
+    for rows in np.array_split(np.arange(_N), 7):
+        chosen = sample.candidates(_HASHES[rows])
+        sample.add(_HASHES[rows][chosen].tolist(), {"row": rows[chosen].tolist()})
+    assert sample.columns["row"] == np.argsort(_HASHES)[:10].tolist()

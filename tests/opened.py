@@ -1,0 +1,47 @@
+"""Reads all pieces of a source, for tests."""
+
+import collections
+import dataclasses
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from components.convert.source import Block, Examples, Opening, Paths, Source
+from components.convert.splits import Splits
+from components.convert.strings import Strings
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A source and all that it has.
+
+    Attributes:
+      splits: By native split, all columns by name.
+      blocks: By native split, the blocks in order.
+    """
+
+    examples: Examples
+    splits: dict[str, dict[str, Any]]
+    blocks: dict[str, list[Block]]
+
+
+def read_all(source: Source, paths: Paths = None, *, splits: Splits | None = None, **options: Any) -> Opened:
+    """Opens a source and reads each piece; `options` are those of `Opening`."""
+    with tempfile.TemporaryDirectory() as directory:
+        examples = source.open(paths, Opening(directory=directory, splits=splits or Splits(), **options))
+        blocks = collections.defaultdict(list)
+        for piece in examples.pieces:
+            assert piece.num_bytes >= 0
+            blocks[piece.split] += examples.blocks(piece)
+        columns = {
+            split: {name: _join([b.columns[name] for b in each]) for name in each[0].columns}
+            for split, each in blocks.items()
+        }
+    return Opened(examples, columns, dict(blocks))
+
+
+def _join(columns: list[Any]) -> Any:
+    if isinstance(columns[0], Strings):
+        return Strings.of([value for column in columns for value in column.tolist()])
+    return np.concatenate(columns)
