@@ -25,7 +25,7 @@ from common.errors import UserError, about, first_line, readable, unknown, writa
 from common.spellings import FALSE, TRUE
 from common.storage.files import open_file, write_text
 from common.storage.storage import is_remote
-from components.convert.expressions import quoted
+from components.convert.expressions import quoted, unquoted
 from components.convert.options import Options, Proposal
 from components.convert.source import LABEL, Paths
 from components.convert.sources.tables import ParquetSource, TextSource
@@ -151,7 +151,7 @@ class _Column:
         """Returns what the schema says of it as the label, and of rows without one."""
         if self.distinct < 2 or (self.type == "string" and self.distinct > _CLASSES):
             raise UserError(f"--label {self.header}: {self.distinct:,} different values are no classes")
-        name, classes = quoted(self.name), [*map(str, self.some)]
+        name, classes = unquoted(self.name), [*map(str, self.some)]
         if self.type == "int" and self.low >= 0 and self.high < _FEW:
             classes = [*map(str, range(self.high + 1))]
         elif self.type == "int" and self.distinct == 2:
