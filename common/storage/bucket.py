@@ -14,8 +14,7 @@ import io
 import mimetypes
 import os
 import tempfile
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent import futures
 from typing import IO, Any
 
@@ -37,11 +36,9 @@ class Bucket(Storage):
 
     Attributes:
       chunk_bytes: Bytes that are fetched at once.
-      max_composed: Objects that Cloud Storage joins at once.
     """
 
     chunk_bytes = 8 << 20
-    max_composed = 32
 
     def stat(self, path: str) -> File | None:
         with connect(path) as (bucket, name):
@@ -74,24 +71,6 @@ class Bucket(Storage):
 
         with connect(path) as (bucket, name), contextlib.suppress(NotFound, PreconditionFailed):
             bucket.blob(name).delete(**_condition(if_version))
-
-    def _join(self, parts: Sequence[File], target: str) -> File:
-        from google.cloud.storage.retry import DEFAULT_RETRY
-
-        with connect(target) as (bucket, name):
-            sources = [bucket.blob(part.path.removeprefix(f"gs://{bucket.name}/")) for part in parts]
-            temporary: list[Any] = []
-            try:
-                while len(sources) > self.max_composed:
-                    joined = bucket.blob(f"{name}.{uuid.uuid4().hex}.tmp")
-                    joined.compose(sources[: self.max_composed], retry=DEFAULT_RETRY)
-                    temporary.append(joined)
-                    sources = [joined, *sources[self.max_composed :]]
-                blob = bucket.blob(name)
-                blob.compose(sources, retry=DEFAULT_RETRY)
-            finally:
-                bucket.delete_blobs(temporary)
-            return _file(blob)
 
     def _open_temporary(self, path: str) -> IO[bytes]:
         return tempfile.SpooledTemporaryFile(_MEMORY_BYTES)

@@ -7,15 +7,12 @@ import contextlib
 import io
 import os
 import pathlib
-import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import IO, Any
 
 from common.errors import UserError
 from common.storage.storage import File, FileChanged, Storage, Writer
-
-_COPIED_BYTES = 1 << 18  # Copied at once: they stay in the cache of a core.
 
 
 class LocalStorage(Storage):
@@ -46,16 +43,6 @@ class LocalStorage(Storage):
     def delete(self, path: str, *, if_version: str | None = None) -> None:
         if if_version is None or (os.path.isfile(path) and _stat(path).version == if_version):
             pathlib.Path(path).unlink(missing_ok=True)
-
-    def _join(self, parts: Sequence[File], target: str) -> File:
-        with self.create(target) as writer:
-            for part in parts:
-                try:
-                    with open(part.path, "rb") as data:
-                        shutil.copyfileobj(data, writer, _COPIED_BYTES)
-                except FileNotFoundError:
-                    raise FileChanged(part.path) from None
-        return writer.file
 
     def _open_temporary(self, path: str) -> IO[bytes]:
         with contextlib.suppress(FileExistsError):  # Opening the file says which folder is none.

@@ -16,7 +16,7 @@ import functools
 import io
 import os
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import IO, Any, Self
 
@@ -120,22 +120,6 @@ class Storage(abc.ABC):
     @abc.abstractmethod
     def delete(self, path: str, *, if_version: str | None = None) -> None:
         """Deletes a file, unless it does not exist or has another version than `if_version`."""
-
-    def join(self, parts: Sequence[File], target: str) -> File:
-        """Makes a file of one or more others, one after another, which stay; a store does so itself, without reading them.
-
-        Raises:
-          FileChanged: If a part is gone or has another size.
-        """
-        joined = self._join(parts, target)
-        if joined.num_bytes != sum(part.num_bytes for part in parts):
-            self.delete(target)
-            raise FileChanged(target)
-        return joined
-
-    @abc.abstractmethod
-    def _join(self, parts: Sequence[File], target: str) -> File:
-        """Joins the parts, whatever their sizes."""
 
     @abc.abstractmethod
     def _open_temporary(self, path: str) -> IO[bytes]:

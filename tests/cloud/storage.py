@@ -35,7 +35,6 @@ class Storage:
             ("GET", rf"/storage/v1/b{part}/iam/testPermissions", self._permissions, ""),
             ("GET", rf"/storage/v1/b{part}/o", self._list, "objects.list"),
             ("POST", rf"/storage/v1/b{part}/o{part}/(?:rewriteTo|copyTo)/b{part}/o{part}", self._copy, "objects.get"),
-            ("POST", rf"/storage/v1/b{part}/o{part}/compose", self._compose, "objects.create"),
             ("DELETE", rf"/storage/v1/b{part}/o{part}", self._delete, "objects.delete"),
             ("GET", rf"/(?:download/)?storage/v1/b{part}/o{part}", self._get, "objects.get"),
             ("GET", rf"{part}/(.+)", self._media, "objects.get"),
@@ -82,18 +81,6 @@ class Storage:
         made = self._put(request, to_bucket, to_name, data, request.query)
         sizes = {"totalBytesRewritten": made["size"], "objectSize": made["size"]}
         return Answer(200, {"kind": "storage#rewriteResponse", "done": True, "resource": made, **sizes})
-
-    def _compose(self, request: Request, bucket: str, name: str) -> Answer:
-        """Joins objects of the bucket; each may have to be of a generation."""
-        sources = json.loads(request.body)["sourceObjects"]
-        if not 1 <= len(sources) <= 32:
-            raise exceptions.BadRequest("The number of source components provided must be from 1 to 32.")
-        parts = []
-        for source in sources:
-            wanted = {"generation": str(source["generation"])} if source.get("generation") else {}
-            parts.append(self._objects.read(bucket, source["name"], wanted | source.get("objectPreconditions", {}))[1])
-        made = self._put(request, bucket, name, b"".join(parts), request.query)
-        return Answer(200, {**made, "componentCount": len(parts)})
 
     def _media(self, request: Request, bucket: str, name: str) -> Answer:
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")

@@ -236,34 +236,6 @@ def test_delete_existing_and_missing(disk, folder):
     assert paths(list_files(folder)) == [f"{folder}/b"]
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 30])
-def test_join_leaves_parts_and_target(disk, folder, count, monkeypatch):
-    monkeypatch.setattr(Bucket, "max_composed", 4)
-    contents = [os.urandom(number * 100 % 700) for number in range(1, count + 1)]
-    parts = [write_bytes(f"{folder}/parts/{number}", content) for number, content in enumerate(contents)]
-    file = storage_of(folder).join(parts, f"{folder}/sub/joined")
-    assert (disk / "sub" / "joined").read_bytes() == b"".join(contents)
-    assert (file.num_bytes, file.crc32c) == (sum(map(len, contents)), crc32c(b"".join(contents)))
-    assert len(list_files(folder)) == count + 1
-
-
-def test_join_again_replaces_target(disk, folder):
-    parts = [write_bytes(f"{folder}/part", b"one")]
-    fill(disk, joined=b"before")
-    for _ in range(2):
-        storage_of(folder).join(parts, f"{folder}/joined")
-    assert (disk / "joined").read_bytes() == b"one" and len(list_files(folder)) == 2
-
-
-@pytest.mark.parametrize("change", [lambda path: path.write_bytes(b"twoo"), lambda path: path.unlink()])
-def test_changed_parts_are_not_joined(disk, folder, change):
-    parts = [write_bytes(f"{folder}/{name}", name.encode()) for name in ("one", "two")]
-    change(disk / "two")
-    with pytest.raises(UserError, match=r"has changed or gone|cannot be used: 404"):
-        storage_of(folder).join(parts, f"{folder}/joined")
-    assert not list_files(f"{folder}/joined") and not list(disk.glob("*.tmp"))
-
-
 @hypothesis.settings(
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None, max_examples=6
 )
