@@ -23,6 +23,8 @@ import psutil
 MARK = "TRAINER_RUN"
 _TEARDOWN_S = 30.0
 _KILL_S = 10.0
+_PAUSE_S = 0.1
+_KERNEL = 2  # Process of the kernel on Linux that is the parent of its threads.
 
 
 class Guard:
@@ -58,16 +60,20 @@ def kill_marked(*marks: str) -> None:
     beginnings = tuple(f"{mark}:" for mark in marks)
     give_up = time.monotonic() + _KILL_S
     clean = 0
-    # Twice: a process in the middle of exec has no environment.
     while clean < 2 and time.monotonic() < give_up:
-        found = []
+        marked, is_unsure = [], False
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):  # Gone, or another user's.
-                if f"{process.environ().get(MARK)}:".startswith(beginnings):
-                    found.append(process)
+                environ = process.environ()
+                if f"{environ.get(MARK)}:".startswith(beginnings):
+                    marked.append(process)
                     process.kill()
-        psutil.wait_procs(found, timeout=0.1)
-        clean = 0 if found else clean + 1
+                # In the middle of exec, and while it ends, a process has neither; threads of the kernel never have.
+                is_unsure |= not environ and not process.cmdline() and _KERNEL not in (process.pid, process.ppid())
+        psutil.wait_procs(marked, timeout=_PAUSE_S)
+        if is_unsure:
+            time.sleep(_PAUSE_S)
+        clean = 0 if marked or is_unsure else clean + 1
 
 
 def _main(token: str, scratch: str, *teardown: str) -> None:
