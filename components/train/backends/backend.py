@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from common.cli import Flags
 from common.validation import Model
 from components.train.backends.program import Program
-from components.train.cluster.cluster_file import VERTEX_ONLY, Cluster
+from components.train.cluster.cluster_file import LOCAL_ONLY, VERTEX_ONLY, Cluster
 from components.train.supervision.output import Output
 from trainer.cluster.member import ROLES
 
@@ -130,7 +130,7 @@ class Backend(abc.ABC):
         """Yields the name of each key that has not its default, and that this back end does not heed."""
         for key, field in type(model).model_fields.items():
             value = getattr(model, key)
-            is_heeded = self.name == "vertex" or VERTEX_ONLY not in field.metadata
+            is_heeded = (LOCAL_ONLY if self.name == "vertex" else VERTEX_ONLY) not in field.metadata
             if isinstance(value, Model) and is_heeded:
                 yield from self._ignored(value, "" if key in ROLES else f"{above}{key}.")
             elif not is_heeded and value not in (None, field.default):

@@ -1,7 +1,8 @@
 """The cluster file: which machines a training job runs on, and how many of each.
 
-Each key is described once: pydantic reads and writes it, checks its rules, and has its meaning. A key that
-is `VERTEX_ONLY` is heeded by that back end alone; the others say that they ignore it. `lookup.load_cluster` reads a file.
+Each key is described once: pydantic reads and writes it, checks its rules, and has its meaning. A key that is `VERTEX_ONLY`
+is heeded by that back end alone, one that is `LOCAL_ONLY` by the others; who ignores a key that is set says so.
+`lookup.load_cluster` reads a file.
 
 for role, pool in cluster.pools.items(): ...
 Cluster.from_json(cluster.to_json()) == cluster
@@ -30,7 +31,7 @@ STRATEGIES_WITH = {
     "worker": ("multi_worker_mirrored", "parameter_server"),
     "ps": ("parameter_server",),
 }
-VERTEX_ONLY = "heeded by the vertex back end alone"  # Marks a key.
+VERTEX_ONLY, LOCAL_ONLY = "heeded by the vertex back end alone", "ignored by it"  # Marks of a key.
 # TensorFlow's worker of a parameter-server job fails in its first step if it has several GPUs; the chief there hands out
 # the work, and parameter servers only add numbers up.
 _MOST_GPUS = {"parameter_server": {"chief": 0, "worker": 1, "ps": 0}, "one_device": {"chief": 1}}
