@@ -151,6 +151,12 @@ class Shard:
     index: str | None = None
     index_crc32c: str | None = None
 
+    @property
+    def checksums(self) -> dict[str, str]:
+        """CRC-32C of its files, by name."""
+        index = {self.index: self.index_crc32c} if self.index else {}
+        return {self.file: self.crc32c, self.hashes: self.hashes_crc32c, **index}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
@@ -171,12 +177,7 @@ class Split:
     @property
     def checksums(self) -> dict[str, str]:
         """CRC-32C of all files of its shards, by name."""
-        checksums = {}
-        for shard in self.shards:
-            checksums |= {shard.file: shard.crc32c, shard.hashes: shard.hashes_crc32c}
-            if shard.index:
-                checksums[shard.index] = shard.index_crc32c
-        return checksums
+        return {name: crc32c for shard in self.shards for name, crc32c in shard.checksums.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

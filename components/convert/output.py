@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from common.errors import UserError, readable, writable
 from common.locks import locked
-from common.manifest import FILE, Manifest
+from common.manifest import FILE, Manifest, Shard
 from common.storage.files import (
     crc32c_of,
     delete_files,
@@ -153,7 +153,7 @@ class Work:
         names = [os.path.basename(file.path) for file in list_folder(self.folder)[1]]
         numbers = [int(name[6:11]) for name in names if re.fullmatch(r"piece-\d{5}\.json", name)]
         notes = dict(zip(numbers, map_in_threads(lambda i: self._read(_name(i)), numbers), strict=True))
-        return {i: note for i, note in notes.items() if note and not _damaged(self.output, list(_checksums(note)))}
+        return {i: note for i, note in notes.items() if note and not _damaged(self.output, _checksums(note))}
 
     def note(self, number: int, content: Mapping[str, Any]) -> Any:
         """Notes that a piece is done; returns the content as it will be read."""
@@ -175,12 +175,8 @@ def _name(number: int) -> str:
     return f"piece-{number:05d}"
 
 
-def _checksums(note: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for shard in note["shards"].values():
-        yield shard["file"], shard["crc32c"]
-        yield shard["hashes"], shard["hashes_crc32c"]
-        if shard["index"]:
-            yield shard["index"], shard["index_crc32c"]
+def _checksums(note: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [item for shard in note["shards"].values() for item in Shard(**shard).checksums.items()]
 
 
 def require_room(output: str, num_bytes: int) -> None:
