@@ -40,13 +40,18 @@ _REFUSED = """SELECT unnest(?) EXCEPT SELECT function_name FROM duckdb_functions
     OR function_type = 'scalar' AND stability = 'CONSISTENT' AND function_name <> 'age'"""
 
 
-@functools.cache
-def connection() -> duckdb.DuckDBPyConnection:
-    """Returns DuckDB in memory, which loads no extension and reads no file, and has no threads that a fork would lose."""
+def connect(**settings: str) -> duckdb.DuckDBPyConnection:
+    """Opens DuckDB in memory with these settings; it neither loads an extension nor takes the time to look for one."""
     import duckdb  # Takes a tenth of a second.
 
-    switches = ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access")
-    return duckdb.connect(config={**dict.fromkeys(switches, "false"), "threads": "1"})
+    switches = ("autoinstall_known_extensions", "autoload_known_extensions")
+    return duckdb.connect(config={**dict.fromkeys(switches, "false"), **settings})
+
+
+@functools.cache
+def connection() -> duckdb.DuckDBPyConnection:
+    """Returns the DuckDB of all expressions, which reads no file, and has no threads that a fork would lose."""
+    return connect(enable_external_access="false", threads="1")
 
 
 def quoted(name: str) -> str:

@@ -25,7 +25,7 @@ from common.errors import UserError, about, first_line, readable, unknown, writa
 from common.spellings import FALSE, TRUE
 from common.storage.files import open_file, write_text
 from common.storage.storage import is_remote
-from components.convert.expressions import quoted, unquoted
+from components.convert.expressions import connect, quoted, unquoted
 from components.convert.options import Options, Proposal
 from components.convert.source import LABEL, Paths
 from components.convert.sources.tables import ParquetSource, TextSource
@@ -237,8 +237,7 @@ def _proposed(dataset: str, paths: Paths, label: str | None) -> str:
     """Returns the text of the schema file."""
     path = pathlib.Path(paths if isinstance(paths, str) else paths[0])
     columns, names, strange = [], {LABEL}, []
-    config = {"threads": "1", "autoinstall_known_extensions": "false"}
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect(config=config) as connection:
+    with tempfile.TemporaryDirectory() as folder, connect(threads="1") as connection:
         query = connection.sql
         relation = _relation(dataset, paths, folder)
         try:

@@ -29,7 +29,7 @@ import pyarrow.types as pt
 from common.errors import UserError, about, first_line
 from common.manifest import REGRESSION
 from common.spellings import FALSE, TRUE, marks
-from components.convert.expressions import quoted, references, unquoted
+from components.convert.expressions import connect, quoted, references, unquoted
 from components.convert.schema import TableSchema
 from components.convert.sources.text_rows import (
     FINITE,
@@ -103,11 +103,9 @@ class Staging:
         self._schema, self._skip_bad = schema, skip_bad
         self.left_out, self.skipped = 0, []
         self._pending: list[pa.Table] = []
-        settings = {"memory_limit": "1GB", "temp_directory": os.path.dirname(path)}
-        settings |= dict.fromkeys(("autoinstall_known_extensions", "autoload_known_extensions"), "false")
-        # There are none, and to look for them takes long.
-        settings["disabled_optimizers"] = "common_subexpressions"
-        self._connection = duckdb.connect(config=settings)
+        self._connection = connect(
+            memory_limit="1GB", temp_directory=os.path.dirname(path), disabled_optimizers="common_subexpressions"
+        )
         label = pa.float32() if schema.label.task == REGRESSION else pa.int64()
         fields = [(column.name, _STORED[column.dtype]) for column in schema.stored]
         fields += [(f"label.{i}", label) for i in range(max(1, len(schema.label.targets)))]
