@@ -21,7 +21,6 @@ from common.errors import UserError, about
 from common.google_cloud import MANAGED_BY, refusals
 from common.storage.files import crc32c, list_files, open_file, sha256_of, stat_file, write_text
 from common.storage.storage import File
-from components.convert.schema import table_schema
 from components.convert.source import Paths, digest_of
 from components.convert.sources.tables import ParquetSource
 
@@ -54,6 +53,8 @@ class BigQuerySource(ParquetSource):
         """Returns the exported files."""
         if not self.export_dir:
             raise UserError("dataset 'bigquery' needs --export-dir gs://BUCKET/DIR, where the files may be kept")
+        from components.convert.schema import table_schema
+
         schema, plan = table_schema(self.schema, self.name, delimited=False), plan_export(_question(paths))
         if plan.columns:  # A mistake costs nothing yet.
             from components.convert.sources.staging import check_columns

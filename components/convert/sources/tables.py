@@ -28,7 +28,6 @@ from common.manifest import Encoding, Feature
 from common.storage.files import list_files, open_file, open_random_access, require_file, stat_file
 from common.storage.storage import MAX_THREADS, File, FileChanged, is_remote, map_in_threads
 from components.convert.hashes import content_hashes
-from components.convert.schema import Input, TableSchema, table_schema
 from components.convert.source import (
     LABEL,
     Block,
@@ -47,6 +46,7 @@ from components.convert.strings import Strings
 if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
     import pyarrow as pa
 
+    from components.convert.schema import Input, TableSchema
     from components.convert.sources.staging import Staging
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # By what they begin with.
@@ -80,6 +80,7 @@ class TextSource(Source):
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
         """Stages the rows."""
+        from components.convert.schema import table_schema
         from components.convert.sources.staging import Staging
 
         schema = table_schema(self.schema, self.name, delimited=not self.json)
@@ -130,6 +131,8 @@ class ParquetSource(Source):
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
         """Stages the rows."""
+        from components.convert.schema import table_schema
+
         schema = table_schema(self.schema, self.name, delimited=False)
         return open_typed(schema, {"train": self.parts(paths, print_others=True)}, opening)
 

@@ -33,13 +33,14 @@ from common.errors import UserError, unknown
 from common.manifest import MULTI_LABEL, REGRESSION
 from common.storage.files import list_files, require_file
 from common.storage.storage import File, is_remote
-from components.convert import schema as schemas
 from components.convert.source import LABEL, Examples, Opening, Paths, Source, digest_of, downloads_dir
 from components.convert.splits import NAMES, SPLITS
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
     from tensorflow_datasets.core.features import FeatureConnector
+
+    from components.convert.schema import ImageSchema, TableSchema
 
 TFDS = "tfds:"
 _MOUNT = pathlib.Path("/gcs")  # Where steps on Vertex AI see all buckets.
@@ -216,8 +217,10 @@ def _name(prepared: DatasetBuilder) -> str:
     return f"{TFDS}{prepared.info.full_name.rpartition('/')[0]}"
 
 
-def _schema(prepared: DatasetBuilder) -> schemas.TableSchema | schemas.ImageSchema:
+def _schema(prepared: DatasetBuilder) -> TableSchema | ImageSchema:
     """Returns the schema of the records, if their features and file format are supported."""
+    from components.convert.schema import ImageSchema, TableSchema
+
     info = prepared.info
     if info.file_format.value != "tfrecord":
         raise UserError(f"{prepared.data_path}: the files' format is {info.file_format.value}; only tfrecord is read")
@@ -227,10 +230,10 @@ def _schema(prepared: DatasetBuilder) -> schemas.TableSchema | schemas.ImageSche
     if image:
         predicted = _predicted(label, features[label])
         classes = {"label": label, **predicted} if "classes" in predicted else {"label": predicted}
-        return schemas.ImageSchema.model_validate({**common, "image": image, **classes})
+        return ImageSchema.model_validate({**common, "image": image, **classes})
     if others := {key: feature for key, feature in features.items() if key != label and not _is_supported(feature)}:
         raise _unsupported(prepared, "has neither an image nor only numbers and texts", others)
-    return schemas.TableSchema.model_validate({**common, **_table(features, label)})
+    return TableSchema.model_validate({**common, **_table(features, label)})
 
 
 def _flat(features: Mapping[str, FeatureConnector], prefix: str = "") -> Iterator[tuple[str, FeatureConnector]]:

@@ -22,7 +22,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,11 +30,13 @@ from common.errors import UserError, readable, unknown
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from common.storage.files import list_files, open_file
 from common.storage.storage import File
-from components.convert import schema as schemas
 from components.convert.records import FOOTER_BYTES, HEADER_BYTES, checksums
 from components.convert.source import Examples, Opening, Paths, Piece, Source, image_feature, print_left_out
 from components.convert.sources import images
 from components.convert.splits import NAMES
+
+if TYPE_CHECKING:  # Slow to import, and most datasets have none.
+    from components.convert.schema import ImageSchema, TableSchema
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
 _MARK = ".tfrec"  # In the names of most such files, whatever follows.
@@ -46,7 +48,6 @@ _ROWS, _ROWS_BYTES = 1 << 14, 1 << 22  # Records that are held together, and the
 _LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
 _NOTHING = "no value"
 _ELEMENT = re.compile(r"(?P<key>.+)\[(?P<index>[0-9]+)\]")
-_Schema = schemas.TableSchema | schemas.ImageSchema
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,8 +66,10 @@ class TfrecordSource(Source):
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
         """Prints what the first record lacks of the schema, or has besides."""
+        from components.convert.schema import load
+
         files = self._list_files(paths, print_others=True)
-        schema = schemas.load(self.schema)
+        schema = load(self.schema)
         splits = _split_files(files)
         return open_records(schema, splits, opening, size=self.image_size, encoding=self.encoding)
 
@@ -84,7 +87,7 @@ class TfrecordSource(Source):
 
 
 def open_records(
-    schema: _Schema,
+    schema: TableSchema | ImageSchema,
     splits: Mapping[str, Sequence[File]],
     opening: Opening,
     *,
@@ -103,7 +106,9 @@ def open_records(
     Raises:
       UserError: If there are no records, or they are not what the schema says.
     """
-    is_table = isinstance(schema, schemas.TableSchema)
+    from components.convert.schema import TableSchema
+
+    is_table = isinstance(schema, TableSchema)
     if (size or encoding) and (is_table or schema.shape):
         raise UserError(f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding")
     features = _first_record(splits["train"]).features
@@ -135,7 +140,7 @@ def open_records(
 class RecordImages(images.ImageExamples):
     """Images in records: files, or pixels as they are stored. The `part` of a piece is the number of its file."""
 
-    schema: schemas.ImageSchema
+    schema: ImageSchema
     files: tuple[File, ...]
 
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[images.Picture]:
@@ -156,7 +161,7 @@ class RecordImages(images.ImageExamples):
 
 
 def _open_table(
-    schema: schemas.TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening, first: Mapping[str, Any]
+    schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening, first: Mapping[str, Any]
 ) -> Examples:
     """Writes the wanted features of each file to a Parquet file, and opens these."""
     from components.convert.sources import tables
@@ -179,7 +184,7 @@ def _open_table(
     return tables.open_typed(schema, staged, opening, describe_row)
 
 
-def _write_parquet(schema: schemas.TableSchema, file: File, path: str) -> None:
+def _write_parquet(schema: TableSchema, file: File, path: str) -> None:
     """Writes the features that are columns, null where a record has no value; their names are the headers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -248,7 +253,7 @@ class Record:
             raise self.error(f"{key} holds {_NOTHING}" if is_empty else str(unknown("feature", key, self.features)))
         return value
 
-    def label(self, schema: schemas.ImageSchema) -> tuple[int | float, ...]:
+    def label(self, schema: ImageSchema) -> tuple[int | float, ...]:
         """Returns the class of the example, or its targets; a `UserError` if there is none, or it is not allowed."""
         if schema.task == CLASSIFICATION:
             return (self._class(schema),)
@@ -264,7 +269,7 @@ class Record:
             raise self.error(f"{key} is {value}, no finite number")
         return value if task == MULTI_LABEL else float(value)
 
-    def _class(self, schema: schemas.ImageSchema) -> int:
+    def _class(self, schema: ImageSchema) -> int:
         key, classes, first = schema.label, schema.classes, schema.first_label
         if key in self.features and self.features[key].HasField("bytes_list"):
             name = self.needed(key, "string").decode(errors="backslashreplace")
