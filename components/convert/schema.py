@@ -29,7 +29,7 @@ from components.convert.source import LABEL
 
 _DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
 _UNITS = {"time": "seconds since 1970-01-01 UTC"}
-_FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
+FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
 _ISO_8601 = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?")
 _NUMBERS, _CATEGORIES = ("float", "int", "time"), ("int", "string", "bool")
@@ -70,7 +70,7 @@ def _default(value: Any, column: ValidationInfo) -> Any:
     """Returns the value as it is stored, if the column's type has it."""
     kind = column.data.get("type")
     allowed = {"float": (int, float), "string": (str,), "bool": (bool,)}.get(kind, (int,))
-    most = _FLOAT32_MAX if kind == "float" else 2**63 - 1
+    most = FLOAT32_MAX if kind == "float" else 2**63 - 1
     if type(value) not in allowed or not (kind == "string" or abs(value) <= most):
         hint = "; write how many seconds it is since 1970 in UTC" if kind == "time" else ""
         raise UserError(f"{show(value)} is no {kind}{hint}")

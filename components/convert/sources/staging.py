@@ -30,7 +30,7 @@ from common.errors import UserError, about, first_line
 from common.manifest import REGRESSION
 from common.spellings import FALSE, TRUE, marks
 from components.convert.expressions import connect, quoted, references, unquoted
-from components.convert.schema import TableSchema
+from components.convert.schema import FLOAT32_MAX, TableSchema
 from components.convert.sources.text_rows import (
     FINITE,
     KINDS,
@@ -48,7 +48,6 @@ BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20  # Of rows that are checked, and wr
 _GROUP_ROWS, _VECTOR = 1 << 14, 2048
 _CELL_BYTES = 50  # Of a Python string, without its characters.
 _MOST_SQL_COLUMNS = 300  # Of a file that DuckDB reads; with thousands it takes long to begin.
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
 _TEXTS = (
     *(pt.is_string, pt.is_large_string, pt.is_string_view),
@@ -280,7 +279,7 @@ class Staging:
             (source, kind), x, v = fields[name], f'"x.{i}"', f'"v.{i}"'
             raw.append(f"{_without_texts(source, kind, column.type, schema.missing)} AS {x}")
             values.append(f"{_value(x, kind, column.type)} AS {v}")
-            fits = f"abs({v}) <= {_FLOAT32_MAX!r}" if column.type == "float" else f"{v} IS NOT NULL"
+            fits = f"abs({v}) <= {FLOAT32_MAX!r}" if column.type == "float" else f"{v} IS NOT NULL"
             is_required = column.default is None and name not in label_columns
             present = "" if is_required else f"{x} IS NOT NULL AND "
             checks.append(_Check(name, f"({present}({fits}) IS NOT TRUE)", x, f"is no {KINDS[column.type]}"))
@@ -321,7 +320,7 @@ class Staging:
             p, v, name, last = f'"p.{j}"', f'"l.{j}"', place.split(".")[-1], len(label.classes) - 1
             value, fits, message, kind = f"TRY_CAST({p} AS DOUBLE)", f"{v} IN (0, 1)", "is neither 0 nor 1", "BIGINT"
             if label.task == REGRESSION:
-                fits, message, kind = f"abs({v}) <= {_FLOAT32_MAX!r}", f"is no {FINITE}", "FLOAT"
+                fits, message, kind = f"abs({v}) <= {FLOAT32_MAX!r}", f"is no {FINITE}", "FLOAT"
             elif label.column:
                 name, known, fits = label.column, f"0 to {last}", f"{v} BETWEEN 0 AND {last}"
                 if self._schema.columns[name].dtype == "string":
