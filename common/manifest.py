@@ -223,8 +223,8 @@ class Manifest:
     def target_spreads(self) -> tuple[tuple[float, float], ...]:
         """Of a regression's targets mean and standard deviation in the training split; 1 of a target that is constant."""
         summaries = self.split("train").summaries or {}
-        found = [summaries.get(f"{self.label}.{name}", Summary(mean=0.0, std=1.0)) for name in self.targets]
-        return tuple((summary.mean or 0.0, summary.std or 1.0) for summary in found)
+        of_targets = [summaries.get(f"{self.label}.{name}", Summary(mean=0.0, std=1.0)) for name in self.targets]
+        return tuple((summary.mean or 0.0, summary.std or 1.0) for summary in of_targets)
 
     @property
     def is_table(self) -> bool:
@@ -255,8 +255,8 @@ class Manifest:
         """The split of that name, with at least one example."""
         split = self.splits.get(name)
         if split is None or not split.examples:
-            held = ", ".join(k for k, s in self.splits.items() if s.examples) or "none"
-            raise UserError(f"dataset {self.name!r} has no examples in split {name!r} (splits with examples: {held})")
+            others = ", ".join(k for k, s in self.splits.items() if s.examples) or "none"
+            raise UserError(f"dataset {self.name!r} has no examples in split {name!r} (splits with examples: {others})")
         return split
 
     def _content(self) -> dict[str, Any]:

@@ -25,15 +25,15 @@ def without_advice(*, peers: bool = False) -> Iterator[None]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if peers else "2")
     sys.stderr.flush()
     stderr = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    with tempfile.TemporaryFile() as messages:
+        os.dup2(messages.fileno(), 2)
         try:
             yield
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
-            held.seek(0)
-            os.write(2, b"".join(line for line in held if not _ADVICE.search(line)))
+            messages.seek(0)
+            os.write(2, b"".join(line for line in messages if not _ADVICE.search(line)))
 
 
 def lost_replicas() -> None:

@@ -145,8 +145,8 @@ def _manage(args: argparse.Namespace, config: Config) -> int:
     client.connect(config.project, config.location)
     if args.list:
         for job in client.runs():
-            state, made = watch.state_of(job).lower(), f"{job.create_time:%Y-%m-%d %H:%M}"
-            print(f"{job.name.rpartition('/')[2]}  {state}  {made}  {client.link(job.name)}")
+            state, created = watch.state_of(job).lower(), f"{job.create_time:%Y-%m-%d %H:%M}"
+            print(f"{job.name.rpartition('/')[2]}  {state}  {created}  {client.link(job.name)}")
         return 0
     # Asked of a list of what is ours: a name may be that of somebody else's job.
     live = [job for job in client.runs() if watch.is_live(job)]

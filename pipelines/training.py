@@ -44,8 +44,8 @@ def build(
       resources: CPUs and memory (`4`, `16G`) by step, in place of what Vertex AI gives by default.
     """
     # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task otherwise).
-    made = {f.__name__: dsl.component(f, base_image=image, install_kfp_package=False) for f in STEPS}
-    steps = types.SimpleNamespace(**made)
+    by_name = {f.__name__: dsl.component(f, base_image=image, install_kfp_package=False) for f in STEPS}
+    steps = types.SimpleNamespace(**by_name)
     is_local = backend == "local"
 
     @dsl.pipeline(name=NAME, description="Converts a dataset, trains on a cluster, evaluates, registers, cleans up.")

@@ -42,10 +42,10 @@ def _words(column: np.ndarray | Strings) -> Iterator[np.ndarray]:
         unique, which = column.unique if column.data.nbytes < _SHORT_BYTES * count else (column, np.arange(count))
         yield np.stack([checksums(unique.tolist(), len(unique))[which], column.lengths.astype("<u4")], axis=1)
     elif (column := column.reshape(count, math.prod(column.shape[1:]))).dtype == np.uint8:  # of no rows, too
-        whole = column.shape[1] // 4 * 4
-        yield column[:, :whole].view("<u4")
-        if whole < column.shape[1]:
-            yield column[:, whole:]
+        words_end = column.shape[1] // 4 * 4
+        yield column[:, :words_end].view("<u4")
+        if words_end < column.shape[1]:
+            yield column[:, words_end:]
     else:
         yield column.astype("<f4" if column.dtype.kind == "f" else "<i8").view("<u4")
 

@@ -1,4 +1,4 @@
-"""Which records are for training, validation and test, drawn by a hash of each record.
+"""Training, validation or test, drawn for each record by a hash of it.
 
     splits = Splits(validation_fraction=0.1, test_fraction=0.2, seed=0)
     splits.assign(hashes, native="train", natives={"train"})           # int8 [N]: places in SPLITS

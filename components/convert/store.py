@@ -19,8 +19,8 @@ from components.convert import output
 def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
     """Keeps others from converting, or deleting, a dataset of the store; waits as long as they do."""
     directory.parent.mkdir(parents=True, exist_ok=True)
-    tell = functools.cache(lambda: print(f"waiting for another run to convert {directory}", flush=True))
-    return locked(f"{directory}.lock", tell)
+    print_once = functools.cache(lambda: print(f"waiting for another run to convert {directory}", flush=True))
+    return locked(f"{directory}.lock", print_once)
 
 
 def ready(directory: pathlib.Path) -> Manifest | None:

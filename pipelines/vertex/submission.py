@@ -42,12 +42,12 @@ class Submission:
 
     @functools.cached_property
     def cluster(self) -> Cluster:
-        """What the training runs on."""
+        """Machines that the training runs on."""
         return Cluster.from_json(self.values["cluster"])
 
     @property
     def bounds(self) -> Bounds:
-        """What all attempts of the training may take together."""
+        """Hours that all attempts of the training may take together."""
         return Bounds(
             cluster=self.cluster,
             timeout_s=self.cluster.scheduling.timeout_s or TIMEOUT_S,

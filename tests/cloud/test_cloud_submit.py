@@ -1,4 +1,4 @@
-"""What a user does with runs on Vertex AI: schedule them, list and cancel them, go on with them, and wait."""
+"""Schedules, lists, cancels and resumes runs on Vertex AI, and waits for them, as a user does."""
 
 import contextlib
 import io

@@ -78,10 +78,10 @@ class TfrecordSource(Source):
         files = self.locate_files(paths, "FILE..., its TFRecord files or a directory of them", inside)
         if self.schema is None:
             features = _first_record(files).features
-            held = ", ".join(f"{key} ({_describe(feature)})" for key, feature in sorted(features.items()))
+            listed = ", ".join(f"{key} ({_describe(feature)})" for key, feature in sorted(features.items()))
             raise UserError(
                 f"dataset {self.name!r} needs --schema FILE, which says what the features are; the first record of "
-                f"{files[0].path} has {held}"
+                f"{files[0].path} has {listed}"
             )
         return files
 
@@ -238,11 +238,11 @@ class Record:
             return values[0]
         if values and index is not None and index < len(values):
             return values[index]
-        held = _describe(feature)
-        if held == _NOTHING:
+        content = _describe(feature)
+        if content == _NOTHING:
             return None
         wanted = f"not one {_LISTS[kind].removesuffix('_list')}" if index is None else f"none at [{index}]"
-        raise self.error(f"{key} holds {held}, {wanted}")
+        raise self.error(f"{key} holds {content}, {wanted}")
 
     def needed(self, header: str, kind: str) -> Any:
         """Returns what `value` does; that there is none is an error too."""

@@ -220,7 +220,7 @@ class Cluster(Model):
 
 @dataclasses.dataclass(kw_only=True)
 class Source:
-    """What `--cluster` names, as the content of a cluster file, and what differs from what the user wrote."""
+    """Content of the cluster file, scale tier or older file that `--cluster` names, and notes of what was changed in it."""
 
     name: str  # Path or scale tier, as the user gave it.
     values: Any = None  # The content of a cluster file, unchecked.

@@ -51,7 +51,7 @@ class Patience:
 
 
 class Vitals:
-    """What is known of one start of a replica; without a process id, of this process, only by its status file."""
+    """State of one start of a replica, by its status file and its process; without a process id, that is this one."""
 
     def __init__(self, path: str, pid: int | None = None, started: float = 0.0) -> None:
         self.state: Mapping[str, Any] = {}  # The last status: `phase`, `step`, `examples_per_s` and more.

@@ -26,7 +26,7 @@ TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large
 
 
 def convert(array: pa.Array, kind: str, directory: pathlib.Path, *, missing=("",), optional=True) -> list:
-    """What a column of that type becomes."""
+    """Returns the values that are stored of a column, which the schema says is of type `kind`."""
     x = columns(x=f"{kind}?" if optional else kind)["x"]
     schema = make_schema(
         columns={"x": x, "w": columns(w="int?")["w"], "y": columns(y="int")["y"]},
