@@ -20,10 +20,16 @@ def run(words: list[str]) -> int:
     (ROOT / f"{name}.label").write_text(options["--label"][0])
     env = {variable: os.environ[variable] for variable in options["--env"] if variable in os.environ}
     program = sys.executable if entry == "python" else entry
-    child = subprocess.Popen([program, *words[1:]], env=env, start_new_session=True)
-    (ROOT / f"{name}.pid").write_text(str(child.pid))
+    pid = ROOT / f"{name}.pid"
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: os.killpg(child.pid, number))
+        signal.signal(number, lambda number, _: os.killpg(int(pid.read_text()), number))
+    # As with an engine, a container can be found before its program runs, whatever becomes of this client.
+    child = subprocess.Popen(
+        [program, *words[1:]],
+        env=env,
+        start_new_session=True,
+        preexec_fn=lambda: pid.write_text(str(os.getpid())),
+    )
     code = child.wait()
     return code if code >= 0 else 128 - code
 

@@ -38,7 +38,7 @@ def test_nothing_outlives_a_launcher_killed_by_sigkill(clients: Clients, backend
         guard_of(launcher).kill()
     launcher.kill()
     launcher.communicate()
-    wait_until(lambda: not clients.processes(word) and not list(clients.path.glob("*.network")), limit_s=15)
+    wait_until(lambda: not clients.processes(word) and not list(clients.path.glob("*.network")))
 
 
 @pytest.mark.parametrize("backend", ELSEWHERE)
