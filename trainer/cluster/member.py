@@ -18,6 +18,9 @@ from common.errors import UserError
 ROLES = ("chief", "worker", "ps", "evaluator")
 POOL_ROLES = "TRAINER_POOL_ROLES"
 POOL_GPUS = "TRAINER_POOL_GPUS"  # how many the cluster file gives each replica of the pool
+# Least number of threads between operations in a server of TensorFlow. A call holds one until its operations are done,
+# and they need others: with one, TensorFlow's own number on a machine of one core, both wait for ever.
+SERVER_THREADS = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

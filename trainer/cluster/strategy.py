@@ -1,6 +1,7 @@
 """A replica as part of its cluster: its `tf.distribute` strategy, or its server, and what it does when others are lost."""
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import tensorflow as tf
 from common.errors import UserError
 from common.flags import at_least, variable
 from trainer.cluster.control_channel import DONE, GREETING, LEFT, STOP, ControlChannel, first_byte
-from trainer.cluster.member import POOL_GPUS, Member
+from trainer.cluster.member import POOL_GPUS, SERVER_THREADS, Member
 from trainer.cluster.shutdown import Stop, failed_code
 
 # A server told to stop holds variables that the chief has yet to save; a preempted machine leaves little time.
@@ -116,7 +117,10 @@ def serve(member: Member, stop: Stop, channel: ControlChannel) -> None:
             if channel.received(LEFT, DONE, within_s=_TICK_S):
                 return
 
-    server = tf.distribute.Server(_cluster(member), job_name=member.role, task_index=member.index, protocol="grpc")
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(SERVER_THREADS, os.cpu_count() or 1))
+    server = tf.distribute.Server(
+        _cluster(member), job_name=member.role, task_index=member.index, protocol="grpc", config=config
+    )
     threading.Thread(target=follow, args=(chief, stop), name="chief", daemon=True).start()
     with stop.at_once(await_save):
         server.join()

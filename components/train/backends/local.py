@@ -22,11 +22,9 @@ from components.train.supervision.launcher_log import Event
 from components.train.supervision.output import Output
 from components.train.supervision.plan import STATUS, Plan, Replica
 from components.train.supervision.restart_policy import KILLED
-from trainer.cluster.member import POOL_ROLES
+from trainer.cluster.member import POOL_ROLES, SERVER_THREADS
 
 _POLL_S = 0.1
-# Of a program of the user's own, as far as TensorFlow is left the choice.
-_OWN_THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 _here = functools.partial(flag, group="on this machine (--backend process, docker, ssh)")
 
 
@@ -145,7 +143,7 @@ class LocalBackend(Backend):
             env = {
                 **program.env,
                 **share,
-                **dict.fromkeys(() if program.trainer else _OWN_THREADS, share[THREADS]),
+                **({} if program.trainer else _thread_variables(int(share[THREADS]))),
                 STATUS: status,
                 # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
                 POOL_ROLES: ",".join(cluster.pools),
@@ -166,6 +164,15 @@ class LocalBackend(Backend):
             reports=bool(program.trainer),
             notes=tuple(notes),
         )
+
+
+def _thread_variables(threads: int) -> dict[str, str]:
+    """Returns the variables by which TensorFlow, in a program of the user's own, knows its threads."""
+    return {
+        "TF_NUM_INTRAOP_THREADS": str(threads),
+        "TF_NUM_INTEROP_THREADS": str(max(SERVER_THREADS, threads)),
+        "OMP_NUM_THREADS": str(threads),
+    }
 
 
 @contextlib.contextmanager

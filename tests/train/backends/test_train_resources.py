@@ -58,12 +58,14 @@ def test_too_few_gpus_are_refused_but_none_is_noted(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("trainer", "threads"), [(None, "1"), (parse(["--data-dir=d", "--job-dir=j", "--train-steps=1"]), None)]
+    ("trainer", "threads"),
+    [(None, ["1", "1", "4"]), (parse(["--data-dir=d", "--job-dir=j", "--train-steps=1"]), [None, None, None])],
 )
-def test_own_program_leaves_cores_to_others(tmp_path: Path, trainer: Options | None, threads: str | None):
+def test_own_program_leaves_cores_to_others(tmp_path: Path, trainer: Options | None, threads: list[str | None]):
     program = Program(command=("true",), job_dir="job", trainer=trainer)
     [chief, *_] = planned(Job(cluster=SYNC, program=program), tmp_path).replicas
-    assert (chief.env.get("TF_NUM_INTRAOP_THREADS"), chief.env.get("OMP_NUM_THREADS")) == (threads, threads)
+    names = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "TF_NUM_INTEROP_THREADS")
+    assert list(map(chief.env.get, names)) == threads
 
 
 def test_hosts_with_and_without_gpus_are_refused_together():
