@@ -3,10 +3,13 @@
 import collections
 import time
 
+import numpy as np
 import tensorflow as tf
 
 from trainer.data.reader import Reader
 from trainer.train_step import CALL_S, TrainStep, Window
+
+_PAUSE_S = 0.1  # Before a result is fetched again.
 
 
 class AsyncSteps:
@@ -51,7 +54,7 @@ class AsyncSteps:
             self._under_way.append((steps, self._coordinator.schedule(self._function, args=arguments)))
             self._scheduled += steps
         steps, result = self._under_way.popleft()
-        sums = tuple(result.fetch().tolist())
+        sums = tuple(self._fetched_from(result).tolist())
         now = time.perf_counter()
         seconds, self._last_s = now - self._last_s, now
         self._fetched += 1
@@ -60,6 +63,20 @@ class AsyncSteps:
             rate = steps / seconds / self._workers
             self._steps_a_call = max(1, min(4 * self._steps_a_call, round(CALL_S * rate)))
         return Window(steps=steps, sums=sums, seconds=seconds, warm=warm, stop=stop)
+
+    def _fetched_from(self, result: tf.distribute.coordinator.RemoteValue) -> np.ndarray:
+        """Waits for the result of a call.
+
+        TensorFlow shows a result as soon as the call is done. If the worker ends before the chief has a copy, fetching fails
+        here, while the coordinator has the call repeated; only an error that ends the job is raised.
+        """
+        while True:
+            try:
+                return result.fetch()
+            except tf.errors.OpError:
+                if self._coordinator.done():  # raises what the coordinator could not mend
+                    return result.fetch()
+                time.sleep(_PAUSE_S)
 
     def _call(self, source, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
         loaded = next(source)
