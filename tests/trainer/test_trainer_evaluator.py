@@ -38,7 +38,7 @@ def test_a_chief_that_is_told_to_stop_when_training_is_over_takes_the_others_alo
     job.start("chief", "worker", "worker", flags=flags)
     job.until(lambda: job.status()["phase"] == phase)
     job.terminate("chief-0")
-    assert job.wait(10) == dict.fromkeys(("chief-0", "worker-0", "worker-1"), 143), job.output()
+    assert job.wait() == dict.fromkeys(("chief-0", "worker-0", "worker-1"), 143), job.output()
     job.run("chief", "worker", "worker", flags=flags)
 
 

@@ -185,7 +185,7 @@ def test_nothing_outlives_killed_launcher(bench: Bench):
     wait_until(lambda: len(bench.processes()) == 3 + 2 * 4 and list(bench.path.glob("training-*/x")))
     launcher.kill()
     launcher.communicate()
-    wait_until(lambda: not bench.processes() and not list(bench.path.glob("training-*")), limit_s=3)
+    wait_until(lambda: not bench.processes() and not list(bench.path.glob("training-*")))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the death of a parent")
@@ -194,7 +194,7 @@ def test_replicas_die_with_launcher_without_guard(bench: Bench):
     guard_of(launcher).kill()
     launcher.kill()
     launcher.communicate()
-    wait_until(lambda: not bench.processes(), limit_s=2)
+    wait_until(lambda: not bench.processes())
 
 
 def test_descendants_of_finished_job_are_killed(bench: Bench):
