@@ -1,7 +1,7 @@
-"""Keeps TensorFlow's own messages down to what is worth reading.
+"""Keeps TensorFlow's own messages, and what it imports, down to what is needed.
 
-`without_advice` imports it without the two lines of advice that no log level turns off; `lost_replicas` cuts reports that
-run over dozens of lines. TF_CPP_MIN_LOG_LEVEL=0 brings back what its runtime has to say.
+`without_advice` imports it without the two lines of advice that no log level turns off, `without_extras` in a second less;
+`lost_replicas` cuts reports that run over dozens of lines. TF_CPP_MIN_LOG_LEVEL=0 brings back what its runtime has to say.
 """
 
 import contextlib
@@ -12,6 +12,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+# What Keras imports, if it is installed, for functions that training does not call.
+_EXTRAS = {"matplotlib", "sklearn"}
 _ADVICE = re.compile(rb"absl::InitializeLog|oneDNN custom operations are on")
 
 
@@ -34,6 +36,16 @@ def without_advice(*, peers: bool = False) -> Iterator[None]:
             os.close(stderr)
             messages.seek(0)
             os.write(2, b"".join(line for line in messages if not _ADVICE.search(line)))
+
+
+@contextlib.contextmanager
+def without_extras() -> Iterator[None]:
+    """Has Keras find no scikit-learn and no Matplotlib when it is imported in the block; afterwards they are there."""
+    hidden = _EXTRAS.difference(sys.modules)
+    sys.modules.update(dict.fromkeys(hidden))
+    yield
+    for name in hidden:
+        del sys.modules[name]
 
 
 def lost_replicas() -> None:
