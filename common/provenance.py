@@ -23,8 +23,10 @@ from common.storage.files import parsed_json, read_bytes, write_bytes, write_tex
 RECORDS = "trained_on.npz"  # Of a job and, below this directory, of a model.
 _ASSETS, _FILE, _FORM = "assets.extra", "dataset.json", "form"
 # What decides which examples a split has; the test split is drawn first.
-_DRAWN_BY = {"test": ("split_seed", "test_fraction")}
-_DRAWN_BY["validation"] = (*_DRAWN_BY["test"], "validation_fraction")
+_DRAWN_BY = {
+    "test": ("split_seed", "test_fraction"),
+    "validation": ("split_seed", "test_fraction", "validation_fraction"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,8 +103,13 @@ def write(
       task: `package.module:function` that makes the model's task, where the dataset's label does not say it all.
       learnt: Records that it has learnt from.
     """
-    facts = {"model": model, "dataset": manifest.name, "fingerprint": manifest.fingerprint, "task": task}
-    facts["arguments"] = dict(manifest.arguments)
+    facts = {
+        "model": model,
+        "dataset": manifest.name,
+        "fingerprint": manifest.fingerprint,
+        "task": task,
+        "arguments": dict(manifest.arguments),
+    }
     write_text(os.path.join(model_dir, _ASSETS, _FILE), json.dumps(facts, indent=1, sort_keys=True) + "\n")
     if learnt:
         learnt.save(os.path.join(model_dir, _ASSETS))

@@ -3,7 +3,6 @@
 import collections
 import time
 
-import numpy as np
 import tensorflow as tf
 
 from trainer.data.reader import Reader
@@ -28,7 +27,7 @@ class AsyncSteps:
             coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(reader.load()).repeat())
         )
         self._function = tf.function(self._call)
-        self._under_way: collections.deque[tuple[int, tf.distribute.coordinator.RemoteValue]] = collections.deque()
+        self._under_way = collections.deque()  # Of each call its steps and its result.
         self._scheduled = 0
         self._steps_a_call = 1
         self._fetched = 0
@@ -54,7 +53,7 @@ class AsyncSteps:
             self._under_way.append((steps, self._coordinator.schedule(self._function, args=arguments)))
             self._scheduled += steps
         steps, result = self._under_way.popleft()
-        sums = tuple(self._fetched_from(result).tolist())
+        sums = self._sums(result)
         now = time.perf_counter()
         seconds, self._last_s = now - self._last_s, now
         self._fetched += 1
@@ -64,18 +63,19 @@ class AsyncSteps:
             self._steps_a_call = max(1, min(4 * self._steps_a_call, round(CALL_S * rate)))
         return Window(steps=steps, sums=sums, seconds=seconds, warm=warm, stop=stop)
 
-    def _fetched_from(self, result: tf.distribute.coordinator.RemoteValue) -> np.ndarray:
+    def _sums(self, result: tf.distribute.coordinator.RemoteValue) -> tuple[float, ...]:
         """Waits for the result of a call.
 
         TensorFlow shows a result as soon as the call is done. If the worker ends before the chief has a copy, fetching fails
         here, while the coordinator has the call repeated; only an error that ends the job is raised.
         """
         while True:
+            is_final = self._coordinator.done()  # raises what the coordinator could not mend
             try:
-                return result.fetch()
+                return tuple(result.fetch().tolist())
             except tf.errors.OpError:
-                if self._coordinator.done():  # raises what the coordinator could not mend
-                    return result.fetch()
+                if is_final:
+                    raise
                 time.sleep(_PAUSE_S)
 
     def _call(self, source, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:

@@ -57,8 +57,11 @@ class Scores:
     def load(self) -> dict[str, dict[str, Any]]:
         """Returns `latest` and, once a score was finite, `best`; nothing before the first evaluation."""
         with parsed_json(self._path) as scores:
-            scores = {which: (scores or {}).get(which) for which in ("latest", "best")}
-            return {which: {**score, "step": int(score["step"])} for which, score in scores.items() if score}
+            return {
+                which: {**score, "step": int(score["step"])}
+                for which in ("latest", "best")
+                if (score := (scores or {}).get(which))
+            }
 
     def _since_best(self) -> list[int]:
         with parsed_json(self._path) as scores:

@@ -31,8 +31,7 @@ _ONLY_WHERE = (
 class TrainingSize:
     """How much there is to do; where nothing is learnt, that does not matter."""
 
-    replicas: int = 1  # that take part in a step
-    batch: int = 1  # examples of a step over all of them
+    batch: int = 1  # examples of a step over all replicas
     examples: int = 1  # of the training split
     last_step: int = 1
     horizon: int = 1  # the step at which a falling learning rate is 0
@@ -53,7 +52,7 @@ def training_size(opts: Options, manifest: Manifest, first_start: Mapping[str, A
         )
     # A job that is to train for more steps than at first keeps the schedule that it began with.
     horizon = first_start.get("horizon_steps", last_step)
-    return TrainingSize(replicas=replicas, batch=batch, examples=examples, last_step=last_step, horizon=horizon)
+    return TrainingSize(batch=batch, examples=examples, last_step=last_step, horizon=horizon)
 
 
 def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, Any]:

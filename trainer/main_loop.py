@@ -268,9 +268,9 @@ def _train(
 
 def _select_weights(opts: Options, scores: Scores, state: State, step: int) -> int:
     """Has `state` hold the weights to export: the last or the best. Returns their step."""
-    if opts.export == "best" and "best" in scores.load():
-        return scores.restore_best(state)
     if opts.export == "best":
+        if "best" in scores.load():
+            return scores.restore_best(state)
         print(f"--export best: no evaluation had a finite score; step {step} is exported")
     state.take(step)
     return step

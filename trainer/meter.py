@@ -48,9 +48,7 @@ class Meter:
             with self._summary.as_default(step=step):
                 for name, value in values.items():
                     tf.summary.scalar(name, value)
-        replica_speed = round(self.examples_per_s / self.size.replicas, 1)
-        seconds = round(window.seconds, 4)
-        self._journal.event("step", step, **values, seconds=seconds, replica_examples_per_s=replica_speed)
+        self._journal.event("step", step, **values, seconds=round(window.seconds, 4))
         if time.monotonic() - self._line_at >= _LINE_S or step >= self.size.last_step or window.stop:
             self._means = self._mean(self._windows)
             self._windows = []

@@ -19,10 +19,7 @@ from trainer.job import journal
 _STYLE = pathlib.Path(__file__).with_name("templates") / "plots.mplstyle"
 _SIZE = 3.8, 2.3  # of a figure, in inches at the page's own scale
 # Fields of an event that are no measurements.
-_OTHER_FIELDS = {
-    *("event", "step", "time", "seconds", "best"),
-    *("examples_per_s", "replica_examples_per_s"),
-}
+_OTHER_FIELDS = {"event", "step", "time", "seconds", "best", "examples_per_s"}
 Line = Sequence[Sequence[float]]  # points of x and y; further values of a point are not drawn
 
 

@@ -22,10 +22,6 @@ _PEER_DIES_S, _POLL_S = 2.0, 0.05
 _CHIEF_SILENT_S = 60.0  # longer than TensorFlow takes to listen where the replicas met before
 
 
-def _cluster(member: Member) -> tf.train.ClusterSpec:
-    return tf.train.ClusterSpec({role: list(hosts) for role, hosts in member.addresses.items()})
-
-
 def create(name: str, member: Member, *, num_gpus: int | None, all_reduce: str) -> tf.distribute.Strategy:
     """Returns the strategy of that name for this member, by the flags of these names.
 
@@ -49,7 +45,7 @@ def create(name: str, member: Member, *, num_gpus: int | None, all_reduce: str) 
     if not member.addresses:
         return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        _cluster(member), task_type=member.role, task_id=member.index, rpc_layer="grpc"
+        tf.train.ClusterSpec(member.addresses), task_type=member.role, task_id=member.index, rpc_layer="grpc"
     )
     if name == "parameter_server":
         return tf.distribute.ParameterServerStrategy(resolver)
@@ -118,9 +114,7 @@ def serve(member: Member, stop: Stop, channel: ControlChannel) -> None:
                 return
 
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(SERVER_THREADS, os.cpu_count() or 1))
-    server = tf.distribute.Server(
-        _cluster(member), job_name=member.role, task_index=member.index, protocol="grpc", config=config
-    )
+    server = tf.distribute.Server(member.addresses, job_name=member.role, task_index=member.index, config=config)
     threading.Thread(target=follow, args=(chief, stop), name="chief", daemon=True).start()
     with stop.at_once(await_save):
         server.join()

@@ -7,16 +7,12 @@ Validation and evaluation count every example once. Imports TensorFlow only to c
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from common.errors import UserError, unknown
 from common.manifest import Manifest
 
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    Prepare = Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
-
+Prepare = Callable[[Mapping[str, Any]], dict[str, Any]]  # Of tensors.
 WEIGHT = "/weight"  # among the columns of a batch, where no feature has such a name
 
 
@@ -39,13 +35,13 @@ def class_weights(pairs: Sequence[str], manifest: Manifest) -> tuple[float, ...]
     return tuple(weights.values())
 
 
-def weighted(prepare: "Prepare", manifest: Manifest, pairs: Sequence[str] | None) -> "Prepare":
+def weighted(prepare: Prepare, manifest: Manifest, pairs: Sequence[str] | None) -> Prepare:
     """Returns `prepare` with the weights of the examples, if they have any, added to what it gives."""
     if not pairs:
         return prepare
     weights = class_weights(pairs, manifest)
 
-    def prepare_weighted(columns: "Mapping[str, tf.Tensor]") -> "dict[str, tf.Tensor]":
+    def prepare_weighted(columns: Mapping[str, Any]) -> dict[str, Any]:
         import tensorflow as tf
 
         return {**prepare(columns), WEIGHT: tf.gather(tf.constant(weights), columns[manifest.label])}
