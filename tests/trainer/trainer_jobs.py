@@ -171,8 +171,15 @@ class Job:
         return "".join(f"--- {log.name}\n{log.read_text()}" for log in logs)
 
     def checkpoints(self) -> list[int]:
-        """Steps of the complete checkpoints."""
-        return sorted(int(p.stem.split("-")[1]) for p in (self.directory / "checkpoints").glob("ckpt-*.index"))
+        """Steps of the checkpoints that can be read; TensorFlow may have been killed while it wrote another."""
+        import tensorflow as tf
+
+        steps = []
+        for index in (self.directory / "checkpoints").glob("ckpt-*.index"):
+            with contextlib.suppress(tf.errors.OpError):
+                tf.train.load_checkpoint(str(index.with_suffix("")))
+                steps.append(int(index.stem.split("-")[1]))
+        return sorted(steps)
 
     def variables(self, step: int) -> dict[str, np.ndarray]:
         """All of a checkpoint: step, weights, optimizer slots."""

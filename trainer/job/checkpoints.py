@@ -1,7 +1,8 @@
-"""Training state on disk: `checkpoints/ckpt-<step>`, the newest few, each complete or absent.
+"""Training state on disk: `checkpoints/ckpt-<step>`, the newest few.
 
-Here stands all of the policy: when a checkpoint is due, which are kept, and which one a job goes on from. Only the
-copying of the state makes training wait; the files are written in a thread of their own, one save at a time.
+A checkpoint whose writer was killed may be cut; it is passed over. Here stands all of the policy: when a checkpoint is
+due, which are kept, and which one a job goes on from. Only the copying of the state makes training wait; the files are
+written in a thread of their own, one save at a time.
 """
 
 import concurrent.futures
