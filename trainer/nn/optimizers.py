@@ -1,5 +1,6 @@
 """Keras' optimizers, right on several replicas; Adam leaves the rest of a table alone."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -35,23 +36,29 @@ class Adam(Summing, keras.optimizers.Adam):
     asked for keep their moments, which do not decay meanwhile; that is what TensorFlow Addons called LazyAdam.
     """
 
+    def _backend_update_step(self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate) -> None:
+        """Corrects the rate for the moments' beginning at zero: once, and not for each variable, as Keras does."""
+        step, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(learning_rate, tf.float32)
+        corrected = rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+        super()._backend_update_step(grads, trainable_variables, corrected)
+
     def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable, learning_rate) -> None:
-        """Updates a variable, or rows of it, and its moments."""
-        if not isinstance(gradient, tf.IndexedSlices):
-            super().update_step(gradient, variable, learning_rate)
-            return
+        """Updates a variable, or rows of it, and its moments, by a rate that is corrected."""
         index = self._get_variable_index(variable)
         first, second = self._momentums[index].value, self._velocities[index].value
-        step, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(learning_rate, tf.float32)
-        scale = rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-        gradient = _each_row_once(gradient)
-        rows, sums = gradient.indices, gradient.values
-        mean, square = tf.gather(first, rows), tf.gather(second, rows)
-        mean += (sums - mean) * (1 - self.beta_1)
-        square += (sums**2 - square) * (1 - self.beta_2)
-        first.scatter_update(tf.IndexedSlices(mean, rows))
-        second.scatter_update(tf.IndexedSlices(square, rows))
-        variable.scatter_sub(tf.IndexedSlices(scale * mean / (tf.sqrt(square) + self.epsilon), rows))
+        gradient, rate = _each_row_once(gradient), tf.cast(learning_rate, variable.dtype)
+        if isinstance(gradient, tf.IndexedSlices):
+            rows, sums = gradient.indices, gradient.values
+            mean, square = tf.gather(first, rows), tf.gather(second, rows)
+            mean += (sums - mean) * (1 - self.beta_1)
+            square += (sums**2 - square) * (1 - self.beta_2)
+            first.scatter_update(tf.IndexedSlices(mean, rows))
+            second.scatter_update(tf.IndexedSlices(square, rows))
+            variable.scatter_sub(tf.IndexedSlices(rate * mean / (tf.sqrt(square) + self.epsilon), rows))
+        else:
+            first.assign_add((gradient - first) * (1 - self.beta_1))
+            second.assign_add((tf.square(gradient) - second) * (1 - self.beta_2))
+            variable.assign_sub(first * rate / (tf.sqrt(second) + self.epsilon))
 
 
 class AdamW(Adam, keras.optimizers.AdamW):
