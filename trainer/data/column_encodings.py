@@ -5,7 +5,7 @@ model gathers once for all of them. What a row is follows from the values alone;
 is resident, and in the exported model from what a client sends.
 
     prepare(manifest, {"fare": ..., "company": ..., "label": ...})
-    # {"deep_numbers": float32 [N, 1], "deep_embedding_10": int32 [N, 1], "label": int64 [N]}
+    # {"deep_numbers": float32 [N, 1], "deep_embedding_10": int64 [N, 1], "label": int64 [N]}
 
 Everything here is graph operations without state: they run in a worker's input, under any strategy, in a SavedModel.
 """
@@ -42,7 +42,7 @@ def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
         if encodings[0].categories:
             firsts = np.cumsum([0, *(encoding.categories for encoding in encodings)])
             rows = [first + category(e, columns) for first, e in zip(firsts, encodings, strict=False)]
-            prepared[name] = tf.cast(tf.stack(rows, axis=1), tf.int32)
+            prepared[name] = tf.stack(rows, axis=1)
             continue
         numbers = [encoding.columns[0] for encoding in encodings]
         statistics = [manifest.feature(number).statistics for number in numbers]

@@ -43,7 +43,7 @@ def _affine(
     dense, terms = [], []
     for name, encodings in column_encodings.inputs(part, manifest).items():
         rows = sum(encoding.categories or 0 for encoding in encodings)
-        x = columns[name] = keras.Input((len(encodings),), dtype="int32" if rows else "float32", name=name)
+        x = columns[name] = keras.Input((len(encodings),), dtype="int64" if rows else "float32", name=name)
         if not rows:
             dense.append(x)
         elif size := encodings[0].embedding:
