@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from common.cli import Parser, run_cli
 from common.pages import figure
-from common.quiet import without_advice
+from common.quiet import without_advice, without_extras
 from components.evaluate.gate import OUTCOMES, REJECT
 from components.evaluate.options import Options
 
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--fail-on-reject", action="store_true", help="exit code 3 if the model is rejected, for builds")
     args = p.parse_args(argv)
     options = Options.of(args)
-    with without_advice():
+    with without_advice(), without_extras():
         from components.evaluate.evaluate import FILE, REPORT, evaluate
     result = evaluate(options)
     metrics, baseline, metric = result["metrics"], result["baseline"], result["metric"]
