@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import pathlib
+import stat
 import uuid
 from collections.abc import Iterator
 from typing import IO, Any
@@ -88,7 +89,10 @@ class _Reader(io.FileIO):
 
 def _stat(path: str | int) -> File:
     """Returns the file of a path or a descriptor."""
-    status = os.stat(path)
+    return _file(path, os.stat(path))
+
+
+def _file(path: str | int, status: os.stat_result) -> File:
     return File(
         path=str(path),
         num_bytes=status.st_size,
@@ -98,15 +102,16 @@ def _stat(path: str | int) -> File:
 
 
 def _stat_if_exists(path: str) -> File | None:
-    """Returns a file that was listed a moment ago; None if another process has deleted or renamed it since."""
+    """Returns what was listed a moment ago; None if it is no file, but a FIFO, or another process has deleted it since."""
     try:
-        return _stat(path)
+        status = os.stat(path)
     except OSError as error:
         if os.path.islink(path):
             return File(path=path, num_bytes=0)
         if isinstance(error, FileNotFoundError):
             return None
         raise
+    return _file(path, status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _walk(folder: str, follow_links: bool) -> Iterator[str]:

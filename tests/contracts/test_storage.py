@@ -312,6 +312,12 @@ def test_local_file_that_goes_while_listed(tmp_path, monkeypatch):
     assert listed == [(f"{tmp_path}/gone", False), (f"{tmp_path}/there", True)]
 
 
+def test_fifo_is_no_local_file(tmp_path):
+    os.mkfifo(tmp_path / "a.csv")  # Whoever opened it would wait for ever.
+    assert list_files(str(tmp_path)) == list_folder(str(tmp_path))[1] == []
+    assert stat_file(str(tmp_path / "a.csv")) is None
+
+
 @hypothesis.given(links=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4))
 def test_linked_folders_are_listed_once(tmp_path_factory, links):
     """The files of all folders that can be reached are listed, unless links lead to one of them twice."""

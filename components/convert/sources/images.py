@@ -31,7 +31,7 @@ import numpy as np
 from common.errors import UserError, readable
 from common.manifest import Feature
 from common.storage.files import list_files, list_folder, open_files
-from common.storage.storage import File, is_remote
+from common.storage.storage import File
 from components.convert.hashes import content_hashes
 from components.convert.source import (
     LABEL,
@@ -308,8 +308,7 @@ class FolderSource(Source):
         others, empty = [], []
         for file in existing_files(visible):
             split = splits.get(os.path.dirname(os.path.dirname(file.path)))
-            # A FIFO, which could be waited for for ever, is no file.
-            is_image = file.path.lower().endswith(_SUFFIXES) and (is_remote(root) or os.path.isfile(file.path))
+            is_image = file.path.lower().endswith(_SUFFIXES)
             (images[split] if split and is_image else others).append(file)
         for folder, split in splits.items():
             if [*splits.values()].count(split) > 1:
