@@ -1,5 +1,6 @@
 import dataclasses
 import errno
+import os
 import pathlib
 import pkgutil
 import shutil
@@ -166,11 +167,16 @@ def test_damaged_work_is_done_again(idx, tmp_path, monkeypatch, content, harm):
     assert content(tmp_path / "out") == content(tmp_path / "clean")
 
 
-@pytest.mark.parametrize("change", ["source", "options"])
+@pytest.mark.parametrize("change", ["source", "bytes", "options"])
 def test_work_of_another_plan_is_discarded(idx, tmp_path, monkeypatch, make_idx, content, change):
     _stop_after(monkeypatch, 3, idx)
     if change == "source":
         make_idx(tmp_path / "source", packed=False, train=91)
+    elif change == "bytes":  # Size and time of the last change are as before.
+        file = tmp_path / "source" / "train-images-idx3-ubyte"
+        status, data = file.stat(), file.read_bytes()
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     else:
         idx = dataclasses.replace(idx, split_seed=1)
     assert _count_written(monkeypatch, idx) == 5
