@@ -10,6 +10,7 @@ Results come back in files. Python's pool reads them from one pipe for all proce
 message whose sender was killed.
 """
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -43,15 +44,13 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
     if processes <= 1 or sys.platform != "linux" or "tensorflow" in sys.modules:
         yield from ((i, function(task)) for i, task in enumerate(tasks))
         return
-    folder = tempfile.mkdtemp(prefix="results-")
+    folder, others, is_done = tempfile.mkdtemp(prefix="results-"), multiprocessing.active_children(), False
     pool = futures.ProcessPoolExecutor(
         processes, multiprocessing.get_context("fork"), initializer=_begin, initargs=(os.getpid(), function)
     )
-    children = set(multiprocessing.active_children())
     try:
         paths = [os.path.join(folder, str(i)) for i in range(len(tasks))]
         positions = {pool.submit(_call, task, path): i for i, (task, path) in enumerate(zip(tasks, paths, strict=True))}
-        children = set(multiprocessing.active_children()) - children
         for future in futures.as_completed(positions):
             future.result()
             with open(paths[positions[future]], "rb") as file:
@@ -60,16 +59,18 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
                 raise error
             os.unlink(file.name)
             yield positions[future], result
-        children = set()
+        is_done = True
     except futures.BrokenExecutor:
         raise ProcessLost(
             "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
             "--processes; what is done is not done again"
         ) from None
     finally:
-        for child in children:
-            child.kill()  # It may be in the middle of a task that nobody waits for any more.
-        pool.shutdown(cancel_futures=True)
+        if not is_done:  # They may be in the middle of tasks, or wait for some of a pool that is not complete.
+            for child in {*multiprocessing.active_children()}.difference(others):
+                child.kill()
+        with contextlib.suppress(RuntimeError):  # Its thread may not have been started.
+            pool.shutdown(cancel_futures=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
