@@ -10,14 +10,14 @@ Results come back in files. Python's pool reads them from one pipe for all proce
 message whose sender was killed.
 """
 
-import contextlib
 import multiprocessing
 import os
 import pickle
-import shutil
+import queue
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
@@ -25,6 +25,8 @@ from typing import Any
 
 from common import lifeline
 from common.errors import UserError
+
+_POLL_S = 0.05
 
 
 class ProcessLost(UserError):
@@ -44,34 +46,45 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
     if processes <= 1 or sys.platform != "linux" or "tensorflow" in sys.modules:
         yield from ((i, function(task)) for i, task in enumerate(tasks))
         return
-    folder, others, is_done = tempfile.mkdtemp(prefix="results-"), multiprocessing.active_children(), False
-    pool = futures.ProcessPoolExecutor(
-        processes, multiprocessing.get_context("fork"), initializer=_begin, initargs=(os.getpid(), function)
-    )
+    results, others = queue.SimpleQueue(), multiprocessing.active_children()
+    # Not in this thread, where a signal may raise an exception while the pool holds a lock, and for ever.
+    manager = threading.Thread(target=_manage, args=(function, tasks, processes, results), name="pool", daemon=True)
     try:
-        paths = [os.path.join(folder, str(i)) for i in range(len(tasks))]
-        positions = {pool.submit(_call, task, path): i for i, (task, path) in enumerate(zip(tasks, paths, strict=True))}
-        for future in futures.as_completed(positions):
-            future.result()
-            with open(paths[positions[future]], "rb") as file:
-                result, error = pickle.load(file)
+        manager.start()
+        for _ in tasks:
+            position, result, error = results.get()
             if error:
                 raise error
-            os.unlink(file.name)
-            yield positions[future], result
-        is_done = True
-    except futures.BrokenExecutor:
-        raise ProcessLost(
-            "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
-            "--processes; what is done is not done again"
-        ) from None
+            yield position, result
+        manager.join()
     finally:
-        if not is_done:  # They may be in the middle of tasks, or wait for some of a pool that is not complete.
+        while manager.is_alive():  # Processes may be in the middle of tasks that nobody waits for any more.
             for child in {*multiprocessing.active_children()}.difference(others):
                 child.kill()
-        with contextlib.suppress(RuntimeError):  # Its thread may not have been started.
-            pool.shutdown(cancel_futures=True)
-        shutil.rmtree(folder, ignore_errors=True)
+            manager.join(_POLL_S)
+
+
+def _manage(function: Callable[[Any], Any], tasks: Sequence[Any], processes: int, results: queue.SimpleQueue) -> None:
+    """Puts position, result and error of each task, or an error that ends all, into a queue."""
+    context, initial = multiprocessing.get_context("fork"), (os.getpid(), function)
+    with tempfile.TemporaryDirectory(prefix="results-") as folder:
+        try:
+            with futures.ProcessPoolExecutor(processes, context, initializer=_begin, initargs=initial) as pool:
+                paths = [os.path.join(folder, str(i)) for i in range(len(tasks))]
+                positions = {pool.submit(_call, *each): i for i, each in enumerate(zip(tasks, paths, strict=True))}
+                for future in futures.as_completed(positions):
+                    future.result()
+                    with open(paths[positions[future]], "rb") as file:
+                        results.put((positions[future], *pickle.load(file)))
+                    os.unlink(file.name)
+        except futures.BrokenExecutor:
+            lost = ProcessLost(
+                "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with "
+                "fewer --processes; what is done is not done again"
+            )
+            results.put((None, None, lost))
+        except Exception as error:  # A disk that is full, perhaps.
+            results.put((None, None, error))
 
 
 def _begin(parent: int, function: Callable[[Any], Any]) -> None:
