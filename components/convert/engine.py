@@ -67,24 +67,26 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
 def _manage(function: Callable[[Any], Any], tasks: Sequence[Any], processes: int, results: queue.SimpleQueue) -> None:
     """Puts position, result and error of each task, or an error that ends all, into a queue."""
     context, initial = multiprocessing.get_context("fork"), (os.getpid(), function)
-    with tempfile.TemporaryDirectory(prefix="results-") as folder:
-        try:
-            with futures.ProcessPoolExecutor(processes, context, initializer=_begin, initargs=initial) as pool:
-                paths = [os.path.join(folder, str(i)) for i in range(len(tasks))]
-                positions = {pool.submit(_call, *each): i for i, each in enumerate(zip(tasks, paths, strict=True))}
-                for future in futures.as_completed(positions):
-                    future.result()
-                    with open(paths[positions[future]], "rb") as file:
-                        results.put((positions[future], *pickle.load(file)))
-                    os.unlink(file.name)
-        except futures.BrokenExecutor:
-            lost = ProcessLost(
-                "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with "
-                "fewer --processes; what is done is not done again"
-            )
-            results.put((None, None, lost))
-        except Exception as error:  # A disk that is full, perhaps.
-            results.put((None, None, error))
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="results-") as folder,
+            futures.ProcessPoolExecutor(processes, context, initializer=_begin, initargs=initial) as pool,
+        ):
+            paths = [os.path.join(folder, str(i)) for i in range(len(tasks))]
+            positions = {pool.submit(_call, *each): i for i, each in enumerate(zip(tasks, paths, strict=True))}
+            for future in futures.as_completed(positions):
+                future.result()
+                with open(paths[positions[future]], "rb") as file:
+                    results.put((positions[future], *pickle.load(file)))
+                os.unlink(file.name)
+    except futures.BrokenExecutor:
+        lost = ProcessLost(
+            "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
+            "--processes; what is done is not done again"
+        )
+        results.put((None, None, lost))
+    except Exception as error:  # A disk that is full, perhaps.
+        results.put((None, None, error))
 
 
 def _begin(parent: int, function: Callable[[Any], Any]) -> None:
