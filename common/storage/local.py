@@ -89,29 +89,27 @@ class _Reader(io.FileIO):
 
 def _stat(path: str | int) -> File:
     """Returns the file of a path or a descriptor."""
-    return _file(path, os.stat(path))
-
-
-def _file(path: str | int, status: os.stat_result) -> File:
+    status = os.stat(path)
     return File(
         path=str(path),
         num_bytes=status.st_size,
         version=str(status.st_mtime_ns),
         updated_s=status.st_mtime,
+        changed_ns=status.st_ctime_ns,
+        is_special=not stat.S_ISREG(status.st_mode),
     )
 
 
 def _stat_if_exists(path: str) -> File | None:
-    """Returns what was listed a moment ago; None if it is no file, but a FIFO, or another process has deleted it since."""
+    """Returns a file that was listed a moment ago; None if another process has deleted or renamed it since."""
     try:
-        status = os.stat(path)
+        return _stat(path)
     except OSError as error:
         if os.path.islink(path):
             return File(path=path, num_bytes=0)
         if isinstance(error, FileNotFoundError):
             return None
         raise
-    return _file(path, status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _walk(folder: str, follow_links: bool) -> Iterator[str]:

@@ -50,6 +50,8 @@ class File:
         change; empty for a link to nowhere, and for a file that was written but not listed.
       crc32c: CRC-32C of the content, 8 hexadecimal digits; empty where only reading it would tell.
       updated_s: Time of the last change, in seconds since 1970.
+      changed_ns: When this machine noted the last change of a local file, which nobody can set back; else 0.
+      is_special: Whether a local file is no regular one, but a FIFO, say, that could be waited for for ever.
     """
 
     path: str
@@ -57,6 +59,8 @@ class File:
     version: str = ""
     crc32c: str = ""
     updated_s: float = dataclasses.field(default=0.0, compare=False)
+    changed_ns: int = dataclasses.field(default=0, compare=False)
+    is_special: bool = dataclasses.field(default=False, compare=False)
 
 
 class Storage(abc.ABC):

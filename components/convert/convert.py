@@ -23,7 +23,7 @@ from common.errors import UserError, readable, writable
 from common.machine import usable_cores
 from common.manifest import FORMAT_VERSION, Manifest, Shard
 from common.storage.files import sha256_of, stat_file, write_text
-from common.storage.storage import File, is_remote
+from common.storage.storage import is_remote
 from components.convert import engine, output
 from components.convert.hashes import content_hashes
 from components.convert.options import Options
@@ -119,7 +119,7 @@ def _convert(options: Options, *, writes: bool) -> tuple[Manifest, Statistics, E
                 "format_version": FORMAT_VERSION,
                 "arguments": options.arguments,
                 "schema": sha256_of(source.schema) if source.schema else "",
-                "files": [[file.path, file.num_bytes, file.version, _changed_ns(file)] for file in files],
+                "files": [[file.path, file.num_bytes, file.version, file.changed_ns] for file in files],
             }
             work = output.Work.of(options.directory, plan) if writes else None
             if work and work.folder.isprintable() and not is_remote(work.folder):
@@ -139,11 +139,6 @@ def _convert(options: Options, *, writes: bool) -> tuple[Manifest, Statistics, E
         notes = _write_pieces(examples, splits, options.directory, work, processes)
     manifest, statistics = _describe(examples, options, notes)
     return manifest, statistics, examples
-
-
-def _changed_ns(file: File) -> int:
-    """Returns when the system last noted a change of the file, which nobody can set back; 0 in a store, which has versions."""
-    return 0 if is_remote(file.path) else os.stat(file.path).st_ctime_ns
 
 
 def _default_processes(num_bytes: int, target: str) -> int:

@@ -312,9 +312,11 @@ def test_local_file_that_goes_while_listed(tmp_path, monkeypatch):
     assert listed == [(f"{tmp_path}/gone", False), (f"{tmp_path}/there", True)]
 
 
-def test_fifo_is_no_local_file(tmp_path):
+def test_local_fifo_is_special(tmp_path):
     os.mkfifo(tmp_path / "a.csv")  # Whoever opened it would wait for ever.
-    assert list_files(str(tmp_path)) == list_folder(str(tmp_path))[1] == []
+    fill(tmp_path, b=b"1")
+    assert [file.is_special for file in list_files(str(tmp_path))] == [True, False]
+    assert [file.is_special for file in list_folder(str(tmp_path))[1]] == [True, False]
     assert stat_file(str(tmp_path / "a.csv")) is None
 
 

@@ -308,7 +308,7 @@ class FolderSource(Source):
         others, empty = [], []
         for file in existing_files(visible):
             split = splits.get(os.path.dirname(os.path.dirname(file.path)))
-            is_image = file.path.lower().endswith(_SUFFIXES)
+            is_image = file.path.lower().endswith(_SUFFIXES) and not file.is_special
             (images[split] if split and is_image else others).append(file)
         for folder, split in splits.items():
             if [*splits.values()].count(split) > 1:

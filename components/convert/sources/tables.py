@@ -271,7 +271,7 @@ def _inside(folder: str, pattern: re.Pattern[str], named: str, *, print_others: 
         name = file.path.removeprefix(folder).strip("/")
         if not re.search(r"(^|/)[._]", name):
             visible[name] = file
-    taken = {name: file for name, file in visible.items() if pattern.fullmatch(name)}
+    taken = {name: file for name, file in visible.items() if pattern.fullmatch(name) and not file.is_special}
     if not taken:
         raise UserError(f"{folder}: holds no {named}")
     if print_others:

@@ -372,7 +372,11 @@ def _first_record(files: Sequence[File]) -> Record:
 def _list_inside(folder: str, *, print_others: bool) -> list[File]:
     """Returns the files in a folder and its folders; hidden ones and those that only mark success are passed over."""
     names = {file.path[len(folder) :].strip("/"): file for file in list_files(folder)}
-    visible = {name: f for name, f in names.items() if not any(n.startswith((".", "_")) for n in name.split("/"))}
+    visible = {
+        name: file
+        for name, file in names.items()
+        if not file.is_special and not any(part.startswith((".", "_")) for part in name.split("/"))
+    }
     if not visible:
         raise UserError(f"{folder}: holds no files")
     marked = {name: file for name, file in visible.items() if _MARK in os.path.basename(name)}

@@ -142,10 +142,10 @@ def test_what_is_left_out_is_printed(folder, capsys):
     pictures = {f"{c}/{name}": (4, 4) for c in ("train", "bus") for name in ("1.png", "X.JPEG", "Y.PNG")}
     root = folder({**pictures, **dict.fromkeys(strays, b"")})
     (root / "empty").mkdir()
-    os.mkfifo(root / "bus" / "pipe.png")  # No file.
+    os.mkfifo(root / "bus" / "pipe.png")
     examples = opened(root)
     lines = capsys.readouterr().out.splitlines()
-    names = "bus/inner/1.png, bus/movie.gif, notes.txt, tram/readme"
+    names = "bus/inner/1.png, bus/movie.gif, bus/pipe.png, notes.txt, tram/readme"
     assert lines[0].startswith(f"{root}: left out: {names} (only PNG")
     assert lines[1] == f"{root}: left out: empty, tram (no PNG or JPEG files in these folders)"
     assert examples.class_names == ("bus", "train") and len(records(examples)) == 6

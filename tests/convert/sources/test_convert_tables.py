@@ -267,8 +267,9 @@ def test_files_may_have_other_orders_marks_and_packing(tmp_path):
 def test_files_left_out_are_named(tmp_path, capsys):
     for name in ("a.csv", "b.csv.xz", "c.txt"):
         (tmp_path / name).write_bytes(HEADER + b"1,2,x,0\n")
+    os.mkfifo(tmp_path / "pipe.csv")
     read(TextSource(name="csv", schema=SCHEMA), tmp_path, tmp_path)
-    assert f"{tmp_path}: left out: b.csv.xz, c.txt (only *.csv or *.tsv files" in capsys.readouterr().out
+    assert f"{tmp_path}: left out: b.csv.xz, c.txt, pipe.csv (only *.csv or *.tsv files" in capsys.readouterr().out
 
 
 def test_file_changed_while_read_is_refused(tmp_path, monkeypatch):
