@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn import metrics
 
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
@@ -30,8 +31,6 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
       For classes `confusion` has examples by [true class][predicted class]; for two `roc` has points of false positive
       rate, true positive rate, and the least probability that counts as positive.
     """
-    from sklearn import metrics  # only now, or Keras would import more of it
-
     if task == REGRESSION:
         residuals = answers.astype(np.float64) - labels.reshape(answers.shape)
         return {
@@ -71,8 +70,6 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
 
 def _by_class(names: Sequence[str], true: np.ndarray, predicted: np.ndarray) -> list[dict[str, Any]]:
     """Returns precision, recall, F1 and the number of positive `records` of each column of bool [N, k]."""
-    from sklearn import metrics
-
     columns = metrics.precision_recall_fscore_support(true, predicted, zero_division=np.nan)
     keys = ("name", "precision", "recall", "f1", "records")
     rows = zip(names, *(column.tolist() for column in columns), strict=True)

@@ -1,7 +1,6 @@
 """A replica as part of its cluster: its `tf.distribute` strategy, or its server, and what it does when others are lost."""
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.flags import at_least, variable
+from common.machine import usable_cores
 from trainer.cluster.control_channel import DONE, GREETING, LEFT, STOP, ControlChannel, first_byte
 from trainer.cluster.member import POOL_GPUS, SERVER_THREADS, Member
 from trainer.cluster.shutdown import Stop, failed_code
@@ -113,7 +113,7 @@ def serve(member: Member, stop: Stop, channel: ControlChannel) -> None:
             if channel.received(LEFT, DONE, within_s=_TICK_S):
                 return
 
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(SERVER_THREADS, os.cpu_count() or 1))
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(SERVER_THREADS, usable_cores()))
     server = tf.distribute.Server(member.addresses, job_name=member.role, task_index=member.index, config=config)
     threading.Thread(target=follow, args=(chief, stop), name="chief", daemon=True).start()
     with stop.at_once(await_save):
