@@ -56,8 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     print(f"{opts.job_dir}: already done at step {record.step}")
                     return 0
                 print(f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again")
-            with quiet.without_extras():
-                from trainer import main_loop
+            quiet.import_keras()
+            from trainer import main_loop
         quiet.lost_replicas()
         code = main_loop.run(opts, me, manifest, stop)
     except UserError as error:

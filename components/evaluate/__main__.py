@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from common.cli import Parser, run_cli
 from common.pages import figure
-from common.quiet import without_advice, without_extras
+from common.quiet import import_keras, without_advice
 from components.evaluate.gate import OUTCOMES, REJECT
 from components.evaluate.options import Options
 
@@ -20,7 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--fail-on-reject", action="store_true", help="exit code 3 if the model is rejected, for builds")
     args = p.parse_args(argv)
     options = Options.of(args)
-    with without_advice(), without_extras():
+    with without_advice():
+        import_keras()
         from components.evaluate.evaluate import FILE, REPORT, evaluate
     result = evaluate(options)
     metrics, baseline, metric = result["metrics"], result["baseline"], result["metric"]

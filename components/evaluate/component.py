@@ -30,11 +30,11 @@ def evaluate(
     import shutil
     import tempfile
 
-    from common.quiet import without_extras
+    from common.quiet import import_keras
     from common.storage.files import write_text
 
-    with without_extras():
-        from components.evaluate import evaluate as step
+    import_keras()
+    from components.evaluate import evaluate as step
     from components.evaluate.options import Options
     from components.evaluate.report import summary as summarize
 
