@@ -71,15 +71,15 @@ def test_every_file_that_the_document_names_is_there():
 
 
 @pytest.mark.cluster
-def test_flags_of_steps_go_through_the_pipeline(tree):
+def test_flags_go_through_the_pipeline(tree):
     keys = run(tree, "pipelines/run.py", "--help-config")
     assert "origin: str" in keys and "remark: str" in keys
     run(tree, "-m", "components.convert", "--output", "data", "--shards", "1", "--origin", "found")
     assert json.loads((tree / "data" / "manifest.json").read_text())["origin"] == "found"
-    said = run(
+    printed = run(
         tree, "pipelines/submit.py", "--dry-run", "--set", "origin=found in a drawer", "--set", "remark=look again"
     )
-    assert "--origin=found in a drawer" in said and "--remark=look again" in said
+    assert "--origin=found in a drawer" in printed and "--remark=look again" in printed
 
 
 @pytest.mark.cluster
@@ -91,8 +91,8 @@ def test_a_key_of_a_cluster_and_a_machine_type_reach_the_plans(tree):
     flags = ["-m", "components.train", "--cluster", "c.yaml", "--dry-run"]
     assert '"MALLOC_ARENA_MAX": "3"' in run(tree, *flags, "--job-dir", "job", "--command", "true")
     job = ["--data-dir=d", "--job-dir=gs://b/j", "--train-steps=1"]
-    said = run(tree, *flags, "--backend", "vertex", "--image", "i", "--", *job)
-    assert '"machineType": "z9-standard-8"' in said and "ignores scheduling.malloc_arenas" in said
+    printed = run(tree, *flags, "--backend", "vertex", "--image", "i", "--", *job)
+    assert '"machineType": "z9-standard-8"' in printed and "ignores scheduling.malloc_arenas" in printed
 
 
 @pytest.mark.cluster
@@ -127,5 +127,5 @@ def test_model_flag_and_metric_are_used(tree):
     facts = json.loads((tree / "job" / "job.json").read_text())["identity"]
     assert (facts["model"], facts["adam_epsilon"]) == ("softmax", 0.1)
     judge = ["-m", "components.evaluate", "--model-dir=job/model", "--data-dir=digits", "--output=evaluation"]
-    said = run(tree, *judge, "--threshold", "balanced_accuracy=0.01", "--remark", "look again")
-    assert "balanced_accuracy" in said and "reaches the threshold 0.0100" in said and "look again" in said
+    printed = run(tree, *judge, "--threshold", "balanced_accuracy=0.01", "--remark", "look again")
+    assert "balanced_accuracy" in printed and "reaches the threshold 0.0100" in printed and "look again" in printed

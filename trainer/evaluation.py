@@ -68,7 +68,7 @@ class Scores:
             return list(map(int, (scores or {}).get("since_best", [])))
 
     def is_exhausted(self, step: int, patience: int) -> bool:
-        """Returns whether the evaluations up to a step since the best one are as many as there is patience for.
+        """Returns whether the last `patience` evaluations, up to this step, were all no better than the best one.
 
         Later ones are yet to be made again.
         """

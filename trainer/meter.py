@@ -36,7 +36,7 @@ class Meter:
         return round(self._warm_steps * self.size.batch / self._warm_s, 1) if self._warm_s else 0.0
 
     def add(self, step: int, window: Window) -> None:
-        """Counts one window that ended at `step`."""
+        """Records the steps of a window, of which `step` is the last."""
         if window.warm:
             self._warm_steps += window.steps
             self._warm_s += window.seconds

@@ -67,7 +67,7 @@ class LocalStorage(Storage):
 
 
 class _Reader(io.FileIO):
-    """Reads without a copy on the way; the system has the next bytes ready."""
+    """Unbuffered reader of a part of a file; the operating system reads ahead."""
 
     read, readall = io.RawIOBase.read, io.RawIOBase.readall  # These read by `readinto`.
 

@@ -56,7 +56,7 @@ def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _by_name(value: Any) -> Any:
-    """Returns the mapping that a column, or a list of them, stands for."""
+    """Returns a column, or a list of them, as a mapping from each name to itself."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list):
         return value

@@ -86,7 +86,7 @@ class Checkpoints:
         return 0
 
     def save(self, step: int) -> None:
-        """Copies the state now and writes it in the background, after the save before."""
+        """Copies the training state now; a thread writes the copy to disk, after any earlier save."""
         self._saved_at = time.monotonic()
         if self._journal:
             self._journal.status("saving", step)

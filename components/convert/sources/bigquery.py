@@ -66,7 +66,7 @@ class BigQuerySource(ParquetSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """An export, and what it costs.
+    """Tables that an export reads, and the most bytes that BigQuery bills for it.
 
     Attributes:
       question: The table, or the query.
@@ -184,7 +184,7 @@ def _list_parquet(folder: str) -> list[list[str]]:
 
 
 def _arrow_schema(columns: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """Returns the types of columns in the files that BigQuery writes; null of those that may be several."""
+    """Returns the Arrow types of the files that BigQuery will write, given its columns; null where it has a choice."""
     import pyarrow as pa
 
     types = {

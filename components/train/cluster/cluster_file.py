@@ -247,7 +247,7 @@ class Source:
         return chosen
 
     def print_notes(self) -> None:
-        """Writes each replacement and note on a line of standard error."""
+        """Prints a line to standard error for each value that was replaced, and for each note."""
         for kind, texts in (("replaced", self.replacements), ("note", self.notes)):
             for text in texts:
                 print(f"{kind}: {self.name}: {text}", file=sys.stderr)

@@ -85,12 +85,12 @@ class Vitals:
 
     @property
     def phase(self) -> str:
-        """What it is doing; empty before the first status."""
+        """Phase of the replica, such as `training`; empty before its first status."""
         return str(self.state.get("phase", ""))
 
     @property
     def step(self) -> int | None:
-        """The step it is at; None before it trains."""
+        """Training step that the replica last reported; None before it trains."""
         return None if self.phase in ("", "starting", "serving") else self.state["step"]
 
     def summary(self, phase: str) -> str:

@@ -48,7 +48,7 @@ def test_parameter_server_job_bears_killed_replicas_and_its_worker_comes_back_al
     assert restarted == [("worker/0",), ("chief/0", "worker/0", "ps/0")]
 
 
-def test_worker_may_die_before_result_is_fetched(ring: Arena, tmp_path: pathlib.Path):
+def test_worker_dies_before_result_is_fetched(ring: Arena, tmp_path: pathlib.Path):
     (tmp_path / "cluster.yaml").write_text(ONE_WORKER)
     program = f"{sys.executable} {pathlib.Path(__file__).with_name('unlucky_trainer.py')}"
     job = tmp_path / "job"
@@ -62,7 +62,7 @@ def test_worker_may_die_before_result_is_fetched(ring: Arena, tmp_path: pathlib.
     assert json.loads((job / "DONE.json").read_text())["step"] == ring.steps
 
 
-def test_parameter_server_job_runs_on_one_core(ring: Arena, tmp_path: pathlib.Path):
+def test_parameter_servers_run_on_one_core(ring: Arena, tmp_path: pathlib.Path):
     (tmp_path / "cluster.yaml").write_text(ONE_WORKER)
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
