@@ -7,8 +7,16 @@ from typing import Any
 
 
 def docker(*words: str, **options: str) -> str:
-    """Output of a command of the engine's client."""
-    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True, **options).stdout.strip()
+    """Output of a command of the engine's client; `AssertionError` with what it says when it fails."""
+    done = subprocess.run(["docker", *words], capture_output=True, text=True, **options)
+    assert done.returncode == 0, f"docker {' '.join(words)}: {done.stderr}"
+    return done.stdout.strip()
+
+
+def remove(*containers: str, network: str) -> None:
+    """Removes what a fixture creates by fixed names: after its tests, and before them what killed tests left."""
+    subprocess.run(["docker", "rm", "--force", *containers], capture_output=True)
+    subprocess.run(["docker", "network", "rm", network], capture_output=True)
 
 
 def step_of(job: Path, replica: str = "worker-0") -> int:

@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 import yaml
-from engine import docker
+from engine import docker, remove
 
 from tests.cloud.front import Answer, Front, Request
 from tests.deploy.build_file import ROOT, BuildFile
@@ -139,7 +139,8 @@ def test_the_digest_that_was_pushed_is_the_one_that_was_tried_compiled_stored_su
     assert pushed.replace(registry, HOST) in json.dumps(request)
 
     # Of the same commit, in another project: nothing is built.
-    subprocess.run(["docker", "network", "create", "cloudbuild"], capture_output=True, check=True)
+    remove(network="cloudbuild")
+    docker("network", "create", "cloudbuild")
     try:
         values = {"_PRODUCTION": "production", "_BUCKET": "other", "TAG_NAME": "v1.0.0"}
         promote = build_file("deploy/builds/promote.yaml", registry, **values)
@@ -147,7 +148,7 @@ def test_the_digest_that_was_pushed_is_the_one_that_was_tried_compiled_stored_su
         done, told = promote.run(workspace)
         assert done == ["find", "submit"], told
     finally:
-        docker("network", "rm", "cloudbuild")
+        remove(network="cloudbuild")
     assert digest(registry, "v1.0.0") == pushed.split("@")[1]
     accounts = ("--service-account training-pipeline", "--set training_service_account=training-train")
     place = f"--image {pushed} --project production --location us-central1 --bucket gs://other"

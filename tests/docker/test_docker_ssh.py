@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine import check_recovery, docker, step_of
+from engine import check_recovery, docker, remove, step_of
 
 from tests.train.train_fakes import wait_until
 
@@ -31,6 +31,7 @@ def hosts(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
     key = directory / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     docker("build", "--quiet", "--tag", "training-hosts:test", "-", input=DOCKERFILE.format(image=image))
+    remove(*NAMES, network="training-hosts")
     docker("network", "create", "training-hosts")
     try:
         lines = []
@@ -47,8 +48,7 @@ def hosts(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
         ssh = f"ssh -i {key} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
         yield str(file), ssh
     finally:
-        subprocess.run(["docker", "rm", "--force", *NAMES], capture_output=True)
-        subprocess.run(["docker", "network", "rm", "training-hosts"], capture_output=True)
+        remove(*NAMES, network="training-hosts")
         subprocess.run(["docker", "rmi", "training-hosts:test"], capture_output=True)
 
 
