@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 PROGRAM = """
-import sys
+import gc, sys
 from common import quiet
 quiet.import_keras()
+assert gc.isenabled() and gc.get_freeze_count() > 100_000
 assert not {"matplotlib", "sklearn"} & sys.modules.keys()
 import keras
 import matplotlib.pyplot, sklearn.metrics
@@ -14,6 +15,6 @@ keras.layers.Dense(1)(keras.Input([2]))
 """
 
 
-def test_import_keras_hides_extras():
+def test_import_keras_hides_extras_and_skips_garbage_collection():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
