@@ -140,7 +140,7 @@ def wait_until(condition: Callable[[], object], limit_s: float = 30.0, poll_s: f
 
 def guard_of(launcher: subprocess.Popen) -> psutil.Process:
     """The process that cleans up after a launcher."""
-    (guard,) = [each for each in psutil.Process(launcher.pid).children() if "reaper.py" in " ".join(each.cmdline())]
+    (guard,) = [each for each in psutil.Process(launcher.pid).children() if "guard.py" in " ".join(each.cmdline())]
     return guard
 
 

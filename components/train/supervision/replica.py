@@ -12,9 +12,9 @@ import time
 
 from common import lifeline
 from common.errors import UserError
+from common.guard import MARK, Guard
 from components.train.supervision.health import Vitals
 from components.train.supervision.plan import ATTEMPT, Replica
-from components.train.supervision.reaper import MARK, Guard
 from components.train.supervision.restart_policy import Kind, kind_of
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 from trainer.cluster.shutdown import ON_VERTEX

@@ -23,13 +23,13 @@ from typing import Any
 
 from common import lifeline
 from common.errors import UserError
+from common.guard import MARK, Guard, kill_marked
 from common.storage.storage import is_remote
 from components.train.supervision.health import Patience
 from components.train.supervision.launcher_log import end_message, failure_message, recording
 from components.train.supervision.lock import leased, locked
 from components.train.supervision.output import Output
 from components.train.supervision.plan import Plan, Replica
-from components.train.supervision.reaper import MARK, Guard, kill_marked
 from components.train.supervision.replica import Child, ending
 from components.train.supervision.restart_policy import KILLED, SAVED, TIMED_OUT, Budget, Follows, Kind, decide
 from components.train.supervision.signals import StopRequest, received, signal_socket
@@ -55,7 +55,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
         if is_remote(plan.job_dir):
             stack.enter_context(leased(plan.job_dir))
         signals = stack.enter_context(signal_socket())
-        guard = Guard(lock, plan.teardown)
+        guard = Guard(lock, teardown=plan.teardown)
         job = _Job(plan, patience, output, record, guard, signals)
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))

@@ -1,4 +1,8 @@
-"""Removes all that is left of a job once its launcher is gone, whatever ended it.
+"""Removes all that is left of a job once the process that started it is gone, whatever ended that.
+
+    guard = Guard()
+    subprocess.Popen(command, env={**os.environ, MARK: guard.mark("worker-0")})
+    guard.close()
 
 The guard is a process of its own, since in a launcher that gets SIGKILL nothing runs any more. It waits for the end of
 a pipe that only the launcher holds open. Then it kills every process that carries the job's mark in its environment:
@@ -30,8 +34,8 @@ _KERNEL = 2  # Process of the kernel on Linux that is the parent of its threads.
 class Guard:
     """The launcher's end of the guard: once it is closed, or this process ends, nothing that was marked stays behind."""
 
-    def __init__(self, lock: int, teardown: Sequence[str]) -> None:
-        """Starts the guard; it keeps the descriptor `lock` open until its work is done, and runs `teardown` at its end."""
+    def __init__(self, *locks: int, teardown: Sequence[str] = ()) -> None:
+        """Starts the guard; it keeps descriptors of locks open until its work is done, and runs `teardown` at its end."""
         self.token = f"{os.getpid()}-{time.time_ns()}"  # The job's mark; those of its replicas begin with it.
         self.scratch = tempfile.mkdtemp(prefix="training-")  # For the temporary files of the replicas.
         self._process = subprocess.Popen(
@@ -42,7 +46,7 @@ class Guard:
             # Not with the mark of a job that this launcher may itself be part of.
             env={name: value for name, value in os.environ.items() if name != MARK},
             start_new_session=True,
-            pass_fds=[lock],
+            pass_fds=locks,
         )
 
     def mark(self, name: str) -> str:
