@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-ci test-clusters test-cloud-ci test-slow test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
+.PHONY: help setup run check test test-ci test-clusters test-cloud-ci test-slow test-beam test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -32,14 +32,14 @@ run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--datase
 	@PIPELINE_OWNER_PID=$$PPID exec $(PY) pipelines/run.py $(ARGS)
 
 check: lint  ## lint and the fast tests, in about a minute
-	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not slow and not smoke and not cloud" \
+	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not beam and not slow and not smoke and not cloud" \
 		--ignore tests/cloud --ignore tests/docker tests
 
 test: check  ## lint, fast tests, and one each of: real cluster, pipeline run here, run on the fake Vertex AI
 	@$(PY) -m pytest -q -n 2 -m "smoke and not cloud" tests
 	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m "smoke and cloud" tests/cloud
 
-test-ci: test-clusters test-docker test-cloud-ci  ## what CI runs after `make test`: test-clusters, test-docker, test-cloud-ci
+test-ci: test-clusters test-beam test-docker test-cloud-ci  ## what CI runs after `make test`: test-clusters, test-beam, test-docker, test-cloud-ci
 
 test-clusters: setup  ## real clusters and pipeline runs on this machine
 	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not smoke and not slow" tests
@@ -50,6 +50,16 @@ test-cloud-ci: setup  ## the most important tests on the fake Vertex AI
 test-slow: setup  ## the longer tests, and many examples of each property
 	@$(PY) -m pytest -q -m slow tests
 	@$(PY) -m pytest -q -n auto --dist loadfile --hypothesis-profile many -m "hypothesis and not slow" tests
+
+$(VENV)-beam/.installed: requirements-beam.lock pyproject.toml
+	@echo "installing Apache Beam into $(VENV)-beam (about a minute)"
+	@$(PYTHON) -m venv $(VENV)-beam
+	@$(VENV)-beam/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-beam.lock
+	@$(VENV)-beam/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-beam: setup $(VENV)-beam/.installed  ## conversions on Apache Beam, in an environment of its own, .venv-beam
+	@$(PY) -m pytest -q -n 2 -m "beam and not slow" tests/convert
 
 test-docker: setup  ## the pipeline in containers; says so when there is no engine
 	@IMAGE=$(IMAGE) sh tests/docker/run.sh $(PY)
@@ -101,9 +111,10 @@ lock: setup  ## resolve the locks again for all platforms and Pythons
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu -o requirements.lock
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu --extra dev -c requirements.lock -o requirements-dev.lock
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra gpu -c requirements.lock -o requirements-gpu.lock
+	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra beam -o requirements-beam.lock
 
 clean:  ## delete what can be made again: environment, compiled specs, caches of tools
-	@rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@rm -rf $(VENV) $(VENV)-beam build .pytest_cache .ruff_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 clean-all: clean  ## and what was made by running it: runs, registry, jobs, datasets, evaluations

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-gpu.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-gpu.lock", "requirements-beam.lock")
 
 
 def locked(name: str) -> dict[str, list[Requirement]]:
@@ -42,13 +42,14 @@ def test_the_locks_hold_every_declared_dependency_in_a_version_it_allows():
         ("requirements.lock", project["dependencies"] + extras["cpu"]),
         ("requirements-dev.lock", project["dependencies"] + extras["cpu"] + extras["dev"]),
         ("requirements-gpu.lock", project["dependencies"] + extras["gpu"]),
+        ("requirements-beam.lock", project["dependencies"] + extras["beam"]),
     ):
         lock = locked(name)
         for requirement in map(Requirement, declared):
             for pin in lock[canonicalize_name(requirement.name)]:
                 (version,) = (specifier.version for specifier in pin.specifier)
                 assert version in requirement.specifier, f"{name}: {pin} is not {requirement}"
-    run, dev, gpu = map(locked, LOCKS)  # Developers and GPUs get the versions that the image gets.
+    run, dev, gpu, _ = map(locked, LOCKS)  # Developers and GPUs get the versions that the image gets.
     assert all(set(map(str, pins)) == set(map(str, dev[name])) for name, pins in run.items())
     assert {name: {str(pin.specifier) for pin in pins} for name, pins in run.items() if name != "tensorflow-cpu"} == {
         name: {str(pin.specifier) for pin in pins} for name, pins in gpu.items() if not name.startswith("nvidia-")

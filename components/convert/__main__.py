@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from common.cli import Parser, run_cli
 from common.errors import UserError
 from components.convert.convert import convert
-from components.convert.options import Options, Proposal
+from components.convert.options import Engine, Options, Proposal
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
@@ -31,8 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "bytes. Done again, it changes nothing; it never overwrites anything else.",
     )
     Options.add_flags(parser)
+    Engine.add_flags(parser)
     Proposal.add_flags(parser.add_argument_group("a schema to begin with"))
-    argv = sys.argv[1:] if argv is None else argv
+    argv = [*(sys.argv[1:] if argv is None else argv)]
+    argv, beam = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
     proposed = any(arg.partition("=")[0] == "--infer-schema" for arg in argv)
     args = parser.parse_args(["--output=-", *argv] if proposed else argv)
     options, proposal = Options.of(args), Proposal.of(args)
@@ -42,8 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         write(options, proposal)
     elif proposal.label:
         raise UserError("--label means nothing without --infer-schema; a schema says what is predicted")
+    elif beam and args.engine != "beam":
+        raise UserError(f"{beam[0]} is for Apache Beam; say --engine beam before the --")
     else:
-        convert(options)
+        convert(options, beam if args.engine == "beam" else None)
     return 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import tempfile
@@ -39,8 +40,12 @@ from components.convert.warnings import print_warnings
 _PROCESS_BYTES = 1 << 23  # Of a source that make up for the start of a process.
 
 
-def convert(options: Options) -> Manifest:
+def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
     """Converts, or finds that the output directory already holds the result.
+
+    Args:
+      options: What is converted, and how.
+      beam: Flags of Apache Beam, which writes the shards then.
 
     Raises:
       UserError: If the source cannot be read, or the output directory holds anything else. Nothing is left behind.
@@ -51,7 +56,7 @@ def convert(options: Options) -> Manifest:
         if existing:
             manifest, outcome = _compare(options, existing)
         else:
-            manifest, outcome = _make(options), "is ready"
+            manifest, outcome = _make(options, beam), "is ready"
     seconds = time.perf_counter() - started
     examples = sum(split.examples for split in manifest.splits.values())
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
@@ -62,12 +67,12 @@ def convert(options: Options) -> Manifest:
     return manifest
 
 
-def _make(options: Options) -> Manifest:
+def _make(options: Options, beam: Sequence[str] | None) -> Manifest:
     """Makes a dataset, from unfinished work that lies there or anew."""
     directory = options.directory
     try:
         with writable(f"--output {directory}"):
-            manifest, statistics, examples = _convert(options, writes=True)
+            manifest, statistics, examples = _convert(options, writes=True, beam=beam)
             for name, split in manifest.splits.items():
                 shards = len(split.shards)
                 print(f"{name}: {split.examples:,} examples in {shards} shard{'s' * (shards != 1)}", flush=True)
@@ -104,7 +109,9 @@ def _compare(options: Options, existing: Manifest) -> tuple[Manifest, str]:
     return manifest, f"was already there, without {output.PAGE}, which is made again"
 
 
-def _convert(options: Options, *, writes: bool) -> tuple[Manifest, Statistics, Examples]:
+def _convert(
+    options: Options, *, writes: bool, beam: Sequence[str] | None = None
+) -> tuple[Manifest, Statistics, Examples]:
     """Writes the shards of all pieces that are not done yet, or only describes them; the manifest is not written yet."""
     splits = Splits(
         validation_fraction=options.validation_fraction, test_fraction=options.test_fraction, seed=options.split_seed
@@ -136,7 +143,12 @@ def _convert(options: Options, *, writes: bool) -> tuple[Manifest, Statistics, E
                 map=lambda function, tasks: _run_all(function, tasks, processes),
             )
             examples = source.open(paths, opening)
-        notes = _write_pieces(examples, splits, options.directory, work, processes)
+        run = functools.partial(engine.run, processes=processes)
+        if beam is not None:
+            from components.convert import beam as on_beam
+
+            run = functools.partial(on_beam.run, arguments=beam, staged=folder, work=work.folder)
+        notes = _write_pieces(examples, splits, options.directory, work, run)
     manifest, statistics = _describe(examples, options, notes)
     return manifest, statistics, examples
 
@@ -153,9 +165,12 @@ def _run_all(function: Callable[[Any], Any], tasks: Sequence[Any], processes: in
 
 
 def _write_pieces(
-    examples: Examples, splits: Splits, directory: str, work: output.Work | None, processes: int
+    examples: Examples, splits: Splits, directory: str, work: output.Work | None, run: Callable[..., Any]
 ) -> list[Any]:
-    """Writes the pieces of which there is no note, and returns the notes of all; without `work` nothing is written."""
+    """Writes the pieces of which there is no note, by `engine.run` or `beam.run`, and returns the notes of all.
+
+    Without `work` nothing is written.
+    """
     notes = work.load_notes() if work else {}
     tasks = [i for i in range(len(examples.pieces)) if i not in notes]
     total = sum(examples.pieces[i].num_bytes for i in tasks)
@@ -166,7 +181,7 @@ def _write_pieces(
         return work.note(number, note) if work else json.loads(json.dumps(note))
 
     with track("converting", max(1, total), "bytes") as advance:
-        for i, note in engine.run(write, tasks, processes=processes):
+        for i, note in run(write, tasks):
             notes[tasks[i]] = note
             num_bytes = examples.pieces[tasks[i]].num_bytes
             advance(num_bytes)

@@ -99,12 +99,16 @@ def _begin(parent: int, function: Callable[[Any], Any]) -> None:
 
 
 def _call(task: Any, path: str) -> None:
-    """Writes what the function returns for a task, or the error that it raises, to a file."""
+    """Writes the outcome of a task to a file."""
+    with open(path, "wb") as file:
+        pickle.dump(attempt(_function, task), file)
+
+
+def attempt(function: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | None]:
+    """Returns what a function returns for a task, and the error that it raises."""
     try:
-        outcome = _function(task), None
+        return function(task), None
     except Exception as error:
         if not isinstance(error, UserError):
             error.add_note(traceback.format_exc())  # It is not sent with the error.
-        outcome = None, error
-    with open(path, "wb") as file:
-        pickle.dump(outcome, file)
+        return None, error
