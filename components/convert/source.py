@@ -18,6 +18,7 @@ import itertools
 import math
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
-from common.storage.files import list_folder, sha256_of, stat_file
+from common.storage.files import list_files, list_folder, sha256_of, stat_file
 from common.storage.storage import File, is_remote
 from components.convert.records import Field, Layout, varint_bytes
 from components.convert.splits import Splits
@@ -140,9 +141,8 @@ class Source(abc.ABC):
 
     def digest(self, paths: Paths) -> str:
         """Returns the SHA-256 (hexadecimal) over schema, names and contents of the files: it changes when the source does."""
-        files = self.files(paths)
-        root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"])
-        named = [(os.path.relpath(file.path, root), file.crc32c or sha256_of(file.path)) for file in files]
+        names = relative_names(self.files(paths))
+        named = [(name, file.crc32c or sha256_of(file.path)) for file, name in names.items()]
         return digest_of([*([("", sha256_of(self.schema))] if self.schema else []), *named])
 
     def locate(self, paths: Paths, wanted: str) -> list[tuple[str, File | None]]:
@@ -271,6 +271,37 @@ def even_pieces(split: str, num_records: int, *, count: int, record_bytes: int) 
         Piece(split=split, part=[start, stop], num_bytes=(stop - start) * record_bytes)
         for start, stop in itertools.pairwise(starts)
     ]
+
+
+def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]], *, print_others: bool) -> list[File]:
+    """Returns the files below a folder that match the first of the patterns that any matches, but for hidden ones.
+
+    Args:
+      folder: Path of the folder.
+      patterns: Of names of files below it, with what such files are called.
+      print_others: Whether to print which other files there are.
+
+    Raises:
+      UserError: If there is no such file.
+    """
+    visible = {}
+    for file in list_files(folder):
+        name = file.path.removeprefix(folder).strip("/")
+        if not re.search(r"(^|/)[._]", name):
+            visible[name] = file
+    for kind, pattern in patterns.items():
+        taken = {name: file for name, file in visible.items() if pattern.fullmatch(name) and not file.is_special}
+        if taken:
+            if print_others:
+                print_left_out(folder, sorted(visible.keys() - taken.keys()), f"only {kind} are read")
+            return [*taken.values()]
+    raise UserError(f"{folder}: holds no {kind}")
+
+
+def relative_names(files: Sequence[File]) -> dict[File, str]:
+    """Returns the path of each file in the innermost folder that has all of them."""
+    root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"])
+    return {file: os.path.relpath(file.path, root) for file in files}
 
 
 def print_left_out(folder: str, names: Sequence[str], taken: str) -> None:

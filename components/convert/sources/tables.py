@@ -25,7 +25,7 @@ import numpy as np
 
 from common.errors import UserError, about, readable
 from common.manifest import Encoding, Feature
-from common.storage.files import list_files, open_file, open_random_access, require_file, stat_file
+from common.storage.files import open_file, open_random_access, require_file, stat_file
 from common.storage.storage import MAX_THREADS, File, FileChanged, is_remote, map_in_threads
 from components.convert.hashes import content_hashes
 from components.convert.source import (
@@ -37,7 +37,7 @@ from components.convert.source import (
     Piece,
     Source,
     even_pieces,
-    print_left_out,
+    list_inside,
     unique_files,
 )
 from components.convert.splits import SPLITS, Splits
@@ -103,7 +103,7 @@ class TextSource(Source):
         pattern = re.compile(rf".*\.({endings.replace(' ', '|')})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
         named = f"*.{endings.replace(' ', ' or *.')} files, or such with .gz or .zst behind"
         wanted = f"FILE..., its {kind} or a directory of them"
-        files = self.locate_files(paths, wanted, lambda f: _inside(f, pattern, named, print_others=print_others))
+        files = self.locate_files(paths, wanted, lambda f: list_inside(f, {named: pattern}, print_others=print_others))
         names = {file.path for file in files}
         for path in names:
             if (plain := re.sub(r"(?i)\.(gz|zst)$", "", path)) in names - {path}:
@@ -140,7 +140,7 @@ class ParquetSource(Source):
         """Returns the files, each with the columns that the names of its folders say."""
         parts = []
         for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):
-            inside = [file] if file else _inside(path, _PARQUET, "*.parquet files", print_others=print_others)
+            inside = [file] if file else list_inside(path, {"*.parquet files": _PARQUET}, print_others=print_others)
             parts += [(inner, _folder_values(inner.path.removeprefix(path))) for inner in inside]
         unique_files([file for file, _ in parts])
         return parts
@@ -262,21 +262,6 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
                 os.unlink(path)
             elif stat_file(path) != files[i]:  # DuckDB reads it without a look at its version.
                 raise FileChanged(path)
-
-
-def _inside(folder: str, pattern: re.Pattern[str], named: str, *, print_others: bool) -> list[File]:
-    """Returns the files below a folder whose names match, but for hidden ones."""
-    visible = {}
-    for file in list_files(folder):
-        name = file.path.removeprefix(folder).strip("/")
-        if not re.search(r"(^|/)[._]", name):
-            visible[name] = file
-    taken = {name: file for name, file in visible.items() if pattern.fullmatch(name) and not file.is_special}
-    if not taken:
-        raise UserError(f"{folder}: holds no {named}")
-    if print_others:
-        print_left_out(folder, sorted(visible.keys() - taken.keys()), f"only {named} are read")
-    return [*taken.values()]
 
 
 def _folder_values(path: str) -> dict[str, str]:
