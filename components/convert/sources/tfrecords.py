@@ -16,38 +16,46 @@ import gzip
 import io
 import itertools
 import math
-import os
-import pathlib
 import re
-import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.errors import UserError, readable, unknown
-from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
-from common.storage.files import list_files, open_file
+from common.manifest import MULTI_LABEL
+from common.storage.files import open_file
 from common.storage.storage import File
 from components.convert.records import FOOTER_BYTES, HEADER_BYTES, checksums
-from components.convert.source import Examples, Opening, Paths, Piece, Source, image_feature, print_left_out
-from components.convert.sources import images
-from components.convert.splits import NAMES
+from components.convert.source import (
+    Examples,
+    Opening,
+    Paths,
+    Piece,
+    Source,
+    image_feature,
+    list_inside,
+    relative_names,
+)
+from components.convert.sources.images import ImageExamples, Picture
+from components.convert.sources.tables import open_typed
+from components.convert.splits import NAMES, SPLITS
 
 if TYPE_CHECKING:  # Slow to import, and most datasets have none.
     from components.convert.schema import ImageSchema, TableSchema
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
-_MARK = ".tfrec"  # In the names of most such files, whatever follows.
-_HEADER = struct.Struct("<QI")
-_MAX_BYTES = (1 << 31) - 1  # Of a payload: no protobuf message has more.
+# Most such files have that in their names; what is with them in a folder is something else.
+_PATTERNS = {
+    "*.tfrec* files": re.compile(r"(?s)(.*/)?[^/]*\.tfrec[^/]*"),
+    "files": re.compile("(?s).*"),
+}
 _GZIP = b"\x1f\x8b\x08"
-_FIRST_BYTES = 1 << 16  # That the first record is likely to have at most.
-_ROWS, _ROWS_BYTES = 1 << 14, 1 << 22  # Records that are held together, and their bytes.
-_LISTS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
-_NOTHING = "no value"
-_ELEMENT = re.compile(r"(?P<key>.+)\[(?P<index>[0-9]+)\]")
+_FIRST_BYTES = 65_536  # That the first record is likely to have at most.
+_GROUP_BYTES = 1_000_000  # Of records whose rows are held together.
+_KINDS = {"int": "int64", "float": "float"}  # Of features, by the type of a column; other types are read from bytes.
+_HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,23 +73,21 @@ class TfrecordSource(Source):
         return self._list_files(paths, print_others=False)
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Prints what the first record lacks of the schema, or has besides."""
+        """Finds the split of each file, and prints what is left out of a folder."""
         from components.convert.schema import load
 
-        files = self._list_files(paths, print_others=True)
-        schema = load(self.schema)
-        splits = _split_files(files)
-        return open_records(schema, splits, opening, size=self.image_size, encoding=self.encoding)
+        splits = _split_files(self._list_files(paths, print_others=True))
+        return open_records(load(self.schema), splits, opening, self.image_size, self.encoding)
 
     def _list_files(self, paths: Paths, *, print_others: bool) -> list[File]:
-        inside = functools.partial(_list_inside, print_others=print_others)
+        inside = functools.partial(list_inside, patterns=_PATTERNS, print_others=print_others)
         files = self.locate_files(paths, "FILE..., its TFRecord files or a directory of them", inside)
         if self.schema is None:
-            features = _first_record(files).features
-            listed = ", ".join(f"{key} ({_describe(feature)})" for key, feature in sorted(features.items()))
+            first = _first_record(files)
+            listed = ", ".join(f"{key} ({_describe(*first.features[key])})" for key in sorted(first.features))
             raise UserError(
                 f"dataset {self.name!r} needs --schema FILE, which says what the features are; the first record of "
-                f"{files[0].path} has {listed}"
+                f"{first.path} has {listed}"
             )
         return files
 
@@ -90,9 +96,8 @@ def open_records(
     schema: TableSchema | ImageSchema,
     splits: Mapping[str, Sequence[File]],
     opening: Opening,
-    *,
-    size: tuple[int, int] | None = None,
-    encoding: str | None = None,
+    size: tuple[int, int] | None,
+    encoding: str | None,
 ) -> Examples:
     """Returns what TFRecord files hold.
 
@@ -108,46 +113,43 @@ def open_records(
     """
     from components.convert.schema import TableSchema
 
+    first = _first_record(splits["train"])
     is_table = isinstance(schema, TableSchema)
     if (size or encoding) and (is_table or schema.shape):
         raise UserError(f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding")
-    features = _first_record(splits["train"]).features
     if is_table:
-        if schema.delimiter:
-            raise UserError(f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema")
-        return _open_table(schema, splits, opening, features)
-    keys = {schema.image, schema.label, *(_parse_key(key)[0] for key in schema.targets.values())}
-    if others := sorted(set(features) - keys):
-        print(f"left out of the records: {', '.join(others)}", flush=True)
-    files = [file for of_split in splits.values() for file in of_split]
-    pieces = [(split, file) for split, of_split in splits.items() for file in of_split]
+        return _open_table(schema, splits, opening)
+    keys = {_parse_header(header)[0] for header in (schema.image, schema.label, *schema.targets.values()) if header}
+    if others := sorted(first.features.keys() - keys):
+        print(f"left out of the records: {', '.join(others)}")
+    files = [(split, file) for split in SPLITS for file in splits.get(split, ())]
     examples = RecordImages(
         name=schema.name,
         origin=schema.origin,
-        pieces=tuple(Piece(split=s, part=i, num_bytes=file.num_bytes) for i, (s, file) in enumerate(pieces)),
+        pieces=tuple(Piece(split=s, part=i, num_bytes=file.num_bytes) for i, (s, file) in enumerate(files)),
         inputs=(image_feature(schema.shape),) if schema.shape else (),
         task=schema.task,
         class_names=schema.classes,
         targets=tuple(schema.targets),
         arguments={"schema": schema.content},
         schema=schema,
-        files=tuple(files),
+        files=tuple(file for _, file in files),
     )
     return examples if schema.shape else examples.choose_storage(opening, size, encoding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordImages(images.ImageExamples):
+class RecordImages(ImageExamples):
     """Images in records: files, or pixels as they are stored. The `part` of a piece is the number of its file."""
 
     schema: ImageSchema
     files: tuple[File, ...]
 
-    def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[images.Picture]:
+    def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
         """Yields the images of a file."""
         for record in read_records(self.files[piece.part]):
-            data = record.needed(self.schema.image, "string")
-            yield images.Picture(origin=record.place, content=io.BytesIO(data), label=record.label(self.schema))
+            content = io.BytesIO(record.value(self.schema.image, "bytes"))
+            yield Picture(origin=record.place, content=content, label=_label(record, self.schema))
 
     def decode(self, data: bytes, place: str) -> np.ndarray:
         """Returns what is stored of an image."""
@@ -155,33 +157,55 @@ class RecordImages(images.ImageExamples):
         if not shape:
             return super().decode(data, place)
         if len(data) != math.prod(shape):
-            expected = f"not the {math.prod(shape):,} of {' x '.join(map(str, shape))}"
-            raise UserError(f"{place}: {self.schema.image} holds {len(data):,} bytes, {expected}")
+            raise UserError(
+                f"{place}: {self.schema.image} holds {len(data):,} bytes, not the {math.prod(shape):,} of "
+                f"{' x '.join(map(str, shape))}"
+            )
         return np.frombuffer(data, np.uint8).reshape(shape)
 
 
-def _open_table(
-    schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening, first: Mapping[str, Any]
-) -> Examples:
+def _label(record: Record, schema: ImageSchema) -> tuple[int | float, ...]:
+    """Returns the class of an image, or its targets; one that is not allowed is a `UserError`."""
+    if schema.label:
+        return (_class(record, schema),)
+    return tuple(_target(record, header, schema.task) for header in schema.targets.values())
+
+
+def _class(record: Record, schema: ImageSchema) -> int:
+    key, classes = schema.label, schema.classes
+    value = record.value(key, "int64", "bytes")
+    if isinstance(value, bytes):
+        name = value.decode(errors="backslashreplace")
+        if name not in classes:
+            raise record.error(f"{key}: {unknown('class', name, classes)}")
+        return classes.index(name)
+    first, last = schema.first_label, schema.first_label + len(classes) - 1
+    if not first <= value <= last:
+        raise record.error(f"{key} is {value}, no class of {first} to {last}")
+    return value - first
+
+
+def _target(record: Record, header: str, task: str) -> int | float:
+    key, value = _parse_header(header)[0], record.value(header, "float", "int64")
+    if task == MULTI_LABEL and value not in (0, 1):
+        raise record.error(f"{key} is {value}, neither 0 nor 1")
+    if not math.isfinite(value):
+        raise record.error(f"{key} is {value}, no finite number")
+    return value
+
+
+def _open_table(schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening) -> Examples:
     """Writes the wanted features of each file to a Parquet file, and opens these."""
-    from components.convert.sources import tables
-
-    for column in schema.columns.values():
-        key = _parse_key(column.header)[0]
-        if key not in first:
-            print(f"the first record has no value of {column.name}: {unknown('feature', key, first)}", flush=True)
-    files = {
-        f"{opening.directory}/{split}-{i}.parquet": file for split in splits for i, file in enumerate(splits[split])
-    }
-    opening.map(lambda path: _write_parquet(schema, files[path], path), [*files])
-    staged = {
-        split: [(f"{opening.directory}/{split}-{i}.parquet", {}) for i in range(len(splits[split]))] for split in splits
-    }
-
-    def describe_row(path: str, row: int) -> str:
-        return next(itertools.islice(read_records(files[path]), row, None)).place
-
-    return tables.open_typed(schema, staged, opening, describe_row)
+    if schema.delimiter:
+        raise UserError(f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema")
+    all_files = itertools.chain(*splits.values())
+    sources = {f"{opening.directory}/{i}.parquet": file for i, file in enumerate(all_files)}
+    opening.map(lambda path: _write_parquet(schema, sources[path], path), [*sources])
+    paths = iter(sources)
+    parts = {split: [(next(paths), {}) for _ in files] for split, files in splits.items()}
+    return open_typed(
+        schema, parts, opening, lambda path, row: next(itertools.islice(read_records(sources[path]), row, None)).place
+    )
 
 
 def _write_parquet(schema: TableSchema, file: File, path: str) -> None:
@@ -189,22 +213,20 @@ def _write_parquet(schema: TableSchema, file: File, path: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {"int": pa.int64(), "float": pa.float32()}
-    fields = pa.schema([(c.header, types.get(c.type, pa.binary())) for c in schema.columns.values()])
-    keys = {_parse_key(column.header)[0] for column in schema.columns.values()}
+    kinds = {column.header: _KINDS.get(column.type, "bytes") for column in schema.columns.values()}
+    fields = pa.schema([(header, kind.replace("bytes", "binary")) for header, kind in kinds.items()])
+    keys = {_parse_header(header)[0] for header in kinds}
     with pq.ParquetWriter(path, fields) as writer:
-        for group in _groups(read_records(file)):
+        for _, group in itertools.groupby(read_records(file), lambda record: record.start // _GROUP_BYTES):
+            rows = []
             for record in group:
-                others = sorted(set(record.features) - keys)
+                others = record.features.keys() - keys
                 if others and not schema.ignore_others:
-                    what = unknown("feature", others[0], keys)
-                    raise record.error(f"{what}; add it to the schema, or 'other_columns: ignore'")
-            columns = []
-            for column, field in zip(schema.columns.values(), fields, strict=True):
-                kind = column.type if column.type in types else "string"
-                values = [record.value(*_parse_key(column.header), kind) for record in group]
-                columns.append(pa.array(values, field.type))
-            writer.write_batch(pa.record_batch(columns, schema=fields))
+                    raise record.error(
+                        f"{unknown('feature', min(others), keys)}; add it to the schema, or 'other_columns: ignore'"
+                    )
+                rows.append({header: record.value(header, kind, required=False) for header, kind in kinds.items()})
+            writer.write_batch(pa.RecordBatch.from_pylist(rows, fields))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -212,89 +234,58 @@ class Record:
     """A record.
 
     Attributes:
-      place: Says where it is.
-      num_bytes: Bytes of the payload.
-      features: Its values, as `tf.train.Feature`, by key.
+      path: Its file.
+      start: Its first byte there; of a file that is packed, after unpacking.
+      features: By key their kind, `int64`, `float` or `bytes`, and their values.
     """
 
-    place: str
-    num_bytes: int
-    features: Mapping[str, Any]
+    path: str
+    start: int
+    features: Mapping[str, tuple[str, Sequence[Any]]]
+
+    @property
+    def place(self) -> str:
+        """Says where it is."""
+        return f"{self.path}: record at byte {self.start:,}"
 
     def error(self, message: str) -> UserError:
         """Returns an error that names the record."""
         return UserError(f"{self.place}: {message}")
 
-    def value(self, key: str, index: int | None, kind: str) -> Any:
-        """Returns the only value of a feature, or the one at an index; None if there is no value.
+    def value(self, header: str, *kinds: str, required: bool = True) -> Any:
+        """Returns the only value of a feature, or the one at the header's index.
 
-        Its kind has to be `int`, `float` or `string`, which is bytes; anything else is a `UserError`.
+        Args:
+          header: Key of the feature, perhaps with an index.
+          *kinds: Kinds that the feature may be of.
+          required: False for None where the feature has no values.
+
+        Raises:
+          UserError: If the value is not there, or of another kind.
         """
-        feature = self.features.get(key)
-        if feature is None:
+        key, index = _parse_header(header)
+        kind, values = self.features.get(key, ("", ()))
+        if not values and not required:
             return None
-        values = getattr(feature, _LISTS[kind]).value
-        if len(values) == 1 and not index:
-            return values[0]
-        if values and index is not None and index < len(values):
-            return values[index]
-        content = _describe(feature)
-        if content == _NOTHING:
-            return None
-        wanted = f"not one {_LISTS[kind].removesuffix('_list')}" if index is None else f"none at [{index}]"
-        raise self.error(f"{key} holds {content}, {wanted}")
-
-    def needed(self, header: str, kind: str) -> Any:
-        """Returns what `value` does; that there is none is an error too."""
-        key, index = _parse_key(header)
-        value = self.value(key, index, kind)
-        if value is None:
-            is_empty = key in self.features
-            raise self.error(f"{key} holds {_NOTHING}" if is_empty else str(unknown("feature", key, self.features)))
-        return value
-
-    def label(self, schema: ImageSchema) -> tuple[int | float, ...]:
-        """Returns the class of the example, or its targets; a `UserError` if there is none, or it is not allowed."""
-        if schema.task == CLASSIFICATION:
-            return (self._class(schema),)
-        return tuple(self._target(key, schema.task) for key in schema.targets.values())
-
-    def _target(self, header: str, task: str) -> int | float:
-        key = _parse_key(header)[0]
-        is_whole = key in self.features and self.features[key].HasField("int64_list")
-        value = self.needed(header, "int" if is_whole or task == MULTI_LABEL else "float")
-        if task == MULTI_LABEL and value not in (0, 1):
-            raise self.error(f"{key} is {value}, neither 0 nor 1")
-        if task == REGRESSION and not math.isfinite(value):
-            raise self.error(f"{key} is {value}, no finite number")
-        return value if task == MULTI_LABEL else float(value)
-
-    def _class(self, schema: ImageSchema) -> int:
-        key, classes, first = schema.label, schema.classes, schema.first_label
-        if key in self.features and self.features[key].HasField("bytes_list"):
-            name = self.needed(key, "string").decode(errors="backslashreplace")
-            if name not in classes:
-                raise self.error(f"{key}: {unknown('class', name, classes)}")
-            return classes.index(name)
-        label = self.needed(key, "int") - first
-        if not 0 <= label < len(classes):
-            raise self.error(f"{key} is {label + first}, no class of {first} to {first + len(classes) - 1}")
-        return label
+        chosen = values if index is None else values[index : index + 1]
+        if kind in kinds and len(chosen) == 1:
+            return chosen[0]
+        expected = f"not one {' or '.join(kinds)}" if index is None else f"none at [{index}]"
+        raise self.error(f"{key} holds {_describe(kind, values)}, {expected}")
 
 
-def _parse_key(header: str) -> tuple[str, int | None]:
+@functools.cache
+def _parse_header(header: str) -> tuple[str, int | None]:
     """Returns the key of a feature, and which of its values is meant, `sizes[2]` the third one; None of the only one."""
-    element = _ELEMENT.fullmatch(header)
-    return (element["key"], int(element["index"])) if element else (header, None)
+    key, index = _HEADER.fullmatch(header).groups()
+    return key, int(index) if index else None
 
 
-def _describe(feature: Any) -> str:
-    """Returns what a `tf.train.Feature` holds, in words."""
-    kind = feature.WhichOneof("kind")
-    values = getattr(feature, kind).value if kind else ()
-    if kind == "bytes_list" and len(values) == 1:
+def _describe(kind: str, values: Sequence[Any]) -> str:
+    """Returns what a feature holds, in words."""
+    if kind == "bytes" and len(values) == 1:
         return f"{len(values[0]):,} bytes"
-    return f"{len(values):,} {kind.removesuffix('_list')} value{'s' * (len(values) > 1)}" if values else _NOTHING
+    return f"{len(values):,} {kind} value{'s' * (len(values) > 1)}" if values else "no value"
 
 
 def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
@@ -303,117 +294,87 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
     Raises:
       UserError: If the file is damaged, or a record is no `tf.train.Example` with features.
     """
-    from google.protobuf.message import DecodeError
-    from tensorflow_datasets.proto import tf_example_pb2
-
-    for start, payload in _payloads(file, stop):
-        try:
-            features = tf_example_pb2.Example.FromString(payload).features.feature
-        except DecodeError:
-            features = {}
-        record = Record(place=f"{file.path}: record at byte {start:,}", num_bytes=len(payload), features=features)
-        if not features:
-            raise record.error("is no tf.train.Example with features")
-        yield record
-
-
-def _payloads(file: File, stop: int | None) -> Iterator[tuple[int, bytes]]:
-    """Yields the first byte, in the unpacked file, and the payload of each record."""
     start = 0
     with _unpacked(file, stop) as data:
         while head := data.read(HEADER_BYTES):
-            if not _is_header(head) or _HEADER.unpack(head)[0] > _MAX_BYTES:
-                what = "damaged, or no TFRecord file (plain, or packed with gzip)"
-                raise UserError(f"{file.path}: {what}: wrong length of the record at byte {start:,}")
-            payload = data.read(_HEADER.unpack(head)[0])
-            if data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
-                raise UserError(f"{file.path}: damaged: wrong checksum of the record at byte {start:,}")
-            yield start, payload
+            payload = data.read(int.from_bytes(head[:8], "little")) if _is_header(head) else None
+            if payload is None or data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
+                raise UserError(
+                    f"{file.path}: damaged, or no TFRecord file (plain, or packed with gzip): wrong checksum of the "
+                    f"record at byte {start:,}"
+                )
+            record = Record(path=file.path, start=start, features=_parse(payload))
+            if not record.features:
+                raise record.error("is no tf.train.Example with features")
+            yield record
             start += HEADER_BYTES + len(payload) + FOOTER_BYTES
 
 
+def _parse(payload: bytes) -> dict[str, Any]:
+    """Returns the features of a `tf.train.Example`; none if it is something else."""
+    from google.protobuf.message import DecodeError
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    features = {}
+    with contextlib.suppress(DecodeError):
+        for key, feature in tf_example_pb2.Example.FromString(payload).features.feature.items():
+            field = feature.WhichOneof("kind") or "bytes_list"
+            features[key] = field.removesuffix("_list"), getattr(feature, field).value
+    return features
+
+
 @contextlib.contextmanager
-def _unpacked(file: File, stop: int | None) -> Iterator[IO[bytes]]:
+def _unpacked(file: File, stop: int | None) -> Iterator[Any]:
     try:
         with readable(file.path), open_file(file, stop=stop) as raw:
             head = raw.peek(HEADER_BYTES)[:HEADER_BYTES]
             is_packed = head.startswith(_GZIP) and not _is_header(head)  # The first length may begin with these bytes.
             with gzip.open(raw) if is_packed else raw as data:
                 yield data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error) as error:
         raise UserError(f"{file.path}: damaged: {error}") from None
 
 
 @functools.lru_cache  # Lengths repeat.
 def _is_header(head: bytes) -> bool:
-    return len(head) == HEADER_BYTES and head[8:] == checksums([head[:8]], 1).tobytes()
-
-
-def _groups(records: Iterator[Record]) -> Iterator[list[Record]]:
-    """Yields neighbouring records, as many as may be held together."""
-    group, num_bytes = [], 0
-    for record in records:
-        group.append(record)
-        num_bytes += record.num_bytes
-        if len(group) == _ROWS or num_bytes > _ROWS_BYTES:
-            yield group
-            group, num_bytes = [], 0
-    if group:
-        yield group
+    return head[8:] == checksums([head[:8]], 1).tobytes()
 
 
 def _first_record(files: Sequence[File]) -> Record:
     for file in files:
-        for record in read_records(file, min(file.num_bytes, _FIRST_BYTES)):
+        for record in read_records(file, _FIRST_BYTES):
             return record
-    raise UserError(f"{files[0].path}{f' and {len(files) - 1} more' * (len(files) > 1)}: no records")
-
-
-def _list_inside(folder: str, *, print_others: bool) -> list[File]:
-    """Returns the files in a folder and its folders; hidden ones and those that only mark success are passed over."""
-    names = {file.path[len(folder) :].strip("/"): file for file in list_files(folder)}
-    visible = {
-        name: file
-        for name, file in names.items()
-        if not file.is_special and not any(part.startswith((".", "_")) for part in name.split("/"))
-    }
-    if not visible:
-        raise UserError(f"{folder}: holds no files")
-    marked = {name: file for name, file in visible.items() if _MARK in os.path.basename(name)}
-    if marked and print_others:
-        print_left_out(folder, sorted(visible.keys() - marked.keys()), f"other names have {_MARK}")
-    return [file for _, file in sorted((marked or visible).items(), key=lambda item: item[0].split("/"))]
+    raise UserError(f"{files[0].path}: no records, in all files together")
 
 
 def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     """Returns the files by split: what their name says, else what their folders' do, or all as `train` if nobody's does."""
-    root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files])
-    named = {}
-    for file in files:
-        parts = pathlib.Path(os.path.relpath(file.path, root)).parts
-        named[file] = next(filter(None, map(_split_in, reversed(parts))), None)
-    if not any(named.values()):
-        return {"train": list(files)}
-    one = next(file for file, split in named.items() if split)
-    if silent := [file.path for file, split in named.items() if not split]:
+    splits = {}
+    for file, name in relative_names(files).items():
+        splits.setdefault(_split_of(name), []).append(file)
+    unnamed = splits.pop(None, [])
+    if not splits:
+        return {"train": unnamed}
+    split = min(splits)
+    example = splits[split][0]
+    if unnamed:
         raise UserError(
-            f"{silent[0]}: its name says no split, and that of {one.path} does ({named[one]}); rename it, or give --source "
-            "the files to take"
+            f"{unnamed[0].path}: its name says no split, and that of {example.path} does ({split}); rename it, or give "
+            "--source the files to take"
         )
-    if "train" not in named.values():
+    if "train" not in splits:
         raise UserError(
-            f"{one.path}: is for {named[one]} by its name, and no file is for train; rename it, or add others"
+            f"{example.path}: is for {split} by its name, and no file is for train; rename it, or add others"
         )
-    return {
-        split: [file for file in files if named[file] == split]
-        for split in ("train", "validation", "test")
-        if split in named.values()
-    }
+    return splits
 
 
-def _split_in(name: str) -> str | None:
-    """Returns the split that a name has in it."""
-    splits = {_SPLITS[word] for word in re.findall("[a-z]+", name.lower()) if word in _SPLITS}
-    if len(splits) > 1:
-        raise UserError(f"{name}: its name says {' and '.join(sorted(splits))}; rename it")
-    return next(iter(splits), None)
+def _split_of(path: str) -> str | None:
+    """Returns the split that the last part of a path has in its name, of those that have one."""
+    for name in reversed(path.split("/")):
+        splits = {_SPLITS.get(word) for word in re.findall("[a-z]+", name.lower())} - {None}
+        if len(splits) > 1:
+            raise UserError(f"{name}: its name says {' and '.join(sorted(splits))}; rename it")
+        if splits:
+            return splits.pop()
+    return None

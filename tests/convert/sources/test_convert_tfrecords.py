@@ -293,6 +293,13 @@ def test_images_with_targets(tmp_path, write_records, options, examples, capsys,
     assert f"left out of the records: {others}\n" in capsys.readouterr().out
 
 
+def test_several_labels_may_be_floats(tmp_path, write_records, schema):
+    path = write_records(tmp_path / "a.tfrecord", [{"pixels": bytes(60), "tags": [0.0, 1.0]}])
+    text = "{name: t, origin: t, image: pixels, shape: [4, 5, 3], label: {multi_label: {a: 'tags[0]', b: 'tags[1]'}}}"
+    source = read_all(find_source("tfrecord", schema=schema(text)), str(path))
+    assert source.splits["train"]["label"].tolist() == [[0, 1]]
+
+
 @pytest.mark.parametrize(
     ("label", "values", "message"),
     [
@@ -318,7 +325,7 @@ def payloads(size: int) -> bytes:
 
 def read(path: pathlib.Path) -> list[bytes]:
     """Returns the image of each record."""
-    return [record.needed("x", "string") for record in tfrecords.read_records(stat_file(path))]
+    return [record.value("x", "bytes") for record in tfrecords.read_records(stat_file(path))]
 
 
 @ANY
