@@ -36,7 +36,11 @@ class Options(Flags):
         metavar="PATH",
         several=True,
     )
-    schema: str | None = flag(local, "what --dataset bigquery, csv, jsonl, parquet or tfrecord holds", metavar="FILE")
+    schema: str | None = flag(
+        local,
+        f"what --dataset bigquery, csv, jsonl, parquet or tfrecord holds, or {TFDS} other than images with classes",
+        metavar="FILE",
+    )
     image_size: str | None = flag(
         _size,
         "of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "

@@ -84,9 +84,12 @@ def read(data_dir: pathlib.Path, split: str):
     return list(tfds.as_numpy(builder.as_dataset(split, read_config=config)))
 
 
-def options(data_dir: pathlib.Path) -> Options:
-    shape = {"shards": 1, "validation_fraction": 0, "test_fraction": 0}
-    return Options(dataset="tfds:tiny", source=str(data_dir), output=str(data_dir.parent / "out"), **shape)
+def options(data_dir: pathlib.Path, schema: str | None = None) -> Options:
+    flags = {"shards": 1, "validation_fraction": 0, "test_fraction": 0}
+    if schema:
+        flags["schema"] = str(data_dir.parent / "schema.yaml")
+        pathlib.Path(flags["schema"]).write_text(schema)
+    return Options(dataset="tfds:tiny", source=str(data_dir), output=str(data_dir.parent / "out"), **flags)
 
 
 def parsed(directory: pathlib.Path, split: str, spec: dict) -> list[dict]:
@@ -126,121 +129,152 @@ def test_small_images_are_those_that_tfds_decodes_in_its_order(prepared):
 
 
 TABLE = {
-    "age": tfds.features.Scalar(np.float32),
+    "age": tfds.features.Scalar(np.float64),
     "born": tfds.features.Scalar(np.int32),
     "home.dest": tfds.features.Text(),
-    "sex": tfds.features.ClassLabel(names=["m", "f"]),
     "alone": tfds.features.Scalar(np.bool_),
     "sizes": tfds.features.Tensor(shape=(3,), dtype=np.float64),
 }
+CLASS = tfds.features.ClassLabel(names=["no", "yes"])
+SCHEMA = """
+name: people
+origin: made up
+columns:
+  age: {type: float, header: features/age}
+  born: {type: int, header: features/born}
+  home: {type: string, header: features/home.dest}
+  alone: {type: int, header: features/alone}
+  last: {type: float, header: "features/sizes[2]"}
+  survived: {type: int}
+label: {column: survived, classes: ["no", "yes"]}
+deep: [{column: age, numeric: z_score}, {column: home, vocabulary: 9}]
+other_columns: ignore
+missing: []
+"""
 
 
-def row(i: int) -> dict:
-    return {"age": i / 3, "born": i - 5, "home.dest": "x" * i, "sex": i % 2, "alone": i % 3 == 0, "sizes": [i, -i, 0.5]}
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_a_table_has_every_value(prepared, nested):
-    label = {"survived": tfds.features.ClassLabel(names=["no", "yes"])}
-    rows = {"train": range(40), "test": range(100, 110)}
-    features = {**({"features": TABLE} if nested else TABLE), **label}
-    splits = {
-        name: [{**({"features": row(i)} if nested else row(i)), "survived": i % 2} for i in part]
-        for name, part in rows.items()
+def test_table_has_the_values_that_tfds_reads(prepared):
+    rows = [
+        {"age": i / 3, "born": i - 5, "home.dest": "x" * i, "alone": i % 3 == 0, "sizes": [0, i, i / 7]}
+        for i in range(40)
+    ]
+    examples = [{"features": row, "survived": i % 2} for i, row in enumerate(rows)]
+    data_dir = prepared({"features": TABLE, "survived": CLASS}, {"train": examples[:30], "test": examples[30:]})
+    manifest = convert(options(data_dir, SCHEMA))
+    assert manifest.name == "people" and manifest.class_names == ("no", "yes")
+    assert {encoding.columns[0]: encoding.kind for encoding in manifest.deep} == {
+        "age": "numeric",
+        "home": "vocabulary",
     }
-    data_dir = prepared(features, splits, ("features" if nested else "age", "survived"))
-    manifest = convert(options(data_dir))
-    prefix = "features_" if nested else ""
-    kinds = {f.name: f.dtype for f in manifest.features if f.name != "label"}
-    assert kinds == {
-        **{prefix + name: "int64" for name in ("alone", "born", "sex")},
-        **{prefix + name: "float32" for name in ("age", "sizes_0", "sizes_1", "sizes_2")},
-        prefix + "home_dest": "string",
-    }
-    taken = {encoding.columns[0]: encoding.kind for encoding in manifest.deep}
-    assert taken.keys() == kinds.keys() and taken[prefix + "sex"] == taken[prefix + "home_dest"] == "vocabulary"
-    spec = {f.name: tf.io.FixedLenFeature([], f.dtype) for f in manifest.features}
-    for split in splits:
+    spec = {feature.name: tf.io.FixedLenFeature([], feature.dtype) for feature in manifest.features}
+    for split in ("train", "test"):
         ours, theirs = parsed(data_dir.parent / "out", split, spec), read(data_dir, split)
         for one, other in zip(ours, theirs, strict=True):
-            values = other["features"] if nested else other
-            expected = (
-                values | {f"sizes_{i}": values["sizes"][i] for i in range(3)} | {"home_dest": values["home.dest"]}
-            )
-            assert one.pop("label") == other["survived"]
-            assert one == {prefix + name: expected[name] for name in (key.removeprefix(prefix) for key in one)}
+            row = other["features"]
+            expected = {"home": row["home.dest"], "last": np.float32(row["sizes"][2]), "age": np.float32(row["age"])}
+            expected |= {name: row[name] for name in ("born", "alone")}
+            assert one == expected | dict.fromkeys(("label", "survived"), other["survived"])
 
 
-NUMBERS = {"x": tfds.features.Scalar(np.float32), "label_0": tfds.features.Scalar(np.int64)}
-LABELS = {
-    "a number": (tfds.features.Scalar(np.float64), lambda i: i / 3, ("age",), np.float32(np.arange(9) / 3)),
-    "numbers": (
-        tfds.features.Tensor(shape=(2,), dtype=np.float32),
-        lambda i: [i / 3, -i],
-        ("age[0]", "age[1]"),
-        np.stack([np.float32(np.arange(9) / 3), -np.arange(9, dtype=np.float32)], axis=1),
-    ),
-    "labels": (
-        tfds.features.Tensor(shape=(3,), dtype=np.bool_),
-        lambda i: [i > 3, i % 2 == 0, True],
-        ("age[0]", "age[1]", "age[2]"),
-        np.array([[i > 3, i % 2 == 0, 1] for i in range(9)], np.int64),
-    ),
-}
+def test_images_with_targets_of_a_schema(prepared):
+    features = {
+        "image": tfds.features.Image(shape=(3, 4, 1)),
+        "age": tfds.features.Scalar(np.float64),
+        "sex": CLASS,
+    }
+    examples = [{"image": np.full((3, 4, 1), i, np.uint8), "age": i / 3, "sex": 0} for i in range(9)]
+    data_dir = prepared(features, {"train": examples}, ("image", "age"))
+    schema = "{name: faces, origin: made up, image: image, label: {regression: age}}"
+    manifest = convert(options(data_dir, schema))
+    assert (manifest.task, manifest.targets, manifest.class_names) == ("regression", ("age",), ())
+    spec = {"label": tf.io.FixedLenFeature([], tf.float32)}
+    ours = [record["label"] for record in parsed(data_dir.parent / "out", "train", spec)]
+    assert ours == [np.float32(example["age"]) for example in read(data_dir, "train")]
 
 
-@pytest.mark.parametrize("images", [False, True])
-@pytest.mark.parametrize("what", LABELS)
-def test_numbers_and_several_labels_are_predicted_if_supervised_keys_name_them(prepared, what, images):
-    feature, value, names, expected = LABELS[what]
-    others = {"image": tfds.features.Image(shape=(3, 4, 1))} if images else NUMBERS
-    made = (lambda i: {"image": np.full((3, 4, 1), i, np.uint8)}) if images else (lambda i: {"x": i, "label_0": i})
-    splits = {"train": [{**made(i), "age": value(i)} for i in range(9)]}
-    data_dir = prepared({**others, "age": feature}, splits, (next(iter(others)), "age"))
-    manifest = convert(options(data_dir))
-    task = "multi_label" if what == "labels" else "regression"
-    assert (manifest.task, manifest.targets, manifest.class_names) == (task, names, ())
-    inputs = {"image"} if images else {"x", "label_0" if len(names) < 2 else "label_0_"}
-    assert {f.name for f in manifest.inputs} == inputs
-    label = manifest.feature("label")
-    spec = {"label": tf.io.FixedLenFeature(label.shape, label.dtype)}
-    ours, theirs = parsed(data_dir.parent / "out", "train", spec), read(data_dir, "train")
-    found = np.array([example["label"] for example in ours])
-    order = [int(example["image"][0, 0, 0]) if images else int(example["x"]) for example in theirs]
-    assert found.dtype == expected.dtype and np.array_equal(found, expected[order])
+def image(**options) -> tfds.features.Image:
+    return tfds.features.Image(shape=(2, 2, 1), **options)
 
 
-CLASS = tfds.features.ClassLabel(num_classes=2)
-NUMBER = {"x": tfds.features.Scalar(np.float32), "label": CLASS}
+PIXEL = np.zeros((2, 2, 1), np.uint8)
+NUMBER = tfds.features.Scalar(np.int64)
 
 
 @pytest.mark.parametrize(
-    ("features", "example", "message"),
+    ("features", "example", "supervised", "listed"),
     [
-        ({"x": NUMBER["x"]}, {"x": 0.5}, "needed is one ClassLabel"),
+        ({"x": NUMBER}, {"x": 1}, None, "x: Scalar(shape=(), dtype=int64)"),
         (
-            {"a": tfds.features.Sequence(np.int64), "label": CLASS},
-            {"a": [1, 2], "label": 0},
-            "neither an image nor only numbers and texts (a: Sequence",
+            {"x": {"a": tfds.features.Tensor(shape=(2,), dtype=np.float32)}, "y": CLASS},
+            {"x": {"a": [1, 2]}, "y": 1},
+            ("x", "y"),
+            "x/a: Tensor(shape=(2,), dtype=float32), y: ClassLabel(shape=(), dtype=int64, num_classes=2)",
         ),
         (
-            {"image": tfds.features.Image(shape=(2, 2, 1), dtype=np.uint16), "label": CLASS},
-            {"image": np.zeros((2, 2, 1), np.uint16), "label": 0},
-            "images that are not of 8 bits",
+            {"x": image(dtype=np.uint16), "y": CLASS},
+            {"x": PIXEL.astype(np.uint16), "y": 1},
+            ("x", "y"),
+            "x: Image(shape=(2, 2, 1), dtype=uint16), y: ClassLabel(",
         ),
+        ({"x": image(), "y": CLASS, "z": image()}, {"x": PIXEL, "y": 1, "z": PIXEL}, None, "x: Image("),
+        ({"x": image(), "y": CLASS, "z": NUMBER}, {"x": PIXEL, "y": 1, "z": 1}, ("x", "z"), "z: Scalar("),
     ],
-    ids=["no label", "sequence", "16 bits"],
+    ids=["no label", "table", "16 bits", "two images", "a number is predicted"],
 )
-def test_what_is_not_supported_is_refused_with_the_features(prepared, fails, features, example, message):
-    data_dir = prepared(features, {"train": [example] * 3})
+def test_features_are_listed_without_a_schema(prepared, fails, features, example, supervised, listed):
+    data_dir = prepared(features, {"train": [example] * 3}, supervised)
     line = fails("--dataset", "tfds:tiny", "--source", data_dir, "--output", data_dir.parent / "out")
-    assert message in line and not (data_dir.parent / "out").exists()
+    assert "dataset 'tfds:tiny' needs --schema FILE, of a table or of images" in line and listed in line
+    assert not (data_dir.parent / "out").exists()
+
+
+def test_supervised_keys_choose_image_and_label(prepared):
+    features = {"image": image(), "mask": image(), "coarse": tfds.features.ClassLabel(num_classes=5), "fine": CLASS}
+    examples = [{"image": PIXEL, "mask": PIXEL + 1, "coarse": i, "fine": i % 2} for i in range(5)]
+    data_dir = prepared(features, {"train": examples}, ("mask", "fine"))
+    assert convert(options(data_dir)).class_names == ("no", "yes")
+    assert {record["image"] for record in parsed(data_dir.parent / "out", "train", IMAGE)} == {(PIXEL + 1).tobytes()}
+
+
+@pytest.mark.parametrize("names", [("test",), ("train", "val", "dev")])
+def test_splits_that_are_not_clear_are_named(prepared, fails, names):
+    examples = [{"x": PIXEL, "y": i % 2} for i in range(3)]
+    data_dir = prepared({"x": image(), "y": CLASS}, dict.fromkeys(names, examples))
+    line = fails("--dataset", "tfds:tiny", "--source", data_dir, "--output", data_dir.parent / "out")
+    assert f"needs examples in one split train, and at most one each of validation and test; it has {names[0]}" in line
+
+
+def test_files_of_a_publisher_are_prepared_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
+    root = tmp_path / "in" / "CheXpert-v1.0-small"
+    for split in ("train", "valid"):
+        (root / split).mkdir(parents=True)
+        (root / split / "1.jpg").write_bytes(file(PIXELS, "JPEG"))
+        row = f"{root.name}/{split}/1.jpg,F,1,Lateral,AP,1.0"
+        (root / f"{split}.csv").write_text(f"Path,Sex,Age,Frontal/Lateral,AP/PA,Edema\n{row}\n")
+    schema = tmp_path / "schema.yaml"
+    schema.write_text("{name: x, origin: x, image: image, label: image_view, classes: [front, side]}")
+    flags = {"dataset": "tfds:chexpert", "source": str(tmp_path / "in"), "schema": str(schema), "test_fraction": 0}
+    manifests = [convert(Options(**flags, output=str(tmp_path / name))) for name in ("one", "two")]
+    assert manifests[0] == manifests[1] and manifests[0].splits["validation"].class_histogram == (0, 1)
+    assert capsys.readouterr().out.count("TensorFlow Datasets prepares chexpert/") == 1
+
+
+def test_digest_follows_the_schema(prepared):
+    data_dir = prepared({"x": image(), "y": CLASS}, {"train": [{"x": PIXEL, "y": 0}]})
+    digests = []
+    for text in ("a", "b"):
+        schema = options(data_dir, text).schema
+        digests += [source_digest("tfds:tiny", str(data_dir), schema), source_digest("tfds:mnist", None, schema)]
+    assert len({*digests}) == 4
 
 
 def test_a_damaged_file_and_a_wrong_name_are_told_and_the_digest_is_of_the_files(
     prepared, fails, tmp_path, bucket, bytes_read, monkeypatch
 ):
-    data_dir = prepared(NUMBER, {"train": [{"x": float(i), "label": i % 2} for i in range(9)]})
+    examples = [{"x": PIXEL + i, "y": i % 2} for i in range(9)]
+    data_dir = prepared({"x": image(), "y": CLASS}, {"train": examples})
     (directory,) = (data_dir / "tiny").iterdir()
     arguments = ("--output", tmp_path / "out", "--source", directory, "--dataset")
     assert "holds tfds:tiny/1.2.3, not tfds:other" in fails(*arguments, "tfds:other")
@@ -277,6 +311,8 @@ def test_a_version_that_is_published_has_a_digest_without_network(tmp_path, monk
         ("tfds:mnits", "unknown dataset of TensorFlow Datasets 'mnits'; did you mean 'mnist'"),
         ("tfds:mnist:9.9.9", "cannot be loaded at version 9.9.9, only: 3.0.1"),
         ("tfds:imagenet2012", "cannot be downloaded; get its files and give --source DIR"),
+        ("tfds:titanic", "needs --schema FILE"),
+        ("tfds:mnist --schema no.yaml", "no.yaml: cannot be read"),
         ("tfds:mnist --source .", "holds neither tfds:mnist prepared nor all its files (missing t10k-images-idx3"),
     ],
 )
