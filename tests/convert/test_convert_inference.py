@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import pathlib
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -108,10 +109,10 @@ def test_proposal_converts_its_table(tmp_path_factory, dataset, kinds, headers, 
         manifest = convert(Options(**flags, output=str(root / "out"), shards=1))
     examples = sum(split.examples for split in manifest.splits.values())
     assert examples == sum(value is not None for value in columns[headers[0]])
-    assert f" of {rows} rows;" in text and len(schema.columns) > 1
-    tasks = {"float": "regression", "count": "regression"}
+    assert f" {rows} rows;" in text and len(schema.columns) > 1
+    tasks = {"float": "regression", "count": "regression", "signs": "regression"}
     assert manifest.task == tasks.get(label, "classification")
-    left_out = sum(kind in ("name", "nothing", *([] if gaps else ["row", "same"])) for kind in kinds)
+    left_out = sum(kind in ("name", "nothing", *([] if gaps else ["same"])) for kind in kinds)
     assert text.count("left out") >= left_out
 
 
@@ -135,37 +136,36 @@ def test_proposal_columns_and_inputs(tmp_path):
     pq.write_table(pa.table(TRIPS), tmp_path / "t.parquet")
     text = infer(tmp_path, "--label", "tip").read_text()
     for line in (
-        '  tip: {type: string}  # 2 different, 0.0% missing, such as "no"',
-        "  fare: {type: float, default: 0.0}  # 3 different, 25.0% missing, 1.0 to 4.0, such as 2.5",
-        "  # trip_id: {type: int}  # 60 different, 0.0% missing, 0 to 59, such as 0; left out: no value comes twice",
-        '  start: {type: time}  # 60 different, 0.0% missing, "2024-01-31 12:00:00" to "2024-01-31 12:59:00", such as',
-        '  # "box" is left out: no type takes it',
-        '  # "stops" is left out: no type takes it',
+        '  tip: {type: string}  # about 2 different, 0.0% missing, such as "no"',
+        "  fare: {type: float, default: 0.0}  # about 3 different, 25.0% missing, 1 to 4",
         "label: {column: tip, classes: ['no', 'yes']}",
         "  - {column: fare, numeric: z_score}",
-        "  - {column: hour, vocabulary: 12, embedding: 8}",
+        "  - {column: hour, vocabulary: 1000, embedding: 8}",
         "  - {column: seconds, numeric: z_score}",
         "  - {column: payment, vocabulary: 2}",
-        "  - {column: company, vocabulary: 30, embedding: 8}",
-        "  # - {column: comment, words: 1000}",
+        "  - {column: company, vocabulary: 1000, embedding: 8}",
         "  - {column: start, numeric: z_score}",
         "  - {column: paid, vocabulary: 2}",
     ):
         assert f"\n{line}" in text, line
+    for pattern in (
+        r"  # trip_id: {type: int}  # about 6\d different, 0\.0% missing, 0 to 59; left out: hardly a value comes twice",
+        r'  start: {type: time}  # about [56]\d different, 0\.0% missing, such as "2024-01-31 12:00:00"',
+        r"  # comment: {type: string} .*; left out: hardly a value comes twice",
+    ):
+        assert re.search(f"\n{pattern}", text), pattern
+    assert len(re.findall("\n  # (?:box|stops): .*; left out: no type is proposed for", text)) == 2
 
 
-@pytest.mark.parametrize("gaps", [False, True])
-def test_label_of_two_numbers_filters_others(tmp_path, gaps):
-    y = [None if gaps and not i % 5 else (0, 100)[i % 2] for i in range(60)]
+def test_label_with_gaps_filters_rows(tmp_path):
+    y = [None if not i % 5 else i % 2 for i in range(60)]
     pq.write_table(pa.table({"x": np.arange(60) / 7, "y": y}), tmp_path / "t.parquet")
     path = infer(tmp_path, "--label", "y")
-    y[1:4] = 7, -100, 99
-    pq.write_table(pa.table({"x": np.arange(60) / 7, "y": y}), tmp_path / "t.parquet")
     flags = ("--dataset", "parquet", "--source", tmp_path / "t.parquet", "--schema", path, "--output", tmp_path / "out")
     run(*flags)
     splits = Manifest.load(tmp_path / "out").splits.values()
     histogram = np.sum([split.class_histogram for split in splits], axis=0)
-    assert histogram.tolist() == [y.count(0), y.count(100)]
+    assert histogram.tolist() == [y.count(0), y.count(1)]
 
 
 def test_proposal_without_label_refused_until_edited(tmp_path):
@@ -183,19 +183,11 @@ def test_proposal_without_label_refused_until_edited(tmp_path):
     assert load(path).label.column == "tip"
 
 
-def test_proposal_from_sample_of_all_rows(tmp_path):
-    parts = [np.full(50_000, i) for i in range(32)]
-    table = pa.table({"a": np.concatenate(parts), "b": np.arange(1_600_000) / 7})
-    pq.write_table(table, tmp_path / "t.parquet", row_group_size=50_000)
-    text = infer(tmp_path, "--label", "b").read_text()
-    assert "# Proposed from 200,000 of 1,600,000 rows" in text and "a: {type: int}  # 32 different" in text
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (("--label", "tpi"), "--label: unknown column 'tpi'; did you mean 'tip'"),
-        (("--label", "name"), "--label name: 120 different values are no classes"),
+        (("--label", "name"), "--label name: needs a number, or 2 to 100 classes (about 1"),
         (("--shards", "3"), "--shards=3 means nothing to --infer-schema"),
         (
             ("--dataset", "mnist"),
@@ -229,20 +221,20 @@ def write_texts(tmp_path: pathlib.Path, **columns: list) -> pathlib.Path:
     return infer(tmp_path, "--label", "y", dataset="csv", source="t.csv")
 
 
-def test_frequent_text_is_no_missing_value(tmp_path):
+def test_mark_is_value_among_texts(tmp_path):
     """Namibia's code is a country; in a column of numbers the same text is a gap."""
     text = write_texts(tmp_path, country=["NA", "DE", "FR"] * 20).read_text()
-    assert "\n  country: {type: string, default: ''}  # 3 different, 0.0% missing" in text
-    assert "\nmissing: ['', N/A, NaN, nan, 'NULL', 'null']\n" in text
+    assert "\n  country: {type: string, default: ''}  # about 3 different, 0.0% missing" in text
+    assert "\nmissing: ['']\n" in text
     text = write_texts(tmp_path, country=["NA", "DE", "FR"] * 20, fare=["NA", 0, 0, *range(57)]).read_text()
-    assert "\n  fare: {type: int, default: 0}  # 57 different, 1.7% missing, 0 to 56" in text
+    assert re.search(r"\n  fare: {type: int, default: 0}  # about \d+ different, 1\.7% missing, 0 to 56", text)
     assert "\nmissing: ['', NA, " in text
 
 
 def test_leading_zeros_are_codes(tmp_path):
     text = write_texts(tmp_path, zip=["01234", "99999", "10000"] * 20, part=["00.5", "1.5", "7"] * 20).read_text()
-    assert "\n  zip: {type: string}  # 3 different, 0.0% missing, such as " in text
-    assert "\n  part: {type: string}  # 3 different" in text
+    assert "\n  zip: {type: string}  # about 3 different, 0.0% missing, such as " in text
+    assert "\n  part: {type: string}  # about 3 different" in text
 
 
 def test_names_that_differ_in_case(tmp_path):
