@@ -24,7 +24,6 @@ class BigQuery:
     def __init__(self, root: pathlib.Path, objects: Objects) -> None:
         self.inserted: list[dict[str, Any]] = []  # what was asked for and not only tried
         self.failure = ""  # with which the next job ends
-        self.columns: list[dict[str, Any]] = []  # of every table and answer; empty: those that the file has
         self._root, self._objects, self._jobs = root, objects, {}
 
     def answer(self, request: Request) -> Answer:
@@ -81,8 +80,7 @@ class BigQuery:
         return job
 
     def _schema(self, path: pathlib.Path) -> dict[str, Any]:
-        found = [{"name": field.name, "type": _TYPES[str(field.type)]} for field in pq.read_schema(path)]
-        return {"fields": self.columns or found}
+        return {"fields": [{"name": field.name, "type": _TYPES[str(field.type)]} for field in pq.read_schema(path)]}
 
     def _path(self, table: str) -> pathlib.Path:
         path = self._root / f"{table}.parquet"
