@@ -83,9 +83,11 @@ _COLUMNS = r"""
         plain || repeat('_', nth - IF(lower(plain) IN ('label', 'null'), 0, 1)) AS name,
         num_values < num_rows AS has_gaps,
         is_text AND type <> 'string' AND num_marks > 0 AS needs_marks,
-        IF(is_quantity, 'z_score', NULL) AS numeric,
-        IF(is_quantity, NULL, IF(num_different > 4, 1000, num_different)) AS vocabulary,  -- At most, of a rough number.
-        IF(NOT is_quantity AND num_different > 8, 8, NULL) AS embedding,
+        {'type': type, 'header': nullif(header, name)} AS entry,
+        {'column': name,
+            'numeric': IF(is_quantity, 'z_score', NULL),
+            'vocabulary': IF(is_quantity, NULL, IF(num_different > 4, 1000, num_different)),  -- At most: it is not exact.
+            'embedding': IF(NOT is_quantity AND num_different > 8, 8, NULL)} AS input,
         IF(type = 'int' AND low >= 0 AND high < 20, high + 1, 0)::INT AS num_codes,
         CASE
             WHEN type IS NULL THEN 'no type is proposed for ' || data_type
@@ -110,6 +112,8 @@ class _Column:
       type: Type in the schema; None if it is no number, time, boolean or text.
       has_gaps: Whether values are missing, or will be if another column needs the marks.
       needs_marks: Whether a text such as `NA` stands for a missing value.
+      entry: Its values in the schema, None where it has none.
+      input: Input of a model that it may be, likewise.
       num_codes: Number of classes, if the values are the numbers of classes.
       fault: Why no model should have it; None if it may.
       comment: Figures of the values.
@@ -121,18 +125,16 @@ class _Column:
     name: str
     has_gaps: bool
     needs_marks: bool
-    numeric: str | None
-    vocabulary: int | None
-    embedding: int | None
+    entry: dict[str, Any]
+    input: dict[str, Any]
     num_codes: int
     fault: str | None
     comment: str
 
     def line(self, *, is_label: bool) -> str:
         """Returns its entry among the columns."""
-        header = self.header if self.header != self.name else None
         default = _DEFAULTS.get(self.type) if self.has_gaps and not is_label else None
-        line = f"{self.name}: {{{_flow(type=self.type, header=header, default=default)}}}  # {self.comment}"
+        line = f"{self.name}: {{{_flow(**self.entry, default=default)}}}  # {self.comment}"
         return f"  # {line}; left out: {self.fault}" if self.fault and not is_label else f"  {line}"
 
 
@@ -203,11 +205,12 @@ def _schema(connection: duckdb.DuckDBPyConnection, dataset: str, path: pathlib.P
         *(column.line(is_label=column.header == label) for column in columns),
         *predicted,
         "deep:",
+        *(f"  - {{{_flow(**column.input)}}}" for column in inputs),
+        _flow(missing=missing),
+        "other_columns: ignore",
+        "",
     ]
-    for column in inputs:
-        encoding = {"numeric": column.numeric, "vocabulary": column.vocabulary, "embedding": column.embedding}
-        lines.append(f"  - {{{_flow(column=column.name, **encoding)}}}")
-    return "\n".join([*lines, _flow(missing=missing), "other_columns: ignore", ""])
+    return "\n".join(lines)
 
 
 def _predicted(connection: duckdb.DuckDBPyConnection, column: _Column, missing: Sequence[str]) -> list[str]:
