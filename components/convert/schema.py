@@ -10,12 +10,11 @@ classes=("no", "yes"))`, `Input(column="fare", numeric="z_score")`. An error nam
 """
 
 import datetime
-import itertools
 import json
 import math
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -28,10 +27,8 @@ from components.convert.expressions import columns_of, quoted, references
 from components.convert.source import LABEL
 
 _DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
-_UNITS = {"time": "seconds since 1970-01-01 UTC"}
 FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
-_ISO_8601 = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?")
 _NUMBERS, _CATEGORIES = ("float", "int", "time"), ("int", "string", "bool")
 # Which columns an input makes sense of: a string has no order, and the text of a float is hardly ever seen twice.
 _TAKES = {
@@ -50,7 +47,7 @@ def _different(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...]:
-    if not numbers or any(a >= b for a, b in itertools.pairwise(numbers)):
+    if not numbers or [*numbers] != sorted({*numbers}):
         raise UserError(f"{[*numbers]} are not ascending numbers")
     return numbers
 
@@ -82,10 +79,19 @@ def _default(value: Any, column: ValidationInfo) -> Any:
 def _start(value: Any) -> int | datetime.datetime:
     if type(value) is int:
         return value
-    if not _ISO_8601.fullmatch(str(value)):
-        raise UserError(f"{show(value)} is no whole number, and no date or time as in ISO 8601")
-    start = datetime.datetime.fromisoformat(str(value))
+    try:
+        start = datetime.datetime.fromisoformat(str(value))
+    except ValueError:
+        raise UserError(f"{show(value)} is no whole number, and no date or time as in ISO 8601") from None
     return start if start.tzinfo else start.replace(tzinfo=datetime.UTC)
+
+
+def _only(model: Model, names: Iterable[str]) -> str:
+    """Returns which of these fields has a value; only one of them may."""
+    filled = [name for name in names if getattr(model, name) is not None]
+    if len(filled) != 1:
+        raise UserError(f"needs exactly one of {', '.join(names)}")
+    return filled[0]
 
 
 _Positive = number(1, 999_999_999)
@@ -102,7 +108,9 @@ class Column(Model):
     header: Name
     type: Literal["float", "int", "string", "bool", "time"]
     default: Annotated[Any, AfterValidator(_default)] = None
-    unit: Name | None = Field(default_factory=lambda column: _UNITS.get(column.get("type")))
+    unit: Name | None = Field(
+        default_factory=lambda column: "seconds since 1970-01-01 UTC" if column.get("type") == "time" else None
+    )
 
     @property
     def dtype(self) -> str:
@@ -119,25 +127,30 @@ class _Predicted(Model):
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        kinds = [
-            name for name in (LABEL, "column", "condition", REGRESSION, MULTI_LABEL) if name in type(self).model_fields
-        ]
-        if sum(getattr(self, name) is not None for name in kinds) != 1:
-            raise UserError(f"needs exactly one of {', '.join(kinds)}")
+        kind = self.kind
         if bool(self.classes) != (self.task == CLASSIFICATION):
             raise UserError("needs classes for a column or a condition, and for nothing else")
-        if getattr(self, "condition", None) and len(self.classes) != 2:
+        if kind == "condition" and len(self.classes) != 2:
             raise UserError("a condition has two classes: where it is false, where it is true")
         if self.multi_label and len(self.multi_label) == 1:
             raise UserError("one label is two classes; write column or condition, with classes, for multi_label")
         return self
 
     @property
+    def kind(self) -> str:
+        """Key of what is predicted."""
+        kinds = (LABEL, "column", "condition", REGRESSION, MULTI_LABEL)
+        return _only(self, [kind for kind in kinds if hasattr(self, kind)])
+
+    @property
     def task(self) -> str:
         """Task, as the manifest has it."""
-        if self.regression:
-            return REGRESSION
-        return MULTI_LABEL if self.multi_label else CLASSIFICATION
+        return self.kind if self.targets else CLASSIFICATION
+
+    @property
+    def targets(self) -> Mapping[str, str]:
+        """Numbers of a regression, or labels of `multi_label`, by name."""
+        return self.regression or self.multi_label or {}
 
 
 class Label(_Predicted):
@@ -149,17 +162,14 @@ class Label(_Predicted):
     @property
     def targets(self) -> dict[str, str]:
         """SQL of numbers of a regression; of `multi_label` of conditions, or of columns of 0 and 1."""
-        targets = self.regression or self.multi_label or {}
-        return {name: quoted(sql) if _NAME.fullmatch(sql) else sql for name, sql in targets.items()}
+        return {name: quoted(sql) if _NAME.fullmatch(sql) else sql for name, sql in super().targets.items()}
 
     @property
     def sources(self) -> dict[str, str]:
         """SQL of the column, the condition or the targets, by their places in the file."""
-        if self.column:
-            return {"label.column": quoted(self.column)}
-        if self.condition:
-            return {"label.condition": self.condition}
-        return {f"label.{self.task}.{name}": sql for name, sql in self.targets.items()}
+        if self.targets:
+            return {f"label.{self.kind}.{name}": sql for name, sql in self.targets.items()}
+        return {f"label.{self.kind}": self.condition or quoted(self.column)}
 
     @property
     def columns(self) -> frozenset[str]:
@@ -181,20 +191,19 @@ class Input(Model):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if sum(getattr(self, kind) is not None for kind in _TAKES) != 1:
-            raise UserError(f"needs exactly one of {', '.join(_TAKES)}")
+        kind = self.kind
         if bool(self.column) == bool(self.columns):
             raise UserError("needs either column, or the columns of a cross")
-        if self.columns and not self.hash_buckets:
-            raise UserError(f"a cross of columns has hash_buckets, not {self.kind}")
-        if self.embedding and (self.numeric or self.words):
-            raise UserError(f"embedding is for categories; leave it out with {self.kind}")
+        if self.columns and kind != "hash_buckets":
+            raise UserError(f"a cross of columns has hash_buckets, not {kind}")
+        if self.embedding and kind in ("numeric", "words"):
+            raise UserError(f"embedding is for categories; leave it out with {kind}")
         return self
 
     @property
     def kind(self) -> str:
         """Its key."""
-        return next(kind for kind in _TAKES if getattr(self, kind))
+        return _only(self, _TAKES)
 
     @property
     def encoding(self) -> Encoding:
@@ -245,20 +254,23 @@ class SplitRule(Model):
         }
 
 
-class ImageSchema(_Predicted):
+class _Schema(Model):
+    name: Name
+    origin: Name
+    content: dict[str, Any] = Field(default_factory=dict)
+
+
+class ImageSchema(_Schema, _Predicted):
     """Keys of the features of records that have an image and what is predicted of it.
 
     The image is a PNG or JPEG file or, with a shape, pixels. The class is a name, or a number of which the first is
     `label_offset`. A key may have an index, as in `box[0]`.
     """
 
-    name: Name
-    origin: Name
     image: Name
     label: Name | None = None
     label_offset: Annotated[int, Field(strict=True)] = 0
     shape: tuple[_Positive, _Positive, Literal[1, 3]] | None = None
-    content: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -277,21 +289,14 @@ class ImageSchema(_Predicted):
         """Number of the first class."""
         return self.label_offset
 
-    @property
-    def targets(self) -> dict[str, str]:
-        """Keys of the targets by name."""
-        return self.regression or self.multi_label or {}
 
-
-class TableSchema(Model):
+class TableSchema(_Schema):
     """Columns of a table, what is predicted, and what a model takes.
 
     The columns are by the names of their features; `filter` is SQL of the condition for keeping a row; the texts in `missing`
     stand for a missing value; without a delimiter the name of a CSV file decides. The content is the file as JSON.
     """
 
-    name: Name
-    origin: Name
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     label: Label
     filter: Name | None = None
@@ -301,7 +306,6 @@ class TableSchema(Model):
     other_columns: Literal["refuse", "ignore"] = "refuse"
     delimiter: Literal[",", ";", "\t", "|"] | None = None
     split: SplitRule | None = None
-    content: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("columns", mode="before")
     @classmethod
