@@ -153,7 +153,7 @@ def write(options: Options, proposal: Proposal) -> None:
         raise UserError(f"{path}: is there already; give another name, or delete it")
     with readable(f"dataset {dataset!r}"), tempfile.TemporaryDirectory() as folder, connect() as connection:
         files = find_source(dataset, schema="-").files(options.source)
-        source = pathlib.PurePath(as_list(options.source)[0])
+        source = as_list(options.source)[0]
         table = f"{_CSV} '\t')" if dataset == "csv" and ".tsv" in files[0].path.lower() else _TABLES[dataset]
         with about(source):
             try:
@@ -179,8 +179,9 @@ def _local_paths(files: Sequence[File], folder: str) -> list[str]:
     return paths
 
 
-def _schema(connection: duckdb.DuckDBPyConnection, dataset: str, path: pathlib.PurePath, label: str | None) -> str:
-    """Returns the text of the schema file of the view `source`."""
+def _schema(connection: duckdb.DuckDBPyConnection, dataset: str, source: str, label: str | None) -> str:
+    """Returns the text of the schema file of the view `source`, which has the table of this path."""
+    path = pathlib.PurePath(source)
     rows = connection.sql(_COLUMNS, params={"marks": _MARKS, "dataset": dataset}).to_arrow_table().to_pylist()
     columns = [_Column(**row) for row in rows]
     if not columns:

@@ -256,3 +256,11 @@ def test_tab_separated_packed_file_with_odd_name(tmp_path):
     (tmp_path / "it's [a].tsv.gz").write_bytes(gzip.compress(f"y\tx\n{rows}".encode()))
     text = infer(tmp_path, "--label", "y", dataset="csv", source="it's [a].tsv.gz").read_text()
     assert "label: {column: y, classes: ['0', '1', '2']}" in text and "x: {type: float}" in text
+
+
+def test_table_in_bucket(tmp_path, bucket, fails):
+    write_csv({"y": ["a", "b", "c"] * 20, "x": [*range(60)]}, bucket / "t.csv")
+    flags = ["--dataset", "csv", "--source", "gs://demo/t.csv", "--infer-schema", str(tmp_path / "s.yaml")]
+    assert "gs://demo/t.csv: --label: unknown column 'z'" in fails(*flags, "--label", "z")
+    run(*flags, "--label", "y")
+    assert load(tmp_path / "s.yaml").origin == "t.csv"
