@@ -51,6 +51,7 @@ _PATTERNS = {
     "*.tfrec* files": re.compile(r"(?s)(.*/)?[^/]*\.tfrec[^/]*"),
     "files": re.compile("(?s).*"),
 }
+_MAX_BYTES = 1 << 31  # No protobuf message has more.
 _GZIP = b"\x1f\x8b\x08"
 _FIRST_BYTES = 65_536  # That the first record is likely to have at most.
 _GROUP_BYTES = 1_000_000  # Of records whose rows are held together.
@@ -300,8 +301,8 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
             payload = data.read(int.from_bytes(head[:8], "little")) if _is_header(head) else None
             if payload is None or data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
                 raise UserError(
-                    f"{file.path}: damaged, or no TFRecord file (plain, or packed with gzip): wrong checksum of the "
-                    f"record at byte {start:,}"
+                    f"{file.path}: damaged, or no TFRecord file (plain, or packed with gzip): wrong length or checksum "
+                    f"of the record at byte {start:,}"
                 )
             record = Record(path=file.path, start=start, features=_parse(payload))
             if not record.features:
@@ -337,7 +338,8 @@ def _unpacked(file: File, stop: int | None) -> Iterator[Any]:
 
 @functools.lru_cache  # Lengths repeat.
 def _is_header(head: bytes) -> bool:
-    return head[8:] == checksums([head[:8]], 1).tobytes()
+    is_small = int.from_bytes(head[:8], "little") < _MAX_BYTES
+    return is_small and head[8:] == checksums([head[:8]], 1).tobytes()
 
 
 def _first_record(files: Sequence[File]) -> Record:
