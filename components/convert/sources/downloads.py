@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from common.errors import UserError
+from common.errors import UserError, first_line
 from common.locks import locked
 from common.storage.files import sha256_of
 from components.convert import progress
@@ -44,50 +44,42 @@ OFFERED: Mapping[str, tuple[RemoteFile, ...]] = {
 }
 
 
-class _NotOffered(Exception):
-    """A URL does not give the file, and would not if it were asked again."""
-
-
 def download(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the files in the directory, each downloaded unless it is there.
+    """Returns the files in the directory, each downloaded unless it is there; another process's download is awaited.
 
     Raises:
-      UserError: If no URL gives a file.
+      UserError: If no URL gives a file, or the directory cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         waiting = functools.cache(lambda: print(f"waiting for another download to {directory}", flush=True))
         with locked(directory, waiting):
-            for file in files:
-                if not _is_intact(directory / file.name, file):
-                    _download(file, directory / file.name)
+            return [_download(file, directory / file.name) for file in files]
     except OSError as error:
         raise UserError(
             f"cannot write downloads to {directory}: {error.strerror or error}; set XDG_CACHE_HOME to another folder"
         ) from None
-    return [directory / file.name for file in files]
 
 
-def _is_intact(path: pathlib.Path, file: RemoteFile) -> bool:
-    return path.is_file() and sha256_of(path) == file.sha256
-
-
-def _download(file: RemoteFile, path: pathlib.Path) -> None:
+def _download(file: RemoteFile, path: pathlib.Path) -> pathlib.Path:
+    """Returns the path, with the file there, from the first URL that gives it."""
     import requests  # Slow to import.
     import urllib3
 
-    part, faults = path.with_name(f"{path.name}.part"), []
+    if path.is_file() and sha256_of(path) == file.sha256:
+        return path
+    part = path.with_name(f"{path.name}.part")
+    faults = []
     for url in file.urls:
         for attempt in range(_ATTEMPTS):
             time.sleep(_PAUSE_S * attempt)
             try:
                 _receive(url, file, part)
-                part.replace(path)
-                return
-            except (requests.RequestException, urllib3.exceptions.HTTPError, _NotOffered) as error:
-                fault = f"{url}: {_reason(error)}"
-                # A firewall that drops what is sent will go on to.
-                if isinstance(error, (_NotOffered, requests.ConnectTimeout)):
+                return part.replace(path)
+            except (requests.RequestException, urllib3.exceptions.HTTPError, UserError) as error:
+                fault = f"{url}: {first_line(error)}"
+                # A firewall that drops what is sent, and a publisher of other bytes, will go on to.
+                if isinstance(error, (requests.ConnectTimeout, UserError)):
                     break
             finally:
                 part.unlink(missing_ok=True)
@@ -96,26 +88,18 @@ def _download(file: RemoteFile, path: pathlib.Path) -> None:
 
 
 def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
-    """Writes the file, and checks it."""
+    """Writes what a URL sends to a path; it is a `UserError` if that is not what was published."""
     import requests
 
     headers = {"Accept-Encoding": "identity"}  # A server may take the file's own compression for one of the transfer.
     with requests.get(url, headers=headers, stream=True, timeout=(_CONNECT_S, _READ_S)) as response:
-        if response.status_code >= 500 or response.status_code == 429:
-            response.raise_for_status()
-        if response.status_code != 200:
-            raise _NotOffered(f"HTTP status {response.status_code}")
+        response.raise_for_status()
         print(f"downloading {url}, {file.num_bytes / 1e6:,.1f} MB", flush=True)
         with open(part, "wb") as stream, progress.track(file.name, file.num_bytes, "bytes") as advance:
-            while chunk := response.raw.read(_CHUNK_BYTES, decode_content=False):
-                stream.write(chunk)
-                advance(len(chunk))
-                if stream.tell() > file.num_bytes:
-                    raise _NotOffered(f"sends more than the {file.num_bytes:,} bytes that were published")
-    if part.stat().st_size < file.num_bytes:
-        raise requests.ConnectionError(f"ended after {part.stat().st_size:,} of {file.num_bytes:,} bytes")
-    if not _is_intact(part, file):
-        raise _NotOffered(f"SHA-256 is {sha256_of(part)} where {file.sha256} was published")
+            for chunk in response.raw.stream(_CHUNK_BYTES, decode_content=False):
+                advance(stream.write(chunk))
+    if (sha256 := sha256_of(part)) != file.sha256:
+        raise UserError(f"{part.stat().st_size:,} bytes, whose SHA-256 is {sha256} where {file.sha256} was published")
 
 
 def require_reachable(urls: Iterable[str], prefix: str = "") -> None:
@@ -132,13 +116,6 @@ def require_reachable(urls: Iterable[str], prefix: str = "") -> None:
             requests.head(url, timeout=_CONNECT_S)
             return
         except requests.RequestException as error:
-            faults.append(f"{host} ({_reason(error)})")
+            faults.append(f"{host} ({first_line(error)})")
     if faults:
         raise UserError(f"{prefix}cannot reach {', '.join(faults)}; {_REPAIR}")
-
-
-def _reason(error: BaseException) -> str:
-    """Returns the innermost of the errors that libraries have wrapped into one another, in one line."""
-    while inner := next((e for e in (getattr(error, "reason", None), *error.args) if isinstance(e, Exception)), None):
-        error = inner
-    return " ".join(str(error).split())[:200]
