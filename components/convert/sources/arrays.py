@@ -8,12 +8,12 @@ big-endian 32-bit number, then the elements. CIFAR (https://www.cs.toronto.edu/~
 (CIFAR-100: the coarse label, then the fine one, which is the class), then 1,024 red, 1,024 green and 1,024 blue bytes.
 The pickles of its Python version are never loaded.
 
-Files that are compressed, in an archive or in a bucket are first unpacked into plain files of this machine.
+All files are first copied to this machine, and unpacked by that.
 """
 
 from __future__ import annotations
 
-import contextlib
+import abc
 import dataclasses
 import gzip
 import itertools
@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from common.errors import UserError, readable, writable
-from common.storage.files import list_folder, open_file, require_file
-from common.storage.storage import File, is_remote
+from common.storage.files import list_folder, open_file
+from common.storage.storage import File
 from components.convert.source import LABEL, Block, Examples, Opening, Paths, Piece, Source, even_pieces, image_feature
 
 _UINT8 = 8
@@ -44,22 +44,19 @@ _IDX_NAMES = [f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in
 _IDX_FOLDER = "DIR, the directory of {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
 
 
-def _plain(file: File, directory: str) -> File:
-    """Returns the file itself if it is a plain one of this machine, else a plain copy in the directory."""
-    with readable(file.path), open_file(file, stop=2) as data:
-        unpack = _OPENERS.get(data.read(2), contextlib.nullcontext if is_remote(file.path) else None)
-    if not unpack:
-        return file
+def _unpack(file: File, directory: str) -> str:
+    """Returns the path of a plain copy of a file, which may be compressed, in the directory."""
     path = os.path.join(directory, os.path.basename(file.path))
     with writable(path), open(path, "wb") as copy:
-        copy.writelines(_content(file, unpack))
-    return require_file(path)
+        copy.writelines(_content(file))
+    return path
 
 
-def _content(file: File, unpack: Any) -> Iterator[bytes]:
+def _content(file: File) -> Iterator[bytes]:
     """Yields the content of a file; errors of reading, unlike those of writing what it yields, are `UserError`s of it."""
     try:
-        with readable(file.path), open_file(file) as raw, unpack(raw) as content:
+        with readable(file.path), open_file(file) as raw:
+            content = _OPENERS.get(raw.peek(2)[:2], lambda plain: plain)(raw)
             while chunk := content.read(_BLOCK_BYTES):
                 yield chunk
     except (lzma.LZMAError, zlib.error, EOFError) as error:
@@ -68,62 +65,47 @@ def _content(file: File, unpack: Any) -> Iterator[bytes]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Array:
-    """Records of one length in a plain file of this machine.
+    """Images with their labels.
 
     Attributes:
-      origin: Names the file of the source.
-      file: The plain file.
+      path: File with records of one length, whose ends are the pixels, a channel after the other.
       offset: Where the first record begins.
-      shape: Number of records, and the shape of one.
+      shape: Number of records, and bytes of one.
+      labels: uint8 [N].
     """
 
-    origin: str
-    file: File
+    path: str
     offset: int
-    shape: tuple[int, ...]
-
-    def labels(self, limits: Sequence[int], dataset: str) -> np.ndarray:
-        """Returns the last label byte of each record, uint8 [N]; one that is not below its limit is a `UserError`."""
-        records = np.memmap(self.file.path, np.uint8, "r", self.offset, self.shape).reshape(self.shape[0], -1)
-        labels = np.array(records[:, : len(limits)])
-        for row, byte in np.argwhere(labels >= np.array(limits))[:1]:
-            raise UserError(
-                f"{self.origin}: record {row} has label {labels[row, byte]}; {dataset} has labels 0 to "
-                f"{limits[byte] - 1}"
-            )
-        return labels[:, -1]
+    shape: tuple[int, int]
+    labels: np.ndarray
 
 
-_Splits = Mapping[str, Sequence[_Array]]  # Arrays by split.
+_Splits = Mapping[str, Sequence[_Array]]  # By split.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayExamples(Examples):
-    """Images in arrays, whose records end with the pixels, a channel after the other; and labels, uint8 [N]; by split."""
+    """Images in arrays, by split."""
 
     arrays: _Splits
-    labels: Mapping[str, np.ndarray]
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Reads the records of a piece."""
         height, width, channels = shape = self.inputs[0].shape
         start, stop = piece.part
-        array_start = 0  # Number of its first record in the split.
         for array in self.arrays[piece.split]:
-            size = math.prod(array.shape[1:])
-            array_stop = array_start + array.shape[0]
-            while start < min(stop, array_stop):
-                end = min(start + max(1, _BLOCK_BYTES // size), stop, array_stop)
-                first, last = (array.offset + (row - array_start) * size for row in (start, end))
-                with readable(array.origin), open_file(array.file, first, last) as data:
-                    records = np.frombuffer(data.read(last - first), np.uint8).reshape(-1, size)
-                planes = records[:, -math.prod(shape) :].reshape(-1, channels, height, width)
-                pixels = np.empty((end - start, *shape), np.uint8)
-                for channel in range(channels):  # Some times as fast as a copy of the transposed array.
-                    pixels[..., channel] = planes[:, channel]
-                yield Block(columns={"image": pixels, LABEL: self.labels[piece.split][start:end].astype(np.int64)})
-                start = end
-            array_start = array_stop
+            count, size = array.shape
+            records = np.memmap(array.path, np.uint8, "r", array.offset, array.shape)
+            num_rows = max(1, _BLOCK_BYTES // size)
+            for first in range(max(0, start), min(stop, count), num_rows):
+                rows = slice(first, min(first + num_rows, stop))
+                planes = records[rows, -math.prod(shape) :].reshape(-1, channels, height, width)
+                # Some times as fast as a copy of the transposed array.
+                pixels = np.stack(planes.swapaxes(0, 1), axis=-1)
+                yield Block(columns={"image": pixels, LABEL: array.labels[rows].astype(np.int64)})
+            # What follows is counted from the next array's first record.
+            start -= count
+            stop -= count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,33 +123,42 @@ class _ArraySource(Source):
     class_names: Sequence[str] | None = None
     value_range: Sequence[float] = (0.0, 255.0)
 
-    def _examples(
-        self, opening: Opening, arrays: _Splits, label_arrays: _Splits, limits: Any, shape: Any
-    ) -> ArrayExamples:
-        """Reads all labels, and returns the examples in even pieces.
+    @abc.abstractmethod
+    def _read(self, files: list[File], directory: str) -> tuple[_Splits, tuple[int, ...]]:
+        """Returns the arrays of each split, in plain files in the directory; and height, width and channels of an image."""
 
-        Args:
-          opening: As given.
-          arrays: Images.
-          label_arrays: Arrays whose records begin with the labels; these may be the same.
-          limits: Number of different values of each label byte; the last one is the class.
-          shape: Height, width and channels of an image.
-        """
-        labels = {s: np.concatenate([a.labels(limits, self.name) for a in label_arrays[s]]) for s in arrays}
-        size = math.prod(arrays["train"][0].shape[1:])
-        numbers = opening.num_pieces({split: len(values) * size for split, values in labels.items()})
-        pieces = (even_pieces(s, len(labels[s]), count=count, record_bytes=size) for s, count in numbers.items())
+    def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
+        """Unpacks the files, and reads all labels."""
+        arrays, shape = self._read(self.files(paths), opening.directory)
+        num_records = {split: sum(len(array.labels) for array in arrays[split]) for split in arrays}
+        size = arrays["train"][0].shape[1]
+        counts = opening.num_pieces({split: number * size for split, number in num_records.items()})
+        pieces = (even_pieces(s, num_records[s], count=counts[s], record_bytes=size) for s in arrays)
+        largest = max(int(array.labels.max()) for array in itertools.chain(*arrays.values()))
         return ArrayExamples(
             name=self.name,
             origin=self.origin,
             pieces=tuple(itertools.chain(*pieces)),
             inputs=(image_feature(shape, value_range=tuple(self.value_range)),),
-            class_names=tuple(
-                self.class_names or map(str, range(1 + max(int(each.max()) for each in labels.values())))
-            ),
+            class_names=tuple(self.class_names or map(str, range(1 + largest))),
             arrays=arrays,
-            labels=labels,
         )
+
+    def _array(self, origin: str, records: np.memmap, labels: np.ndarray, limits: Sequence[int]) -> _Array:
+        """Returns records as an array.
+
+        Args:
+          origin: Names the file that has the labels.
+          records: uint8 [N, ...].
+          labels: Label bytes of each record, uint8 [N, k]; the last one is the class.
+          limits: Number of different values of each label byte.
+        """
+        for row, byte in np.argwhere(labels >= np.array(limits))[:1]:
+            raise UserError(
+                f"{origin}: record {row} has label {labels[row, byte]}; {self.name} has labels 0 to {limits[byte] - 1}"
+            )
+        shape = (len(records), math.prod(records.shape[1:]))
+        return _Array(path=records.filename, offset=records.offset, shape=shape, labels=np.array(labels[:, -1]))
 
 
 def _select(names: Sequence[str], files: Mapping[str, Any], path: str, hint: str) -> list[Any]:
@@ -200,37 +191,36 @@ class IdxSource(_ArraySource):
         has_test = self.needs_test or not files.keys().isdisjoint(_IDX_NAMES[2:])
         return _select(_IDX_NAMES[: 4 if has_test else 2], files, folder, " (each may end in .gz)")
 
-    def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
-        """Reads the headers, and all labels."""
-        images, labels, files = {}, {}, self.files(paths)
+    def _read(self, files: list[File], directory: str) -> tuple[_Splits, tuple[int, ...]]:
+        arrays, shape = {}, None
         for split, file, label_file in zip(("train", "test"), files[::2], files[1::2], strict=False):
-            image = _idx_array(file, 3, opening.directory)
-            label = _idx_array(label_file, 1, opening.directory)
-            images[split], labels[split] = [image], [label]
-            shape = images["train"][0].shape[1:]
-            if image.shape != label.shape + shape:
+            images, labels = _read_idx(file, 3, directory), _read_idx(label_file, 1, directory)
+            shape = shape or images.shape[1:]
+            if images.shape != labels.shape + shape:
                 raise UserError(
-                    f"{file.path}: its shape is {image.shape}; train has images of {shape}, and there are "
-                    f"{label.shape[0]} labels"
+                    f"{file.path}: its shape is {images.shape}; train has images of {shape}, and there are "
+                    f"{len(labels)} labels"
                 )
-        return self._examples(opening, images, labels, [len(self.class_names or range(256))], (*shape, 1))
+            limits = [len(self.class_names or range(256))]
+            arrays[split] = [self._array(label_file.path, images, labels.reshape(-1, 1), limits)]
+        return arrays, (*shape, 1)
 
 
-def _idx_array(source: File, dimensions: int, directory: str) -> _Array:
+def _read_idx(file: File, dimensions: int, directory: str) -> np.memmap:
     """Returns the elements of an IDX file of unsigned bytes."""
-    file, offset, magic = _plain(source, directory), 4 + 4 * dimensions, bytes((0, 0, _UINT8, dimensions))
-    with readable(source.path), open_file(file, stop=offset) as data:
-        header = data.read(offset)
+    path = _unpack(file, directory)
+    offset, magic = 4 + 4 * dimensions, bytes((0, 0, _UINT8, dimensions))
+    header = np.fromfile(path, np.uint8, offset).tobytes()
     if header[:4] != magic or len(header) < offset:
         raise UserError(
-            f"{source.path}: starts with {header[:4].hex() or 'nothing'}; an IDX file of unsigned bytes in "
+            f"{file.path}: starts with {header[:4].hex() or 'nothing'}; an IDX file of unsigned bytes in "
             f"{dimensions} dimension(s) starts with {magic.hex()} and its sizes"
         )
     shape = struct.unpack(f">{dimensions}I", header[4:])
     num_bytes = math.prod(shape)
-    if not num_bytes or file.num_bytes != offset + num_bytes:
-        raise UserError(f"{source.path}: empty, cut short or too long; its header promises {num_bytes} bytes")
-    return _Array(origin=source.path, file=file, offset=offset, shape=shape)
+    if not num_bytes or os.path.getsize(path) != offset + num_bytes:
+        raise UserError(f"{file.path}: empty, cut short or too long; its header promises {num_bytes} bytes")
+    return np.memmap(path, np.uint8, "r", offset, shape)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -255,33 +245,32 @@ class CifarSource(_ArraySource):
         files = list_folder(f"{path}/{self.folder}")[1] or list_folder(path)[1]
         return self._select(path, {os.path.basename(file.path): file for file in files})
 
-    def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
-        """Finds the records, in an archive too, and reads all labels."""
-        files = {file.path: _plain(file, opening.directory) for file in self.files(paths)}
+    def _read(self, files: list[File], directory: str) -> tuple[_Splits, tuple[int, ...]]:
+        unpacked = {file.path: _unpack(file, directory) for file in files}
         if len(files) > 1:
-            arrays = iter([self._array(origin, file, 0, file.num_bytes) for origin, file in files.items()])
+            parts = [(origin, path, 0, os.path.getsize(path)) for origin, path in unpacked.items()]
         else:
-            arrays = iter(self._members(*files.popitem()))
-        splits = {split: [*itertools.islice(arrays, len(names))] for split, names in self.files_of.items()}
-        return self._examples(opening, splits, splits, self.limits, _CIFAR_SHAPE)
+            parts = self._members(*unpacked.popitem())
+        arrays = (self._records(*part) for part in parts)
+        return {s: [*itertools.islice(arrays, len(names))] for s, names in self.files_of.items()}, _CIFAR_SHAPE
 
-    def _members(self, archive: str, file: File) -> list[_Array]:
-        """Returns the records in an archive that is not compressed any more."""
+    def _members(self, archive: str, path: str) -> list[tuple[str, str, int, int]]:
+        """Returns the arguments of `_records` for the files in an archive, which is not compressed any more at the path."""
         try:
-            with tarfile.open(file.path, "r:") as tar:
+            with tarfile.open(path, "r:") as tar:
                 members = {os.path.basename(member.name): member for member in tar if member.isfile()}
         except tarfile.TarError as error:
             raise UserError(f"{archive}: {error}") from None
-        members = self._select(archive, members)
-        return [self._array(f"{archive}: {m.name}", file, m.offset_data, m.size) for m in members]
+        return [(f"{archive}: {m.name}", path, m.offset_data, m.size) for m in self._select(archive, members)]
 
-    def _array(self, origin: str, file: File, offset: int, num_bytes: int) -> _Array:
+    def _records(self, origin: str, path: str, offset: int, num_bytes: int) -> _Array:
         size = len(self.limits) + math.prod(_CIFAR_SHAPE)
         if num_bytes % size or not num_bytes:
             raise UserError(
                 f"{origin}: {num_bytes} bytes, which is no positive number of whole records of {size} bytes"
             )
-        return _Array(origin=origin, file=file, offset=offset, shape=(num_bytes // size, size))
+        records = np.memmap(path, np.uint8, "r", offset, (num_bytes // size, size))
+        return self._array(origin, records, records[:, : len(self.limits)], self.limits)
 
     def _select(self, path: str, files: Mapping[str, Any]) -> list[Any]:
         names = [*itertools.chain(*self.files_of.values())]
