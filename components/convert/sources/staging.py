@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import glob
 import itertools
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -37,15 +37,16 @@ from components.convert.sources.text_rows import (
     MAX_BYTES,
     Row,
     check_names,
-    check_records,
-    read_objects,
+    check_quotes,
+    read_csv,
+    read_json,
     read_records,
-    scan_csv,
 )
 
 _STORED = {"float32": pa.float32(), "int64": pa.int64(), "string": pa.large_string()}
 BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20  # Of rows that are checked, and written, together.
-_GROUP_ROWS, _VECTOR = 1 << 14, 2048
+_GROUP_ROWS, _READ_ROWS = 1 << 14, 2048
+_LEFT_OUT = -1  # In place of the number of a check.
 _CELL_BYTES = 50  # Of a Python string, without its characters.
 _MOST_SQL_COLUMNS = 300  # Of a file that DuckDB reads; with thousands it takes long to begin.
 _NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
@@ -65,10 +66,6 @@ _WHOLE = r"[ \t]*-?[0-9]+[ \t]*"
 _NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
 _CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
 _ISO_8601 = rf"\d{{4}}-\d\d-\d\d([T ]{_CLOCK}(:[0-5]\d(\.\d+)?)?(Z|[+-]{_CLOCK})?)?"
-
-
-class _Faulty(Exception):
-    """A row is wrong, and its line is not known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,33 +126,34 @@ class Staging:
           delimiter: Between values.
         """
         with about(name):
-            records = read_records(path, delimiter)
-            end, header = next(((end, cells) for _, end, cells in records), (0, []))
+            header_end, header = next(((end, cells) for _, end, cells in read_records(path, delimiter)), (0, []))
             columns = self._check_header(header, delimiter)
-        num_rows, (is_plain, has_quotes) = 0, scan_csv(path, delimiter)
-        if is_plain and len(header) <= _MOST_SQL_COLUMNS:
-            fields = {column: (f"c{i}", pa.string()) for column, i in columns.items()}
+            check_quotes(path, delimiter)
+        num_rows = 0
+        if len(header) <= _MOST_SQL_COLUMNS:
             types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(header)))
-            with tempfile.TemporaryDirectory() as folder:  # A name without what DuckDB takes for a pattern.
-                os.symlink(os.path.abspath(path), f"{folder}/table")
-                relation = (
-                    f"read_csv('{folder}/table', columns={{{types}}}, auto_detect=false, header=false, skip={end}, "
-                    f"delim='{delimiter}', quote='\"', escape='\"', nullstr='\0', parallel={not has_quotes})"
-                )
-                with contextlib.suppress(
-                    duckdb.Error, pa.ArrowException, OSError, _Faulty
-                ):  # Told below, with the line.
-                    query, *_ = self._query(relation, fields)
-                    for batch in self._connection.sql(query).to_arrow_reader(_VECTOR):
-                        self._take(pa.Table.from_batches([batch]))
-                        num_rows += len(batch)
+            relation = (
+                f"read_csv({_text(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={header_end}, "
+                f"delim='{delimiter}', quote='\"', escape='\"', nullstr='\0', auto_detect=false, header=false, "
+                "compression='none', parallel=false)"
+            )
+            query, _ = self._query(relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()})
+            # The line of what is wrong is known only to the reader below, which goes on from there.
+            with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
+                for batch in self._connection.sql(query).to_arrow_reader(_READ_ROWS):
+                    values = pa.Table.from_batches([batch])
+                    if _wrong_rows(values):
+                        break
+                    self._take(values)
+                    num_rows += len(batch)
+                else:
                     return
-        checked = itertools.islice(check_records(records, len(header), columns), num_rows, None)
-        self._add_rows(checked, [*columns], name)
+        rows = read_csv(path, delimiter, len(header), columns)
+        self._add_rows(itertools.islice(rows, num_rows, None), [*columns], name)
 
     def add_json(self, path: str, name: str) -> None:
         """Adds the rows of a file of JSON objects in lines; arguments as of `add_csv`."""
-        self._add_rows(read_objects(path, self._schema), [*self._schema.columns], name)
+        self._add_rows(read_json(path, self._schema), [*self._schema.columns], name)
 
     def add_batch(
         self, batch: pa.RecordBatch | pa.Table, texts: Mapping[str, str | None], locate: Callable[[int], str]
@@ -204,17 +202,17 @@ class Staging:
         return {name: header.index(text) for text, name in wanted.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
-        """Adds rows, each with its line and size, and either its values or what is wrong with it."""
+        """Adds rows, each with its line, and either its values or what is wrong with it."""
         rows = _about(rows, name)
         while True:
             numbers, values, size = [], [], 0
-            for number, num_bytes, cells in rows:
+            for number, cells in rows:
                 if isinstance(cells, str):
                     self.skip(f"{name}: line {number}: {cells}")
                     continue
                 numbers.append(number)
                 values.append(cells)
-                size += num_bytes + _CELL_BYTES * len(cells)
+                size += sum(_CELL_BYTES + len(cell or "") for cell in cells)
                 if size >= BATCH_BYTES:
                     break
             if not numbers:
@@ -224,8 +222,7 @@ class Staging:
 
     def _add(self, table: pa.Table, locate: Callable[[int], str]) -> None:
         """Adds columns by their names."""
-        fields = {field.name: (quoted(field.name), field.type) for field in table.schema}
-        query, details, checks = self._query("rows", fields)
+        query, checks = self._query("rows", {field.name: (quoted(field.name), field.type) for field in table.schema})
         self._connection.register("rows", table)
         try:
             values = self._connection.sql(query).to_arrow_table()
@@ -236,24 +233,19 @@ class Staging:
             half = len(table) // 2
             self._add(table[:half], locate)
             return self._add(table[half:], lambda row: locate(half + row))
-        is_wrong = pc.equal(values[".code"], 1).fill_null(False)
-        if rows := pc.indices_nonzero(is_wrong).to_pylist():
-            self._connection.register("rows", table.take(rows))
-            for row, (faults, texts) in zip(rows, self._connection.sql(details).fetchall(), strict=True):
-                check, text = next(itertools.compress(zip(checks, texts, strict=True), faults))
-                message = check.absent if text is None else f"{text[:40]!r} {check.message}"
-                self.skip(f"{locate(row)}: {check.name}: {message}")
-            values = values.filter(pc.invert(is_wrong))
+        for row in _wrong_rows(values):
+            number, text = values[".fault"][row].as_py().values()
+            check = checks[number]
+            message = check.absent if text is None else f"{text[:40]!r} {check.message}"
+            self.skip(f"{locate(row)}: {check.name}: {message}")
         self._take(values)
 
     def _take(self, values: pa.Table) -> None:
-        codes = values[".code"]
-        if codes.null_count < len(codes):
-            if pc.any(pc.equal(codes, 1)).as_py():
-                raise _Faulty
-            self.left_out += len(codes) - codes.null_count
-            values = values.filter(codes.is_null())
-        self._pending.append(values.drop_columns([".code"]).cast(self._stored))
+        """Takes the rows of an answer that have no fault."""
+        checks = pc.struct_field(values[".fault"], "check")
+        self.left_out += pc.sum(pc.equal(checks, _LEFT_OUT)).as_py() or 0
+        values = values.filter(checks.is_null()).drop_columns([".fault"])
+        self._pending.append(values.cast(self._stored))
         sizes = [(len(table), table.nbytes) for table in self._pending]
         if any(np.sum(sizes, axis=0) >= (_GROUP_ROWS, GROUP_BYTES)):
             self._flush()
@@ -264,12 +256,12 @@ class Staging:
             self._writer.write_table(table, row_group_size=len(table))
         self._pending = []
 
-    def _query(self, rows: str, fields: Mapping[str, tuple[str, pa.DataType]]) -> tuple[str, str, list[_Check]]:
+    def _query(self, rows: str, fields: Mapping[str, tuple[str, pa.DataType]]) -> tuple[str, list[_Check]]:
         """Returns SQL over a relation that has the schema's columns under those names, of those types.
 
         Returns:
-          A query for the stored columns and `.code`, 1 of a wrong row and -1 of one that the filter leaves out; one for which
-          checks each row fails, and the text of each; these checks.
+          A query for the stored columns and `.fault`, which is null of a right row; else it has `check`, the first that the
+          row fails, or `_LEFT_OUT`, and the `text` that is wrong; and these checks.
         """
         schema = self._schema
         raw, values, checks, final = [], [], [], {}
@@ -282,7 +274,7 @@ class Staging:
             fits = f"abs({v}) <= {FLOAT32_MAX!r}" if column.type == "float" else f"{v} IS NOT NULL"
             is_required = column.default is None and name not in label_columns
             present = "" if is_required else f"{x} IS NOT NULL AND "
-            checks.append(_Check(name, f"({present}({fits}) IS NOT TRUE)", x, f"is no {KINDS[column.type]}"))
+            checks.append(_Check(name, f"{present}({fits}) IS NOT TRUE", x, f"is no {KINDS[column.type]}"))
             final[name] = v
             if column.dtype != "string" and (numbers := marks(schema.missing, column.dtype)):
                 kind = "FLOAT" if column.type == "float" else "BIGINT"
@@ -296,16 +288,13 @@ class Staging:
         inner = f"SELECT {', '.join(raw)} FROM {rows}"
         for layer in (values, named, predicted, labels):
             inner = f"SELECT *, {', '.join(layer)} FROM ({inner})"
-        wrong, unlabelled = (" OR ".join(check.wrong for check in part) for part in (checks, label_checks))
-        keep = f"WHEN ({schema.filter}\n) IS NOT TRUE THEN -1" if schema.filter else ""
         casts = {"float": "TRY_CAST({} AS FLOAT)", "bool": "CAST({} AS VARCHAR)"}
         stored = [f"{casts.get(c.type, '{}').format(final[c.name])} AS {quoted(c.name)}" for c in schema.stored]
-        code = f'CASE WHEN {wrong} THEN 1 {keep} WHEN {unlabelled} THEN 1 END AS ".code"'
-        checks += label_checks
-        faults = ", ".join(f"coalesce({check.wrong}, false)" for check in checks)
-        texts = ", ".join(f"CAST({check.text} AS VARCHAR)" for check in checks)
-        query = f"SELECT {', '.join([code, *stored, *outputs])} FROM ({inner})"
-        return query, f"SELECT [{faults}], [{texts}] FROM ({inner})", checks
+        faults = [_when(check.wrong, i, check.text) for i, check in enumerate(checks + label_checks)]
+        if schema.filter:
+            faults.insert(len(checks), _when(f"({schema.filter}\n) IS NOT TRUE", _LEFT_OUT, "NULL"))
+        fault = f'CASE {" ".join(faults)} END AS ".fault"'
+        return f"SELECT {', '.join([fault, *stored, *outputs])} FROM ({inner})", checks + label_checks
 
     def _label(self) -> tuple[list[str], list[str], list[str], list[_Check]]:
         """Returns SQL of what is predicted, of the labels that it means, and of these as they are stored; and the checks."""
@@ -410,6 +399,16 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
     if is_text:
         return f"CASE WHEN regexp_full_match({x}, '{_NUMBER if type_ == 'float' else _WHOLE}') THEN {cast} END"
     return f"CASE WHEN {x} = trunc({x}) THEN {cast} END" if pt.is_floating(kind) and type_ == "int" else cast
+
+
+def _when(condition: str, check: int, text: str) -> str:
+    """Returns a branch of SQL's CASE, which gives `.fault`."""
+    return f"WHEN {condition} THEN {{'check': {check}, 'text': CAST({text} AS VARCHAR)}}"
+
+
+def _wrong_rows(values: pa.Table) -> list[int]:
+    """Returns the positions of the rows of an answer that fail a check."""
+    return pc.indices_nonzero(pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)).to_pylist()
 
 
 def _about(rows: Iterator[Row], name: str) -> Iterator[Row]:
