@@ -1,6 +1,6 @@
-"""Rows of tables, checked, labelled and filtered by DuckDB, in one Parquet file of stored values.
+"""Rows of tables, checked, labelled and filtered by DuckDB, in one Arrow file of stored values.
 
-    with Staging(schema, "train.parquet") as staging:
+    with Staging(schema, "train.arrow") as staging:
         staging.add_csv(path, "trips.csv", ",")                       # a file of this machine
         staging.add_json(path, "trips.jsonl")
         staging.add_batch(batch, texts, lambda row: f"{path}: row {row + 1:,}")
@@ -23,7 +23,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from common.errors import UserError, about, first_line
@@ -88,7 +87,7 @@ class _Check:
 
 
 class Staging:
-    """Writes rows to a Parquet file, in the order in which they are added.
+    """Writes rows to an Arrow file, in batches of some megabytes and in the order in which they are added.
 
     Attributes:
       left_out: Number of rows that the filter has left out.
@@ -106,8 +105,7 @@ class Staging:
         fields = [(column.name, _STORED[column.dtype]) for column in schema.stored]
         fields += [(f"label.{i}", label) for i in range(max(1, len(schema.label.targets)))]
         self._stored = pa.schema(fields)
-        strings = [column.name for column in schema.stored if column.dtype == "string"]
-        self._writer = pq.ParquetWriter(path, self._stored, use_dictionary=strings)
+        self._writer = pa.ipc.new_file(path, self._stored)
 
     def __enter__(self) -> Self:
         return self
@@ -252,8 +250,7 @@ class Staging:
 
     def _flush(self) -> None:
         if any(map(len, self._pending)):
-            table = pa.concat_tables(self._pending)
-            self._writer.write_table(table, row_group_size=len(table))
+            self._writer.write_table(pa.concat_tables(self._pending).combine_chunks())
         self._pending = []
 
     def _query(self, rows: str, fields: Mapping[str, tuple[str, pa.DataType]]) -> tuple[str, list[_Check]]:

@@ -159,9 +159,9 @@ class TableExamples(Examples):
     paths: Mapping[str, str]
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Reads row groups of the staged file, a few megabytes each."""
-        for table in _read_groups(self.paths[piece.split], *piece.part):
-            yield _block(self.schema, table)
+        """Reads batches of the staged file, a few megabytes each."""
+        for batch in _read_staged(self.paths[piece.split], *piece.part).to_batches():
+            yield _block(self.schema, batch)
 
 
 def open_typed(
@@ -270,15 +270,13 @@ def _folder_values(path: str) -> dict[str, str]:
 
 
 def _staged(opening: Opening, split: str) -> str:
-    return str(pathlib.Path(opening.directory) / f"{split}.parquet")
+    return str(pathlib.Path(opening.directory) / f"{split}.arrow")
 
 
 def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str) -> TableExamples:
     """Returns the examples of staged files, after a pass over them for what has to be known of all rows."""
-    import pyarrow.parquet as pq
-
     paths = {split: _staged(opening, split) for split in sorted(staged, key=SPLITS.index)}
-    num_rows = {split: pq.read_metadata(path).num_rows for split, path in paths.items()}
+    num_rows = {split: len(_read_staged(path)) for split, path in paths.items()}
     if not any(num_rows.values()):
         raise UserError(f"{first_path}: no rows, in all files together, that are right and that the filter keeps")
     tasks = [(split, i, min(i + _TASK_ROWS, n)) for split, n in num_rows.items() for i in range(0, n, _TASK_ROWS)]
@@ -333,8 +331,8 @@ def _survey(
     """
     counted = {_counted(entry) for entry in schema.deep + schema.wide if entry.vocabulary_size is not None}
     num_bytes, most, counters = 0, collections.Counter(), {key: collections.Counter() for key in counted}
-    for table in _read_groups(paths[split], start, stop):
-        block = _block(schema, table)
+    for batch in _read_staged(paths[split], start, stop).to_batches():
+        block = _block(schema, batch)
         columns = {column.name: block.columns[column.name] for column in schema.stored}
         for name, values in columns.items():
             is_text = isinstance(values, Strings)
@@ -344,7 +342,7 @@ def _survey(
                 most[name] = max(most[name], int(numbers.max()) if numbers.min() >= 0 else 1 << 63)
         if not counters:
             continue
-        keys = content_hashes(len(table), columns) if block.keys is None else block.keys
+        keys = content_hashes(len(batch), columns) if block.keys is None else block.keys
         assigned = splits.assign(keys, native=split, natives=paths, assigned=block.assigned)
         for (name, kind), counter in counters.items():
             values = columns[name][assigned == SPLITS.index("train")]
@@ -386,34 +384,26 @@ def _encoding(entry: Input, counters: Mapping[tuple[str, str], collections.Count
     return dataclasses.replace(entry.encoding, vocabulary=vocabulary)
 
 
-def _read_groups(path: str, start: int, stop: int) -> Iterator[pa.Table]:
-    """Yields the rows of a staged file from one to another, a row group at a time."""
-    import pyarrow.parquet as pq
+def _read_staged(path: str, start: int = 0, stop: int | None = None) -> pa.Table:
+    """Returns the rows of a staged file from one to another; memory is taken by what is looked at."""
+    import pyarrow as pa
 
-    with pq.ParquetFile(path, pre_buffer=False) as data:
-        first = 0
-        for i in range(data.num_row_groups):
-            last = first + data.metadata.row_group(i).num_rows
-            if start < last and first < stop:
-                begin = max(start, first)
-                table = data.read_row_group(i, use_threads=False)
-                yield table[begin - first : min(stop, last) - first]
-            first = last
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()[start:stop]
 
 
-def _block(schema: TableSchema, table: pa.Table) -> Block:
+def _block(schema: TableSchema, batch: pa.RecordBatch) -> Block:
     columns, missing = {}, {}
     for column in schema.stored:
-        array = table[column.name].combine_chunks()
+        array = batch[column.name]
         if column.default is not None:
             missing[column.name] = array.is_null().to_numpy(zero_copy_only=False)
             array = array.fill_null(column.default)
         columns[column.name] = Strings.of_arrow(array) if column.dtype == "string" else array.to_numpy()
-    labels = [table[name].to_numpy() for name in table.column_names if name.startswith(f"{LABEL}.")]
+    labels = [batch[name].to_numpy() for name in batch.schema.names if name.startswith(f"{LABEL}.")]
     columns[LABEL] = labels[0] if len(labels) == 1 else np.stack(labels, axis=1)
     rule, keys, assigned = schema.split, None, {}
     if rule and rule.starts:
         assigned = {split: columns[rule.column] >= start for split, start in rule.starts.items()}
     elif rule:
-        keys = content_hashes(len(table), {rule.column: columns[rule.column]})
+        keys = content_hashes(len(batch), {rule.column: columns[rule.column]})
     return Block(columns=columns, missing=missing, keys=keys, assigned=assigned)

@@ -33,11 +33,11 @@ def convert(array: pa.Array, kind: str, directory: pathlib.Path, *, missing=("",
         missing=missing,
         deep=(Input(column="w", numeric="z_score"),),
     )
-    path = str(directory / "x.parquet")
+    path = str(directory / "x.arrow")
     with staging.Staging(schema, path) as stage:
         batch = pa.table({"x": array, "w": pa.nulls(len(array)), "y": pa.array([1] * len(array))})
         stage.add_batch(batch.combine_chunks().to_batches()[0], {}, lambda row: f"row {row}")
-    return pq.read_table(path)["x"].to_pylist()
+    return pa.ipc.open_file(path).read_all()["x"].to_pylist()
 
 
 @pytest.mark.parametrize(
