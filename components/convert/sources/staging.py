@@ -47,7 +47,6 @@ BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20  # Of rows that are checked, and wr
 _GROUP_ROWS, _READ_ROWS = 1 << 14, 2048
 _LEFT_OUT = -1  # In place of the number of a check.
 _CELL_BYTES = 50  # Of a Python string, without its characters.
-_MOST_SQL_COLUMNS = 300  # Of a file that DuckDB reads; with thousands it takes long to begin.
 _NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
 _TEXTS = (
     *(pt.is_string, pt.is_large_string, pt.is_string_view),
@@ -128,24 +127,23 @@ class Staging:
             columns = self._check_header(header, delimiter)
             check_quotes(path, delimiter)
         num_rows = 0
-        if len(header) <= _MOST_SQL_COLUMNS:
-            types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(header)))
-            relation = (
-                f"read_csv({_text(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={header_end}, "
-                f"delim='{delimiter}', quote='\"', escape='\"', nullstr='\0', auto_detect=false, header=false, "
-                "compression='none', parallel=false)"
-            )
-            query, _ = self._query(relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()})
-            # The line of what is wrong is known only to the reader below, which goes on from there.
-            with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
-                for batch in self._connection.sql(query).to_arrow_reader(_READ_ROWS):
-                    values = pa.Table.from_batches([batch])
-                    if _wrong_rows(values):
-                        break
-                    self._take(values)
-                    num_rows += len(batch)
-                else:
-                    return
+        types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(header)))
+        relation = (
+            f"read_csv({_text(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={header_end}, "
+            f"delim='{delimiter}', quote='\"', escape='\"', nullstr='\0', auto_detect=false, header=false, "
+            "compression='none', parallel=false)"
+        )
+        query, _ = self._query(relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()})
+        # The line of what is wrong is known only to the reader below, which goes on from there.
+        with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
+            for batch in self._connection.sql(query).to_arrow_reader(_READ_ROWS):
+                values = pa.Table.from_batches([batch])
+                if _wrong_rows(values):
+                    break
+                self._take(values)
+                num_rows += len(batch)
+            else:
+                return
         rows = read_csv(path, delimiter, len(header), columns)
         self._add_rows(itertools.islice(rows, num_rows, None), [*columns], name)
 
@@ -266,7 +264,7 @@ class Staging:
         label_columns = schema.label.columns  # They are found by parsing.
         for i, (name, column) in enumerate(schema.columns.items()):
             (source, kind), x, v = fields[name], f'"x.{i}"', f'"v.{i}"'
-            raw.append(f"{_without_texts(source, kind, column.type, schema.missing)} AS {x}")
+            raw.append(f"{_without_missing(source, kind, column.type, schema.missing)} AS {x}")
             values.append(f"{_value(x, kind, column.type)} AS {v}")
             fits = f"abs({v}) <= {FLOAT32_MAX!r}" if column.type == "float" else f"{v} IS NOT NULL"
             is_required = column.default is None and name not in label_columns
@@ -334,28 +332,24 @@ def check_columns(given: pa.Schema, texts: Mapping[str, Any], schema: TableSchem
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
-    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     return kind.value_type if pt.is_dictionary(kind) else kind
 
 
 def _plain(array: pa.Array, type_: str) -> pa.Array:
     """Returns values as DuckDB takes them: texts as bytes, decimals as texts, and floats of 64 bits."""
-    array = array.cast(_value_type(array.type))
-    kind = array.type
+    kind = _value_type(array.type)
     if pt.is_null(kind):
         return array.cast(pa.string())
     if any(is_text(kind) for is_text in _TEXTS):
-        return array.cast(pa.large_binary())
+        return array.cast(kind).cast(pa.large_binary())
     if pt.is_floating(kind):
-        array = array.cast(pa.float64())
-        return pc.if_else(pc.is_nan(array), pa.scalar(None, pa.float64()), array)
+        return array.cast(pa.float64())
     if pt.is_decimal(kind):
-        # Whole ones of few bits Arrow takes for others; and of a decimal it takes a number near it, not the nearest.
-        array = array.cast(pa.decimal128(38, kind.scale)) if kind.bit_width < 128 else array
-        array = array.cast(pa.string())
+        # Of a decimal Arrow and DuckDB take a number near it, not the nearest.
+        texts = array.cast(pa.string())
         whole = r"^(-?\d+)\.0*$|^(-?0)E[-+]?\d+$"
-        return pc.replace_substring_regex(array, whole, r"\1\2") if type_ == "int" else array
-    return array
+        return pc.replace_substring_regex(texts, whole, r"\1\2") if type_ == "int" else texts
+    return array.cast(kind)
 
 
 def _text(text: str) -> str:
@@ -369,8 +363,10 @@ def _decoded(x: str, kind: pa.DataType) -> str:
     return f"TRY(decode({x}))" if pt.is_large_binary(kind) else f"CAST({x} AS VARCHAR)"
 
 
-def _without_texts(x: str, kind: pa.DataType, type_: str, missing: Sequence[str]) -> str:
-    """Returns SQL of the values, null also where they are texts that stand for a missing one."""
+def _without_missing(x: str, kind: pa.DataType, type_: str, missing: Sequence[str]) -> str:
+    """Returns SQL of the values, null also where they are NaN, or texts that stand for a missing one."""
+    if pt.is_floating(kind):
+        return f"nullif({x}, 'nan')"
     if not missing or not (pt.is_string(kind) or pt.is_large_binary(kind) or type_ == "bool"):
         return x
     return f"CASE WHEN {_decoded(x, kind)} IN ({', '.join(map(_text, missing))}) THEN NULL ELSE {x} END"

@@ -17,6 +17,7 @@ import pathlib
 import re
 import shutil
 import string
+import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # By what they begin with.
 _PARQUET = re.compile(r".*\.(parquet|parq|pq)", re.IGNORECASE | re.DOTALL)
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES, _COPIED_BYTES = 16 << 20, 1 << 15, 32 << 20, 1 << 20
+_BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES = 16 << 20, 1 << 15, 32 << 20
 _PUNCTUATION = string.punctuation.encode()
 _TASK_ROWS = 1 << 18
 Part = tuple[File | str, Mapping[str, str]]  # A Parquet file, and what the names of its folders say.
@@ -241,27 +242,28 @@ def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
 
 def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, str]]:
     """Yields the files with paths on this machine; what is packed or in a bucket is there as long as it is read."""
+    for first in range(0, len(files), MAX_THREADS):
+        batch = files[first : first + MAX_THREADS]
+        for file, path in zip(batch, map_in_threads(lambda file: _plain_path(file, directory), batch), strict=True):
+            yield file, path
+            if path != file.path:
+                os.unlink(path)
+            elif stat_file(path) != file:  # DuckDB reads it without a look at its version.
+                raise FileChanged(path)
+
+
+def _plain_path(file: File, directory: str) -> str:
+    """Returns the path of a file, or of a plain copy in the directory."""
     import pyarrow as pa
 
-    def unpack(i: int) -> str:
-        with readable(files[i].path), open_file(files[i]) as raw:
-            magic = raw.peek(max(map(len, _PACKED)))
-            codec = next((codec for begin, codec in _PACKED.items() if magic.startswith(begin)), None)
-            if not codec and not is_remote(files[i].path):
-                return files[i].path
-            path = os.path.join(directory, f"unpacked-{i}")
-            with open(path, "wb") as copy:
-                shutil.copyfileobj(pa.CompressedInputStream(raw, codec) if codec else raw, copy, _COPIED_BYTES)
-            return path
-
-    for first in range(0, len(files), MAX_THREADS):
-        batch = range(first, min(first + MAX_THREADS, len(files)))
-        for i, path in zip(batch, map_in_threads(unpack, batch), strict=True):
-            yield files[i], path
-            if path != files[i].path:
-                os.unlink(path)
-            elif stat_file(path) != files[i]:  # DuckDB reads it without a look at its version.
-                raise FileChanged(path)
+    with readable(file.path), open_file(file) as raw:
+        magic = raw.peek(max(map(len, _PACKED)))
+        codec = next((codec for begin, codec in _PACKED.items() if magic.startswith(begin)), None)
+        if not codec and not is_remote(file.path):
+            return file.path
+        with tempfile.NamedTemporaryFile(dir=directory, prefix="unpacked-", delete=False) as copy:
+            shutil.copyfileobj(pa.CompressedInputStream(raw, codec) if codec else raw, copy)
+        return copy.name
 
 
 def _folder_values(path: str) -> dict[str, str]:
@@ -335,11 +337,9 @@ def _survey(
         block = _block(schema, batch)
         columns = {column.name: block.columns[column.name] for column in schema.stored}
         for name, values in columns.items():
-            is_text = isinstance(values, Strings)
-            num_bytes += values.data.nbytes if is_text else values.nbytes
-            if is_text or values.dtype == np.int64:
-                numbers = values.lengths if is_text else values
-                most[name] = max(most[name], int(numbers.max()) if numbers.min() >= 0 else 1 << 63)
+            data, numbers = (values.data, values.lengths) if isinstance(values, Strings) else (values, values)
+            num_bytes += data.nbytes
+            most[name] = max(most[name], int(numbers.max()) if numbers.min() >= 0 else 1 << 63)
         if not counters:
             continue
         keys = content_hashes(len(batch), columns) if block.keys is None else block.keys
