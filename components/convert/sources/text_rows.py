@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import csv
 import json
+import mmap
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
-
-import numpy as np
 
 from common.errors import UserError, first_line, unknown
 from common.spellings import EITHER
 from components.convert.schema import TableSchema
 
 MAX_BYTES = 1 << 24  # Of a text; also characters of a line or value.
-_SCANNED_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
 FINITE = "finite 32-bit number"
 KINDS = {
     "float": FINITE,
@@ -50,38 +48,27 @@ def check_names(names: Sequence[str], schema: TableSchema) -> None:
 
 def check_quotes(path: str, delimiter: str) -> None:
     """Raises a `UserError` if a CSV file has zero bytes, or quotes where RFC 4180 has none: readers differ about these."""
-    beside = np.isin(np.arange(256), list(b'\r\n"' + delimiter.encode()))  # May be next to a value in quotes.
-    num_quotes, num_lines, last_quote, before = 0, 0, 0, b"\n"
-    with open(path, "rb") as file:
-        file.seek(len(_BOM) if file.read(len(_BOM)) == _BOM else 0)
-        while block := file.read(_SCANNED_BYTES):
-            while block.endswith((b"\r", b'"')) and (more := file.read(1)):  # What follows tells what they mean.
-                block += more
-            if b"\0" in block:
-                line = num_lines + _last_line(block.partition(b"\0")[0])
-                raise UserError(f"line {line}: a zero byte; is it text in UTF-8?")
-            padded = np.frombuffer(before + block + b"\n", np.uint8)
-            quotes = np.flatnonzero(padded == ord('"'))
-            if len(quotes):
-                is_closing = (num_quotes + np.arange(len(quotes))) % 2
-                wrong = quotes[~beside[padded[quotes + 2 * is_closing - 1]]]
-                if len(wrong):
-                    raise UserError(
-                        f"line {num_lines + _last_line(block[: wrong[0]])}: a quote in a value that does not start "
-                        "with one, or text behind a closing quote; write a quote within a value twice, and the value "
-                        f"in quotes; values have to stand between {delimiter!r}"
-                    )
-                num_quotes += len(quotes)
-                last_quote = num_lines + _last_line(block[: quotes[-1]])
-            num_lines += _last_line(block) - 1
-            before = block[-1:]
-    if num_quotes % 2:
-        raise UserError(f"line {last_quote}: the value that a quote opens here has no end")
+    beside = re.escape(delimiter).encode() + rb"\r\n"
+    opened = rb'(?:(?<![^%b])|(?<=\A\xef\xbb\xbf))"[^"]*(?:""[^"]*)*+' % beside
+    value = rb'%b"(?![^%b])' % (opened, beside)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        zero = content.find(b"\0")
+        if zero >= 0:
+            raise UserError(f"line {_line_of(content, zero)}: a zero byte; is it text in UTF-8?")
+        right = re.match(rb'[^"]*(?:%b[^"]*)*+' % value, content).end()
+        if right < len(content):
+            fault = (
+                "a quote in a value that does not start with one, or text behind a closing quote; write a quote within "
+                f"a value twice, and the value in quotes; values have to stand between {delimiter!r}"
+            )
+            if re.compile(rb"%b\Z" % opened).match(content, right):
+                fault = "the value that a quote opens here has no end"
+            raise UserError(f"line {_line_of(content, right)}: {fault}")
 
 
-def _last_line(text: bytes) -> int:
-    """Returns the number, from 1, of the line in which a text ends."""
-    return 1 + text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
+def _line_of(content: mmap.mmap, end: int) -> int:
+    """Returns the number, from 1, of the line at a position."""
+    return 1 + sum(1 for _ in re.compile(rb"\r\n?|\n").finditer(content, 0, end))
 
 
 def _lines(path: str) -> Iterator[str]:
