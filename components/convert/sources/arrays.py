@@ -15,52 +15,30 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import gzip
 import itertools
-import lzma
 import math
 import os
 import pathlib
 import struct
 import tarfile
 import tomllib
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from common.errors import UserError, readable, writable
-from common.storage.files import list_folder, open_file
+from common.errors import UserError
+from common.storage.files import list_folder
 from common.storage.storage import File
 from components.convert.source import LABEL, Block, Examples, Opening, Paths, Piece, Source, even_pieces, image_feature
+from components.convert.sources.unpacking import unpack
 
 _UINT8 = 8
-_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}  # By what a compressed file begins with.
 _BLOCK_BYTES = 1 << 21  # Of records that are read at once.
 _CIFAR_SHAPE = (32, 32, 3)
 DIGITS = pathlib.Path(__file__).with_name("digits")
 _IDX_NAMES = [f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 _IDX_FOLDER = "DIR, the directory of {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
-
-
-def _unpack(file: File, directory: str) -> str:
-    """Returns the path of a plain copy of a file, which may be compressed, in the directory."""
-    path = os.path.join(directory, os.path.basename(file.path))
-    with writable(path), open(path, "wb") as copy:
-        copy.writelines(_content(file))
-    return path
-
-
-def _content(file: File) -> Iterator[bytes]:
-    """Yields the content of a file; errors of reading, unlike those of writing what it yields, are `UserError`s of it."""
-    try:
-        with readable(file.path), open_file(file) as raw:
-            content = _OPENERS.get(raw.peek(2)[:2], lambda plain: plain)(raw)
-            while chunk := content.read(_BLOCK_BYTES):
-                yield chunk
-    except (lzma.LZMAError, zlib.error, EOFError) as error:
-        raise UserError(f"{file.path}: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,6 +59,7 @@ class _Array:
 
 
 _Splits = Mapping[str, Sequence[_Array]]  # By split.
+_Unpacked = tuple[str, str]  # A file of the source, as errors name it, and the path of its plain copy.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,12 +103,14 @@ class _ArraySource(Source):
     value_range: Sequence[float] = (0.0, 255.0)
 
     @abc.abstractmethod
-    def _read(self, files: list[File], directory: str) -> tuple[_Splits, tuple[int, ...]]:
-        """Returns the arrays of each split, in plain files in the directory; and height, width and channels of an image."""
+    def _read(self, files: list[_Unpacked]) -> tuple[_Splits, tuple[int, ...]]:
+        """Returns the arrays of each split, and height, width and channels of an image."""
 
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
         """Unpacks the files, and reads all labels."""
-        arrays, shape = self._read(self.files(paths), opening.directory)
+        files = self.files(paths)
+        copies = [unpack(f, os.path.join(opening.directory, os.path.basename(f.path))) for f in files]
+        arrays, shape = self._read([(f.path, copy) for f, copy in zip(files, copies, strict=True)])
         num_records = {split: sum(len(array.labels) for array in arrays[split]) for split in arrays}
         size = arrays["train"][0].shape[1]
         counts = opening.num_pieces({split: number * size for split, number in num_records.items()})
@@ -191,35 +172,34 @@ class IdxSource(_ArraySource):
         has_test = self.needs_test or not files.keys().isdisjoint(_IDX_NAMES[2:])
         return _select(_IDX_NAMES[: 4 if has_test else 2], files, folder, " (each may end in .gz)")
 
-    def _read(self, files: list[File], directory: str) -> tuple[_Splits, tuple[int, ...]]:
+    def _read(self, files: list[_Unpacked]) -> tuple[_Splits, tuple[int, ...]]:
         arrays, shape = {}, None
-        for split, file, label_file in zip(("train", "test"), files[::2], files[1::2], strict=False):
-            images, labels = _read_idx(file, 3, directory), _read_idx(label_file, 1, directory)
+        for split, image_file, label_file in zip(("train", "test"), files[::2], files[1::2], strict=False):
+            images, labels = _read_idx(*image_file, 3), _read_idx(*label_file, 1)
             shape = shape or images.shape[1:]
             if images.shape != labels.shape + shape:
                 raise UserError(
-                    f"{file.path}: its shape is {images.shape}; train has images of {shape}, and there are "
+                    f"{image_file[0]}: its shape is {images.shape}; train has images of {shape}, and there are "
                     f"{len(labels)} labels"
                 )
             limits = [len(self.class_names or range(256))]
-            arrays[split] = [self._array(label_file.path, images, labels.reshape(-1, 1), limits)]
+            arrays[split] = [self._array(label_file[0], images, labels.reshape(-1, 1), limits)]
         return arrays, (*shape, 1)
 
 
-def _read_idx(file: File, dimensions: int, directory: str) -> np.memmap:
-    """Returns the elements of an IDX file of unsigned bytes."""
-    path = _unpack(file, directory)
+def _read_idx(origin: str, path: str, dimensions: int) -> np.memmap:
+    """Returns the elements of an IDX file of unsigned bytes, which errors name so."""
     offset, magic = 4 + 4 * dimensions, bytes((0, 0, _UINT8, dimensions))
     header = np.fromfile(path, np.uint8, offset).tobytes()
     if header[:4] != magic or len(header) < offset:
         raise UserError(
-            f"{file.path}: starts with {header[:4].hex() or 'nothing'}; an IDX file of unsigned bytes in "
+            f"{origin}: starts with {header[:4].hex() or 'nothing'}; an IDX file of unsigned bytes in "
             f"{dimensions} dimension(s) starts with {magic.hex()} and its sizes"
         )
     shape = struct.unpack(f">{dimensions}I", header[4:])
     num_bytes = math.prod(shape)
     if not num_bytes or os.path.getsize(path) != offset + num_bytes:
-        raise UserError(f"{file.path}: empty, cut short or too long; its header promises {num_bytes} bytes")
+        raise UserError(f"{origin}: empty, cut short or too long; its header promises {num_bytes} bytes")
     return np.memmap(path, np.uint8, "r", offset, shape)
 
 
@@ -245,12 +225,11 @@ class CifarSource(_ArraySource):
         files = list_folder(f"{path}/{self.folder}")[1] or list_folder(path)[1]
         return self._select(path, {os.path.basename(file.path): file for file in files})
 
-    def _read(self, files: list[File], directory: str) -> tuple[_Splits, tuple[int, ...]]:
-        unpacked = {file.path: _unpack(file, directory) for file in files}
+    def _read(self, files: list[_Unpacked]) -> tuple[_Splits, tuple[int, ...]]:
         if len(files) > 1:
-            parts = [(origin, path, 0, os.path.getsize(path)) for origin, path in unpacked.items()]
+            parts = [(origin, path, 0, os.path.getsize(path)) for origin, path in files]
         else:
-            parts = self._members(*unpacked.popitem())
+            parts = self._members(*files[0])
         arrays = (self._records(*part) for part in parts)
         return {s: [*itertools.islice(arrays, len(names))] for s, names in self.files_of.items()}, _CIFAR_SHAPE
 

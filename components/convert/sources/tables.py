@@ -15,9 +15,7 @@ import itertools
 import os
 import pathlib
 import re
-import shutil
 import string
-import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,8 +24,8 @@ import numpy as np
 
 from common.errors import UserError, about, readable
 from common.manifest import Encoding, Feature
-from common.storage.files import open_file, open_random_access, require_file, stat_file
-from common.storage.storage import MAX_THREADS, File, FileChanged, is_remote, map_in_threads
+from common.storage.files import open_random_access, require_file, stat_file
+from common.storage.storage import MAX_THREADS, File, FileChanged, map_in_threads
 from components.convert.hashes import content_hashes
 from components.convert.source import (
     LABEL,
@@ -41,6 +39,7 @@ from components.convert.source import (
     list_inside,
     unique_files,
 )
+from components.convert.sources.unpacking import is_plain, unpack
 from components.convert.splits import SPLITS, Splits
 from components.convert.strings import Strings
 
@@ -50,7 +49,6 @@ if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
     from components.convert.schema import Input, TableSchema
     from components.convert.sources.staging import Staging
 
-_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # By what they begin with.
 _PARQUET = re.compile(r".*\.(parquet|parq|pq)", re.IGNORECASE | re.DOTALL)
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES = 16 << 20, 1 << 15, 32 << 20
@@ -242,28 +240,20 @@ def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
 
 def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, str]]:
     """Yields the files with paths on this machine; what is packed or in a bucket is there as long as it is read."""
+
+    def plain_path(i: int) -> str:
+        return files[i].path if is_plain(files[i]) else unpack(files[i], os.path.join(directory, f"unpacked-{i}"))
+
     for first in range(0, len(files), MAX_THREADS):
-        batch = files[first : first + MAX_THREADS]
-        for file, path in zip(batch, map_in_threads(lambda file: _plain_path(file, directory), batch), strict=True):
-            yield file, path
-            if path != file.path:
+        batch = range(first, min(first + MAX_THREADS, len(files)))
+        for i, path in zip(batch, map_in_threads(plain_path, batch), strict=True):
+            yield files[i], path
+            if path != files[i].path:
                 os.unlink(path)
-            elif stat_file(path) != file:  # DuckDB reads it without a look at its version.
+            elif stat_file(path) != files[i]:  # DuckDB reads it without a look at its version.
                 raise FileChanged(path)
 
 
-def _plain_path(file: File, directory: str) -> str:
-    """Returns the path of a file, or of a plain copy in the directory."""
-    import pyarrow as pa
-
-    with readable(file.path), open_file(file) as raw:
-        magic = raw.peek(max(map(len, _PACKED)))
-        codec = next((codec for begin, codec in _PACKED.items() if magic.startswith(begin)), None)
-        if not codec and not is_remote(file.path):
-            return file.path
-        with tempfile.NamedTemporaryFile(dir=directory, prefix="unpacked-", delete=False) as copy:
-            shutil.copyfileobj(pa.CompressedInputStream(raw, codec) if codec else raw, copy)
-        return copy.name
 
 
 def _folder_values(path: str) -> dict[str, str]:
@@ -281,18 +271,21 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
     num_rows = {split: len(_read_staged(path)) for split, path in paths.items()}
     if not any(num_rows.values()):
         raise UserError(f"{first_path}: no rows, in all files together, that are right and that the filter keeps")
-    tasks = [(split, i, min(i + _TASK_ROWS, n)) for split, n in num_rows.items() for i in range(0, n, _TASK_ROWS)]
+    tasks = [(split, start) for split, n in num_rows.items() for start in range(0, n, _TASK_ROWS)]
     surveys = opening.map(lambda task: _survey(schema, paths, opening.splits, *task), tasks)
     num_bytes, most = collections.Counter(), collections.Counter()
     counters = collections.defaultdict(collections.Counter)
-    for (split, *_), (size, largest, counted) in zip(tasks, surveys, strict=True):
+    for (split, _), (size, largest, counted) in zip(tasks, surveys, strict=True):
         num_bytes[split] += size
         most |= largest
         for key, counter in counted.items():
             counters[key].update(counter)
     num_pieces = opening.num_pieces(num_bytes)
-    sizes = {split: num_bytes[split] // max(1, n) for split, n in num_rows.items()}
-    pieces = (even_pieces(s, n, count=num_pieces[s], record_bytes=sizes[s]) for s, n in num_rows.items() if n)
+    pieces = (
+        even_pieces(split, n, count=num_pieces[split], record_bytes=num_bytes[split] // n)
+        for split, n in num_rows.items()
+        if n
+    )
     return TableExamples(
         name=schema.name,
         origin=schema.origin,
@@ -323,9 +316,9 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
 
 
 def _survey(
-    schema: TableSchema, paths: Mapping[str, str], splits: Splits, split: str, start: int, stop: int
-) -> tuple[int, collections.Counter[str], Mapping[tuple[str, str], collections.Counter[Any]]]:
-    """Looks at some rows.
+    schema: TableSchema, paths: Mapping[str, str], splits: Splits, split: str, start: int
+) -> tuple[int, collections.Counter[str], Mapping[tuple[str, bool], collections.Counter[Any]]]:
+    """Looks at the rows of a task.
 
     Returns:
       The bytes of their values; by column the largest integer, more than any if one is negative, or the most bytes of a text;
@@ -333,7 +326,7 @@ def _survey(
     """
     counted = {_counted(entry) for entry in schema.deep + schema.wide if entry.vocabulary_size is not None}
     num_bytes, most, counters = 0, collections.Counter(), {key: collections.Counter() for key in counted}
-    for batch in _read_staged(paths[split], start, stop).to_batches():
+    for batch in _read_staged(paths[split], start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)
         columns = {column.name: block.columns[column.name] for column in schema.stored}
         for name, values in columns.items():
@@ -344,9 +337,9 @@ def _survey(
             continue
         keys = content_hashes(len(batch), columns) if block.keys is None else block.keys
         assigned = splits.assign(keys, native=split, natives=paths, assigned=block.assigned)
-        for (name, kind), counter in counters.items():
+        for (name, is_words), counter in counters.items():
             values = columns[name][assigned == SPLITS.index("train")]
-            counter.update(words(values) if kind == "words" else _count(values))
+            counter.update(words(values) if is_words else _count(values))
     return num_bytes, most, counters
 
 
@@ -367,17 +360,18 @@ def _count(values: Strings | np.ndarray) -> dict[bytes | int, int]:
     return dict(zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True))
 
 
-def _counted(entry: Input) -> tuple[str, str]:
-    return entry.encoding.columns[0], "words" if entry.encoding.kind == "words" else "values"
+def _counted(entry: Input) -> tuple[str, bool]:
+    """Returns of which column something is counted, and whether it is words, not values."""
+    return entry.encoding.columns[0], entry.encoding.kind == "words"
 
 
-def _encoding(entry: Input, counters: Mapping[tuple[str, str], collections.Counter[Any]]) -> Encoding:
+def _encoding(entry: Input, counters: Mapping[tuple[str, bool], collections.Counter[Any]]) -> Encoding:
     """Returns the manifest's encoding, with the most frequent values of training rows, equals by value."""
     if entry.vocabulary_size is None:
         return entry.encoding
-    name, kind = _counted(entry)
-    counted = counters[name, kind].items()
-    if kind == "words" and not counted:
+    name, is_words = _counted(entry)
+    counted = counters[name, is_words].items()
+    if is_words and not counted:
         raise UserError(f"column {name!r} has no words in the training split")
     best = heapq.nsmallest(entry.vocabulary_size, counted, key=lambda item: (-item[1], item[0]))
     vocabulary = tuple(value.decode() if isinstance(value, bytes) else value for value, _ in best)
