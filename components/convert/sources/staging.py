@@ -154,17 +154,13 @@ class Staging:
     def add_batch(
         self, batch: pa.RecordBatch | pa.Table, texts: Mapping[str, str | None], locate: Callable[[int], str]
     ) -> None:
-        """Adds typed rows.
+        """Adds typed rows, whose columns `check_columns` takes.
 
         Args:
           batch: The rows; columns are by their headers.
           texts: Columns of one value, which is a text whatever the schema's type.
           locate: Returns where a row of the batch is.
-
-        Raises:
-          UserError: If a column is missing, unknown, or of a type that its column in the schema does not take.
         """
-        check_columns(batch.schema, texts, self._schema)
         arrays = {}
         for name, column in self._schema.columns.items():
             if column.header in texts:
@@ -283,8 +279,7 @@ class Staging:
         inner = f"SELECT {', '.join(raw)} FROM {rows}"
         for layer in (values, named, predicted, labels):
             inner = f"SELECT *, {', '.join(layer)} FROM ({inner})"
-        casts = {"float": "TRY_CAST({} AS FLOAT)", "bool": "CAST({} AS VARCHAR)"}
-        stored = [f"{casts.get(c.type, '{}').format(final[c.name])} AS {quoted(c.name)}" for c in schema.stored]
+        stored = [f"{final[column.name]} AS {quoted(column.name)}" for column in schema.stored]
         faults = [_when(check.wrong, i, check.text) for i, check in enumerate(checks + label_checks)]
         if schema.filter:
             faults.insert(len(checks), _when(f"({schema.filter}\n) IS NOT TRUE", _LEFT_OUT, "NULL"))
@@ -302,9 +297,9 @@ class Staging:
         )
         for j, (place, sql) in enumerate(label.sources.items()):
             p, v, name, last = f'"p.{j}"', f'"l.{j}"', place.split(".")[-1], len(label.classes) - 1
-            value, fits, message, kind = f"TRY_CAST({p} AS DOUBLE)", f"{v} IN (0, 1)", "is neither 0 nor 1", "BIGINT"
+            value, fits, message = f"TRY_CAST({p} AS DOUBLE)", f"{v} IN (0, 1)", "is neither 0 nor 1"
             if label.task == REGRESSION:
-                fits, message, kind = f"abs({v}) <= {FLOAT32_MAX!r}", f"is no {FINITE}", "FLOAT"
+                fits, message = f"abs({v}) <= {FLOAT32_MAX!r}", f"is no {FINITE}"
             elif label.column:
                 name, known, fits = label.column, f"0 to {last}", f"{v} BETWEEN 0 AND {last}"
                 if self._schema.columns[name].dtype == "string":
@@ -313,7 +308,7 @@ class Staging:
                 message = f"is no class (known: {known})"
             predicted.append(f"TRY(({sql}\n)) AS {p}")
             labels.append(f"{value} AS {v}")
-            outputs.append(f'TRY_CAST({v} AS {kind}) AS "label.{j}"')
+            outputs.append(f'{v} AS "label.{j}"')
             for column in sorted(references(sql)):
                 checks.append(_Check(column, f"({p} IS NULL AND {quoted(column)} IS NULL)", "NULL", "", absent))
             checks.append(_Check(name, f"({fits}) IS NOT TRUE", p, message, "the expression has no value"))

@@ -36,6 +36,7 @@ def convert(array: pa.Array, kind: str, directory: pathlib.Path, *, missing=("",
     path = str(directory / "x.arrow")
     with staging.Staging(schema, path) as stage:
         batch = pa.table({"x": array, "w": pa.nulls(len(array)), "y": pa.array([1] * len(array))})
+        staging.check_columns(batch.schema, {}, schema)
         stage.add_batch(batch.combine_chunks().to_batches()[0], {}, lambda row: f"row {row}")
     return pa.ipc.open_file(path).read_all()["x"].to_pylist()
 
