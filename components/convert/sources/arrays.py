@@ -252,8 +252,8 @@ class CifarSource(_ArraySource):
         return self._array(origin, records, records[:, : len(self.limits)], self.limits)
 
     def _select(self, path: str, files: Mapping[str, Any]) -> list[Any]:
-        names = [*itertools.chain(*self.files_of.values())]
-        return _select(names, files, path, "; needed are the files of the binary version, or its archive")
+        hint = "; needed are the files of the binary version, or its archive"
+        return _select([*itertools.chain(*self.files_of.values())], files, path, hint)
 
 
 ARRAYS: Mapping[str, Source] = {

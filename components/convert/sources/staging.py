@@ -182,16 +182,16 @@ class Staging:
 
     def _check_header(self, header: Sequence[str], delimiter: str) -> dict[str, int]:
         """Returns where in a CSV file the schema's columns are."""
-        wanted = {column.header: name for name, column in self._schema.columns.items()}
+        wanted = [column.header for column in self._schema.columns.values()]
         if not header:
             raise UserError("empty; it needs a header")
-        if not wanted.keys() & {*header}:
+        if not {*wanted} & {*header}:
             raise UserError(
                 f"its first line {delimiter.join(header)[:80]!r} names no column of the schema ({', '.join(wanted)}); "
                 f"it needs a header, and the schema a 'delimiter' if what stands between values is not {delimiter!r}"
             )
         check_names(header, self._schema)
-        return {name: header.index(text) for text, name in wanted.items()}
+        return {name: header.index(column.header) for name, column in self._schema.columns.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
         """Adds rows, each with its line, and either its values or what is wrong with it."""
@@ -378,11 +378,10 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
         return f"CASE WHEN {word} IN ({true}) THEN true WHEN {word} IN ({false}) THEN false END"
     if pt.is_time(kind):
         return f"epoch_us({x}) // 1000000"
-    if pt.is_timestamp(kind) or pt.is_date(kind):
-        return f"epoch_us(date_trunc('second', CAST({x} AS TIMESTAMP))) // 1000000"
-    if type_ == "time":  # A fraction would be rounded.
-        whole = rf"CAST(TRY_CAST(regexp_replace({text}, '\.\d+', '') AS TIMESTAMPTZ) AS TIMESTAMP)"
-        return f"CASE WHEN regexp_full_match({text}, '{_ISO_8601}') THEN epoch_us({whole}) // 1000000 END"
+    if type_ == "time":
+        iso_8601 = f"CASE WHEN regexp_full_match({text}, '{_ISO_8601}') THEN TRY_CAST({text} AS TIMESTAMPTZ) END"
+        moment = x if pt.is_temporal(kind) else iso_8601
+        return f"epoch_us(date_trunc('second', CAST({moment} AS TIMESTAMP))) // 1000000"
     cast = f"TRY_CAST({x} AS {'DOUBLE' if type_ == 'float' else 'BIGINT'})"
     if is_text:
         return f"CASE WHEN regexp_full_match({x}, '{_NUMBER if type_ == 'float' else _WHOLE}') THEN {cast} END"

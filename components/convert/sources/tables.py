@@ -13,12 +13,11 @@ import dataclasses
 import heapq
 import itertools
 import os
-import pathlib
 import re
 import string
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -54,7 +53,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES = 16 << 20, 1 << 15, 32 << 20
 _PUNCTUATION = string.punctuation.encode()
 _TASK_ROWS = 1 << 18
-Part = tuple[File | str, Mapping[str, str]]  # A Parquet file, and what the names of its folders say.
+Part = tuple[File | str, Mapping[str, str | None]]  # A Parquet file, and what the names of its folders say.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,7 +134,7 @@ class ParquetSource(Source):
         schema = table_schema(self.schema, self.name, delimited=False)
         return open_typed(schema, {"train": self.parts(paths, print_others=True)}, opening)
 
-    def parts(self, paths: Paths, *, print_others: bool = False) -> list[tuple[File, dict[str, str]]]:
+    def parts(self, paths: Paths, *, print_others: bool = False) -> list[tuple[File, dict[str, str | None]]]:
         """Returns the files, each with the columns that the names of its folders say."""
         parts = []
         for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):
@@ -194,13 +193,12 @@ def open_typed(
 def _add_parquet(
     staging: Staging,
     file: File,
-    texts: Mapping[str, str],
+    texts: Mapping[str, str | None],
     schema: TableSchema,
     describe_row: Callable[[str, int], str],
 ) -> None:
     from components.convert.sources.staging import check_columns
 
-    texts = {name: None if text == _NULL else text for name, text in texts.items()}
     wanted = [column.header for column in schema.columns.values() if column.header not in texts]
     start = 0
     with _open_parquet(file, _HELD_BYTES // max(1, len(wanted))) as data:
@@ -256,13 +254,14 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
 
 
 
-def _folder_values(path: str) -> dict[str, str]:
+def _folder_values(path: str) -> dict[str, str | None]:
+    """Returns the columns that folders such as `year=2024` stand for."""
     pairs = (folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
-    return {urllib.parse.unquote(name): urllib.parse.unquote(value) for name, value in pairs}
+    return {unquote(name): None if value == _NULL else unquote(value) for name, value in pairs}
 
 
 def _staged(opening: Opening, split: str) -> str:
-    return str(pathlib.Path(opening.directory) / f"{split}.arrow")
+    return os.path.join(opening.directory, f"{split}.arrow")
 
 
 def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str) -> TableExamples:
