@@ -91,7 +91,9 @@ def read_records(path: str, delimiter: str) -> Iterator[tuple[int, int, list[str
                 yield first, reader.line_num, cells
             first = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"line {first}: the value that a quote opens here has no end ({error})") from None
+        raise UserError(
+            f"line {first}: is no CSV: {error}; values with quotes in them have to stand in quotes"
+        ) from None
 
 
 def read_csv(path: str, delimiter: str, num_columns: int, columns: Mapping[str, int]) -> Iterator[Row]:

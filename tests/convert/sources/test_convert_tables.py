@@ -136,6 +136,8 @@ HEADER = b"f,i,s,y\n"
         (HEADER + b'1,2,5" pipe,0\n', "line 2: a quote in a value that does not start with one, or text .* twice"),
         (HEADER + b'1,2, "x",0\n', "line 2: a quote in a value"),
         (HEADER + b'1,2,"a"b,0\n', "line 2: .* text behind a closing quote"),
+        (HEADER + b'1,2,"a\n\r\n\r",0\n1,2,"a"b,0\n', "line 6: a quote in a value"),
+        (b'f,i,s,"y"z\n1,2,x,0\n', "line 1: is no CSV: .* expected after"),
         (HEADER + b"1,2,x,0\n\r1,2,\0,0\n", "line 4: a zero byte; is it text in UTF-8"),
         (HEADER + b"1,2,x,0\n1,2,x,\n", "line 3: y: is missing, and nothing can be learnt.*'filter: y IS NOT NULL'"),
         (HEADER + b"1,2,x,2\n", r"line 2: y: '2' is no class \(known: 0 to 1\)"),
@@ -212,6 +214,7 @@ def test_damaged_csv_loses_no_row_silently(tmp_path_factory, table, data):
         ('{"f": 1, "s": ["a"], "y": 0}', 's: ."a". is no text'),
         ('{"f": 1, "f": 2, "y": 0}', "a key is there more than once"),
         ('{"f": 1, "s": "\\ud800", "y": 0}', "s: .* is not UTF-8"),
+        ('{"f": 1, "s": "\0", "y": 0}', "Invalid control character"),
         ('{"f": 1, "z": 2, "y": 0}', "unknown column 'z'"),
         ('{"f": 1', "Expecting"),
         ("null", "'null' is no JSON object"),
@@ -262,6 +265,11 @@ def test_files_may_have_other_orders_marks_and_packing(tmp_path):
     (folder / "c.csv").write_bytes(HEADER)
     with pytest.raises(UserError, match=r"c\.csv\.zst: is packed, and c\.csv beside it is not"):
         source.files(str(folder))
+
+
+def test_byte_order_mark_may_stand_before_a_quote(tmp_path):
+    content = b'\xef\xbb\xbf"f",i,s,y\n1,2,"a,b",0\n'
+    assert rows(read_csv(tmp_path, content)) == [{"f": 1, "i": 2, "s": "a,b", "y": 0, "label": 0}]
 
 
 def test_files_left_out_are_named(tmp_path, capsys):
