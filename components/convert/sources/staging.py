@@ -204,7 +204,7 @@ class Staging:
                     continue
                 numbers.append(number)
                 values.append(cells)
-                size += sum(_CELL_BYTES + len(cell or "") for cell in cells)
+                size += _CELL_BYTES * len(cells) + sum(map(len, filter(None, cells)))
                 if size >= BATCH_BYTES:
                     break
             if not numbers:

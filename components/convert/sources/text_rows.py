@@ -10,7 +10,7 @@ import csv
 import json
 import mmap
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from common.errors import UserError, first_line, unknown
@@ -102,7 +102,8 @@ def read_csv(path: str, delimiter: str, num_columns: int, columns: Mapping[str, 
     next(records)
     for number, _, cells in records:
         if len(cells) == num_columns:
-            yield _checked(number, {name: cells[i] for name, i in columns.items()})
+            values = [cells[i] for i in columns.values()]
+            yield number, _encoding_fault(columns, values) or values
         else:
             yield number, f"{len(cells)} values; the header has {num_columns}"
 
@@ -110,7 +111,8 @@ def read_csv(path: str, delimiter: str, num_columns: int, columns: Mapping[str, 
 def read_json(path: str, schema: TableSchema) -> Iterator[Row]:
     """Yields the values of the schema's columns in JSON objects, as texts."""
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
-    headers = {column.header for column in schema.columns.values()}
+    columns = [(name, column.header, column.type) for name, column in schema.columns.items()]
+    headers = {header for _, header, _ in columns}
     for number, line in enumerate(_lines(path), 1):
         if line := line.rstrip("\r\n"):
             try:
@@ -118,8 +120,8 @@ def read_json(path: str, schema: TableSchema) -> Iterator[Row]:
                 if not isinstance(row, dict):
                     raise UserError(f"{line[:40]!r} is no JSON object, which has a line of its own")
                 refuse_others(row.keys(), headers, schema)
-                values = {name: _json_text(name, row.get(c.header), c.type) for name, c in schema.columns.items()}
-                yield _checked(number, values)
+                values = [_json_text(name, row.get(header), kind) for name, header, kind in columns]
+                yield number, _encoding_fault(schema.columns, values) or values
             except (ValueError, RecursionError) as error:
                 yield number, first_line(error)
 
@@ -132,15 +134,16 @@ def _json_text(name: str, value: Any, type_: str) -> str | None:
     return value if isinstance(value, str) else str(value).lower()
 
 
-def _checked(number: int, values: Mapping[str, str | None]) -> Row:
-    """Returns the row of a line; text with surrogates was not UTF-8."""
-    for name, value in values.items():
-        if value and not value.isascii():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                return number, f"{name}: {value.encode('utf-8', 'surrogatepass')[:40]!r} is not UTF-8"
-    return number, [*values.values()]
+def _encoding_fault(names: Iterable[str], values: Sequence[str | None]) -> str | None:
+    """Returns what is wrong if a value has surrogates: it was not UTF-8."""
+    if "".join(filter(None, values)).isascii():
+        return None
+    for name, value in zip(names, values, strict=True):
+        try:
+            (value or "").encode()
+        except UnicodeEncodeError:
+            return f"{name}: {value.encode('utf-8', 'surrogatepass')[:40]!r} is not UTF-8"
+    return None
 
 
 def _refuse_constant(constant: str) -> None:
