@@ -125,13 +125,13 @@ class Staging:
         with about(name):
             header_end, header = next(((end, cells) for _, end, cells in read_records(path, delimiter)), (0, []))
             columns = self._check_header(header, delimiter)
-            check_quotes(path, delimiter)
+            has_quotes = check_quotes(path, delimiter)
         num_rows = 0
         types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(header)))
         relation = (
             f"read_csv({_text(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={header_end}, "
             f"delim='{delimiter}', quote='\"', escape='\"', nullstr='\0', auto_detect=false, header=false, "
-            "compression='none', parallel=false)"
+            f"compression='none', parallel={not has_quotes})"
         )
         query, _ = self._query(relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()})
         # The line of what is wrong is known only to the reader below, which goes on from there.

@@ -46,8 +46,12 @@ def check_names(names: Sequence[str], schema: TableSchema) -> None:
             raise UserError(f"{fault} (it has {', '.join(map(repr, names))})")
 
 
-def check_quotes(path: str, delimiter: str) -> None:
-    """Raises a `UserError` if a CSV file has zero bytes, or quotes where RFC 4180 has none: readers differ about these."""
+def check_quotes(path: str, delimiter: str) -> bool:
+    """Returns whether a CSV file has quotes.
+
+    Raises:
+      UserError: If there are some where RFC 4180 has none, or zero bytes: readers of CSV differ about these.
+    """
     beside = re.escape(delimiter).encode() + rb"\r\n"
     opened = rb'(?:(?<![^%b])|(?<=\A\xef\xbb\xbf))"[^"]*(?:""[^"]*)*+' % beside
     value = rb'%b"(?![^%b])' % (opened, beside)
@@ -64,6 +68,7 @@ def check_quotes(path: str, delimiter: str) -> None:
             if re.compile(rb"%b\Z" % opened).match(content, right):
                 fault = "the value that a quote opens here has no end"
             raise UserError(f"line {_line_of(content, right)}: {fault}")
+        return content.find(b'"') >= 0
 
 
 def _line_of(content: mmap.mmap, end: int) -> int:

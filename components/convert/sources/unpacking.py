@@ -3,9 +3,11 @@
 path = file.path if is_plain(file) else unpack(file, "work/trips.csv")
 """
 
+import gzip
 import io
 import lzma
 import os
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +15,16 @@ from common.errors import UserError, readable, writable
 from common.storage.files import open_file
 from common.storage.storage import File, is_remote
 
-_PACKED = {b"\x1f\x8b": "gzip", b"\xfd7": "xz", b"\x28\xb5": "zstd"}
 _CHUNK_BYTES = 1 << 20
+
+
+def _open_zstd(raw: io.BufferedReader) -> Any:
+    import pyarrow as pa  # Takes memory that the other two do without.
+
+    return pa.CompressedInputStream(raw, "zstd")
+
+
+_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"\x28\xb5": _open_zstd}
 
 
 def is_plain(file: File) -> bool:
@@ -22,7 +32,7 @@ def is_plain(file: File) -> bool:
     if is_remote(file.path):
         return False
     with readable(file.path), open_file(file, stop=2) as raw:
-        return raw.read(2) not in _PACKED
+        return raw.read(2) not in _OPENERS
 
 
 def unpack(file: File, path: str | os.PathLike[str]) -> str:
@@ -40,17 +50,8 @@ def _content(file: File) -> Iterator[bytes]:
     """Yields the content of a file; errors of reading, unlike those of writing what it yields, are `UserError`s of it."""
     try:
         with readable(file.path), open_file(file) as raw:
-            content = _open_packed(raw)
+            content = _OPENERS.get(raw.peek(2)[:2], lambda plain: plain)(raw)
             while chunk := content.read(_CHUNK_BYTES):
                 yield chunk
-    except (lzma.LZMAError, EOFError) as error:
+    except (zlib.error, lzma.LZMAError, EOFError) as error:
         raise UserError(f"{file.path}: cannot be read ({error})") from None
-
-
-def _open_packed(raw: io.BufferedReader) -> Any:
-    import pyarrow as pa  # Slow to import.
-
-    codec = _PACKED.get(raw.peek(2)[:2])
-    if codec == "xz":
-        return lzma.open(raw)
-    return pa.CompressedInputStream(raw, codec) if codec else raw

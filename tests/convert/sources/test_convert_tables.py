@@ -142,7 +142,7 @@ HEADER = b"f,i,s,y\n"
         (HEADER + b"1,2,x,0\n1,2,x,\n", "line 3: y: is missing, and nothing can be learnt.*'filter: y IS NOT NULL'"),
         (HEADER + b"1,2,x,2\n", r"line 2: y: '2' is no class \(known: 0 to 1\)"),
         (gzip.compress(HEADER + b"1,2,x,0\n" * 9999, mtime=0)[:-30], r"cannot be read \("),
-        (b"\x1f\x8b\x08\xff\xfe\n1,2,x\n", r"cannot be read \(zlib inflate failed"),
+        (b"\x1f\x8b\x08\xff\xfe\n1,2,x\n", r"cannot be read \(Compressed file ended"),
     ],
 )
 def test_csv_fault_is_told_with_its_line(tmp_path, content, message):
