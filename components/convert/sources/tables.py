@@ -252,8 +252,6 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
                 raise FileChanged(path)
 
 
-
-
 def _folder_values(path: str) -> dict[str, str | None]:
     """Returns the columns that folders such as `year=2024` stand for."""
     pairs = (folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
