@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.manifest import CLASSIFICATION
 from components.convert import schema as schemas
 from components.convert.options import Options as ConvertOptions
-from components.convert.sources.registry import find_source
+from components.convert.sources.registry import TFDS, find_source
 from components.evaluate.checks import check_metrics
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
@@ -84,7 +84,7 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
     source = find_source(convert.dataset, **convert.source_options)
-    if "schema" in source.takes and not source.schema:
+    if "schema" in source.takes and not source.schema and not convert.dataset.startswith(TFDS):  # Images may do without.
         raise UserError(f"--dataset {convert.dataset} needs --schema FILE, which says what it holds")
     schema = schemas.load(source.schema) if source.schema else None
     name = schema.name if convert.schema else convert.dataset

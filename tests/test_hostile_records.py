@@ -164,4 +164,4 @@ def test_length_of_record_is_bounded(tmp_path: pathlib.Path, refused: Callable[.
     )
     words = ["--dataset", "tfrecord", "--source", tmp_path, "--schema", tmp_path / "schema.yaml"]
     message = refused(convert, *words, "--output", tmp_path / "out")
-    assert "wrong length of the record at byte 0" in message
+    assert "wrong length or checksum of the record at byte 0" in message
