@@ -84,7 +84,8 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
     source = find_source(convert.dataset, **convert.source_options)
-    if "schema" in source.takes and not source.schema and not convert.dataset.startswith(TFDS):  # Images may do without.
+    needs_schema = "schema" in source.takes and not convert.dataset.startswith(TFDS)  # Whose images do without.
+    if needs_schema and not source.schema:
         raise UserError(f"--dataset {convert.dataset} needs --schema FILE, which says what it holds")
     schema = schemas.load(source.schema) if source.schema else None
     name = schema.name if convert.schema else convert.dataset
