@@ -14,22 +14,24 @@ from __future__ import annotations
 import base64
 import collections
 import dataclasses
+import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from common.errors import UserError
-from common.manifest import MULTI_LABEL, REGRESSION, Feature, Split, Summary
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Feature, Split, Summary
 from components.convert.records import Column
 from components.convert.source import LABEL, Examples
+from components.convert.sources.images import decode
 from components.convert.splits import SPLITS
 from components.convert.strings import Strings
 
 _SAMPLE_RECORDS, _SAMPLE_VALUES, _MIN_RECORDS = 1_000, 200_000, 20
 _MAX_CHARACTERS = 80  # Of a text in a sample.
-_PICTURES, _PICTURE_SIDE = 100, 64  # Images, and pixels to which the longer ones are cut.
+_PICTURES, _PICTURE_SIDE = 100, 64  # Images, and pixels of the longer side.
 
 
 @dataclasses.dataclass
@@ -99,6 +101,8 @@ class Sample:
 
     def add(self, hashes: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> None:
         """Adds records, and keeps those that belong to the sample."""
+        if not len(hashes):
+            return
         known = [*self._hashes, *hashes]
         order = sorted(range(len(known)), key=known.__getitem__)[: self.size]
         self._hashes = [known[row] for row in order]
@@ -116,17 +120,16 @@ class Statistics:
 
     Attributes:
       samples: By split, records with the values of their columns: numbers; texts, cut; None where a value is missing; the mean
-        pixel value of images of one shape.
-      pictures: Training images as columns `label` and `pixels`, the Base64 of uint8 [height, width, channels], of which the first
-        two are those of `picture_shape`.
+        pixel value of images of one shape. Image files are left out.
+      pictures: Training images as columns `label` and `uri`, a small PNG in a data URI.
     """
 
     def __init__(self, examples: Examples, *, of_piece: bool = False):
         self._examples = examples
-        sizes = max(_MIN_RECORDS, min(_SAMPLE_RECORDS, _SAMPLE_VALUES // len(examples.features))), _PICTURES
-        if of_piece:  # Hashes are spread evenly, so that one piece of many has few of the smallest.
-            sizes = (min(size, 4 * size // len(examples.pieces) + _MIN_RECORDS) for size in sizes)
-        records, pictures = sizes
+        records = max(_MIN_RECORDS, min(_SAMPLE_RECORDS, _SAMPLE_VALUES // len(examples.features)))
+        # Hashes are spread evenly, so that one piece of many has few of the smallest.
+        share = 4 / len(examples.pieces) if of_piece else 1
+        records, pictures = (min(size, int(share * size) + _MIN_RECORDS) for size in (records, _PICTURES))
         self.samples = {split: Sample(records) for split in SPLITS}
         self.pictures = Sample(pictures)
         self._counts = dict.fromkeys(SPLITS, 0)
@@ -137,12 +140,6 @@ class Statistics:
     def image(self) -> Feature | None:
         """Feature that is an image, if there is one."""
         return next((feature for feature in self._examples.inputs if feature.dtype == "uint8"), None)
-
-    @property
-    def picture_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of a picture."""
-        height, width, channels = self.image.shape
-        return len(range(0, height, _stride(height))), len(range(0, width, _stride(width))), channels
 
     def add(
         self,
@@ -155,13 +152,18 @@ class Statistics:
         """Adds N records of a split, as in a `Block`."""
         labels, numbers = columns[LABEL], self._numbers[split]
         self._counts[split] += len(labels)
-        self._classes[split] += self._count_classes(labels)
-        for name, values in self._scalars({**columns, **measures}).items():
-            absent = missing.get(name, np.zeros(len(labels), bool))
-            numbers[name].missing += int(absent.sum())
-            if not isinstance(values, Strings):
-                numbers[name].add(values[~absent] if name in missing else values)
-        self._add_samples(split, {**columns, **measures}, missing, hashes)
+        if self._examples.task == CLASSIFICATION:
+            self._classes[split] += np.bincount(labels, minlength=len(self._examples.class_names))
+        elif self._examples.task == MULTI_LABEL:
+            self._classes[split] += labels.sum(axis=0)
+        present = {name: ~absent for name, absent in missing.items()}
+        values = {**columns, **measures}
+        for name, column in self._scalars(values).items():
+            rows = present.get(name, np.ones(len(labels), bool))
+            numbers[name].missing += len(labels) - int(rows.sum())
+            if not isinstance(column, Strings):
+                numbers[name].add(column[rows])
+        self._add_samples(split, values, missing, hashes)
 
     def state(self) -> Any:
         """Returns all of it as JSON."""
@@ -169,7 +171,7 @@ class Statistics:
             split: {
                 "count": self._counts[split],
                 "classes": self._classes[split].tolist(),
-                "numbers": {name: dataclasses.asdict(numbers) for name, numbers in self._numbers[split].items()},
+                "numbers": {name: vars(numbers) for name, numbers in self._numbers[split].items()},
                 "sample": self.samples[split].state(),
             }
             for split in SPLITS
@@ -208,13 +210,6 @@ class Statistics:
             for split in SPLITS
         }
 
-    def _count_classes(self, labels: np.ndarray) -> np.ndarray | int:
-        if self._examples.task == REGRESSION:
-            return 0
-        if self._examples.task == MULTI_LABEL:
-            return labels.sum(axis=0)
-        return np.bincount(labels, minlength=len(self._examples.class_names))
-
     def _scalars(self, columns: Mapping[str, Column]) -> dict[str, Column]:
         """Returns the columns with one value for each record; of the label only numbers that are predicted, by target."""
         scalars = {
@@ -231,39 +226,42 @@ class Statistics:
         self, split: str, columns: Mapping[str, Column], missing: Mapping[str, np.ndarray], hashes: np.ndarray
     ) -> None:
         rows = self.samples[split].candidates(hashes)
-        if len(rows):
-            sampled = {name: _values(column[rows], missing.get(name), rows) for name, column in columns.items()}
-            self.samples[split].add(hashes[rows].tolist(), sampled)
-        image = self.image
-        if split == "train" and image:
+        files = {feature.name for feature in self._examples.inputs if feature.encoding}
+        sampled = {
+            name: _values(column[rows], missing[name][rows] if name in missing else ())
+            for name, column in columns.items()
+            if name not in files
+        }
+        self.samples[split].add(hashes[rows].tolist(), sampled)
+        if split == "train" and self.image:
             rows = self.pictures.candidates(hashes)
-            pixels = [base64.b64encode(self._picture(value)).decode() for value in _listed(columns[image.name][rows])]
-            self.pictures.add(hashes[rows].tolist(), {LABEL: columns[LABEL][rows].tolist(), "pixels": pixels})
-
-    def _picture(self, value: np.ndarray | bytes) -> bytes:
-        """Returns the pixels of an image, which are its own or those of a file, with the picture's size."""
-        if isinstance(value, bytes):
-            from components.convert.sources import images  # Others do without Pillow.
-
-            return images.decode(value, "", channels=self.image.shape[2], size=self.picture_shape[:2]).tobytes()
-        return value[:: _stride(value.shape[0]), :: _stride(value.shape[1])].tobytes()
+            images = columns[self.image.name][rows]
+            uris = [_data_uri(image, self.image) for image in (images.tolist() if files else images)]
+            self.pictures.add(hashes[rows].tolist(), {LABEL: columns[LABEL][rows].tolist(), "uri": uris})
 
 
-def _stride(side: int) -> int:
-    """Returns the distance of the pixels of an image that are in its picture."""
-    return -(-side // _PICTURE_SIDE)
+def _data_uri(image: np.ndarray | bytes, feature: Feature) -> str:
+    """Returns an image, which is pixels or a file, as a small PNG whose pixels are stretched to the range of a byte."""
+    from PIL import Image  # Slow to import, and tables do without.
+
+    *size, channels = feature.shape
+    if isinstance(image, bytes):
+        image = decode(image, "", channels=channels, size=tuple(size))
+    low, high = feature.value_range
+    pixels = ((image - low) * (255 / (high - low))).astype(np.uint8)
+    picture = Image.fromarray(pixels if channels == 3 else pixels[..., 0])
+    picture.thumbnail((_PICTURE_SIDE, _PICTURE_SIDE))
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _listed(column: Column) -> Iterable[np.ndarray | bytes]:
-    return column.tolist() if isinstance(column, Strings) else column
-
-
-def _values(column: Column, missing: np.ndarray | None, rows: np.ndarray) -> list[Any]:
+def _values(column: Column, is_missing: Sequence[bool]) -> list[Any]:
     """Returns the values of sampled records as JSON."""
     if isinstance(column, Strings):
         values = [value.decode(errors="backslashreplace")[:_MAX_CHARACTERS] for value in column.tolist()]
     else:
         values = (column.mean(axis=(1, 2, 3)) if column.ndim == 4 else column).tolist()
-    if missing is None:
-        return values
-    return [None if absent else value for value, absent in zip(values, missing[rows], strict=True)]
+    for row in np.flatnonzero(is_missing):
+        values[row] = None
+    return values
