@@ -114,18 +114,20 @@ def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Hist
     low, high = np.quantile(values, (0.01, 0.99)) if len(values) else (0.0, 0.0)
     edges = np.linspace(low, high if high > low else low + 1, _BARS + 1)
     bins = [np.searchsorted([*edges, np.inf], sample, side="right") for sample in samples]
-    shares = [np.bincount(each, minlength=_BARS + 3) / len(each) for each in bins]
-    return Histogram(name=name, edges=edges.tolist(), shares=np.array(shares))
+    return Histogram(name=name, edges=edges.tolist(), shares=_shares(bins, _BARS + 3))
 
 
 def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
     """Returns the shares of the most frequent values of the first sample."""
-    counters = [collections.Counter(sample) for sample in samples]
-    categories = [category for category, _ in counters[0].most_common(_CATEGORIES)]
-    counts = np.array([[counter[category] for category in categories] for counter in counters])
-    totals = np.array([[counter.total()] for counter in counters])
-    others = totals - counts.sum(axis=1, keepdims=True)
-    return Histogram(name=name, categories=categories, shares=np.hstack([counts, others]) / totals)
+    categories = [category for category, _ in collections.Counter(samples[0]).most_common(_CATEGORIES)]
+    bin_of = {category: i for i, category in enumerate(categories)}
+    bins = [[bin_of.get(value, len(categories)) for value in sample] for sample in samples]
+    return Histogram(name=name, categories=categories, shares=_shares(bins, len(categories) + 1))
+
+
+def _shares(bins: Sequence[Sequence[int]], count: int) -> np.ndarray:
+    """Returns which share of the values of each split is in each of `count` bins."""
+    return np.array([np.bincount(each, minlength=count) / len(each) for each in bins])
 
 
 def _label_text(manifest: Manifest, label: Any) -> str:

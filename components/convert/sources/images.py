@@ -131,8 +131,9 @@ class ImageExamples(Examples):
             given, or if all have one size of at most 64 KiB.
         """
         heads = opening.map(lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces)
-        sizes = {shape: origin for part in reversed(heads) for shape, origin in part.sizes.items()}
-        smallest, *_, largest = sorted([*sizes, *sizes], key=lambda shape: (math.prod(shape), shape))
+        sizes = {size: origin for part in reversed(heads) for size, origin in part.sizes.items()}
+        by_area = sorted(sizes, key=lambda shape: (math.prod(shape), shape))
+        smallest, largest = by_area[0], by_area[-1]
         own = smallest if len(sizes) == 1 else None
         channels = 1 if all(part.is_gray for part in heads) else 3
         if encoding is None:
@@ -146,12 +147,10 @@ class ImageExamples(Examples):
         sizes_text = _product(own) if own else f"{len(sizes):,} sizes from {_product(smallest)} to {_product(largest)}"
         how = "pixels," if encoding == "raw" else "the files that they are (see --image-size); a model gets"
         print(f"images of {sizes_text} pixels are stored as {how} {_product(shape)}", flush=True)
-        rotated = [*itertools.chain(*(part.rotated for part in heads))]
-        if rotated:
+        if rotated := [*itertools.chain(*(part.rotated for part in heads))]:
             print(f"the EXIF orientation of {len(rotated):,} images is not applied, first of {rotated[0]}", flush=True)
         feature = image_feature(shape, encoding=None if encoding == "raw" else "image")
-        longest = max(part.longest for part in heads)
-        return dataclasses.replace(self, inputs=(feature,), most={"image": longest})
+        return dataclasses.replace(self, inputs=(feature,), most={"image": max(part.longest for part in heads)})
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Reads the images, each of which has to be whole."""
@@ -163,10 +162,10 @@ class ImageExamples(Examples):
             records.append((data, image, picture.label))
             num_bytes += len(data) + image.nbytes
             if num_bytes >= _BLOCK_BYTES:
-                yield self._block(*zip(*records, strict=True))
+                yield self._block(records)
                 records, num_bytes = [], 0
         if records:
-            yield self._block(*zip(*records, strict=True))
+            yield self._block(records)
 
     def decode(self, data: bytes, origin: str) -> np.ndarray:
         """Returns the pixels of an image that is stored so, else its height and width."""
@@ -175,7 +174,9 @@ class ImageExamples(Examples):
             return np.array(require_whole(data, origin))
         return decode(data, origin, channels=feature.shape[2], size=feature.shape[:2])
 
-    def _block(self, files: Sequence[bytes], images: Sequence[np.ndarray], labels: Sequence[Any]) -> Block:
+    def _block(self, records: Sequence[tuple[bytes, np.ndarray, Sequence[int | float]]]) -> Block:
+        """Returns images, each a file with its pixels or its height and width, and its label."""
+        files, images, labels = zip(*records, strict=True)
         label = label_feature(self.task, len(self.class_names or self.targets))
         contents, image, measures = Strings.of(files), np.stack(images), {}
         keys = content_hashes(len(files), {"image": contents})
@@ -273,12 +274,12 @@ class FolderSource(Source):
     def open(self, paths: Paths, opening: Opening) -> FolderExamples:
         """Prints what is left out, and reads the heads of all images."""
         images = self._find(paths, print_others=True)
-        classes = {split: {_class(file) for file in files} for split, files in images.items()}
-        class_names = sorted(set().union(*classes.values()))
+        class_names = sorted({_class(file) for file in itertools.chain(*images.values())})
+        trained = {_class(file) for file in images["train"]}
         for name in class_names:
             if any("\ud800" <= character <= "\udfff" for character in name):
                 raise UserError(f"{paths}: class {name!r} is not UTF-8; rename that folder")
-            if name not in classes["train"]:
+            if name not in trained:
                 raise UserError(f"{paths}: class {name!r} has no images for training")
         if len(class_names) < 2:
             raise UserError(f"{paths}: has one class, {name!r}; needed are {_LAYOUT}")
@@ -299,31 +300,32 @@ class FolderSource(Source):
     def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
         """Returns the images of each split in their order."""
         root = self.locate_folder(paths, f"DIR, with {_LAYOUT}")
-        names = {folder: os.path.basename(folder).lower() for folder in list_folder(root)[0]}
-        splits = {folder: NAMES[name] for folder, name in names.items() if name in NAMES}
-        if not any(split == "train" and list_folder(folder)[0] for folder, split in splits.items()):
-            splits = {root: "train"}  # A class may be called so, too.
-        images: dict[str, list[File]] = {split: [] for split in SPLITS if split in splits.values()}
+        folders = [(NAMES.get(os.path.basename(path).lower()), path) for path in list_folder(root)[0]]
+        if not any(split == "train" and list_folder(path)[0] for split, path in folders):
+            folders = [("train", root)]  # A class may be called so, too.
+        classes = {path: split for split, folder in folders if split for path in list_folder(folder)[0]}
+        images: dict[str, list[File]] = {split: [] for split in SPLITS if split in dict(folders)}
         visible = [file for file in list_files(root) if "/." not in file.path[len(root) :]]
-        others, empty = [], []
+        others = []
         for file in existing_files(visible):
-            split = splits.get(os.path.dirname(os.path.dirname(file.path)))
+            split = classes.get(os.path.dirname(file.path))
             is_image = file.path.lower().endswith(_SUFFIXES) and not file.is_special
             (images[split] if split and is_image else others).append(file)
-        for folder, split in splits.items():
-            if [*splits.values()].count(split) > 1:
-                raise UserError(f"{folder}: is not the only folder for {split}; keep one")
-            if not images[split]:
-                raise UserError(f"{folder}: no PNG or JPEG files in folders of it; needed are {_LAYOUT}")
-            images[split].sort(key=_order)
-            classes = {os.path.dirname(file.path) for file in images[split]}
-            empty += [
-                inner for inner in list_folder(folder)[0] if inner not in classes and "/." not in inner[len(root) :]
-            ]
+        for split, files in images.items():
+            first, *more = [path for name, path in folders if name == split]
+            if more:
+                raise UserError(f"{first}: is not the only folder for {split}; keep one")
+            if not files:
+                raise UserError(f"{first}: no PNG or JPEG files in folders of it; needed are {_LAYOUT}")
+            files.sort(key=_order)
         if print_others:
-            left_out = [file.path[len(root) + 1 :] for file in others]
-            print_left_out(root, left_out, "only PNG and JPEG files in the classes' folders are read")
-            print_left_out(root, [path[len(root) + 1 :] for path in empty], "no PNG or JPEG files in these folders")
+            used = {os.path.dirname(file.path) for file in itertools.chain(*images.values())}
+            empty = [path for path in classes if path not in used and "/." not in path[len(root) :]]
+            for left_out, why in (
+                ([file.path for file in others], "only PNG and JPEG files in the classes' folders are read"),
+                (empty, "no PNG or JPEG files in these folders"),
+            ):
+                print_left_out(root, [path[len(root) + 1 :] for path in left_out], why)
         return images
 
 
