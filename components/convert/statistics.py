@@ -42,42 +42,45 @@ class Numbers:
       missing: Records without a value in the source.
       count: Of the other records, as are all that follow.
       squares: Sum of the squared deviations from the mean.
-      ends: Smallest and largest number, if there is any.
+      min: Smallest number.
+      max: Largest number.
     """
 
     missing: int = 0
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
-    ends: Sequence[float] = ()
+    min: float = math.inf
+    max: float = -math.inf
 
     def add(self, values: np.ndarray) -> None:
         """Adds numbers [N]."""
         if not len(values):
             return
-        ends = [values.min().item() + 0, values.max().item() + 0]  # Adding 0 makes 0.0 of -0.0.
+        ends = {"min": values.min().item() + 0, "max": values.max().item() + 0}  # Adding 0 makes 0.0 of -0.0.
         values = values.astype(np.float64)
         mean = values[0] + (values - values[0]).mean()  # A constant has no deviation so.
         squares = ((values - mean) ** 2).sum()
-        self.absorb(Numbers(count=len(values), mean=float(mean), squares=float(squares), ends=ends))
+        self.absorb(Numbers(count=len(values), mean=float(mean), squares=float(squares), **ends))
 
     def absorb(self, other: Numbers) -> None:
         """Adds the numbers of another one, which come behind."""
         self.missing += other.missing
         if other.count:
-            total, difference = self.count + other.count, other.mean - self.mean
+            total = self.count + other.count
+            difference = other.mean - self.mean
             self.squares += other.squares + difference**2 * (self.count * other.count / total)
             self.mean += difference * (other.count / total)
             self.count = total
-            ends = [*self.ends, *other.ends]
-            self.ends = [min(ends), max(ends)]
+            self.min = min(self.min, other.min)
+            self.max = max(self.max, other.max)
 
     def summary(self) -> Summary:
         """Returns what the manifest says."""
         if not self.count:
             return Summary(missing=self.missing)
         std = math.sqrt(self.squares / self.count)
-        return Summary(missing=self.missing, mean=self.mean, std=std, min=self.ends[0], max=self.ends[1])
+        return Summary(missing=self.missing, mean=self.mean, std=std, min=self.min, max=self.max)
 
 
 class Sample:
@@ -133,13 +136,9 @@ class Statistics:
         self.samples = {split: Sample(records) for split in SPLITS}
         self.pictures = Sample(pictures)
         self._counts = dict.fromkeys(SPLITS, 0)
-        self._classes = {split: np.zeros(len(examples.class_names or examples.targets), np.int64) for split in SPLITS}
+        num_classes = 0 if examples.task == REGRESSION else len(examples.class_names or examples.targets)
+        self._classes = {split: np.zeros(num_classes, np.int64) for split in SPLITS}
         self._numbers: dict[str, dict[str, Numbers]] = {split: collections.defaultdict(Numbers) for split in SPLITS}
-
-    @property
-    def image(self) -> Feature | None:
-        """Feature that is an image, if there is one."""
-        return next((feature for feature in self._examples.inputs if feature.dtype == "uint8"), None)
 
     def add(
         self,
@@ -150,20 +149,30 @@ class Statistics:
         hashes: np.ndarray,
     ) -> None:
         """Adds N records of a split, as in a `Block`."""
-        labels, numbers = columns[LABEL], self._numbers[split]
+        labels = columns[LABEL]
         self._counts[split] += len(labels)
         if self._examples.task == CLASSIFICATION:
             self._classes[split] += np.bincount(labels, minlength=len(self._examples.class_names))
         elif self._examples.task == MULTI_LABEL:
             self._classes[split] += labels.sum(axis=0)
-        present = {name: ~absent for name, absent in missing.items()}
         values = {**columns, **measures}
+        is_missing = collections.defaultdict(lambda: np.zeros(len(labels), bool), missing)
         for name, column in self._scalars(values).items():
-            rows = present.get(name, np.ones(len(labels), bool))
-            numbers[name].missing += len(labels) - int(rows.sum())
+            numbers = self._numbers[split][name]
+            numbers.missing += int(is_missing[name].sum())
             if not isinstance(column, Strings):
-                numbers[name].add(column[rows])
-        self._add_samples(split, values, missing, hashes)
+                numbers.add(column[~is_missing[name]])
+        image = next((feature for feature in self._examples.inputs if feature.dtype == "uint8"), None)
+        if split == "train" and image:
+            rows = self.pictures.candidates(hashes)
+            pictures = columns[image.name][rows]
+            uris = [_data_uri(each, image) for each in (pictures.tolist() if image.encoding else pictures)]
+            self.pictures.add(hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "uri": uris})
+        if image and image.encoding:
+            del values[image.name]
+        rows = self.samples[split].candidates(hashes)
+        sampled = {name: _values(column[rows], is_missing[name][rows]) for name, column in values.items()}
+        self.samples[split].add(hashes[rows].tolist(), sampled)
 
     def state(self) -> Any:
         """Returns all of it as JSON."""
@@ -175,7 +184,6 @@ class Statistics:
                 "sample": self.samples[split].state(),
             }
             for split in SPLITS
-            if self._counts[split]
         }
         return {"splits": splits, "pictures": self.pictures.state()}
 
@@ -196,14 +204,13 @@ class Statistics:
           UserError: If a column that is to be normalised has no values in the training split.
         """
         for encoding in (*self._examples.deep, *self._examples.wide):
-            if encoding.kind == "numeric" and not self._numbers["train"][encoding.columns[0]].count:
-                name = encoding.columns[0]
+            name = encoding.columns[0]
+            if encoding.kind == "numeric" and not self._numbers["train"][name].count:
                 raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
-        is_regression = self._examples.task == REGRESSION
         return {
             split: Split(
                 examples=self._counts[split],
-                class_histogram=() if is_regression else tuple(self._classes[split].tolist()),
+                class_histogram=tuple(self._classes[split].tolist()),
                 shards=(),
                 summaries={name: numbers.summary() for name, numbers in self._numbers[split].items()},
             )
@@ -222,23 +229,6 @@ class Statistics:
             scalars |= {f"{LABEL}.{name}": targets[:, i] for i, name in enumerate(self._examples.targets)}
         return scalars
 
-    def _add_samples(
-        self, split: str, columns: Mapping[str, Column], missing: Mapping[str, np.ndarray], hashes: np.ndarray
-    ) -> None:
-        rows = self.samples[split].candidates(hashes)
-        files = {feature.name for feature in self._examples.inputs if feature.encoding}
-        sampled = {
-            name: _values(column[rows], missing[name][rows] if name in missing else ())
-            for name, column in columns.items()
-            if name not in files
-        }
-        self.samples[split].add(hashes[rows].tolist(), sampled)
-        if split == "train" and self.image:
-            rows = self.pictures.candidates(hashes)
-            images = columns[self.image.name][rows]
-            uris = [_data_uri(image, self.image) for image in (images.tolist() if files else images)]
-            self.pictures.add(hashes[rows].tolist(), {LABEL: columns[LABEL][rows].tolist(), "uri": uris})
-
 
 def _data_uri(image: np.ndarray | bytes, feature: Feature) -> str:
     """Returns an image, which is pixels or a file, as a small PNG whose pixels are stretched to the range of a byte."""
@@ -256,7 +246,7 @@ def _data_uri(image: np.ndarray | bytes, feature: Feature) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _values(column: Column, is_missing: Sequence[bool]) -> list[Any]:
+def _values(column: Column, is_missing: np.ndarray) -> list[Any]:
     """Returns the values of sampled records as JSON."""
     if isinstance(column, Strings):
         values = [value.decode(errors="backslashreplace")[:_MAX_CHARACTERS] for value in column.tolist()]
