@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import rel_entr
 
 from common.manifest import MULTI_LABEL, REGRESSION, Manifest
 from common.pages import render_page, templates
@@ -47,9 +46,8 @@ class Histogram:
     def drifts(self) -> list[float]:
         """Divergence of each other split from the training split."""
         train, others = self.shares[0], self.shares[1:]
-        mean = (train + others) / 2
-        divergences = (rel_entr(train, mean) + rel_entr(others, mean)).sum(axis=1) / 2
-        return (divergences / np.log(2)).tolist()
+        divergences = _entropy((train + others) / 2) - (_entropy(train) + _entropy(others)) / 2
+        return np.maximum(0, divergences).tolist()  # Rounding can give less than nothing.
 
 
 def render(manifest: Manifest, statistics: Statistics) -> str:
@@ -128,6 +126,11 @@ def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
 def _shares(bins: Sequence[Sequence[int]], count: int) -> np.ndarray:
     """Returns which share of the values of each split is in each of `count` bins."""
     return np.array([np.bincount(each, minlength=count) / len(each) for each in bins])
+
+
+def _entropy(shares: np.ndarray) -> np.ndarray:
+    """Returns the entropy, in bits, of distributions [..., bins]."""
+    return -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=-1)
 
 
 def _label_text(manifest: Manifest, label: Any) -> str:

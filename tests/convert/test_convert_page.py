@@ -182,6 +182,14 @@ def test_page_counts_rare_categories_as_others(converted):
     assert re.search("all others 1[0-9][.][0-9] %", _Parsed(text).text)
 
 
+def test_page_writes_dates_in_rows(converted):
+    kinds = {"at": {"type": "int", "unit": SECONDS}, "company": {"type": "string"}}
+    columns = {"at": [str(1_700_000_000 + i) for i in range(40)], "company": ["a"] * 40}
+    _, text = converted(columns, kinds)
+    rows = text[text.index("Sample rows") : text.index("Schema")]
+    assert rows.count("<td>2023-11-14 22:1") == 8
+
+
 def test_drifts_are_zero_to_one():
     shares = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0]])
     drifts = Histogram(name="fare", shares=shares).drifts
