@@ -246,7 +246,7 @@ def opened(stream: IO[bytes], origin: str) -> Iterator[Any]:
         zlib.error,
         Image.DecompressionBombError,
     ) as error:
-        raise UserError(f"{origin}: broken image ({getattr(error, 'strerror', None) or error})") from None
+        raise UserError(f"{origin}: broken image ({error})") from None
 
 
 def _product(lengths: Sequence[int]) -> str:
