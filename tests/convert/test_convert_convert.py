@@ -1,4 +1,5 @@
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ from opened import read_all
 
 from common.errors import UserError
 from common.manifest import Manifest
+from components.convert import warnings
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import find_source
@@ -80,7 +82,7 @@ def test_convert_without_training_examples(tmp_path, make_idx):
     assert not (tmp_path / "out").exists()
 
 
-def test_convert_warns(tmp_path, make_idx, capsys):
+def test_convert_warns(tmp_path, make_idx, capsys, monkeypatch):
     pixels = make_idx(tmp_path / "source", train=200, test=20, packed=False)
     for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"):
         train = (tmp_path / "source" / f"train-{kind}").read_bytes()
@@ -94,3 +96,10 @@ def test_convert_warns(tmp_path, make_idx, capsys):
     printed = capsys.readouterr().out
     assert "warning: validation: no examples" in printed
     assert "warning: 20 different records are in both train and test" in printed
+    hashes = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
+    for split, part in (("train", hashes), ("test", hashes[:2000])):
+        (tmp_path / "out" / f"{split}-00000.hashes").write_bytes(part.tobytes())
+    monkeypatch.setattr(warnings, "MOST_COMPARED", 100)  # Of the 220 records of the manifest; so it compares a third.
+    warnings.print_warnings(Manifest.load(tmp_path / "out"), str(tmp_path / "out"))
+    about = re.search(r"warning: about ([\d,]+) different records are in both", capsys.readouterr().out)
+    assert 1800 < int(about[1].replace(",", "")) < 2200
