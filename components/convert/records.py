@@ -6,9 +6,9 @@
 When every value has a fixed width, a template is copied and values and checksums are filled in, many records at a time.
 Integers and lengths keep their width as varints with leading zero groups, which every protobuf parser accepts.
 
-Strings differ in length, and a padded one would be another value. So they come last, behind every fixed field, and
-are assembled with room for the longest of a chunk; then the bytes that nobody uses are dropped. Fixed fields thus lie
-at the same offset in every record, and where each record starts is written to an index beside the file.
+Strings differ in length, and a padded one would be another value. So they come last, behind every fixed field, and Arrow
+joins them with what stands before and between them. Fixed fields thus lie at the same offset in every record, and where
+each record starts is written to an index beside the file.
 """
 
 import dataclasses
@@ -25,7 +25,6 @@ HEADER_BYTES, FOOTER_BYTES = 12, 4  # Length and its checksum; the payload's che
 
 
 Column = np.ndarray | Strings
-_FOOTER = np.arange(-FOOTER_BYTES, 0)
 _CHUNK_BYTES = 1 << 20  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
 # Feature.bytes_list = 1, .float_list = 2, .int64_list = 3
 _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
@@ -54,26 +53,26 @@ class Layout:
       widths: By the same names, bytes of the value.
       record_bytes: Length of a record with its framing; None if there are strings.
       least_bytes: Length of a record whose strings are empty.
-      strings: Names of the fields that are strings.
     """
 
     def __init__(self, fields: Sequence[Field]):
         fields = sorted(fields, key=lambda field: field.name)
         self._fixed = [field for field in fields if field.kind != "string"]
-        self._strings = [_StringEntry(field) for field in fields if field.kind == "string"]
+        self._strings = [field for field in fields if field.kind == "string"]
+        heads_bytes = sum(_string_heads(field, np.zeros(1, np.int64)).size for field in self._strings)
         body, ends = b"", {}
         for field in self._fixed:
             values = nested(_LISTS[field.kind], nested(b"\x0a", bytes(field.num_bytes)))
             body += nested(b"\x0a", nested(b"\x0a", field.name.encode()) + nested(b"\x12", values))
             ends[field.name] = len(body)
-        self._length_bytes = varint_bytes(len(body) + sum(entry.most_bytes for entry in self._strings))
+        self._length_bytes = varint_bytes(len(body) + heads_bytes + sum(field.num_bytes for field in self._strings))
         head = bytes(HEADER_BYTES) + b"\x0a" + bytes(self._length_bytes)
-        self._template = np.frombuffer(head + body, np.uint8)
+        footer = b"" if self._strings else bytes(FOOTER_BYTES)  # Strings come between.
+        self._template = np.frombuffer(head + body + footer, np.uint8)
         self.offsets = {field.name: len(head) + ends[field.name] - field.num_bytes for field in self._fixed}
         self.widths = {field.name: field.num_bytes for field in self._fixed}
-        self.least_bytes = len(head + body) + sum(len(entry.template) for entry in self._strings) + FOOTER_BYTES
+        self.least_bytes = len(head + body) + heads_bytes + FOOTER_BYTES
         self.record_bytes = None if self._strings else self.least_bytes
-        self.strings = tuple(entry.name for entry in self._strings)
 
     def encode(self, columns: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the records of N values by field one after another, uint8, and where each of them ends, int64 [N].
@@ -81,83 +80,70 @@ class Layout:
         Raises:
           ValueError: If an integer needs more than the `num_bytes` of its field.
         """
-        count, fixed = len(next(iter(columns.values()))), len(self._template)
-        lengths = [columns[entry.name].lengths for entry in self._strings]
-        sizes = sum(lengths, np.full(count, self.least_bytes))
-        payloads = sizes - HEADER_BYTES - FOOTER_BYTES
-        records = np.empty((count, self._room(lengths)), np.uint8)
-        records[:, :fixed] = self._template
-        records[:, :HEADER_BYTES] = _headers(payloads)
+        sizes = self._sizes(columns)
+        count = len(sizes)
+        records = np.tile(self._template, (count, 1))
+        records[:, :HEADER_BYTES] = _headers(sizes - HEADER_BYTES - FOOTER_BYTES)
         after_length = HEADER_BYTES + 1 + self._length_bytes
         records[:, HEADER_BYTES + 1 : after_length] = varints(sizes - FOOTER_BYTES - after_length, self._length_bytes)
         for field in self._fixed:
             offset, values = self.offsets[field.name], columns[field.name]
-            room = records[:, offset : offset + field.num_bytes]
             if field.kind == "int64":
                 values = varints(values, field.num_bytes // math.prod(values.shape[1:]))
             elif field.kind == "float":
                 values = np.ascontiguousarray(values, "<f4").view(np.uint8)
-            room[:] = values.reshape(count, field.num_bytes)
-        ends = np.cumsum(sizes)
+            records[:, offset : offset + field.num_bytes] = values.reshape(count, field.num_bytes)
         if self._strings:
-            used, start = np.ones(records.shape, bool), fixed
-            for entry in self._strings:
-                start += entry.fill(records[:, start:], used[:, start:], columns[entry.name])
-            records = records[used]
-            slices = map(slice, (ends - payloads - FOOTER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist())
-            records[ends[:, np.newaxis] + _FOOTER] = _footers(map(records.__getitem__, slices), count)
+            payloads = [records[:, HEADER_BYTES:]]
+            for field in self._strings:
+                strings = columns[field.name]
+                payloads += [_string_heads(field, strings.lengths), strings]
+            payloads = _join(payloads)
+            records = _join([records[:, :HEADER_BYTES], payloads, _checksum_bytes(payloads.tolist(), count)]).data
         else:
-            records[:, -FOOTER_BYTES:] = _footers(records[:, HEADER_BYTES:-FOOTER_BYTES], count)
-        return records.reshape(-1), ends
+            records[:, -FOOTER_BYTES:] = _checksum_bytes(records[:, HEADER_BYTES:-FOOTER_BYTES], count)
+        return records.reshape(-1), np.cumsum(sizes)
 
-    def chunks(self, columns: Mapping[str, Column], count: int) -> Iterator[slice]:
-        """Yields ranges of `count` records that are assembled in about `_CHUNK_BYTES`, and in no more than twice that."""
-        lengths = [columns[entry.name].lengths for entry in self._strings]
-        start = 0
-        while start < count:
-            step = _CHUNK_BYTES // self.least_bytes or 1
-            while step > 1 and step * self._room(part[start : start + step] for part in lengths) > 2 * _CHUNK_BYTES:
-                step //= 2
+    def chunks(self, columns: Mapping[str, Column]) -> Iterator[slice]:
+        """Yields ranges of N values by field whose records have about `_CHUNK_BYTES`, if they are about equally long."""
+        sizes = self._sizes(columns)
+        step = max(1, _CHUNK_BYTES * len(sizes) // int(sizes.sum()))
+        for start in range(0, len(sizes), step):
             yield slice(start, start + step)
-            start += step
 
-    def _room(self, lengths: Iterable[np.ndarray]) -> int:
-        """Bytes for the longest record that strings of such lengths could make."""
-        return self.least_bytes + sum(int(part.max()) for part in lengths)
+    def _sizes(self, columns: Mapping[str, Column]) -> np.ndarray:
+        """Returns the length of each record, int64 [N]."""
+        count = len(next(iter(columns.values())))
+        return sum((columns[field.name].lengths for field in self._strings), np.full(count, self.least_bytes))
 
 
-class _StringEntry:
-    """A string's entry in the map of features, of at most `most_bytes`.
+def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
+    """Returns what stands before strings of such lengths [N], their own and those of what they are nested in: uint8 [N, bytes]."""
+    key = nested(b"\x0a", field.name.encode())
+    # All four lengths are of one width: enough for the string and what is around it.
+    width = varint_bytes(field.num_bytes + len(key) + 40)
+    room = bytes(width)
+    template = b"\x0a" + room + key + b"\x12" + room + _LISTS["bytes"] + room + b"\x0a" + room
+    heads = np.tile(np.frombuffer(template, np.uint8), (len(lengths), 1))
+    innermost = len(template)
+    for end in (1 + width, innermost - 2 * (1 + width), innermost - (1 + width), innermost):
+        heads[:, end - width : end] = varints(lengths + innermost - end, width)  # How much comes after it.
+    return heads
 
-    The template is what stands before the string: its own length and those of what it is nested in.
-    """
 
-    def __init__(self, field: Field):
-        self.name = field.name
-        key = nested(b"\x0a", field.name.encode())
-        # All four lengths are of one width: enough for the string and what is around it.
-        self._width = width = varint_bytes(field.num_bytes + len(key) + 40)
-        gap = bytes(width)
-        template = b"\x0a" + gap + key
-        self._lengths = [1]
-        for tag in (b"\x12", _LISTS["bytes"], b"\x0a"):
-            self._lengths.append(len(template) + 1)
-            template += tag + gap
-        self.template = np.frombuffer(template, np.uint8)
-        self.most_bytes = len(template) + field.num_bytes
+def _join(columns: Iterable[Column]) -> Strings:
+    """Returns the bytes of each record's columns, uint8 [N, ...] or strings, one after another."""
+    import pyarrow as pa  # Images of one size do without.
+    import pyarrow.compute as pc
 
-    def fill(self, records: np.ndarray, used: np.ndarray, strings: Strings) -> int:
-        """Writes the entry to the start of each record and marks what is used there; returns how much is taken up."""
-        before, longest = len(self.template), int(strings.lengths.max())
-        records[:, :before] = self.template
-        for at in self._lengths:  # each says how much comes after it
-            after = at + self._width
-            records[:, at:after] = varints(before - after + strings.lengths, self._width)
-        end = before + longest
-        mask = np.arange(longest) < strings.lengths[:, np.newaxis]
-        used[:, before:end] = mask
-        records[:, before:end][mask] = strings.data
-        return end
+    arrays = [column.arrow if isinstance(column, Strings) else _as_strings(column).arrow for column in columns]
+    return Strings.of_arrow(pc.binary_join_element_wise(*arrays, pa.scalar(b"", pa.large_binary())))
+
+
+def _as_strings(rows: np.ndarray) -> Strings:
+    """Returns rows of bytes, uint8 [N, width], as N strings."""
+    count, width = rows.shape
+    return Strings(data=rows.reshape(-1), offsets=np.arange(count + 1) * width, lengths=np.full(count, width))
 
 
 def take(column: Column, rows: np.ndarray) -> Column:
@@ -166,15 +152,14 @@ def take(column: Column, rows: np.ndarray) -> Column:
 
 
 def _headers(payloads: np.ndarray) -> np.ndarray:
-    """Lengths [N] of payloads as they stand before them, uint8 [N, 12]."""
+    """Returns lengths [N] of payloads as they stand before them, uint8 [N, 12]."""
     lengths, which = np.unique(payloads.astype("<u8"), return_inverse=True)
-    columns = [part.view(np.uint8).reshape(len(lengths), -1) for part in (lengths, checksums(lengths, len(lengths)))]
-    return np.concatenate(columns, axis=1)[which]
+    return np.hstack([lengths[:, np.newaxis].view(np.uint8), _checksum_bytes(lengths, len(lengths))])[which]
 
 
-def _footers(payloads: Iterable[np.ndarray], count: int) -> np.ndarray:
-    """Returns the checksums behind the payloads, uint8 [N, 4]."""
-    return checksums(payloads, count).view(np.uint8).reshape(count, FOOTER_BYTES)
+def _checksum_bytes(values: Iterable[bytes | np.ndarray], count: int) -> np.ndarray:
+    """Returns the checksums as they stand behind the values, uint8 [N, 4]."""
+    return checksums(values, count)[:, np.newaxis].view(np.uint8)
 
 
 def checksums(values: Iterable[bytes | np.ndarray], count: int) -> np.ndarray:

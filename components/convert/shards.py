@@ -53,7 +53,7 @@ class ShardWriter:
           ValueError: If an integer needs more bytes than its field has.
         """
         self._files[HASHES].write(np.ascontiguousarray(hashes, "<u8"))
-        for rows in self._layout.chunks(columns, len(hashes)):
+        for rows in self._layout.chunks(columns):
             records, ends = self._layout.encode({name: column[rows] for name, column in columns.items()})
             if INDEX in self._files:
                 self._files[INDEX].write((self._num_bytes + ends).astype("<i8"))
