@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import tempfile
 import time
@@ -20,18 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import UserError, readable, writable
+from common.errors import UserError, readable
 from common.machine import usable_cores
 from common.manifest import FORMAT_VERSION, Manifest, Shard
 from common.storage.files import sha256_of, stat_file, write_text
-from common.storage.storage import is_remote
+from common.storage.storage import File, is_remote
 from components.convert import engine, output
 from components.convert.hashes import content_hashes
 from components.convert.options import Options
 from components.convert.progress import track
 from components.convert.records import take
 from components.convert.shards import ShardWriter
-from components.convert.source import LABEL, Examples, Opening
+from components.convert.source import LABEL, Examples, Opening, Source
 from components.convert.sources import registry
 from components.convert.splits import SPLITS, Splits
 from components.convert.statistics import Statistics
@@ -51,68 +50,58 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
       UserError: If the source cannot be read, or the output directory holds anything else. Nothing is left behind.
     """
     started, directory = time.perf_counter(), options.directory
-    with output.claim(directory):
-        existing = output.load_finished(directory)
+    page = f"{directory}/{output.PAGE}"
+    with output.claim(directory) as existing:
         if existing:
-            manifest, outcome = _compare(options, existing)
+            output.refuse_other(directory, existing.arguments, options.arguments)
+            output.verify(directory, existing)
+        examples, notes = _convert(options, beam, writes=not existing)
+        manifest, statistics = _describe(examples, options, notes)
+        if existing:
+            old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
+            output.refuse_other(directory, old, new)
         else:
-            manifest, outcome = _make(options, beam), "is ready"
+            _report(manifest, examples, directory)
+        outcome = "was already there, nothing is changed"
+        if not existing or not stat_file(page):
+            from components.convert.page import render  # What it needs is slow to import.
+
+            write_text(page, render(manifest, statistics))
+            outcome = f"was already there, without {output.PAGE}, which is made again"
+        if existing:
+            output.tidy(directory)
+        else:
+            output.publish(directory, manifest)
+            outcome = "is ready"
     seconds = time.perf_counter() - started
-    examples = sum(split.examples for split in manifest.splits.values())
+    num_examples = sum(split.examples for split in manifest.splits.values())
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     print(
-        f"{directory}: {manifest.name} {outcome}: {examples:,} examples in {len(shards)} shards, "
-        f"{sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, {examples / seconds:,.0f} examples/s"
+        f"{directory}: {manifest.name} {outcome}: {num_examples:,} examples in {len(shards)} shards, "
+        f"{sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, {num_examples / seconds:,.0f} examples/s"
     )
     return manifest
 
 
-def _make(options: Options, beam: Sequence[str] | None) -> Manifest:
-    """Makes a dataset, from unfinished work that lies there or anew."""
+def _report(manifest: Manifest, examples: Examples, directory: str) -> None:
+    """Prints what was made, left out and is worth a warning; lists the wrong rows in a file."""
+    for name, split in manifest.splits.items():
+        shards = len(split.shards)
+        print(f"{name}: {split.examples:,} examples in {shards} shard{'s' * (shards != 1)}", flush=True)
+    num_skipped = len(examples.skipped)
+    num_rows = sum(split.examples for split in manifest.splits.values()) + examples.left_out + num_skipped
+    if examples.left_out:
+        print(f"{examples.left_out:,} of {num_rows:,} rows are left out by the schema's filter")
+    if num_skipped:
+        print(f"{num_skipped:,} of {num_rows:,} rows are wrong and left out; {output.SKIPPED} lists them")
+        write_text(f"{directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in examples.skipped))
+    print_warnings(manifest, directory)
+
+
+def _convert(options: Options, beam: Sequence[str] | None, *, writes: bool) -> tuple[Examples, list[Any]]:
+    """Opens the source and writes its pieces, or only describes them; returns the examples and the notes of all pieces."""
     directory = options.directory
-    try:
-        with writable(f"--output {directory}"):
-            manifest, statistics, examples = _convert(options, writes=True, beam=beam)
-            for name, split in manifest.splits.items():
-                shards = len(split.shards)
-                print(f"{name}: {split.examples:,} examples in {shards} shard{'s' * (shards != 1)}", flush=True)
-            num_skipped = len(examples.skipped)
-            num_rows = sum(split.examples for split in manifest.splits.values()) + examples.left_out + num_skipped
-            if examples.left_out:
-                print(f"{examples.left_out:,} of {num_rows:,} rows are left out by the schema's filter")
-            if num_skipped:
-                print(f"{num_skipped:,} of {num_rows:,} rows are wrong and left out; {output.SKIPPED} lists them")
-                write_text(f"{directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in examples.skipped))
-            print_warnings(manifest, directory)
-            _write_page(manifest, statistics, options)
-            output.publish(directory, manifest)
-            return manifest
-    except engine.ProcessLost:
-        raise  # What is done stays.
-    except (UserError, OSError):
-        output.discard(directory)
-        raise
-
-
-def _compare(options: Options, existing: Manifest) -> tuple[Manifest, str]:
-    """Returns a dataset that is there, if it is what the source would be converted to now, and what is said of it."""
-    directory = options.directory
-    output.refuse_other(directory, existing.arguments, options.arguments)
-    output.verify(directory, existing)
-    manifest, statistics, _ = _convert(options, writes=False)
-    old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
-    output.refuse_other(directory, old, new)
-    output.tidy(directory)
-    if stat_file(f"{directory}/{output.PAGE}"):
-        return manifest, "was already there, nothing is changed"
-    _write_page(manifest, statistics, options)
-    return manifest, f"was already there, without {output.PAGE}, which is made again"
-
-
-def _convert(
-    options: Options, *, writes: bool, beam: Sequence[str] | None = None
-) -> tuple[Manifest, Statistics, Examples]:
-    """Writes the shards of all pieces that are not done yet, or only describes them; the manifest is not written yet."""
+    work = f"{directory}/{output.WORK}"
     splits = Splits(
         validation_fraction=options.validation_fraction, test_fraction=options.test_fraction, seed=options.split_seed
     )
@@ -121,73 +110,67 @@ def _convert(
             source = registry.find_source(options.dataset, **options.source_options)
             paths = registry.find_paths(options.dataset, options.source)
             files = source.files(paths)
-            num_bytes = sum(file.num_bytes for file in files)
-            plan = {
-                "format_version": FORMAT_VERSION,
-                "arguments": options.arguments,
-                "schema": sha256_of(source.schema) if source.schema else "",
-                "files": [[file.path, file.num_bytes, file.version, file.changed_ns] for file in files],
-            }
-            work = output.Work.of(options.directory, plan) if writes else None
-            if work and work.folder.isprintable() and not is_remote(work.folder):
-                folder = f"{work.folder}/source"
+            notes = output.begin(directory, _plan(options, source, files)) if writes else {}
+            if writes and work.isprintable() and not is_remote(work):
+                folder = f"{work}/source"
                 os.makedirs(folder, exist_ok=True)
             else:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="converting-"))
-            processes = options.processes or _default_processes(num_bytes, options.output)
+            processes = options.processes or _default_processes(files, directory)
+            run_here = functools.partial(engine.run, processes=processes)
             opening = Opening(
                 directory=folder,
                 splits=splits,
                 shards=options.shards,
                 shard_bytes=max(1, int(options.shard_mb * 1e6)),
-                map=lambda function, tasks: _run_all(function, tasks, processes),
+                map=lambda function, tasks: [result for _, result in sorted(run_here(function, tasks))],
             )
             examples = source.open(paths, opening)
-        run = functools.partial(engine.run, processes=processes)
+        run = run_here
         if beam is not None:
-            from components.convert import beam as on_beam
+            from components.convert.beam import run as run_on_beam
 
-            run = functools.partial(on_beam.run, arguments=beam, staged=folder, work=work.folder)
-        notes = _write_pieces(examples, splits, options.directory, work, run)
-    manifest, statistics = _describe(examples, options, notes)
-    return manifest, statistics, examples
+            run = functools.partial(run_on_beam, arguments=beam, staged=folder, work=work)
+        return examples, _write_pieces(examples, splits, directory if writes else None, notes, run)
 
 
-def _default_processes(num_bytes: int, target: str) -> int:
+def _plan(options: Options, source: Source, files: Sequence[File]) -> dict[str, Any]:
+    """Returns what decides the shards."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "arguments": options.arguments,
+        "schema": sha256_of(source.schema) if source.schema else "",
+        "files": [(file.path, file.num_bytes, file.version, file.changed_ns) for file in files],
+    }
+
+
+def _default_processes(files: Sequence[File], target: str) -> int:
     # In a bucket some send while others compute.
-    return min(usable_cores() * (2 if is_remote(target) else 1), 1 + num_bytes // _PROCESS_BYTES)
-
-
-def _run_all(function: Callable[[Any], Any], tasks: Sequence[Any], processes: int) -> list[Any]:
-    """Returns the results of a function for all tasks, in their order."""
-    results = dict(engine.run(function, tasks, processes=processes))
-    return [results[i] for i in range(len(tasks))]
+    most = usable_cores() * (2 if is_remote(target) else 1)
+    return min(most, 1 + sum(file.num_bytes for file in files) // _PROCESS_BYTES)
 
 
 def _write_pieces(
-    examples: Examples, splits: Splits, directory: str, work: output.Work | None, run: Callable[..., Any]
+    examples: Examples, splits: Splits, directory: str | None, notes: dict[int, Any], run: Callable[..., Any]
 ) -> list[Any]:
-    """Writes the pieces of which there is no note, by `engine.run` or `beam.run`, and returns the notes of all.
-
-    Without `work` nothing is written.
-    """
-    notes = work.load_notes() if work else {}
+    """Writes the pieces of which there is no note, by `engine.run` or `beam.run`, and returns the notes of all."""
     tasks = [i for i in range(len(examples.pieces)) if i not in notes]
-    total = sum(examples.pieces[i].num_bytes for i in tasks)
-    done = written = 0
+    sizes = [examples.pieces[i].num_bytes for i in tasks]
+    total, done, written = sum(sizes), 0, 0
 
     def write(number: int) -> Any:
-        note = write_piece(examples, splits, number, directory if work else None)
-        return work.note(number, note) if work else json.loads(json.dumps(note))
+        note = write_piece(examples, splits, number, directory)
+        if directory:
+            output.note(directory, number, note)
+        return note
 
     with track("converting", max(1, total), "bytes") as advance:
         for i, note in run(write, tasks):
             notes[tasks[i]] = note
-            num_bytes = examples.pieces[tasks[i]].num_bytes
-            advance(num_bytes)
-            done += num_bytes
+            advance(sizes[i])
+            done += sizes[i]
             written += sum(shard["bytes"] for shard in note["shards"].values())
-            if work and not is_remote(directory):
+            if directory and not is_remote(directory):
                 output.require_room(directory, int(written / max(1, done) * (total - done)))
     return [notes[i] for i in range(len(examples.pieces))]
 
@@ -208,7 +191,7 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str 
     layout, natives = examples.layout(), examples.native_splits
     first = next(i for i, other in enumerate(examples.pieces) if other.split == piece.split)
     statistics, writers = Statistics(examples, of_piece=True), {}
-    try:
+    with contextlib.ExitStack() as stack:
         for block in examples.blocks(piece):
             hashes = block.hashes
             if hashes is None:
@@ -216,10 +199,8 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str 
                 hashes = content_hashes(len(block.columns[LABEL]), inputs)
             keys = hashes if block.keys is None else block.keys
             places = splits.assign(keys, native=piece.split, natives=natives, assigned=block.assigned)
-            for place, split in enumerate(SPLITS):
-                rows = np.flatnonzero(places == place)
-                if not len(rows):
-                    continue
+            for place in np.unique(places):
+                rows, split = np.flatnonzero(places == place), SPLITS[place]
                 columns, missing, measures = (
                     {name: take(column, rows) for name, column in part.items()}
                     for part in (block.columns, block.missing, block.measures)
@@ -228,11 +209,9 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str 
                 if split not in writers:
                     stem = f"{directory}/{split}-{number - first:05d}"
                     writers[split] = ShardWriter(stem, layout, writes=directory is not None)
+                    stack.callback(writers[split].abandon)
                 writers[split].append(columns, hashes[rows])
         shards = {split: dataclasses.asdict(writer.close()) for split, writer in writers.items()}
-    finally:
-        for writer in writers.values():
-            writer.abandon()
     return {"shards": shards, "statistics": statistics.state()}
 
 
@@ -272,9 +251,3 @@ def _describe(examples: Examples, options: Options, notes: Sequence[Mapping[str,
         wide=examples.wide,
     )
     return manifest, statistics
-
-
-def _write_page(manifest: Manifest, statistics: Statistics, options: Options) -> None:
-    from components.convert import page  # What it needs is slow to import.
-
-    write_text(f"{options.directory}/{output.PAGE}", page.render(manifest, statistics))
