@@ -6,34 +6,25 @@
 The processes are forked: what the function refers to is theirs without being sent or held twice. Where forking is not safe (on
 macOS, and with TensorFlow's threads in the process) this process does all.
 
-Results come back in files. Python's pool reads them from one pipe for all processes, and would wait for ever for the rest of a
-message whose sender was killed.
+Each process has a pipe of its own. A pool of Python's has one for all, and would wait for ever for the rest of a message whose
+sender was killed.
 """
 
 import multiprocessing
 import os
-import pickle
-import queue
 import signal
 import sys
-import tempfile
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from common import lifeline
 from common.errors import UserError
 
-_POLL_S = 0.05
-
 
 class ProcessLost(UserError):
     """A process was killed; what the others have done is as good as it was."""
-
-
-_function: Callable[[Any], Any]
 
 
 def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int) -> Iterator[tuple[int, Any]]:
@@ -46,62 +37,47 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
     if processes <= 1 or sys.platform != "linux" or "tensorflow" in sys.modules:
         yield from ((i, function(task)) for i, task in enumerate(tasks))
         return
-    results, others = queue.SimpleQueue(), multiprocessing.active_children()
-    # Not in this thread, where a signal may raise an exception while the pool holds a lock, and for ever.
-    manager = threading.Thread(target=_manage, args=(function, tasks, processes, results), name="pool", daemon=True)
+    context = multiprocessing.get_context("fork")
+    positions = iter(range(len(tasks)))
+    workers, connections = [], []
     try:
-        manager.start()
+        for _ in range(processes):
+            connection, other_end = context.Pipe()
+            worker = context.Process(target=_work, args=(os.getpid(), function, tasks, other_end), daemon=True)
+            connections.append(connection)
+            workers.append(worker)
+            worker.start()
+            other_end.close()  # So that it is closed when the process ends.
+            connection.send(next(positions))
         for _ in tasks:
-            position, result, error = results.get()
+            connection = wait(connections)[0]
+            try:
+                position, result, error = connection.recv()
+                if (upcoming := next(positions, None)) is not None:
+                    connection.send(upcoming)
+            except (EOFError, OSError):
+                raise ProcessLost(
+                    "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
+                    "--processes; what is done is not done again"
+                ) from None
             if error:
                 raise error
             yield position, result
-        manager.join()
     finally:
-        while manager.is_alive():  # Processes may be in the middle of tasks that nobody waits for any more.
-            for child in {*multiprocessing.active_children()}.difference(others):
-                child.kill()
-            manager.join(_POLL_S)
+        for worker in workers:
+            if worker.pid:  # A signal may come before it has started.
+                worker.kill()
+                worker.join()
 
 
-def _manage(function: Callable[[Any], Any], tasks: Sequence[Any], processes: int, results: queue.SimpleQueue) -> None:
-    """Puts position, result and error of each task, or an error that ends all, into a queue."""
-    context, initial = multiprocessing.get_context("fork"), (os.getpid(), function)
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="results-") as folder,
-            futures.ProcessPoolExecutor(processes, context, initializer=_begin, initargs=initial) as pool,
-        ):
-            paths = [os.path.join(folder, str(i)) for i in range(len(tasks))]
-            positions = {pool.submit(_call, *each): i for i, each in enumerate(zip(tasks, paths, strict=True))}
-            for future in futures.as_completed(positions):
-                future.result()
-                with open(paths[positions[future]], "rb") as file:
-                    results.put((positions[future], *pickle.load(file)))
-                os.unlink(file.name)
-    except futures.BrokenExecutor:
-        lost = ProcessLost(
-            "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
-            "--processes; what is done is not done again"
-        )
-        results.put((None, None, lost))
-    except Exception as error:  # A disk that is full, perhaps.
-        results.put((None, None, error))
-
-
-def _begin(parent: int, function: Callable[[Any], Any]) -> None:
-    """Prepares a process."""
-    global _function
-    _function = function
+def _work(parent: int, function: Callable[[Any], Any], tasks: Sequence[Any], connection: Connection) -> None:
+    """Sends position, result and error of each task whose position is received, until it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but its parent decides.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lifeline.watch(parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
-
-
-def _call(task: Any, path: str) -> None:
-    """Writes the outcome of a task to a file."""
-    with open(path, "wb") as file:
-        pickle.dump(attempt(_function, task), file)
+    while True:
+        position = connection.recv()
+        connection.send((position, *attempt(function, tasks[position])))
 
 
 def attempt(function: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | None]:

@@ -98,17 +98,6 @@ list(engine.run(sleep, range(3), processes=3))
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_run_without_temporary_directory_fails():
-    code = r"""
-import tempfile
-from components.convert import engine
-tempfile.tempdir = "/no/such"
-list(engine.run(print, range(9), processes=2))
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "FileNotFoundError" in ended.stderr
-
-
 def test_run_ends_when_stopped_at_any_moment():
     code = r"""
 import os, signal, sys, time
