@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from common.cli import Parser, run_cli
 from common.errors import UserError
 from components.convert.convert import convert
-from components.convert.options import Engine, Options, Proposal
+from components.convert.options import Options, Proposal
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
@@ -31,10 +31,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         "bytes. Done again, it changes nothing; it never overwrites anything else.",
     )
     Options.add_flags(parser)
-    Engine.add_flags(parser)
+    parser.add_argument(
+        "--engine",
+        choices=("processes", "beam"),
+        default="processes",
+        help="what writes the shards: processes of this machine, or Apache Beam, whose flags follow behind --, as in "
+        "--engine beam -- --runner DataflowRunner",
+    )
     Proposal.add_flags(parser.add_argument_group("a schema to begin with"))
     argv = [*(sys.argv[1:] if argv is None else argv)]
-    argv, beam = (argv[: argv.index("--")], argv[argv.index("--") + 1 :]) if "--" in argv else (argv, [])
+    end = argv.index("--") if "--" in argv else len(argv)
+    argv, beam = argv[:end], argv[end + 1 :]
     proposed = any(arg.partition("=")[0] == "--infer-schema" for arg in argv)
     args = parser.parse_args(["--output=-", *argv] if proposed else argv)
     options, proposal = Options.of(args), Proposal.of(args)

@@ -55,7 +55,7 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
         if existing:
             output.refuse_other(directory, existing.arguments, options.arguments)
             output.verify(directory, existing)
-        examples, notes = _convert(options, beam, writes=not existing)
+        examples, notes = _convert(options, beam, None if existing else directory)
         manifest, statistics = _describe(examples, options, notes)
         if existing:
             old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
@@ -98,9 +98,8 @@ def _report(manifest: Manifest, examples: Examples, directory: str) -> None:
     print_warnings(manifest, directory)
 
 
-def _convert(options: Options, beam: Sequence[str] | None, *, writes: bool) -> tuple[Examples, list[Any]]:
-    """Opens the source and writes its pieces, or only describes them; returns the examples and the notes of all pieces."""
-    directory = options.directory
+def _convert(options: Options, beam: Sequence[str] | None, directory: str | None) -> tuple[Examples, list[Any]]:
+    """Opens the source and writes its pieces, without a directory only describes them; returns the notes of all pieces."""
     work = f"{directory}/{output.WORK}"
     splits = Splits(
         validation_fraction=options.validation_fraction, test_fraction=options.test_fraction, seed=options.split_seed
@@ -110,13 +109,13 @@ def _convert(options: Options, beam: Sequence[str] | None, *, writes: bool) -> t
             source = registry.find_source(options.dataset, **options.source_options)
             paths = registry.find_paths(options.dataset, options.source)
             files = source.files(paths)
-            notes = output.begin(directory, _plan(options, source, files)) if writes else {}
-            if writes and work.isprintable() and not is_remote(work):
+            notes = output.begin(directory, _plan(options, source, files)) if directory else {}
+            if directory and work.isprintable() and not is_remote(work):
                 folder = f"{work}/source"
                 os.makedirs(folder, exist_ok=True)
             else:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="converting-"))
-            processes = options.processes or _default_processes(files, directory)
+            processes = options.processes or _default_processes(files, options.output)
             run_here = functools.partial(engine.run, processes=processes)
             opening = Opening(
                 directory=folder,
@@ -127,11 +126,11 @@ def _convert(options: Options, beam: Sequence[str] | None, *, writes: bool) -> t
             )
             examples = source.open(paths, opening)
         run = run_here
-        if beam is not None:
+        if directory and beam is not None:
             from components.convert.beam import run as run_on_beam
 
             run = functools.partial(run_on_beam, arguments=beam, staged=folder, work=work)
-        return examples, _write_pieces(examples, splits, directory if writes else None, notes, run)
+        return examples, _write_pieces(examples, splits, directory, notes, run)
 
 
 def _plan(options: Options, source: Source, files: Sequence[File]) -> dict[str, Any]:

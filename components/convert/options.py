@@ -108,18 +108,6 @@ class Options(Flags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Engine(Flags):
-    """What runs the work."""
-
-    engine: str = flag(
-        ("processes", "beam"),
-        "what writes the shards: processes of this machine, or Apache Beam, whose flags follow behind --, as in "
-        "--engine beam -- --runner DataflowRunner",
-        default="processes",
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposal(Flags):
     """Options for a schema that is proposed in place of a conversion."""
 

@@ -147,7 +147,11 @@ def begin(output: str, plan: Mapping[str, Any]) -> dict[int, Any]:
     files = [file.path for file in list_folder(f"{output}/{WORK}")[1]]
     paths = {int(number[1]): path for path in files if (number := re.search(r"/piece-(\d+)\.json$", path))}
     notes = dict(zip(paths, map_in_threads(_read_note, paths.values()), strict=True))
-    return {i: note for i, note in notes.items() if note and not _damaged(output, _shards(note))}
+    return {
+        i: note
+        for i, note in notes.items()
+        if note and not _damaged(output, (Shard(**shard) for shard in note["shards"].values()))
+    }
 
 
 def note(output: str, number: int, content: Mapping[str, Any]) -> None:
@@ -158,10 +162,6 @@ def note(output: str, number: int, content: Mapping[str, Any]) -> None:
 def _read_note(path: str) -> Any:
     with contextlib.suppress(ValueError):  # It is cut, as after a loss of power.
         return read_json(path)
-
-
-def _shards(note: Mapping[str, Any]) -> Iterator[Shard]:
-    return (Shard(**shard) for shard in note["shards"].values())
 
 
 def require_room(output: str, num_bytes: int) -> None:

@@ -57,8 +57,7 @@ class ShardWriter:
             records, ends = self._layout.encode({name: column[rows] for name, column in columns.items()})
             if INDEX in self._files:
                 self._files[INDEX].write((self._num_bytes + ends).astype("<i8"))
-            if len(self._head) < HEAD_BYTES:
-                self._head += records[: HEAD_BYTES - len(self._head)].tobytes()
+            self._head += records[: HEAD_BYTES - len(self._head)].tobytes()
             self._files[RECORDS].write(records)
             self._examples += len(ends)
             self._num_bytes += records.nbytes

@@ -155,14 +155,15 @@ class Source(abc.ABC):
         Raises:
           UserError: If there is no path, or nothing at one.
         """
+        needs = f"dataset {self.name!r} needs --source {wanted}"
         if not paths:
-            raise UserError(f"dataset {self.name!r} needs --source {wanted}")
+            raise UserError(needs)
         located = []
         for path in [paths] if isinstance(paths, str) else paths:
             path = path.rstrip("/") if is_remote(path) else str(pathlib.Path(path))
             file = stat_file(path)
             if not file and not os.path.isdir(path) and not any(list_folder(path)):
-                raise UserError(f"{path}: no such file or directory; dataset {self.name!r} needs --source {wanted}")
+                raise UserError(f"{path}: no such file or directory; {needs}")
             located.append((path, file))
         return located
 
@@ -239,13 +240,13 @@ class Examples(abc.ABC):
         return Layout([self._field(feature) for feature in self.features])
 
     def _field(self, feature: Feature) -> Field:
-        most = {LABEL: int(feature.value_range[1])} if feature.name == LABEL and feature.value_range else self.most
-        kind, num_bytes = {"uint8": ("bytes", 1), "float32": ("float", 4)}.get(feature.dtype, ("int64", _VARINT_BYTES))
+        name = feature.name
+        most = int(feature.value_range[1]) if name == LABEL and feature.value_range else self.most.get(name)
         if feature.dtype == "string" or feature.encoding:
-            return Field(name=feature.name, kind="string", num_bytes=most.get(feature.name, _STRING_BYTES))
-        if kind == "int64" and feature.name in most:
-            num_bytes = varint_bytes(most[feature.name])
-        return Field(name=feature.name, kind=kind, num_bytes=num_bytes * math.prod(feature.shape))
+            return Field(name=name, kind="string", num_bytes=_STRING_BYTES if most is None else most)
+        int_bytes = _VARINT_BYTES if most is None else varint_bytes(most)
+        kind, num_bytes = {"uint8": ("bytes", 1), "float32": ("float", 4), "int64": ("int64", int_bytes)}[feature.dtype]
+        return Field(name=name, kind=kind, num_bytes=num_bytes * math.prod(feature.shape))
 
 
 def label_feature(task: str, size: int) -> Feature:

@@ -4,12 +4,11 @@ import contextlib
 import dataclasses
 import pathlib
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 
 from common.cli import set_up_output
-from common.storage.files import open_file
+from common.storage.files import read_bytes
 from components.convert import output, store
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -41,7 +40,6 @@ def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, st
             print(f"{directory}: another run has converted it")
         else:
             manifest = convert(dataclasses.replace(options, output=directory))
-        with open_file(f"{directory}/{output.PAGE}") as text, open(page, "wb") as copy:
-            shutil.copyfileobj(text, copy)
+        pathlib.Path(page).write_bytes(read_bytes(f"{directory}/{output.PAGE}"))
     counts = {split: part.examples for split, part in manifest.splits.items()}
     return directory, {"name": manifest.name, "fingerprint": manifest.fingerprint, **counts}

@@ -30,8 +30,9 @@ def ready(directory: pathlib.Path) -> Manifest | None:
     """
     with contextlib.suppress(UserError, OSError):
         manifest = Manifest.load(directory)
-        sizes = {shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards}
-        if (directory / output.PAGE).exists() and all((directory / f).stat().st_size == n for f, n in sizes.items()):
+        shards = [shard for split in manifest.splits.values() for shard in split.shards]
+        has_page = (directory / output.PAGE).exists()
+        if has_page and all((directory / shard.file).stat().st_size == shard.bytes for shard in shards):
             os.utime(directory)
             return manifest
     if (directory / FILE).exists() or not (directory / output.WORK).is_dir():
