@@ -38,17 +38,17 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
         yield from ((i, function(task)) for i, task in enumerate(tasks))
         return
     context = multiprocessing.get_context("fork")
-    positions = iter(range(len(tasks)))
+    positions = iter(range(processes, len(tasks)))
     workers, connections = [], []
     try:
-        for _ in range(processes):
+        for position in range(processes):
             connection, other_end = context.Pipe()
-            worker = context.Process(target=_work, args=(os.getpid(), function, tasks, other_end), daemon=True)
+            job = (os.getpid(), function, tasks, position, other_end)
+            worker = context.Process(target=_work, args=job, daemon=True)
             connections.append(connection)
             workers.append(worker)
             worker.start()
             other_end.close()  # So that it is closed when the process ends.
-            connection.send(next(positions))
         for _ in tasks:
             connection = wait(connections)[0]
             try:
@@ -70,14 +70,16 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
                 worker.join()
 
 
-def _work(parent: int, function: Callable[[Any], Any], tasks: Sequence[Any], connection: Connection) -> None:
-    """Sends position, result and error of each task whose position is received, until it is killed."""
+def _work(
+    parent: int, function: Callable[[Any], Any], tasks: Sequence[Any], position: int, connection: Connection
+) -> None:
+    """Sends position, result and error of a task and of each whose position is received then, until it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but its parent decides.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lifeline.watch(parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     while True:
-        position = connection.recv()
         connection.send((position, *attempt(function, tasks[position])))
+        position = connection.recv()
 
 
 def attempt(function: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | None]:
