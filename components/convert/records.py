@@ -125,8 +125,9 @@ def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
     room = bytes(width)
     template = b"\x0a" + room + key + b"\x12" + room + _LISTS["bytes"] + room + b"\x0a" + room
     heads = np.tile(np.frombuffer(template, np.uint8), (len(lengths), 1))
+    step = 1 + width
     innermost = len(template)
-    for end in (1 + width, innermost - 2 * (1 + width), innermost - (1 + width), innermost):
+    for end in (step, innermost - 2 * step, innermost - step, innermost):
         heads[:, end - width : end] = varints(lengths + innermost - end, width)  # How much comes after it.
     return heads
 

@@ -143,7 +143,9 @@ class Source(abc.ABC):
         """Returns the SHA-256 (hexadecimal) over schema, names and contents of the files: it changes when the source does."""
         names = relative_names(self.files(paths))
         named = [(name, file.crc32c or sha256_of(file.path)) for file, name in names.items()]
-        return digest_of([*([("", sha256_of(self.schema))] if self.schema else []), *named])
+        if self.schema:
+            named.insert(0, ("", sha256_of(self.schema)))
+        return digest_of(named)
 
     def locate(self, paths: Paths, wanted: str) -> list[tuple[str, File | None]]:
         """Returns each path that `--source` gives, with the file that it is, or None of a folder.
