@@ -82,7 +82,8 @@ class Layout:
         """
         sizes = self._sizes(columns)
         count = len(sizes)
-        records = np.tile(self._template, (count, 1))
+        records = np.empty((count, len(self._template)), np.uint8)
+        records[:] = self._template
         records[:, :HEADER_BYTES] = _headers(sizes - HEADER_BYTES - FOOTER_BYTES)
         after_length = HEADER_BYTES + 1 + self._length_bytes
         records[:, HEADER_BYTES + 1 : after_length] = varints(sizes - FOOTER_BYTES - after_length, self._length_bytes)
