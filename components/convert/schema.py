@@ -102,12 +102,16 @@ _Named = Annotated[dict[Name, Name], BeforeValidator(_by_name), Field(min_length
 
 
 class Column(Model):
-    """A column of the source, which has it under its header; a missing value is its default, and an error if that is None."""
+    """A column of the source, which has it under its header; a missing value is its default, and an error if that is None.
+
+    With an indicator, a model also gets whether a value was missing.
+    """
 
     name: str
     header: Name
     type: Literal["float", "int", "string", "bool", "time"]
     default: Annotated[Any, AfterValidator(_default)] = None
+    indicator: Annotated[bool, Field(strict=True)] = False
     unit: Name | None = Field(
         default_factory=lambda column: "seconds since 1970-01-01 UTC" if column.get("type") == "time" else None
     )
@@ -327,9 +331,17 @@ class TableSchema(_Schema):
         """Columns that are features of their own: all but one that is named as the label is."""
         return [column for column in self.columns.values() if column.name != LABEL]
 
+    @property
+    def indicators(self) -> dict[str, str]:
+        """Columns with an indicator, by the name of the feature that is 1 where a value is missing, and 0 where not."""
+        return {f"{column.name}_missing": column.name for column in self.stored if column.indicator}
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         seen = set()
+        for indicator, name in self.indicators.items():
+            if self.columns[name].default is None or indicator in self.columns:
+                raise UserError(f"columns.{name}.indicator: needs a default, and that no column is named {indicator}")
         for name, column in self.columns.items():
             if column.name != name or not _NAME.fullmatch(name):
                 raise UserError(

@@ -201,6 +201,8 @@ WRONG = [
     ("columns.seconds.default", 2**63, r"columns\.seconds\.default: 9\d+ is no int"),
     ("columns.company.default", 1, r"columns\.company\.default: 1 is no string"),
     ("columns.tips", {"type": "time", "default": "2024"}, r"columns\.tips\.default: '2024' is no time; write how many"),
+    ("columns.fare.indicator", True, r"columns\.fare\.indicator: needs a default, and that no column is named fare_m"),
+    ("columns.tips.indicator", "yes", r"columns\.tips\.indicator: "),
     ("columns.fare.header", "tips", r"columns\.tips: another column has this header too"),
     ("columns.FARE", {"type": "int"}, r"columns\.FARE: another column has this name, but for capitals, too"),
     ("columns.a b", {"type": "int"}, r"columns\.a b: a name is a letter, then.*as header"),

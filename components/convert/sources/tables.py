@@ -283,28 +283,32 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
         for split, n in num_rows.items()
         if n
     )
+    floats = {column.name for column in schema.stored if column.dtype == "float32"}
     return TableExamples(
         name=schema.name,
         origin=schema.origin,
         pieces=tuple(itertools.chain.from_iterable(pieces)),
-        inputs=tuple(
-            Feature(
-                name=column.name,
-                dtype=column.dtype,
-                unit=column.unit,
-                default=column.default,
-                missing=schema.missing,
-                boolean=column.type == "bool" or None,
-            )
-            for column in schema.stored
+        inputs=(
+            *(Feature(name=name, dtype="int64") for name in schema.indicators),
+            *(
+                Feature(
+                    name=column.name,
+                    dtype=column.dtype,
+                    unit=column.unit,
+                    default=column.default,
+                    missing=schema.missing,
+                    boolean=column.type == "bool" or None,
+                )
+                for column in schema.stored
+            ),
         ),
         task=schema.label.task,
         class_names=schema.label.classes,
         targets=tuple(schema.label.targets),
         arguments={"schema": schema.content},
-        most={column.name: most[column.name] for column in schema.stored if column.dtype != "float32"},
-        deep=tuple(_encoding(entry, counters) for entry in schema.deep),
-        wide=tuple(_encoding(entry, counters) for entry in schema.wide),
+        most={name: number for name, number in most.items() if name not in floats},
+        deep=_encodings(schema, schema.deep, counters),
+        wide=_encodings(schema, schema.wide, counters),
         left_out=sum(staging.left_out for staging in staged.values()),
         skipped=tuple(line for staging in staged.values() for line in staging.skipped),
         schema=schema,
@@ -325,7 +329,7 @@ def _survey(
     num_bytes, most, counters = 0, collections.Counter(), {key: collections.Counter() for key in counted}
     for batch in _read_staged(paths[split], start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)
-        columns = {column.name: block.columns[column.name] for column in schema.stored}
+        columns = {name: values for name, values in block.columns.items() if name != LABEL}
         for name, values in columns.items():
             data, numbers = (values.data, values.lengths) if isinstance(values, Strings) else (values, values)
             num_bytes += data.nbytes
@@ -362,6 +366,16 @@ def _counted(entry: Input) -> tuple[str, bool]:
     return entry.encoding.columns[0], entry.encoding.kind == "words"
 
 
+def _encodings(
+    schema: TableSchema, entries: Sequence[Input], counters: Mapping[tuple[str, bool], collections.Counter[Any]]
+) -> tuple[Encoding, ...]:
+    """Returns the manifest's encodings of inputs, and of the indicators of their columns."""
+    encodings = [_encoding(entry, counters) for entry in entries]
+    taken = {name for encoding in encodings for name in encoding.columns}
+    indicators = (name for name, column in schema.indicators.items() if column in taken)
+    return (*encodings, *(Encoding(kind="numeric", columns=(name,)) for name in indicators))
+
+
 def _encoding(entry: Input, counters: Mapping[tuple[str, bool], collections.Counter[Any]]) -> Encoding:
     """Returns the manifest's encoding, with the most frequent values of training rows, equals by value."""
     if entry.vocabulary_size is None:
@@ -390,6 +404,7 @@ def _block(schema: TableSchema, batch: pa.RecordBatch) -> Block:
             missing[column.name] = array.is_null().to_numpy(zero_copy_only=False)
             array = array.fill_null(column.default)
         columns[column.name] = Strings.of_arrow(array) if column.dtype == "string" else array.to_numpy()
+    columns |= {name: missing[column].astype(np.int64) for name, column in schema.indicators.items()}
     labels = [batch[name].to_numpy() for name in batch.schema.names if name.startswith(f"{LABEL}.")]
     columns[LABEL] = labels[0] if len(labels) == 1 else np.stack(labels, axis=1)
     rule, keys, assigned = schema.split, None, {}

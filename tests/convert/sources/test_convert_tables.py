@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from staged import SCHEMA, columns, make_schema, read, read_csv, rows, write_csv
+from staged import INPUT, SCHEMA, columns, make_schema, read, read_csv, rows, write_csv
 
 from common.errors import UserError
 from components.convert.schema import Input, Label, SplitRule
@@ -376,6 +376,21 @@ def test_vocabularies_are_of_training_rows(tmp_path):
     assert len(examples.pieces) == 4 and examples.pieces[0].part == [0, 500]
     (block,) = examples.blocks(examples.pieces[1])
     assert len(block.columns["s"]) == 500 and examples.most["t"] == len("One, 1999!")
+
+
+def test_indicator_says_what_is_missing(tmp_path):
+    types = columns(f="float", i="int?", y="int")
+    types["i"] = types["i"].model_copy(update={"indicator": True})
+    schema = make_schema(columns=types, deep=(INPUT,), wide=(Input(column="i", buckets=(1.0,)),))
+    examples = read_csv(tmp_path, b"f,i,y\n1,-7,0\n2,,1\n3,5,1\n", schema)
+    (block,) = examples.blocks(examples.pieces[0])
+    assert block.columns["i"].tolist() == [-7, -7, 5] and block.columns["i_missing"].tolist() == [0, 1, 0]
+    assert [encoding.columns for encoding in examples.deep] == [("f",)]
+    assert [(encoding.kind, encoding.columns) for encoding in examples.wide] == [
+        ("buckets", ("i",)),
+        ("numeric", ("i_missing",)),
+    ]
+    assert "i_missing" in {feature.name for feature in examples.features} and examples.most["i_missing"] == 1
 
 
 @pytest.mark.parametrize("rule", [{"group": "s"}, {"time": "i", "test_from": 3, "validation_from": 2}])
