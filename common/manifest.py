@@ -10,6 +10,7 @@ What a model needs to know of a table, it finds here too; the schema that the co
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -237,7 +238,7 @@ class Manifest:
         taken = {name for encoding in (*self.wide, *self.deep) for name in encoding.columns}
         return tuple(f for f in self.features if f.name != self.label and (f.name in taken or not taken))
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) over everything here: equal fingerprints mean equal bytes in every file."""
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
