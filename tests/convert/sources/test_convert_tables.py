@@ -408,6 +408,34 @@ def test_schema_decides_of_splits(tmp_path, rule):
         assert block.assigned["validation"].tolist() == [i % 5 >= 2 for i in range(30)]
 
 
+# Many columns.
+
+
+def test_many_columns_one_query_of_linear_size(tmp_path, monkeypatch):
+    """DuckDB's time for CASE WHEN is quadratic in how many there are, so that no column may have its own."""
+    queries, connect = [], staging.connect
+
+    class Recorded:
+        def __init__(self, **settings):
+            self.connection = connect(**settings)
+
+        def __getattr__(self, name):
+            return getattr(self.connection, name)
+
+        def sql(self, query):
+            queries.append(query)
+            return self.connection.sql(query)
+
+    monkeypatch.setattr(staging, "connect", Recorded)
+    for count in (10, 20):
+        names = [f"x{i}" for i in range(count)]
+        schema = make_schema(columns=columns(**dict.fromkeys(["f", *names], "float"), y="int"))
+        read_csv(tmp_path, f"f,{','.join(names)},y\n1{',2.5' * count},1\n", schema, name=f"{count}.csv")
+    small, large = queries
+    assert small.count("CASE") == large.count("CASE") > 0
+    assert len(large) < 2 * len(small)
+
+
 # Parquet files.
 
 
