@@ -95,8 +95,6 @@ class TextSource(Source):
         return _examples(schema, {"train": staging}, opening, files[0].path)
 
     def _files(self, paths: Paths, *, print_others: bool) -> list[File]:
-        if self.schema is None:
-            raise UserError(f"dataset {self.name!r} needs --schema FILE, which says what the columns are")
         kind, endings = ("files of JSON lines", "jsonl ndjson") if self.json else ("CSV files", "csv tsv")
         pattern = re.compile(rf".*\.({endings.replace(' ', '|')})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
         named = f"*.{endings.replace(' ', ' or *.')} files, or such with .gz or .zst behind"
