@@ -12,6 +12,7 @@ import logging
 import operator
 import os
 import pickle
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -58,6 +59,9 @@ def run(
         pipeline = beam.Pipeline(options=PipelineOptions([*arguments]))
     except ValueError as error:
         raise UserError(f"Apache Beam: {first_line(error)}") from None
+    guard = Guard()
+    os.environ[MARK] = guard.mark("beam")  # Of workers on this machine, which would outlive this process.
+    tempfile.tempdir = guard.scratch  # Beam leaves folders behind.
     _ = pipeline | beam.Create([*enumerate(tasks)]) | beam.Reshuffle() | beam.Map(call)
     if is_remote(work):
         copy_tree(staged, f"{work}/source")
@@ -69,8 +73,6 @@ def run(
 
     # Beam's threads end so when a worker of this machine was killed, and Beam waits for it for ever.
     threading.excepthook = lambda thread: faults.append(first_line(thread.exc_value))
-    guard = Guard()
-    os.environ[MARK] = guard.mark("beam")  # Of workers on this machine, which would outlive this process.
     thread = threading.Thread(target=execute, daemon=True)
     thread.start()
     try:
@@ -85,6 +87,7 @@ def run(
     finally:
         if thread.is_alive() and jobs:
             jobs[0].cancel()
+        tempfile.tempdir = None
         guard.close()
     outcomes = [pickle.loads(read_bytes(file.path)) for file in list_folder(results)[1]]
     if errors := [outcome for outcome in outcomes if outcome[2]]:
