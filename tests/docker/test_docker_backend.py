@@ -83,10 +83,10 @@ def test_a_killed_worker_is_replaced_and_a_killed_parameter_server_resumes_all(i
 
 def test_containers_die_with_a_killed_launcher(image, tmp_path):
     launcher = launch(image, "--command", "sleep 100", "--job-dir", str(tmp_path))
-    wait_until(lambda: len(containers(tmp_path)) == 2, 30)
+    wait_until(lambda: len(containers(tmp_path)) == 2, 300)
     launcher.kill()
     launcher.communicate()
-    wait_until(lambda: nothing_left(tmp_path), 15)
+    wait_until(lambda: nothing_left(tmp_path), 300)
 
 
 def test_sigterm_reaches_the_program_and_its_exit_code_comes_back(image, tmp_path):

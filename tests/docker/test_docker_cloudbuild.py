@@ -59,7 +59,7 @@ def registry(tmp_path):
     with open(tmp_path / "registry.log", "wb") as log:
         server = subprocess.Popen([program, "serve", tmp_path / "registry.yml"], stdout=log, stderr=log)
     host, port = address.split(":")
-    wait_until(lambda: server.poll() or not socket.socket().connect_ex((host, int(port))), 20)
+    wait_until(lambda: server.poll() or not socket.socket().connect_ex((host, int(port))), 300)
     assert server.poll() is None, (tmp_path / "registry.log").read_text()
     yield address
     server.terminate()

@@ -27,7 +27,7 @@ def engine_state(image: str) -> set[str]:
 
 def nothing_more(before: set[str], image: str) -> None:
     """The engine removes a container a moment after it exits."""
-    wait_until(lambda: engine_state(image) <= before, 20)
+    wait_until(lambda: engine_state(image) <= before, 300)
 
 
 def command(folder: Path, *flags: str) -> list[str]:
@@ -66,7 +66,7 @@ def start(folder: Path, image: str) -> subprocess.Popen[bytes]:
     with open(folder.parent / "output", "wb") as output:
         words = in_containers(folder, image, "--train-steps", "1000000")
         run = subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=output)
-    wait_until(lambda: run.poll() is not None or list(folder.glob("runs/*/job/journal-*.jsonl")), 120)
+    wait_until(lambda: run.poll() is not None or list(folder.glob("runs/*/job/journal-*.jsonl")), 300)
     assert run.poll() is None, (folder.parent / "output").read_text()
     return run
 

@@ -78,7 +78,7 @@ def test_hosts_train_and_survive_kills(hosts, dataset, tmp_path):
         launcher = subprocess.Popen(command(hosts, "--", *flags), stdout=output, cwd=ROOT)
     for attempt, (step, victim) in enumerate([(60, "[t]rainer.task"), (160, "sshd: [r]oot@notty")]):
         journal = job / f"journal-chief-0-{attempt}.jsonl"
-        wait_until(lambda journal=journal, step=step: journal.exists() and step_of(job) >= step, 120)
+        wait_until(lambda journal=journal, step=step: journal.exists() and step_of(job) >= step, 300)
         docker("exec", "host-b", "pkill", "-9", "-f", victim)
     assert launcher.wait(180) == 0, (tmp_path / "output").read_text()
     journal = check_recovery(job, kills=2, saved=120, last=300)
@@ -101,7 +101,7 @@ def test_job_directory_that_hosts_do_not_share_is_refused(hosts, dataset):
 def test_replicas_on_hosts_die_with_a_killed_launcher(hosts, tmp_path):
     own = ["--command", "sleep 100", "--job-dir", str(tmp_path)]
     launcher = subprocess.Popen(command(hosts, *own), cwd=ROOT, stdout=subprocess.DEVNULL)
-    wait_until(lambda: all("sleep 100" in processes(name) for name in NAMES), 60)
+    wait_until(lambda: all("sleep 100" in processes(name) for name in NAMES), 300)
     launcher.kill()
     launcher.wait()
-    wait_until(lambda: not any("sleep 100" in processes(name) for name in NAMES), 10)
+    wait_until(lambda: not any("sleep 100" in processes(name) for name in NAMES), 300)
