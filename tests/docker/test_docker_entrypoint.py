@@ -64,7 +64,9 @@ def test_what_was_taken_out_of_the_packages_is_imported_nowhere_in_the_sources(i
             elif isinstance(node, ast.ImportFrom):
                 wanted |= {f"from {node.module} import {alias.name}" for alias in node.names}
     assert {"from google.cloud import aiplatform", "from docker.types import Mount"} <= wanted
-    done = run(image, "python", "-c", "\n".join(sorted(wanted - {"from __future__ import annotations"})), engine=LOCKED)
+    # Beam has an environment of its own.
+    lines = sorted(line for line in wanted if "__future__" not in line and "apache_beam" not in line)
+    done = run(image, "python", "-c", "\n".join(lines), engine=LOCKED)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
