@@ -268,11 +268,10 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
         raise UserError(f"{first_path}: no rows, in all files together, that are right and that the filter keeps")
     tasks = [(split, start) for split, n in num_rows.items() for start in range(0, n, _TASK_ROWS)]
     surveys = opening.map(lambda task: _survey(schema, paths, opening.splits, *task), tasks)
-    num_bytes, most = collections.Counter(), collections.Counter()
+    num_bytes = collections.Counter()
     counters = collections.defaultdict(collections.Counter)
-    for (split, _), (size, largest, counted) in zip(tasks, surveys, strict=True):
+    for (split, _), (size, _, counted) in zip(tasks, surveys, strict=True):
         num_bytes[split] += size
-        most |= largest
         for key, counter in counted.items():
             counters[key].update(counter)
     num_pieces = opening.num_pieces(num_bytes)
@@ -281,7 +280,6 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
         for split, n in num_rows.items()
         if n
     )
-    floats = {column.name for column in schema.stored if column.dtype == "float32"}
     return TableExamples(
         name=schema.name,
         origin=schema.origin,
@@ -304,7 +302,7 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
         class_names=schema.label.classes,
         targets=tuple(schema.label.targets),
         arguments={"schema": schema.content},
-        most={name: number for name, number in most.items() if name not in floats},
+        most={name: max(largest[name] for _, largest, _ in surveys) for name in surveys[0][1]},
         deep=_encodings(schema, schema.deep, counters),
         wide=_encodings(schema, schema.wide, counters),
         left_out=sum(staging.left_out for staging in staged.values()),
@@ -331,7 +329,8 @@ def _survey(
         for name, values in columns.items():
             data, numbers = (values.data, values.lengths) if isinstance(values, Strings) else (values, values)
             num_bytes += data.nbytes
-            most[name] = max(most[name], int(numbers.max()) if numbers.min() >= 0 else 1 << 63)
+            if numbers.dtype.kind == "i":
+                most[name] = max(most[name], int(numbers.max()) if numbers.min() >= 0 else 1 << 63)
         if not counters:
             continue
         keys = content_hashes(len(batch), columns) if block.keys is None else block.keys

@@ -378,6 +378,12 @@ def test_vocabularies_are_of_training_rows(tmp_path):
     assert len(block.columns["s"]) == 500 and examples.most["t"] == len("One, 1999!")
 
 
+def test_column_of_zeros_takes_a_byte(tmp_path):
+    examples = read_csv(tmp_path, b"f,i,s,y\n1,0,,0\n2,0,,1\n", make_schema(missing=()))
+    assert (examples.most["i"], examples.most["s"]) == (0, 0)
+    assert examples.layout().widths["i"] == 1
+
+
 def test_indicator_says_what_is_missing(tmp_path):
     types = columns(f="float", i="int?", y="int")
     types["i"] = types["i"].model_copy(update={"indicator": True})
