@@ -102,9 +102,10 @@ def _load_finished(output: str) -> Manifest | None:
 
 def refuse_other(output: str, existing: Mapping[str, object], wanted: Mapping[str, object]) -> None:
     """Raises a `UserError` if anything that is wanted differs from what decided the content of the dataset there."""
-    shown = [key for key in wanted if key == "dataset" or existing.get(key) != wanted[key]]
-    old, new = (" ".join(f"{key}={str(values.get(key))[:80]}" for key in shown) for values in (existing, wanted))
-    if old != new:
+    differing = [key for key in wanted if existing.get(key) != wanted[key]]
+    if differing:
+        shown = [key for key in wanted if key == "dataset" or key in differing]
+        old, new = (" ".join(f"{key}={str(values.get(key))[:80]}" for key in shown) for values in (existing, wanted))
         raise UserError(
             f"--output {output} holds another dataset ({old}; asked for is {new}); choose another directory or delete it"
         )

@@ -219,3 +219,10 @@ def test_signal_ends_all_processes(tmp_path, large, content, number, code):
     assert not psutil.wait_procs(workers, timeout=20)[1]
     subprocess.run([*COMMAND, *flags, "--output", tmp_path / "out"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     assert content(tmp_path / "out") == content(clean)
+
+
+def test_refuse_other_compares_long_values():
+    one, other = ({"schema": {"name": "x" * 200 + end}} for end in "ab")
+    output.refuse_other("out", one, one)
+    with pytest.raises(UserError, match="--output out holds another dataset"):
+        output.refuse_other("out", one, other)
