@@ -6,14 +6,17 @@ Drift is the Jensen-Shannon divergence, base 2, of the histograms of two splits,
 based on the Shannon entropy", 1991).
 """
 
+import base64
 import collections
 import dataclasses
 import datetime
+import io
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from common.manifest import MULTI_LABEL, REGRESSION, Manifest
 from common.pages import render_page, templates
@@ -90,8 +93,16 @@ def _group_pictures(manifest: Manifest, columns: Mapping[str, Sequence[Any]]) ->
 
     pictures = sorted(zip(*columns.values(), strict=True), key=key)
     return [
-        [(_label_text(manifest, label), uri) for label, uri in group] for _, group in itertools.groupby(pictures, key)
+        [(_label_text(manifest, label), _data_uri(picture)) for label, picture in group]
+        for _, group in itertools.groupby(pictures, key)
     ]
+
+
+def _data_uri(picture: str) -> str:
+    """Returns a picture of the statistics as a PNG in a data URI."""
+    file = io.BytesIO()
+    Image.open(io.BytesIO(base64.b64decode(picture))).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def format_number(value: float | None, unit: str | None = None) -> str:

@@ -124,7 +124,7 @@ class Statistics:
     Attributes:
       samples: By split, records with the values of their columns: numbers; texts, cut; None where a value is missing; the mean
         pixel value of images of one shape. Image files are left out.
-      pictures: Training images as columns `label` and `uri`, a small PNG in a data URI.
+      pictures: Training images as columns `label` and `picture`, a small PPM file in base64.
     """
 
     def __init__(self, examples: Examples, *, of_piece: bool = False):
@@ -156,22 +156,22 @@ class Statistics:
         elif self._examples.task == MULTI_LABEL:
             self._classes[split] += labels.sum(axis=0)
         values = {**columns, **measures}
-        is_missing = collections.defaultdict(lambda: np.zeros(len(labels), bool), missing)
         for name, column in self._scalars(values).items():
-            numbers = self._numbers[split][name]
-            numbers.missing += int(is_missing[name].sum())
+            numbers, is_missing = self._numbers[split][name], missing.get(name)
+            if is_missing is not None:
+                numbers.missing += int(is_missing.sum())
             if not isinstance(column, Strings):
-                numbers.add(column[~is_missing[name]])
+                numbers.add(column if is_missing is None else column[~is_missing])
         image = next((feature for feature in self._examples.inputs if feature.dtype == "uint8"), None)
         if split == "train" and image:
             rows = self.pictures.candidates(hashes)
-            pictures = columns[image.name][rows]
-            uris = [_data_uri(each, image) for each in (pictures.tolist() if image.encoding else pictures)]
-            self.pictures.add(hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "uri": uris})
+            images = columns[image.name][rows]
+            pictures = [_picture(each, image) for each in (images.tolist() if image.encoding else images)]
+            self.pictures.add(hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "picture": pictures})
         if image and image.encoding:
             del values[image.name]
         rows = self.samples[split].candidates(hashes)
-        sampled = {name: _values(column[rows], is_missing[name][rows]) for name, column in values.items()}
+        sampled = {name: _values(column[rows], missing.get(name), rows) for name, column in values.items()}
         self.samples[split].add(hashes[rows].tolist(), sampled)
 
     def state(self) -> Any:
@@ -230,8 +230,11 @@ class Statistics:
         return scalars
 
 
-def _data_uri(image: np.ndarray | bytes, feature: Feature) -> str:
-    """Returns an image, which is pixels or a file, as a small PNG whose pixels are stretched to the range of a byte."""
+def _picture(image: np.ndarray | bytes, feature: Feature) -> str:
+    """Returns an image, which is pixels or a file, as a small one in PPM (which is not compressed) and base64.
+
+    Its pixels are stretched to the range of a byte.
+    """
     from PIL import Image  # Slow to import, and tables do without.
 
     *size, channels = feature.shape
@@ -242,16 +245,17 @@ def _data_uri(image: np.ndarray | bytes, feature: Feature) -> str:
     picture = Image.fromarray(pixels if channels == 3 else pixels[..., 0])
     picture.thumbnail((_PICTURE_SIDE, _PICTURE_SIDE))
     file = io.BytesIO()
-    picture.save(file, "PNG")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    picture.save(file, "PPM")
+    return base64.b64encode(file.getvalue()).decode()
 
 
-def _values(column: Column, is_missing: np.ndarray) -> list[Any]:
+def _values(column: Column, is_missing: np.ndarray | None, rows: np.ndarray) -> list[Any]:
     """Returns the values of sampled records as JSON."""
     if isinstance(column, Strings):
         values = [value.decode(errors="backslashreplace")[:_MAX_CHARACTERS] for value in column.tolist()]
     else:
         values = (column.mean(axis=(1, 2, 3)) if column.ndim == 4 else column).tolist()
-    for row in np.flatnonzero(is_missing):
-        values[row] = None
+    if is_missing is not None:
+        for row in np.flatnonzero(is_missing[rows]):
+            values[row] = None
     return values
