@@ -22,7 +22,7 @@ from common.errors import UserError, first_line
 from common.guard import MARK, Guard
 from common.locks import locked
 from common.storage.files import copy_tree, list_folder, read_bytes, stat_file, write_bytes
-from common.storage.storage import is_remote
+from common.storage.storage import is_remote, map_in_threads
 from components.convert.engine import ProcessLost, attempt
 from components.convert.progress import track
 
@@ -59,9 +59,6 @@ def run(
         pipeline = beam.Pipeline(options=PipelineOptions([*arguments]))
     except ValueError as error:
         raise UserError(f"Apache Beam: {first_line(error)}") from None
-    guard = Guard()
-    os.environ[MARK] = guard.mark("beam")  # Of workers on this machine, which would outlive this process.
-    tempfile.tempdir = guard.scratch  # Beam leaves folders behind.
     _ = pipeline | beam.Create([*enumerate(tasks)]) | beam.Reshuffle() | beam.Map(call)
     if is_remote(work):
         copy_tree(staged, f"{work}/source")
@@ -71,11 +68,13 @@ def run(
         jobs.append(pipeline.run())  # Some runners return when all is done, others at once.
         jobs[0].wait_until_finish()
 
+    guard, thread = Guard(), threading.Thread(target=execute, daemon=True)
+    os.environ[MARK] = guard.mark("beam")  # Of workers on this machine, which would outlive this process.
+    tempfile.tempdir = guard.scratch  # Beam leaves folders behind.
     # Beam's threads end so when a worker of this machine was killed, and Beam waits for it for ever.
-    threading.excepthook = lambda thread: faults.append(first_line(thread.exc_value))
-    thread = threading.Thread(target=execute, daemon=True)
-    thread.start()
+    threading.excepthook = lambda ended: faults.append(first_line(ended.exc_value))
     try:
+        thread.start()
         with track("on Apache Beam", len(tasks), "pieces") as advance:
             shown = 0
             while thread.is_alive() and not faults:
@@ -89,7 +88,8 @@ def run(
             jobs[0].cancel()
         tempfile.tempdir = None
         guard.close()
-    outcomes = [pickle.loads(read_bytes(file.path)) for file in list_folder(results)[1]]
+    contents = map_in_threads(lambda file: read_bytes(file.path), list_folder(results)[1])
+    outcomes = [*map(pickle.loads, contents)]
     if errors := [outcome for outcome in outcomes if outcome[2]]:
         raise min(errors, key=operator.itemgetter(0))[2]
     if len(outcomes) < len(tasks):
