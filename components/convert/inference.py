@@ -11,7 +11,6 @@ import glob
 import os
 import pathlib
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from typing import Any
@@ -21,11 +20,11 @@ import yaml
 
 from common.cli import as_list
 from common.errors import UserError, about, first_line, readable, unknown, writable
-from common.storage.files import open_file, write_text
-from common.storage.storage import File, is_remote
+from common.storage.files import write_text
 from components.convert.expressions import connect, quoted, unquoted
 from components.convert.options import Options, Proposal
 from components.convert.sources.registry import find_source
+from components.convert.sources.unpacking import plain_path
 
 _CSV = "read_csv($paths, all_varchar=true, header=true, quote='\"', escape='\"', union_by_name=true, delim="
 _TABLES = {
@@ -132,7 +131,7 @@ class _Column:
     comment: str
 
     def line(self, *, is_label: bool) -> str:
-        """Returns its entry among the columns."""
+        """Returns the column's line in the schema file: a comment with the reason if no model should have it."""
         default = _DEFAULTS.get(self.type) if self.has_gaps and not is_label else None
         line = f"{self.name}: {{{_flow(**self.entry, default=default)}}}  # {self.comment}"
         return f"  # {line}; left out: {self.fault}" if self.fault and not is_label else f"  {line}"
@@ -157,26 +156,14 @@ def write(options: Options, proposal: Proposal) -> None:
         table = f"{_CSV} '\t')" if dataset == "csv" and ".tsv" in files[0].path.lower() else _TABLES[dataset]
         with about(source):
             try:
-                connection.sql(f"FROM {table}", params={"paths": _local_paths(files, folder)}).create_view("source")
+                paths = [plain_path(file, os.path.join(folder, str(i))) for i, file in enumerate(files)]
+                connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view("source")
                 text = _schema(connection, dataset, source, proposal.label)
             except duckdb.Error as error:
                 raise UserError(first_line(error)) from None
     with writable(f"--infer-schema {path}"):
         write_text(path, text)
     print(f"{path}: look through it, then convert with --schema {path}", flush=True)
-
-
-def _local_paths(files: Sequence[File], folder: str) -> list[str]:
-    """Returns patterns of the files' paths; files of a bucket are copied to the folder."""
-    paths = []
-    for file in files:
-        path = file.path
-        if is_remote(path):
-            path = f"{folder}/{len(paths)}-{os.path.basename(path)}"
-            with open_file(file) as raw, open(path, "wb") as copy:
-                shutil.copyfileobj(raw, copy)
-        paths.append(glob.escape(path))
-    return paths
 
 
 def _schema(connection: duckdb.DuckDBPyConnection, dataset: str, source: str, label: str | None) -> str:

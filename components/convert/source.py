@@ -95,11 +95,28 @@ class Opening:
     shard_bytes: int = 128_000_000
     map: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]] = lambda function, tasks: [*map(function, tasks)]
 
-    def num_pieces(self, num_bytes: Mapping[str, int]) -> dict[str, int]:
-        """Returns the number of pieces of each split, given its bytes in the source.
+    def even_pieces(self, num_records: Mapping[str, int], num_bytes: Mapping[str, int]) -> tuple[Piece, ...]:
+        """Divides splits into pieces of records that follow each other, as equal as can be, none empty.
 
         Without `shards`, small data make few pieces, larger ones at least 16, and none has more than `shard_bytes`.
+
+        Args:
+          num_records: By split.
+          num_bytes: By split, in the source.
+
+        Returns:
+          The pieces, whose `part` is [start, stop].
         """
+        pieces = []
+        for split, count in self._num_pieces(num_bytes).items():
+            starts = sorted({i * num_records[split] // count for i in range(count)} | {num_records[split]})
+            for start, stop in itertools.pairwise(starts):
+                size = (stop - start) * (num_bytes[split] // num_records[split])
+                pieces.append(Piece(split=split, part=[start, stop], num_bytes=size))
+        return tuple(pieces)
+
+    def _num_pieces(self, num_bytes: Mapping[str, int]) -> dict[str, int]:
+        """Returns the number of pieces of each split, given its bytes in the source."""
         if self.shards:
             return {split: max(1, round(self.shards * n / num_bytes["train"])) for split, n in num_bytes.items()}
         most = min(self.shard_bytes, max(_MIN_PIECE_BYTES, sum(num_bytes.values()) // _USUAL_PIECES))
@@ -265,15 +282,6 @@ def image_feature(
 ) -> Feature:
     """Returns the feature `image`: pixels of that height, width and channels, or whole files that a model gets so."""
     return Feature(name="image", dtype="uint8", shape=shape, encoding=encoding, value_range=value_range)
-
-
-def even_pieces(split: str, num_records: int, *, count: int, record_bytes: int) -> list[Piece]:
-    """Returns about `count` pieces of records that follow each other, as equal as can be, none empty; `part` is [start, stop]."""
-    starts = sorted({i * num_records // count for i in range(count)} | {num_records})
-    return [
-        Piece(split=split, part=[start, stop], num_bytes=(stop - start) * record_bytes)
-        for start, stop in itertools.pairwise(starts)
-    ]
 
 
 def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]], *, print_others: bool) -> list[File]:

@@ -30,7 +30,7 @@ import numpy as np
 from common.errors import UserError
 from common.storage.files import list_folder
 from common.storage.storage import File
-from components.convert.source import LABEL, Block, Examples, Opening, Paths, Piece, Source, even_pieces, image_feature
+from components.convert.source import LABEL, Block, Examples, Opening, Paths, Piece, Source, image_feature
 from components.convert.sources.unpacking import unpack
 
 _UINT8 = 8
@@ -113,13 +113,12 @@ class _ArraySource(Source):
         arrays, shape = self._read([(f.path, copy) for f, copy in zip(files, copies, strict=True)])
         num_records = {split: sum(len(array.labels) for array in arrays[split]) for split in arrays}
         size = arrays["train"][0].shape[1]
-        counts = opening.num_pieces({split: number * size for split, number in num_records.items()})
-        pieces = (even_pieces(s, num_records[s], count=counts[s], record_bytes=size) for s in arrays)
+        num_bytes = {split: number * size for split, number in num_records.items()}
         largest = max(int(array.labels.max()) for array in itertools.chain(*arrays.values()))
         return ArrayExamples(
             name=self.name,
             origin=self.origin,
-            pieces=tuple(itertools.chain(*pieces)),
+            pieces=opening.even_pieces(num_records, num_bytes),
             inputs=(image_feature(shape, value_range=tuple(self.value_range)),),
             class_names=tuple(self.class_names or map(str, range(1 + largest))),
             arrays=arrays,

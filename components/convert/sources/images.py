@@ -41,7 +41,6 @@ from components.convert.source import (
     Paths,
     Piece,
     Source,
-    even_pieces,
     existing_files,
     image_feature,
     label_feature,
@@ -284,14 +283,10 @@ class FolderSource(Source):
         if len(class_names) < 2:
             raise UserError(f"{paths}: has one class, {name!r}; needed are {_LAYOUT}")
         num_bytes = {split: 1 + sum(file.num_bytes for file in files) for split, files in images.items()}
-        pieces = []
-        for split, count in opening.num_pieces(num_bytes).items():
-            length = len(images[split])
-            pieces += even_pieces(split, length, count=count, record_bytes=num_bytes[split] // length)
         examples = FolderExamples(
             name=self.name,
             origin="PNG and JPEG files in a folder for each class",
-            pieces=tuple(pieces),
+            pieces=opening.even_pieces({split: len(files) for split, files in images.items()}, num_bytes),
             class_names=tuple(class_names),
             images=images,
         )

@@ -11,7 +11,6 @@ import collections
 import contextlib
 import dataclasses
 import heapq
-import itertools
 import os
 import re
 import string
@@ -34,11 +33,10 @@ from components.convert.source import (
     Paths,
     Piece,
     Source,
-    even_pieces,
     list_inside,
     unique_files,
 )
-from components.convert.sources.unpacking import is_plain, unpack
+from components.convert.sources.unpacking import plain_path
 from components.convert.splits import SPLITS, Splits
 from components.convert.strings import Strings
 
@@ -237,12 +235,12 @@ def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
 def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, str]]:
     """Yields the files with paths on this machine; what is packed or in a bucket is there as long as it is read."""
 
-    def plain_path(i: int) -> str:
-        return files[i].path if is_plain(files[i]) else unpack(files[i], os.path.join(directory, f"unpacked-{i}"))
+    def path_of(i: int) -> str:
+        return plain_path(files[i], os.path.join(directory, f"unpacked-{i}"))
 
     for first in range(0, len(files), MAX_THREADS):
         batch = range(first, min(first + MAX_THREADS, len(files)))
-        for i, path in zip(batch, map_in_threads(plain_path, batch), strict=True):
+        for i, path in zip(batch, map_in_threads(path_of, batch), strict=True):
             yield files[i], path
             if path != files[i].path:
                 os.unlink(path)
@@ -274,16 +272,10 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
         num_bytes[split] += size
         for key, counter in counted.items():
             counters[key].update(counter)
-    num_pieces = opening.num_pieces(num_bytes)
-    pieces = (
-        even_pieces(split, n, count=num_pieces[split], record_bytes=num_bytes[split] // n)
-        for split, n in num_rows.items()
-        if n
-    )
     return TableExamples(
         name=schema.name,
         origin=schema.origin,
-        pieces=tuple(itertools.chain.from_iterable(pieces)),
+        pieces=opening.even_pieces(num_rows, num_bytes),
         inputs=(
             *(Feature(name=name, dtype="int64") for name in schema.indicators),
             *(
@@ -387,7 +379,7 @@ def _encoding(entry: Input, counters: Mapping[tuple[str, bool], collections.Coun
 
 
 def _read_staged(path: str, start: int = 0, stop: int | None = None) -> pa.Table:
-    """Returns the rows of a staged file from one to another; memory is taken by what is looked at."""
+    """Returns the rows from `start` to `stop` of a staged file, which is mapped: only what is used is read."""
     import pyarrow as pa
 
     return pa.ipc.open_file(pa.memory_map(path)).read_all()[start:stop]

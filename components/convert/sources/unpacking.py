@@ -1,6 +1,6 @@
 """Files that are packed (gzip, xz or zstd, known by what they begin with) or in a bucket, as plain files of this machine.
 
-path = file.path if is_plain(file) else unpack(file, "work/trips.csv")
+path = plain_path(file, "work/trips.csv")
 """
 
 import gzip
@@ -27,12 +27,13 @@ def _open_zstd(raw: io.BufferedReader) -> Any:
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"\x28\xb5": _open_zstd}
 
 
-def is_plain(file: File) -> bool:
-    """Returns whether a file is on this machine and not packed."""
-    if is_remote(file.path):
-        return False
-    with readable(file.path), open_file(file, stop=2) as raw:
-        return raw.read(2) not in _OPENERS
+def plain_path(file: File, path: str) -> str:
+    """Returns the path of a file that is on this machine and not packed, else what `unpack` does."""
+    if not is_remote(file.path):
+        with readable(file.path), open_file(file, stop=2) as raw:
+            if raw.read(2) not in _OPENERS:
+                return file.path
+    return unpack(file, path)
 
 
 def unpack(file: File, path: str | os.PathLike[str]) -> str:
