@@ -191,7 +191,8 @@ class Staging:
                 f"it needs a header, and the schema a 'delimiter' if what stands between values is not {delimiter!r}"
             )
         check_names(header, self._schema)
-        return {name: header.index(column.header) for name, column in self._schema.columns.items()}
+        positions = {text: i for i, text in enumerate(header)}
+        return {name: positions[column.header] for name, column in self._schema.columns.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
         """Adds rows, each with its line, and either its values or what is wrong with it."""

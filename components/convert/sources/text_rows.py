@@ -6,6 +6,7 @@ for number, values in read_json("trips.jsonl", schema): ...      # or what is wr
 
 from __future__ import annotations
 
+import collections
 import csv
 import json
 import mmap
@@ -40,9 +41,10 @@ def check_names(names: Sequence[str], schema: TableSchema) -> None:
     """Raises a `UserError` unless each column of the schema is there once, and others only if the schema ignores them."""
     headers = [column.header for column in schema.columns.values()]
     refuse_others({*names}, {*headers}, schema)
+    counts = collections.Counter(names)
     for header in headers:
-        if (count := names.count(header)) != 1:
-            fault = f"column {header!r} is there more than once" if count else f"has no column {header!r}"
+        if counts[header] != 1:
+            fault = f"column {header!r} is there more than once" if counts[header] else f"has no column {header!r}"
             raise UserError(f"{fault} (it has {', '.join(map(repr, names))})")
 
 
