@@ -75,7 +75,10 @@ class Layout:
         self.record_bytes = None if self._strings else self.least_bytes
 
     def encode(self, columns: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the records of N values by field one after another, uint8, and where each of them ends, int64 [N].
+        """Returns N encoded records, one after another, uint8 [bytes], and where each ends, int64 [N].
+
+        Args:
+          columns: N values of each field, by its name.
 
         Raises:
           ValueError: If an integer needs more than the `num_bytes` of its field.
@@ -177,7 +180,7 @@ def varint_bytes(largest: int) -> int:
 
 
 def varints(values: np.ndarray, num_bytes: int) -> np.ndarray:
-    """Integers [...] as varints of one width, uint8 [..., num_bytes]: leading zero groups fill the short ones.
+    """Returns integers [...] as protobuf varints of `num_bytes` bytes each, uint8 [..., num_bytes]; zeros fill the short ones.
 
     A negative integer is its two's complement of 64 bits and needs 10 bytes.
 

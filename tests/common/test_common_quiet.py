@@ -15,6 +15,6 @@ keras.layers.Dense(1)(keras.Input([2]))
 """
 
 
-def test_import_keras_hides_extras_and_skips_garbage_collection():
+def test_import_keras_skips_extras_and_garbage():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import gzip
 import io
@@ -7,10 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import google_crc32c
+import kinds
 import numpy as np
 import pytest
 
 from common.manifest import Manifest
+from components.convert.convert import convert
+from components.convert.options import Options
 
 
 def _idx_bytes(array: np.ndarray) -> bytes:
@@ -127,3 +131,18 @@ def write_records() -> Callable[..., pathlib.Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="module", params=kinds.KINDS)
+def options(request, tmp_path_factory, make_idx, write_records) -> Options:
+    """A conversion of a source of each kind."""
+    root = tmp_path_factory.mktemp("source")
+    source = kinds.make(request.param, root, make_idx, write_records)
+    return Options(**source, output=str(root / "out"), shards=7, processes=1)
+
+
+@pytest.fixture(scope="module")
+def expected(options, content) -> dict[str, bytes]:
+    """What one process makes of it."""
+    convert(dataclasses.replace(options, processes=1))
+    return content(pathlib.Path(options.output))

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import time
 
-import kinds
 import psutil
 import pytest
 from PIL import Image
@@ -16,7 +15,6 @@ from PIL import Image
 from common.errors import UserError
 from components.convert import beam
 from components.convert.__main__ import main
-from components.convert.convert import convert
 from components.convert.options import Options
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -25,21 +23,8 @@ WORKERS = ("--direct_num_workers", "4", "--direct_running_mode", "multi_processi
 on_beam = pytest.mark.beam
 
 
-@pytest.fixture(scope="module", params=kinds.KINDS)
-def options(request, tmp_path_factory, make_idx, write_records) -> Options:
-    root = tmp_path_factory.mktemp("source")
-    source = kinds.make(request.param, root, make_idx, write_records)
-    return Options(**source, output=str(root / "out"), shards=7, processes=1)
-
-
-@pytest.fixture(scope="module")
-def expected(options, content) -> dict[str, bytes]:
-    convert(options)
-    return content(pathlib.Path(options.output))
-
-
-def start(options: Options, output: pathlib.Path | str, *arguments: str) -> subprocess.Popen[str]:
-    flags = [*options.as_flags(but=("output",)), "--output", str(output), "--engine", "beam", "--", *arguments]
+def start(options: Options, directory: pathlib.Path | str, *arguments: str) -> subprocess.Popen[str]:
+    flags = [*options.as_flags(but=("output",)), "--output", str(directory), "--engine", "beam", "--", *arguments]
     command = [PYTHON, "-m", "components.convert", *flags]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -47,17 +32,17 @@ def start(options: Options, output: pathlib.Path | str, *arguments: str) -> subp
 @on_beam
 def test_beam_writes_the_same_bytes(options, expected, tmp_path, content):
     process = start(options, tmp_path / "out", *WORKERS)
-    told, _ = process.communicate()
-    assert process.returncode == 0, told
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
     assert content(tmp_path / "out") == expected
-    assert "apache_beam" not in told
+    assert "apache_beam" not in output
 
 
 @on_beam
 def test_beam_in_a_bucket(options, expected, busy_bucket, content):
     process = start(options, "gs://demo/out", *WORKERS)
-    told, _ = process.communicate()
-    assert process.returncode == 0, told
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
     assert content(busy_bucket / "out") == expected
 
 
@@ -78,8 +63,8 @@ def test_beam_goes_on_after_kills(options, expected, tmp_path, content, kills):
         if process.returncode == 0:
             assert content(tmp_path / "out") == expected
             shutil.rmtree(tmp_path / "out")
-    told, _ = process.communicate()
-    assert process.returncode == 0, told
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
     assert content(tmp_path / "out") == expected
 
 
@@ -92,9 +77,9 @@ def test_wrong_input_is_one_line(tmp_path):
     path.write_bytes(path.read_bytes()[:60])
     options = Options(dataset="images", source=str(tmp_path / "images"), output="-", shards=8)
     process = start(options, tmp_path / "out", *WORKERS)
-    told, _ = process.communicate()
+    output, _ = process.communicate()
     assert process.returncode == 2
-    assert [line for line in told.splitlines() if "error" in line.lower()] == [
+    assert [line for line in output.splitlines() if "error" in line.lower()] == [
         f"error: {path}: broken image (image file is truncated)"
     ]
     assert not (tmp_path / "out").exists()
@@ -102,8 +87,8 @@ def test_wrong_input_is_one_line(tmp_path):
 
 @on_beam
 def test_unknown_runner_is_refused(tmp_path):
-    told, _ = start(Options(output="-"), tmp_path / "out", "--runner", "Nope").communicate()
-    assert told.startswith("error: Apache Beam: Unexpected pipeline runner: Nope")
+    output, _ = start(Options(output="-"), tmp_path / "out", "--runner", "Nope").communicate()
+    assert output.startswith("error: Apache Beam: Unexpected pipeline runner: Nope")
     assert not (tmp_path / "out").exists()
 
 

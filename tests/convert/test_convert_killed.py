@@ -8,27 +8,12 @@ import random
 import shutil
 import time
 
-import kinds
 import psutil
 import pytest
 
 from components.convert.convert import convert
-from components.convert.options import Options
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module", params=kinds.KINDS)
-def options(request, tmp_path_factory, make_idx, write_records) -> Options:
-    root = tmp_path_factory.mktemp("source")
-    source = kinds.make(request.param, root, make_idx, write_records)
-    return Options(**source, output=str(root / "out"), shards=7, processes=1)
-
-
-@pytest.fixture(scope="module")
-def expected(options, content) -> dict[str, bytes]:
-    convert(options)
-    return content(pathlib.Path(options.output))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Processes and the order of tasks decide how fast a conversion is, and nothing else."""
 
 import dataclasses
-import pathlib
 import random
 
 import kinds
@@ -27,13 +26,6 @@ def options(request, tmp_path_factory, make_idx, write_records) -> Options:
     else:
         kind = kinds.make(request.param, root, make_idx, write_records)
     return Options(**kind, output=str(root / "out"), shards=7)
-
-
-@pytest.fixture(scope="module")
-def expected(options, content) -> dict[str, bytes]:
-    """What one process makes."""
-    convert(dataclasses.replace(options, processes=1))
-    return content(pathlib.Path(options.output))
 
 
 @pytest.mark.cluster

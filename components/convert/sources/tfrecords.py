@@ -372,7 +372,7 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
 
 
 def _split_of(path: str) -> str | None:
-    """Returns the split that the last part of a path has in its name, of those that have one."""
+    """Returns the split that the name of a file says, or else that of its innermost folder that says one."""
     for name in reversed(path.split("/")):
         splits = {_SPLITS.get(word) for word in re.findall("[a-z]+", name.lower())} - {None}
         if len(splits) > 1:
