@@ -156,6 +156,7 @@ def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cl
     elif how == "training_cancelled":
         aiplatform.CustomJob.get(job["number"]).cancel()
     else:
+        cloud.until(lambda: any(path.stat().st_size for path in job_dir.glob("journal-*.jsonl")))
         _assert_few_requests(cloud, job["display_name"], job_dir, replicas=4)
         _kill_launcher(job["display_name"])
     cloud.finish(process, code=1)
