@@ -24,7 +24,7 @@ from common.errors import UserError, about, readable, reading
 from common.storage.files import read_bytes, write_text
 
 FILE = "manifest.json"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
 HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from others
 Number = int | float  # A number of JSON stays what it is, as the fingerprint is over its text.
@@ -73,7 +73,10 @@ class Feature:
       default: What stands in for a missing value; None of a column that is never missing.
       missing: Of a column, texts that stand for a missing value in the source; `common.spellings` says which values
         those are. None of others.
-      boolean: True of a column whose texts are `true` or `false`; `common.spellings` has how the source may spell them.
+      type: Of a column, what its texts in the source say: `float`, `int`, `string`, `bool` (stored as the text `true` or
+        `false`) or `time` (stored in seconds); `common.spellings` has how they may be written. None of others.
+      header: Name that the source has for the column.
+      indicates: Column of which this feature says whether it is missing, 1, or not, 0.
       statistics: Of a column, in the training split.
     """
 
@@ -87,7 +90,9 @@ class Feature:
     unit: str | None = None
     default: Number | str | None = None
     missing: tuple[str, ...] | None = None
-    boolean: bool | None = None
+    type: str | None = None
+    header: str | None = None
+    indicates: str | None = None
     statistics: Summary | None = None
 
 

@@ -4,7 +4,7 @@
     marks(("", "NA", "-1"), "string")     # ("", "NA", "-1"): of a text, the text itself
 
 What is true or false may be in letters of any case, with white space around it or not (all ASCII). Stored is the first
-spelling of each. It imports no TensorFlow.
+spelling of each. The regular expressions are of RE2, and match whole texts. It imports no TensorFlow.
 """
 
 import contextlib
@@ -16,6 +16,18 @@ import numpy as np
 TRUE = ("true", "t", "yes", "y", "1")
 FALSE = ("false", "f", "no", "n", "0")
 EITHER = f"{' '.join(TRUE)} or {' '.join(FALSE)}"
+WHOLE_NUMBER = r"[ \t]*-?[0-9]+[ \t]*"
+NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
+_CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
+ISO_8601 = rf"\d{{4}}-\d\d-\d\d([T ]{_CLOCK}(:[0-5]\d(\.\d+)?)?(Z|[+-]{_CLOCK})?)?"
+KINDS = {  # What a value has to be, by the type of its column.
+    "float": "finite 32-bit number",
+    "int": "64-bit whole number",
+    "string": "text in UTF-8 of at most 16 MiB",
+    "bool": f"boolean, which is {EITHER}",
+    "time": "date or time as in ISO 8601",
+}
+ABSENT = "is missing, and the schema has no default for it"
 _INT64 = np.iinfo(np.int64)
 
 

@@ -9,6 +9,11 @@ Of a table it takes every column that the model uses, as the source has it: `ser
 missing is sent as NaN of a float, else as one of the texts or numbers that the schema lists as `missing`, and becomes the
 column's default as in conversion; of a column without a default it is refused, since no model has learnt what it means.
 
+A table has two more, which take each column as text, as a cell of a CSV file has it, strings [N]: `raw` answers, and `faults` says
+what is wrong in each row, the empty string of a right one; with any fault in them `raw` refuses the rows.
+
+    loaded.signatures["raw"](fare=tf.constant(["12.5", ""]), started=tf.constant(["2024-01-31 08:15", "2024-02-01"]))
+
 Of images there is a second signature, `image_bytes`, that takes whole PNG and JPEG files of any size: strings [N], which TensorFlow
 Serving reads as `{"b64": ...}`. It decodes, crops and resizes them as the converter or the trainer's reader has done.
 """
@@ -28,11 +33,11 @@ from common.provenance import TrainedOn
 from common.storage.files import write_text
 from common.storage.storage import is_remote
 from trainer.data import features
-from trainer.data.serving_preprocessing import serving_preprocessing
+from trainer.data.serving_preprocessing import parse_texts, refuse, serving_preprocessing, text_features
 from trainer.models.registry import Builder
 from trainer.nn import weights
 
-IMAGE_BYTES = "image_bytes"
+IMAGE_BYTES, RAW, FAULTS = "image_bytes", "raw", "faults"
 _OF_A_FILE = (0.0, 255.0)  # what pixels of image files can be; others are on a scale that no file has
 # Names by `trainer.nn.weights` of the variables, in the order in which the archive numbers them; null of a random
 # generator's state.
@@ -56,6 +61,9 @@ def export(
     archive.track(served)
     endpoint = signature(served, build, manifest)
     archive.add_endpoint("serving_default", endpoint)
+    if manifest.is_table:
+        for name, function in _text_signatures(served, build, manifest).items():
+            archive.add_endpoint(name, function)
     if (image := manifest.inputs[0]).value_range == _OF_A_FILE and not manifest.is_table:
 
         def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -82,7 +90,7 @@ def export(
 
 
 def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.types.experimental.PolymorphicFunction:
-    """A function, traced, from the dataset's columns to the task's answers by the model."""
+    """Returns a function, traced, from the dataset's columns to the task's answers by the model."""
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
         return build.task.answer(served(build.prepare(serving_preprocessing(manifest, features)), training=False))
@@ -92,3 +100,24 @@ def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.typ
         **{f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
     )
     return endpoint
+
+
+def _text_signatures(
+    served: keras.Model, build: Builder, manifest: Manifest
+) -> dict[str, tf.types.experimental.PolymorphicFunction]:
+    """Returns the functions, traced, that take a table's columns as texts, by the names of their signatures."""
+
+    def raw(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        columns, faults = parse_texts(manifest, texts)
+        refuse(faults)
+        return build.task.answer(served(build.prepare(columns), training=False))
+
+    def faults(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {FAULTS: parse_texts(manifest, texts)[1]}
+
+    functions = {RAW: tf.function(raw), FAULTS: tf.function(faults)}
+    for function in functions.values():
+        function.get_concrete_function(
+            **{f.name: tf.TensorSpec([None], tf.string, name=f.name) for f in text_features(manifest)}
+        )
+    return functions

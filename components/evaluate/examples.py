@@ -44,7 +44,7 @@ def made_up(feature: Feature, count: int, random: np.random.Generator, *, raw: b
         low, high = feature.value_range or (0, 1)
         return random.uniform(low, high, (count, *feature.shape)).astype(feature.dtype)
     if feature.dtype == "string":
-        values = np.array(["false" if feature.boolean else "other"] * count, object)
+        values = np.array(["false" if feature.type == "bool" else "other"] * count, object)
     else:
         about = feature.statistics or Summary()
         values = random.normal(about.mean or 0, about.std or 1, count).astype(feature.dtype)

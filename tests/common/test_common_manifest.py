@@ -46,7 +46,7 @@ EDITED, NONE = "the file was edited", "cannot be used .*; convert the dataset ag
         (lambda m: m.pop("fingerprint"), EDITED),
         (lambda m: m.pop("features"), NONE),
         (lambda m: m["deep"][0].update(kind=1), NONE),
-        (lambda m: m.update(format_version=99), "format version 99; this program reads 3; convert again"),
+        (lambda m: m.update(format_version=99), "format version 99; this program reads 4; convert again"),
     ],
 )
 def test_what_was_edited_or_is_no_manifest_is_refused(table, tmp_path, change, message):

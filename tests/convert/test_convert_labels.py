@@ -82,7 +82,7 @@ def test_bool_column_as_label(tmp_path, examples, written):
     rows = [{**row, "wet": ("F", " true", "no", "YES")[row["day"] % 4]} for row in ROWS]
     columns = {**SCHEMA["columns"], "wet": {"type": "bool"}}
     manifest = read(tmp_path, several, rows, columns=columns, filter="wet OR day > 9")
-    assert manifest.feature("wet").boolean and manifest.feature("wet").dtype == "string"
+    assert manifest.feature("wet").type == "bool" and manifest.feature("wet").dtype == "string"
     found = labels(tmp_path, manifest, examples)
     assert found == {i: [i % 2, 1 - i % 2] if isinstance(written, dict) else [i % 2] for i in found}
     assert min(found) % 2 and {i % 2 for i in found} == {0, 1}

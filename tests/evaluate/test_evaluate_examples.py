@@ -40,7 +40,7 @@ def test_model_that_refuses_records():
         ({"dtype": "float32", "default": 0.1, "statistics": Summary(mean=7.0, std=0.1, min=-99.0)}, None),
         ({"dtype": "int64", "default": 7, "missing": ("", "-1"), "statistics": Summary(mean=7.0, std=0.1)}, -1),
         ({"dtype": "string", "default": "Ulm", "missing": ("-",)}, "-"),
-        ({"dtype": "string", "default": "true", "missing": ("",), "boolean": True}, ""),
+        ({"dtype": "string", "default": "true", "missing": ("",), "type": "bool"}, ""),
     ],
 )
 def test_values_made_up_by_type(about, absent):

@@ -1,8 +1,8 @@
-"""What the converter makes of a table's values, for a model that is sent them as they are.
+"""What the converter makes of a table's values, inside the exported model: training reads what has been converted.
 
-    serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]})      # 31 and the default; `true` and the default
-
-It is in the exported model alone: what training reads has been converted. Of converted values it changes none.
+serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]})      # 31 and the default; `true` and the default
+columns, faults = parse_texts(manifest, {"age": ["31", "x"], "seen": ["2024-01-31", ""]})
+faults                                                                          # "", and what is wrong in the second row
 """
 
 from collections.abc import Mapping
@@ -10,14 +10,19 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from common.manifest import Feature, Manifest
-from common.spellings import EITHER, FALSE, TRUE, marks
+from common.spellings import ABSENT, EITHER, FALSE, ISO_8601, KINDS, NUMBER, TRUE, WHOLE_NUMBER, marks
+
+_SHOWN = 40  # Characters of a wrong text.
+# Whole numbers of 64 bits that are 2**63 or -2**63 as numbers of 64 bits with a point.
+_LARGEST = r"\s*(-?0*92233720368547(75[0-7]\d\d|7580[0-7])|-0*9223372036854775808)\s*"
 
 
+@tf.autograph.experimental.do_not_convert
 def serving_preprocessing(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """A table's columns [N] with defaults where values are missing; what is no table's is given back as it is.
+    """Returns a table's columns [N] with defaults where values are missing; what is no table's is given back as it is.
 
     A float is missing where it is NaN, and any value where it is what the schema says stands for a missing one. The spellings
-    of true and false become one of each.
+    of true and false become one of each. Of converted values it changes none.
 
     Raises:
       tf.errors.InvalidArgumentError: When it runs, if a value is missing that has no default, a float is infinite, or a
@@ -26,29 +31,140 @@ def serving_preprocessing(manifest: Manifest, columns: Mapping[str, tf.Tensor]) 
     """
     if not manifest.is_table:
         return dict(columns)
-    return {name: _column(manifest.feature(name), values) for name, values in columns.items()}
+    served = {}
+    for name, values in columns.items():
+        is_nan = tf.math.is_nan(values) if values.dtype.is_floating else tf.zeros_like(values, tf.bool)
+        served[name], _, faults = _finish(manifest.feature(name), values, is_nan)
+        for is_wrong, fault in faults:
+            refuse(tf.where(is_wrong, f"{name}: a value {fault}", ""))
+    return served
 
 
-def _column(feature: Feature, values: tf.Tensor) -> tf.Tensor:
-    missing = tf.zeros_like(values, tf.bool)
-    if values.dtype.is_floating:
-        missing = tf.math.is_nan(values)
+def text_features(manifest: Manifest) -> list[Feature]:
+    """Returns the columns of a table that `parse_texts` takes, in the order of their names."""
+    return [feature for feature in manifest.inputs if not feature.indicates]
+
+
+@tf.autograph.experimental.do_not_convert
+def parse_texts(manifest: Manifest, texts: Mapping[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    """Returns the columns [N] that a model takes of a table, as the converter has them of these cells of a CSV file.
+
+    Args:
+      manifest: Of the table.
+      texts: Strings [N] of each of `text_features`.
+
+    Returns:
+      The columns; and what is wrong in each row, strings [N], empty of a right one. Of a wrong row the values mean nothing.
+    """
+    columns = {}
+    faults = tf.zeros_like(next(iter(texts.values())))
+    for feature in text_features(manifest):
+        text = texts[feature.name]
+        is_missing = _is_in(text, feature.missing or ())
+        values, is_right = _PARSERS[feature.type](tf.where(is_missing, _EMPTY[feature.type], text))
+        columns[feature.name], is_missing, found = _finish(feature, values, is_missing)
+        shown = tf.strings.substr(tf.strings.unicode_transcode(text, "UTF-8", "UTF-8"), 0, _SHOWN, unit="UTF8_CHAR")
+        wrong = tf.strings.join([f"{feature.name}: '", shown, f"' is no {KINDS[feature.type]}"])
+        for is_wrong, fault in [(~is_right, wrong), *((mask, f"{feature.name}: {what}") for mask, what in found)]:
+            faults = tf.where((faults == "") & is_wrong, fault, faults)
+        for indicator in manifest.inputs:
+            if indicator.indicates == feature.name:
+                columns[indicator.name] = tf.cast(is_missing, tf.int64)
+    return columns, faults
+
+
+def refuse(faults: tf.Tensor) -> None:
+    """Raises `tf.errors.InvalidArgumentError`, when it runs, with the first fault of rows [N] that is not empty."""
+    is_wrong = faults != ""
+    row = tf.argmax(is_wrong)
+    message = tf.strings.join([tf.gather(faults, row), " (row ", tf.strings.as_string(row), ")"])
+    tf.debugging.Assert(~tf.reduce_any(is_wrong), [message])
+
+
+def _finish(
+    feature: Feature, values: tf.Tensor, is_missing: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, list[tuple[tf.Tensor, str]]]:
+    """Returns values as they are stored, which of them are missing, and masks of wrong ones with what is wrong."""
+    faults = []
     if known := marks(feature.missing or (), feature.dtype):
-        missing |= tf.reduce_any(tf.equal(values[:, tf.newaxis], tf.constant(known, values.dtype)), axis=1)
+        is_missing |= _is_in(values, known)
     if feature.default is not None:
-        values = tf.where(missing, tf.constant(feature.default, values.dtype), values)
-    elif values.dtype.is_floating or known:
-        _refuse(missing, feature, "is missing, and the dataset's schema has no default for it")
+        values = tf.where(is_missing, tf.constant(feature.default, values.dtype), values)
+    else:
+        faults.append((is_missing, ABSENT))
     if values.dtype.is_floating:
-        _refuse(tf.math.is_inf(values), feature, "is infinite")
-    if not feature.boolean:
-        return values
-    plain = tf.strings.lower(tf.strings.strip(values))[:, tf.newaxis]
-    is_true, is_false = (tf.reduce_any(tf.equal(plain, tf.constant(spellings)), axis=1) for spellings in (TRUE, FALSE))
-    _refuse(~(is_true | is_false), feature, f"is no boolean, which is {EITHER}")
-    return tf.where(is_true, TRUE[0], FALSE[0])
+        faults.append((tf.math.is_inf(values), "is infinite"))
+    if feature.type == "bool":
+        plain = tf.strings.lower(tf.strings.strip(values))
+        is_true = _is_in(plain, TRUE)
+        faults.append((~(is_true | _is_in(plain, FALSE)), f"is no boolean, which is {EITHER}"))
+        values = tf.where(is_true, TRUE[0], FALSE[0])
+    return values, is_missing, faults
 
 
-def _refuse(wrong: tf.Tensor, feature: Feature, what: str) -> None:
-    row = tf.strings.as_string(tf.argmax(wrong))
-    tf.debugging.Assert(~tf.reduce_any(wrong), [tf.strings.join([f"{feature.name}: a value {what} (row ", row, ")"])])
+def _is_in(values: tf.Tensor, known: tuple[str | int | float, ...]) -> tf.Tensor:
+    """Returns where values [N] equal any of these."""
+    if not known:
+        return tf.zeros_like(values, tf.bool)
+    return tf.reduce_any(tf.equal(values[:, tf.newaxis], tf.constant(known, values.dtype)), axis=1)
+
+
+def _parse_float(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    is_right = tf.strings.regex_full_match(texts, NUMBER)
+    # By way of 64 bits, as the converter does: from a text, 32 bits would now and then be the next number.
+    values = tf.cast(tf.strings.to_number(_right(texts, is_right), tf.float64), tf.float32)
+    return values, is_right & tf.math.is_finite(values)
+
+
+def _parse_int(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    is_right = tf.strings.regex_full_match(texts, WHOLE_NUMBER)
+    about = tf.strings.to_number(_right(texts, is_right), tf.float64)
+    is_right &= (tf.abs(about) < 2.0**63) | tf.strings.regex_full_match(texts, _LARGEST)
+    return tf.strings.to_number(_right(texts, is_right), tf.int64), is_right
+
+
+def _parse_time(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns seconds since 1970 in UTC."""
+    is_right = tf.strings.regex_full_match(texts, ISO_8601)
+    texts = tf.where(is_right, texts, _EMPTY["time"])
+    for pattern, replacement in (
+        (r"\.\d+", ""),
+        (r"^(.{10})$", r"\1T00:00"),
+        (r"^(.{16})(Z|[+-].*)?$", r"\1:00\2"),
+        (r"^(.{19})Z?$", r"\1+00:00"),
+    ):
+        texts = tf.strings.regex_replace(texts, pattern, replacement)
+
+    def number(start: int, length: int = 2) -> tf.Tensor:
+        return tf.strings.to_number(tf.strings.substr(texts, start, length), tf.int64)
+
+    year, month, day = number(0, 4), number(5), number(8)
+    is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    lengths = tf.constant([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], tf.int64)
+    length = tf.gather(lengths, tf.clip_by_value(month - 1, 0, 11)) + tf.cast(is_leap & (month == 2), tf.int64)
+    is_right &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
+    # Counted from March, a year ends with the day that only some have.
+    year, month = tf.where(month > 2, year, year - 1), (month + 9) % 12
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719_469
+    west = tf.where(tf.strings.substr(texts, 19, 1) == "-", tf.constant(1, tf.int64), -1)
+    minutes = 60 * (number(11) + west * number(20)) + number(14) + west * number(23)
+    return 86_400 * days + 60 * minutes + number(17), is_right
+
+
+def _parse_string(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return texts, texts == tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+
+
+def _right(texts: tf.Tensor, is_right: tf.Tensor) -> tf.Tensor:
+    """Returns the texts of numbers without white space, and 0 where they are none."""
+    return tf.where(is_right, tf.strings.strip(texts), "0")
+
+
+_PARSERS = {
+    "float": _parse_float,
+    "int": _parse_int,
+    "time": _parse_time,
+    "string": _parse_string,
+    "bool": lambda texts: (texts, tf.ones_like(texts, tf.bool)),  # What is wrong with one, `_finish` says.
+}
+_EMPTY = {"float": "0", "int": "0", "time": "1970-01-01", "string": "", "bool": FALSE[0]}  # Where a value is missing.

@@ -27,12 +27,10 @@ import pyarrow.types as pt
 
 from common.errors import UserError, about, first_line
 from common.manifest import REGRESSION
-from common.spellings import FALSE, TRUE, marks
+from common.spellings import ABSENT, FALSE, ISO_8601, KINDS, NUMBER, TRUE, WHOLE_NUMBER, marks
 from components.convert.expressions import connect, quoted, references, unquoted
 from components.convert.schema import FLOAT32_MAX, TableSchema
 from components.convert.sources.text_rows import (
-    FINITE,
-    KINDS,
     MAX_BYTES,
     Row,
     check_names,
@@ -59,11 +57,6 @@ _TAKES = {
     "bool": ((pt.is_boolean, pt.is_integer, *_TEXTS), "booleans, 0 and 1, and texts that say so"),
     "time": ((pt.is_timestamp, pt.is_date, *_TEXTS), "timestamps, dates, and texts as in ISO 8601"),
 }
-# All that is a number. DuckDB takes 1_000, +-1 and white space of other kinds, too.
-_WHOLE = r"[ \t]*-?[0-9]+[ \t]*"
-_NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
-_CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
-_ISO_8601 = rf"\d{{4}}-\d\d-\d\d([T ]{_CLOCK}(:[0-5]\d(\.\d+)?)?(Z|[+-]{_CLOCK})?)?"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +75,7 @@ class _Check:
     wrong: str
     text: str
     message: str
-    absent: str = "is missing, and the schema has no default for it"
+    absent: str = ABSENT
 
 
 class Staging:
@@ -304,7 +297,7 @@ class Staging:
             p, v, name, last = f'"p.{j}"', f'"l.{j}"', place.split(".")[-1], len(label.classes) - 1
             value, fits, message = f"TRY_CAST({p} AS DOUBLE)", f"{v} IN (0, 1)", "is neither 0 nor 1"
             if label.task == REGRESSION:
-                fits, message = f"abs({v}) <= {FLOAT32_MAX!r}", f"is no {FINITE}"
+                fits, message = f"abs({v}) <= {FLOAT32_MAX!r}", f"is no {KINDS['float']}"
             elif label.column:
                 name, known, fits = label.column, f"0 to {last}", f"{v} BETWEEN 0 AND {last}"
                 if self._schema.columns[name].dtype == "string":
@@ -387,11 +380,11 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
     if pt.is_time(kind):
         return f"epoch_us({x}) // 1000000"
     if type_ == "time":
-        iso_8601 = f"CASE WHEN regexp_full_match({text}, '{_ISO_8601}') THEN TRY_CAST({text} AS TIMESTAMPTZ) END"
+        iso_8601 = f"CASE WHEN regexp_full_match({text}, '{ISO_8601}') THEN TRY_CAST({text} AS TIMESTAMPTZ) END"
         moment = x if pt.is_temporal(kind) else iso_8601
         return f"epoch_us(date_trunc('second', CAST({moment} AS TIMESTAMP))) // 1000000"
-    if is_text:  # DuckDB's time for CASE WHEN over texts is quadratic in the number of columns.
-        x = f"regexp_extract({x}, '^{_NUMBER if type_ == 'float' else _WHOLE}$')"
+    if is_text:  # DuckDB takes 1_000, +-1 and white space of other kinds for numbers, too. And its time for CASE WHEN over texts is quadratic in the number of columns.
+        x = f"regexp_extract({x}, '^{NUMBER if type_ == 'float' else WHOLE_NUMBER}$')"
     cast = f"TRY_CAST({x} AS {'DOUBLE' if type_ == 'float' else 'BIGINT'})"
     return f"CASE WHEN {x} = trunc({x}) THEN {cast} END" if pt.is_floating(kind) and type_ == "int" else cast
 

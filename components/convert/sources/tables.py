@@ -277,7 +277,7 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
         origin=schema.origin,
         pieces=opening.even_pieces(num_rows, num_bytes),
         inputs=(
-            *(Feature(name=name, dtype="int64") for name in schema.indicators),
+            *(Feature(name=name, dtype="int64", indicates=column) for name, column in schema.indicators.items()),
             *(
                 Feature(
                     name=column.name,
@@ -285,7 +285,8 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
                     unit=column.unit,
                     default=column.default,
                     missing=schema.missing,
-                    boolean=column.type == "bool" or None,
+                    type=column.type,
+                    header=column.header,
                 )
                 for column in schema.stored
             ),

@@ -15,18 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from common.errors import UserError, first_line, unknown
-from common.spellings import EITHER
+from common.spellings import KINDS
 from components.convert.schema import TableSchema
 
 MAX_BYTES = 1 << 24  # Of a text; also characters of a line or value.
-FINITE = "finite 32-bit number"
-KINDS = {
-    "float": FINITE,
-    "int": "64-bit whole number",
-    "string": "text in UTF-8 of at most 16 MiB",
-    "bool": f"boolean, which is {EITHER}",
-    "time": "date or time as in ISO 8601",
-}
 _JSON = {"float": {float, int}, "int": {int}, "bool": {bool}, "string": {str}, "time": {str}}
 Row = tuple[int, "list[str | None] | str"]
 

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import pathlib
+import re
 import tempfile
 
 import numpy as np
@@ -18,19 +19,25 @@ from common.manifest import Encoding, Feature, Manifest
 from common.spellings import marks
 from components.convert.source import Block, Examples
 from components.convert.sources.tables import TextSource
-from trainer.data.serving_preprocessing import serving_preprocessing
+from trainer.data.serving_preprocessing import parse_texts, serving_preprocessing
 
 LABEL = {"column": "said", "classes": ["no", "yes"]}
-DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string"}
+DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
+SENDABLE = ("float", "int", "string", "bool")
 NUMPY = {"float": np.float32, "int": np.int64, "string": object, "bool": object}
 MISSING = st.lists(
     st.sampled_from(["", "NA", "-999", "-999.0", "-999.5", "0", "nan", "1e3", " ", "none"]), max_size=3, unique=True
 )
+CLOCKS = st.builds("{}{:%H:%M:%S}{}".format, st.sampled_from("T "), st.times(), st.sampled_from(["", ".5", ".123456"]))
+CLOCKS |= st.times().map("T{:%H:%M}".format)
 CELLS = {
     "float": st.sampled_from(["", "NA", "-999", "-999.0", " -999", "0", "-0.0", "1000", "inf", "0.1", "1e39"])
     # TensorFlow takes what is subnormal for 0.
     | st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False).map(repr),
     "int": st.sampled_from(["", "NA", "-999", "0", "1000", "7"]) | st.integers(-(2**63), 2**63 - 1).map(str),
+    "time": st.sampled_from(["", "NA", "0", "2024-02-30", "1900-02-29", "2000-02-29", "9999-12-31T23:59:59.9999999Z"])
+    | st.builds("{}{}{}".format, st.dates(), CLOCKS, st.sampled_from(["", "Z", "+05:30", "-14:00", "+24:00"]))
+    | st.dates().map(str),
     "string": st.sampled_from(["", "NA", "-999", "-999.0", "0", " ", "Bonn", "none", "None"]),
     "bool": st.sampled_from(["", "NA", "0", "true", "True", " YES\t", "f", "No", "1", "maybe", "\u00a0true", "\u0130"]),
 }
@@ -39,20 +46,31 @@ DEFAULTS = {
     "int": st.sampled_from([-999, 3]),
     "string": st.sampled_from(["", "Ulm"]),
     "bool": st.booleans(),
+    "time": st.sampled_from([-1, 0]),
+}
+# Cells of numbers that only a text can have.
+ODD = {
+    "float": st.sampled_from(
+        ["+.5", "5.", "1e400", "1_000", "0x10", "infinity", "1 2", "\t7 ", "1e-5", "16777217.0000001"]
+    ),
+    "int": st.sampled_from(["+7", " 7\t", "7.0", "1e3", "9223372036854775808", "-9223372036854775809", "00012", "1_0"])
+    | st.integers(2**63 - 2000, 2**63 + 2000).map(str),
+    "string": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9),
 }
 
 
 @st.composite
-def tables(draw) -> tuple[dict, dict[str, list[str]]]:
+def tables(draw, kinds: tuple[str, ...], *, odd: bool = False) -> tuple[dict, dict[str, list[str]]]:
     """A schema, and cells of a file by column."""
     count, columns, cells = draw(st.integers(1, 4)), {}, {}
     for i in range(draw(st.integers(1, 3))):
-        kind = draw(st.sampled_from(list(CELLS)))
+        kind = draw(st.sampled_from(kinds))
         default = draw(st.none() | DEFAULTS[kind])
         columns[f"c{i}"] = {"type": kind, **({} if default is None else {"default": default})}
-        cells[f"c{i}"] = draw(st.lists(CELLS[kind], min_size=count, max_size=count))
+        cell = CELLS[kind] | ODD.get(kind, CELLS[kind]) if odd else CELLS[kind]
+        cells[f"c{i}"] = draw(st.lists(cell, min_size=count, max_size=count))
     schema = {"name": "t", "origin": "t", "columns": {**columns, "said": {"type": "string"}}, "label": LABEL}
-    how = {"numeric": "z_score"} if columns["c0"]["type"] == "float" else {"hash_buckets": 3}
+    how = {"numeric": "z_score"} if columns["c0"]["type"] in ("float", "time") else {"hash_buckets": 3}
     schema |= {"missing": draw(MISSING), "wide": [{"column": "c0", **how}]}
     return schema, {**cells, "said": ["yes"] * count}
 
@@ -76,14 +94,39 @@ def convert(schema: dict, cells: dict[str, list[str]]) -> tuple[Examples, Block]
         return opened.examples, opened.blocks["train"][0]
 
 
-def of(features: tuple[Feature, ...]) -> Manifest:
-    """A table's manifest, as far as it matters here."""
-    wide = (Encoding(kind="hash", columns=("c0",), hash_buckets=3),)
+def manifest_of(schema: dict) -> Manifest:
+    """The manifest of the table's features, as far as it matters here."""
+    features = []
+    for name, column in schema["columns"].items():
+        if name != "said":
+            default = column.get("default")
+            default = str(default).lower() if isinstance(default, bool) else default
+            facts = {"type": column["type"], "dtype": DTYPES[column["type"]], "missing": tuple(schema["missing"])}
+            features.append(Feature(name=name, default=default, **facts))
+    wide = (Encoding(kind="cross", columns=tuple(feature.name for feature in features), hash_buckets=3),)
     said = {"name": "t", "origin": "t", "label": "label", "class_names": (), "record_bytes": None}
-    return Manifest(features=features, wide=wide, splits={}, arguments={}, **said)
+    return Manifest(features=tuple(features), wide=wide, splits={}, arguments={}, **said)
 
 
-@given(tables())
+@given(tables(tuple(CELLS), odd=True))
+def test_texts_become_what_the_converter_stores(table):
+    """To the bit; and what the converter refuses has a fault."""
+    schema, cells = table
+    manifest = manifest_of(schema)
+    columns, faults = parse_texts(manifest, {f.name: tf.constant(cells[f.name]) for f in manifest.features})
+    try:
+        _, block = convert(schema, cells)
+    except UserError as error:
+        assert {fault[:4].decode() for fault in faults.numpy()} & {*re.findall("line [0-9]+: (c[0-9]: )", str(error))}
+        return
+    assert not any(faults.numpy())
+    for name, values in columns.items():
+        stored = block.columns[name]
+        assert values.numpy().tolist() == stored.tolist()
+        assert values.dtype == tf.string or values.numpy().tobytes() == stored.tobytes()
+
+
+@given(tables((*SENDABLE,)))
 def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_both_refuse_it(table):
     schema, cells = table
     columns, missing = schema["columns"], schema["missing"]
@@ -91,27 +134,23 @@ def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_bot
     given = {n: [sent(cell, c["type"], c.get("default"), missing) for cell in cells[n]] for n, c in columns.items()}
     sendable = all(value is not None for values in given.values() for value in values)
     try:
-        source, block = convert(schema, cells)
+        _, block = convert(schema, cells)
     except UserError:
-        source = None
-    rules = {n: {"missing": tuple(missing), "boolean": c["type"] == "bool" or None} for n, c in columns.items()}
-    defaults = {n: c.get("default") for n, c in columns.items()}
-    defaults |= {n: str(default).lower() for n, default in defaults.items() if isinstance(default, bool)}
-    made = tuple(Feature(name=n, dtype=DTYPES[c["type"]], default=defaults[n], **rules[n]) for n, c in columns.items())
-    assert source is None or set(source.features) >= set(made)
+        block = None
+    manifest = manifest_of(schema)
     if not sendable:
-        assert source is None
+        assert block is None
         return
     with np.errstate(over="ignore"):
         kinds = {n: c["type"] for n, c in columns.items()}
         arrays = {n: tf.constant(np.array(v, NUMPY[kinds[n]]), DTYPES[kinds[n]]) for n, v in given.items()}
-    if source is None:
+    if block is None:
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"c\d: a value is"):
-            serving_preprocessing(of(made), arrays)
+            serving_preprocessing(manifest, arrays)
         return
     stored = {n: block.columns[n] for n in columns}
     clean = {n: tf.constant(v.tolist() if DTYPES[columns[n]["type"]] == "string" else v) for n, v in stored.items()}
-    for found in (serving_preprocessing(of(made), arrays), serving_preprocessing(of(made), clean)):
+    for found in (serving_preprocessing(manifest, arrays), serving_preprocessing(manifest, clean)):
         for name, values in clean.items():
             assert found[name].numpy().tolist() == values.numpy().tolist()
             assert values.dtype == tf.string or found[name].numpy().tobytes() == values.numpy().tobytes()

@@ -1,3 +1,4 @@
+import csv
 import json
 
 import keras
@@ -10,6 +11,7 @@ from common.errors import UserError
 from common.manifest import Manifest
 from trainer import export, options
 from trainer.data import column_encodings, records
+from trainer.data.serving_preprocessing import parse_texts
 from trainer.models import registry, wide_deep
 from trainer.nn.weights import named
 
@@ -131,6 +133,29 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
         tf.errors.InvalidArgumentError, match=r"same: a value is missing, .* no default for it \(row 3\)"
     ):
         served(**raw | {"same": tf.constant([2.5] * 3 + [np.nan] + [2.5] * (len(raw["same"]) - 4))})
+
+
+@pytest.mark.cluster
+def test_export_takes_texts(data, table, tmp_path):
+    with open(data.parent / "rows.csv", newline="", encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    texts = {f.name: tf.constant([row[f.name] for row in rows]) for f in table.inputs}
+    build = builder(ask("--model", "wide_deep"), table)
+    model = randomised(build())
+    weights = {name: weight.numpy() for name, weight in named(model).items()}
+    export.export(weights, build, table, str(tmp_path / "model"))
+    signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
+    answers = signatures["raw"](**texts)
+    typed, faults = parse_texts(table, texts)
+    assert not any(faults.numpy()) and not any(signatures["faults"](**texts)["faults"].numpy())
+    expected = signatures["serving_default"](**typed)
+    for name, values in answers.items():
+        np.testing.assert_array_equal(values, expected[name])
+    wrong = {**texts, "same": tf.constant(["2.5", "", "x"]), **{n: texts[n][:3] for n in texts if n != "same"}}
+    found = [b"", b"same: is missing, and the schema has no default for it", b"same: 'x' is no finite 32-bit number"]
+    assert signatures["faults"](**wrong)["faults"].numpy().tolist() == found
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: is missing, .* for it \(row 1\)"):
+        signatures["raw"](**wrong)
 
 
 def test_a_model_without_a_preparation_of_its_own_sees_the_inputs_and_nothing_that_tells_the_label(table, columns):
