@@ -243,6 +243,11 @@ class Manifest:
         taken = {name for encoding in (*self.wide, *self.deep) for name in encoding.columns}
         return tuple(f for f in self.features if f.name != self.label and (f.name in taken or not taken))
 
+    @property
+    def source_columns(self) -> tuple[Feature, ...]:
+        """Inputs that the source of a table has: not those that say whether another one is missing."""
+        return tuple(feature for feature in self.inputs if self.is_table and not feature.indicates)
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) over everything here: equal fingerprints mean equal bytes in every file."""

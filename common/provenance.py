@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
+import pydantic
 
 from common.errors import UserError, reading
-from common.manifest import Manifest
+from common.manifest import Feature, Manifest
 from common.storage.files import parsed_json, read_bytes, write_bytes, write_text
 
 RECORDS = "trained_on.npz"  # Of a job and, below this directory, of a model.
@@ -109,6 +110,7 @@ def write(
         "fingerprint": manifest.fingerprint,
         "task": task,
         "arguments": dict(manifest.arguments),
+        "columns": [dataclasses.asdict(dataclasses.replace(f, statistics=None)) for f in manifest.source_columns],
     }
     write_text(os.path.join(model_dir, _ASSETS, _FILE), json.dumps(facts, indent=1, sort_keys=True) + "\n")
     if learnt:
@@ -119,6 +121,12 @@ def task_of(model_dir: str) -> str | None:
     """Returns `package.module:function` that makes the model's task; None if its dataset says it, or another program made it."""
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
         return None if facts is None else facts["task"]
+
+
+def columns_of(model_dir: str) -> list[Feature]:
+    """Returns the columns of a table that a model takes, as its dataset's source has them; none of images."""
+    with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
+        return pydantic.TypeAdapter(list[Feature]).validate_python(facts["columns"] if facts else [])
 
 
 def records_of(model_dir: str) -> TrainedOn | None:

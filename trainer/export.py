@@ -33,7 +33,7 @@ from common.provenance import TrainedOn
 from common.storage.files import write_text
 from common.storage.storage import is_remote
 from trainer.data import features
-from trainer.data.serving_preprocessing import parse_texts, refuse, serving_preprocessing, text_features
+from trainer.data.serving_preprocessing import parse_texts, refuse, serving_preprocessing
 from trainer.models.registry import Builder
 from trainer.nn import weights
 
@@ -118,6 +118,6 @@ def _text_signatures(
     functions = {RAW: tf.function(raw), FAULTS: tf.function(faults)}
     for function in functions.values():
         function.get_concrete_function(
-            **{f.name: tf.TensorSpec([None], tf.string, name=f.name) for f in text_features(manifest)}
+            **{f.name: tf.TensorSpec([None], tf.string, name=f.name) for f in manifest.source_columns}
         )
     return functions

@@ -21,10 +21,10 @@ from typing import Any
 from common.errors import UserError, first_line
 from common.guard import MARK, Guard
 from common.locks import locked
+from common.progress import track
 from common.storage.files import copy_tree, list_folder, read_bytes, stat_file, write_bytes
 from common.storage.storage import is_remote, map_in_threads
 from components.convert.engine import ProcessLost, attempt
-from components.convert.progress import track
 
 _POLL_S, _END_S = 2.0, 5.0
 

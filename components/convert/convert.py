@@ -22,12 +22,12 @@ import numpy as np
 from common.errors import UserError, readable
 from common.machine import usable_cores
 from common.manifest import FORMAT_VERSION, Manifest, Shard
+from common.progress import track
 from common.storage.files import sha256_of, stat_file, write_text
 from common.storage.storage import File, is_remote
 from components.convert import engine, output
 from components.convert.hashes import content_hashes
 from components.convert.options import Options
-from components.convert.progress import track
 from components.convert.records import take
 from components.convert.shards import ShardWriter
 from components.convert.source import LABEL, Examples, Opening, Source

@@ -7,7 +7,6 @@ used as it is, once it says what is to be predicted.
 """
 
 import dataclasses
-import glob
 import os
 import pathlib
 import re
@@ -24,16 +23,8 @@ from common.storage.files import write_text
 from components.convert.expressions import connect, quoted, unquoted
 from components.convert.options import Options, Proposal
 from components.convert.sources.registry import find_source
-from components.convert.sources.unpacking import plain_path
+from components.convert.sources.views import TABLES, create_view
 
-_CSV = "read_csv($paths, all_varchar=true, header=true, quote='\"', escape='\"', union_by_name=true, delim="
-_TABLES = {
-    "csv": f"{_CSV} ',')",
-    # Dates that are not as in ISO 8601 stay texts.
-    "jsonl": "read_json($paths, format='newline_delimited', sample_size=-1, union_by_name=true, "
-    "dateformat='%Y-%m-%d', timestampformat='%Y-%m-%d %H:%M:%S')",
-    "parquet": "read_parquet($paths, union_by_name=true, hive_partitioning=true, hive_types_autocast=false)",
-}
 _MARKS = ("NA", "N/A", "NaN", "nan", "NULL", "null")  # Of a missing value.
 _DEFAULTS = {"float": 0.0, "int": 0, "string": "", "bool": False, "time": 0}
 _MOST_CLASSES = 100
@@ -145,19 +136,17 @@ def write(options: Options, proposal: Proposal) -> None:
     """
     dataset, path = options.dataset, proposal.infer_schema
     others = [flag for flag in options.as_flags(but=("dataset", "source")) if flag != "--output=-"]
-    if others or dataset not in _TABLES:
+    if others or dataset not in TABLES:
         [option, *_] = [*others, f"--dataset {dataset}"]
-        raise UserError(f"{option} means nothing to --infer-schema; it takes --dataset {' or '.join(_TABLES)}")
+        raise UserError(f"{option} means nothing to --infer-schema; it takes --dataset {' or '.join(TABLES)}")
     if os.path.exists(path):
         raise UserError(f"{path}: is there already; give another name, or delete it")
     with readable(f"dataset {dataset!r}"), tempfile.TemporaryDirectory() as folder, connect() as connection:
         files = find_source(dataset, schema="-").files(options.source)
         source = as_list(options.source)[0]
-        table = f"{_CSV} '\t')" if dataset == "csv" and ".tsv" in files[0].path.lower() else _TABLES[dataset]
         with about(source):
             try:
-                paths = [plain_path(file, os.path.join(folder, str(i))) for i, file in enumerate(files)]
-                connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view("source")
+                create_view(connection, dataset, files, folder)
                 text = _schema(connection, dataset, source, proposal.label)
             except duckdb.Error as error:
                 raise UserError(first_line(error)) from None

@@ -40,25 +40,20 @@ def serving_preprocessing(manifest: Manifest, columns: Mapping[str, tf.Tensor]) 
     return served
 
 
-def text_features(manifest: Manifest) -> list[Feature]:
-    """Returns the columns of a table that `parse_texts` takes, in the order of their names."""
-    return [feature for feature in manifest.inputs if not feature.indicates]
-
-
 @tf.autograph.experimental.do_not_convert
 def parse_texts(manifest: Manifest, texts: Mapping[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Returns the columns [N] that a model takes of a table, as the converter has them of these cells of a CSV file.
 
     Args:
       manifest: Of the table.
-      texts: Strings [N] of each of `text_features`.
+      texts: Strings [N] of each of its `source_columns`, by name.
 
     Returns:
       The columns; and what is wrong in each row, strings [N], empty of a right one. Of a wrong row the values mean nothing.
     """
     columns = {}
     faults = tf.zeros_like(next(iter(texts.values())))
-    for feature in text_features(manifest):
+    for feature in manifest.source_columns:
         text = texts[feature.name]
         is_missing = _is_in(text, feature.missing or ())
         values, is_right = _PARSERS[feature.type](tf.where(is_missing, _EMPTY[feature.type], text))

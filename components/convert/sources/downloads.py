@@ -13,10 +13,10 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from common import progress
 from common.errors import UserError, first_line
 from common.locks import locked
 from common.storage.files import sha256_of
-from components.convert import progress
 
 _CHUNK_BYTES = 1 << 16
 _CONNECT_S, _READ_S = 3.0, 30.0  # To wait for a connection, to each address of a host, and for the next bytes.

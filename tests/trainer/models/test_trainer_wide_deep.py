@@ -114,6 +114,8 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
     export.export(weights, build, table, str(tmp_path / "model"))
     told = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
     dataset = {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
+    headers = [column["header"] for column in told.pop("columns")]
+    assert headers == ["area", "company", "miles", "same", "seconds", "when"]
     assert told == {"model": "wide_deep", "task": None, **dataset}
     served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
     raw = {feature.name: columns[feature.name] for feature in table.inputs}

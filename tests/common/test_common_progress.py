@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from components.convert import progress
+from common import progress
 
 
 @pytest.mark.parametrize(("terminal", "end"), [(False, "\n"), (True, "    \r")])

@@ -1,0 +1,41 @@
+"""Tables in files as a view of DuckDB, with the columns and types that the files have; no schema is needed.
+
+create_view(connection, "csv", files, folder)
+connection.sql("SELECT count(*) FROM source")
+"""
+
+import glob
+import os
+from collections.abc import Sequence
+
+import duckdb
+
+from common.storage.storage import File
+from components.convert.sources.unpacking import plain_path
+
+_CSV = "read_csv($paths, all_varchar=true, header=true, quote='\"', escape='\"', union_by_name=true, delim="
+TABLES = {
+    "csv": f"{_CSV} ',')",
+    # Dates that are not as in ISO 8601 stay texts.
+    "jsonl": "read_json($paths, format='newline_delimited', sample_size=-1, union_by_name=true, "
+    "dateformat='%Y-%m-%d', timestampformat='%Y-%m-%d %H:%M:%S')",
+    "parquet": "read_parquet($paths, union_by_name=true, hive_partitioning=true, hive_types_autocast=false)",
+}
+
+
+def create_view(connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequence[File], folder: str) -> None:
+    """Makes a view `source` of a table of one of the kinds in `TABLES`.
+
+    Args:
+      connection: Of DuckDB.
+      dataset: Kind.
+      files: Of the table; what is packed or in a bucket is copied.
+      folder: Folder of this machine for the copies, which have to stay as long as the view is used.
+
+    Raises:
+      UserError: If a file cannot be read.
+      duckdb.Error: If one is not of this kind.
+    """
+    table = f"{_CSV} '\t')" if dataset == "csv" and ".tsv" in files[0].path.lower() else TABLES[dataset]
+    paths = [plain_path(file, os.path.join(folder, str(i))) for i, file in enumerate(files)]
+    connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view("source")

@@ -1,0 +1,175 @@
+"""Predictions for files, written to a file.
+
+predict(Options(model_dir="job/model", source="trips.csv", output="predictions.parquet"))
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from common.cli import as_list
+from common.errors import UserError, first_line, writable
+from common.machine import usable_cores
+from common.progress import track
+from components.convert.expressions import connect
+from components.predict.model import FAULTS, RAW, Model
+from components.predict.options import FORMATS, Options
+from components.predict.rows import Batch, Rows, open_rows
+from components.register.register import open_registry
+
+_WAITING = 2  # Batches for each thread that are read before they are needed.
+_Answers = tuple[pa.RecordBatch, list[dict[str, Any]]]  # Of a batch: its right rows with answers, and its wrong rows.
+
+
+def predict(options: Options) -> tuple[int, int]:
+    """Writes the answers of a model beside the rows that it was asked about, in their order.
+
+    A row that the model refuses is left out, and written to a file of JSON lines beside the output, with what is wrong.
+
+    Returns:
+      How many rows were answered, and how many were wrong.
+
+    Raises:
+      UserError: If the model or the source cannot be read, the output exists or cannot be written, or no row is right.
+        Nothing is left behind.
+    """
+    output, errors = options.output, options.errors_file
+    for path in (output, errors):
+        if os.path.exists(path):
+            raise UserError(f"{path}: is there already; delete it, or give another --output")
+    model = Model.load(_model_dir(options))
+    partial = f"{output}.partial"
+    counts = collections.Counter()
+    keep = as_list(options.keep) or None
+    try:
+        with (
+            writable(f"--output {output}"),
+            open(f"{errors}.partial", "w", encoding="utf-8") as wrong_rows,
+            open_rows(as_list(options.source), model, split=options.split, keep=keep) as rows,
+        ):
+            answered = _answered(model, rows, options.batch_size, counts, wrong_rows)
+            first = next(answered, None)
+            if first is None:
+                wrong_rows.flush()
+                raise UserError(_no_answers(f"{errors}.partial", rows))
+            _write(first, answered, partial, FORMATS[os.path.splitext(output)[1]])
+        os.rename(partial, output)
+        if counts["wrong"]:
+            os.rename(f"{errors}.partial", errors)
+    finally:
+        for path in (partial, f"{errors}.partial"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+    return counts["answered"], counts["wrong"]
+
+
+def _model_dir(options: Options) -> str:
+    if options.model_dir:
+        return options.model_dir
+    name, _, version = options.name.partition("@")
+    found = open_registry(options.registry).find(name, version or "champion")
+    if not found.has_files:
+        raise UserError(f"the files of version {found.number} of model {name!r} are gone")
+    return found.model_dir
+
+
+def _no_answers(errors: str, rows: Rows) -> str:
+    with open(errors, encoding="utf-8") as file:
+        fault = json.loads(line)["fault"] if (line := file.readline()) else "there are no rows"
+    return f"none of {rows.count:,} rows can be answered; of the first: {fault}"
+
+
+def _answered(
+    model: Model, rows: Rows, size: int, counts: collections.Counter[str], wrong_rows: Any
+) -> Iterator[pa.RecordBatch]:
+    """Yields rows with answers, in their order, computed in as many threads as there are cores."""
+    pending: collections.deque[concurrent.futures.Future[_Answers]] = collections.deque()
+    threads = usable_cores()
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool, track("predicting", rows.count, "rows") as advance:
+
+        def take() -> Iterator[pa.RecordBatch]:
+            right, wrong = pending.popleft().result()
+            for row in wrong:
+                wrong_rows.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+            counts.update(answered=len(right), wrong=len(wrong))
+            advance(len(right) + len(wrong))
+            if len(right):
+                yield right
+
+        for batch in rows.batches(size):
+            pending.append(pool.submit(_answer, model, rows.signature, batch))
+            if len(pending) > _WAITING * threads:
+                yield from take()
+        while pending:
+            yield from take()
+
+
+def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
+    try:
+        answers = model.signatures[signature](**batch.inputs)
+    except tf.errors.InvalidArgumentError as error:
+        return _answer_right_ones(model, signature, batch, first_line(error))
+    columns = {**dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))}
+    for name, values in sorted(answers.items(), key=lambda answer: answer[1].shape.rank):  # Short ones first.
+        columns[name if name not in columns else f"predicted_{name}"] = _arrow(values.numpy())
+    return pa.RecordBatch.from_pydict(columns), []
+
+
+def _answer_right_ones(model: Model, signature: str, batch: Batch, fault: str) -> _Answers:
+    """Answers what can be answered of a batch that was refused as a whole."""
+    count = len(batch.kept)
+    if signature == RAW:
+        faults = model.signatures[FAULTS](**batch.inputs)[FAULTS].numpy()
+        parts = [np.flatnonzero(faults == b"")]
+        wrong = [{"fault": faults[i].decode(), **batch.kept.slice(i, 1).to_pylist()[0]} for i in np.flatnonzero(faults)]
+    elif count == 1:
+        return batch.kept[:0], [{"fault": fault, **batch.kept.to_pylist()[0]}]
+    else:
+        parts, wrong = np.array_split(np.arange(count), 2), []
+    right = []
+    for part in parts:
+        if len(part):
+            answered, faulty = _answer(model, signature, batch[part])
+            right += [answered] if len(answered) else []
+            wrong += faulty
+    return (pa.Table.from_batches(right).combine_chunks().to_batches()[0] if right else batch.kept[:0]), wrong
+
+
+def _arrow(values: np.ndarray) -> pa.Array:
+    """Returns answers [N] or [N, k] as numbers, texts, or lists of them."""
+    if values.dtype == object:
+        return pa.array(values.tolist(), pa.binary()).cast(pa.string())
+    flat = pa.array(values.reshape(-1))
+    return flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+def _write(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], path: str, form: str) -> None:
+    """Writes rows to a file by DuckDB, which has all formats."""
+    faults: list[BaseException] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield first
+            yield from others
+        except BaseException as error:  # DuckDB would make another one of it.
+            faults.append(error)
+            raise
+
+    answers = pa.RecordBatchReader.from_batches(first.schema, batches())
+    with connect() as connection:
+        connection.register("answers", answers)
+        try:
+            connection.execute("COPY answers TO '{}' ({})".format(path.replace("'", "''"), form))
+        except duckdb.Error as error:
+            raise faults[0] if faults else UserError(f"{path}: {first_line(error)}") from None

@@ -1,0 +1,188 @@
+"""What a model is asked about: rows of tables, image files, or records of a converted dataset, in batches.
+
+with open_rows(["trips.csv"], model, split="test", keep=["id"]) as rows:
+    for batch in rows.batches(1024):
+        batch.kept, batch.inputs
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from common.errors import UserError, about, first_line, readable, unknown
+from common.manifest import FILE, Feature, Manifest
+from common.storage.files import list_files, open_files, stat_file
+from components.convert.expressions import connect, quoted
+from components.convert.sources.registry import find_source
+from components.convert.sources.views import create_view
+from components.predict.model import IMAGE_BYTES, RAW, SERVING_DEFAULT, Model
+from trainer.data import records
+
+_KINDS = {"csv": ("csv", "tsv"), "jsonl": ("jsonl", "ndjson"), "parquet": ("parquet", "parq", "pq")}
+_IMAGES = (".png", ".jpg", ".jpeg")
+_MEMORY = "512MB"  # Of DuckDB; TensorFlow takes more.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Rows.
+
+    Attributes:
+      kept: Columns that stand beside the answers, N values each.
+      inputs: Of the model's signature, [N, ...] by name.
+    """
+
+    kept: pa.RecordBatch
+    inputs: Mapping[str, tf.Tensor]
+
+    def __getitem__(self, rows: np.ndarray) -> Batch:
+        """Returns some of the rows, int64 [M]."""
+        inputs = {name: tf.gather(values, rows) for name, values in self.inputs.items()}
+        return Batch(kept=self.kept.take(pa.array(rows)), inputs=inputs)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rows:
+    """All rows, which are read once.
+
+    Attributes:
+      count: How many there are.
+      signature: Of the model that takes them.
+      batches: Yields them, so many at a time.
+    """
+
+    count: int
+    signature: str
+    batches: Callable[[int], Iterator[Batch]]
+
+
+@contextlib.contextmanager
+def open_rows(paths: Sequence[str], model: Model, *, split: str, keep: Sequence[str] | None) -> Iterator[Rows]:
+    """Opens what lies at the paths.
+
+    Args:
+      paths: One folder of a converted dataset; or image files, CSV files, files of JSON lines or Parquet files, or folders of them.
+      model: What the rows are for.
+      split: Split of a dataset.
+      keep: Columns of a table to keep beside the answers; None for all.
+
+    Raises:
+      UserError: If nothing is there that the model takes.
+    """
+    if len(paths) == 1 and stat_file(f"{paths[0]}/{FILE}"):
+        yield _records(paths[0], model, split)
+        return
+    files = []
+    for path in paths:
+        with readable(path):
+            found = [file] if (file := stat_file(path)) else list_files(path)
+        if not found:
+            raise UserError(f"--source {path}: no such file, and no folder with files")
+        files += found
+    names = [file.path.lower().removesuffix(".gz").removesuffix(".zst") for file in files]
+    if images := [file for file, name in zip(files, names, strict=True) if name.endswith(_IMAGES)]:
+        yield _images(images, model)
+        return
+    endings = {name.rpartition(".")[2] for name in names}
+    dataset = next((kind for kind, known in _KINDS.items() if endings & {*known}), None)
+    if dataset is None:
+        raise UserError(
+            f"--source {' '.join(paths)}: no converted dataset, no PNG or JPEG files, and none that end in "
+            f"{', '.join(itertools.chain(*_KINDS.values()))}"
+        )
+    model.require(RAW, f"rows of a table, as in {files[0].path}")
+    with connect(memory_limit=_MEMORY) as connection, tempfile.TemporaryDirectory() as folder, about(paths[0]):
+        try:
+            connection.execute(f"SET temp_directory = '{folder}'")
+            files = find_source(dataset, schema="-").files([*paths] if len(paths) > 1 else paths[0])
+            create_view(connection, dataset, files, folder)
+            yield _table(connection, dataset, model, keep)
+        except duckdb.Error as error:
+            raise UserError(first_line(error)) from None
+
+
+def _table(connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, keep: Sequence[str] | None) -> Rows:
+    types = {name: str(kind) for name, kind, *_ in connection.sql("DESCRIBE source").fetchall()}
+    for column in model.columns:
+        if column.header not in types:
+            raise UserError(f"no column {column.header!r}, which the model takes (it has {', '.join(types)})")
+    for name in keep or ():
+        if name not in types:
+            raise unknown("column", name, types)
+    kept = [*types] if keep is None else [*keep]
+    texts = [_text(column, types[column.header], dataset) for column in model.columns]
+    query = f"SELECT {', '.join([*map(quoted, kept), *texts])} FROM source"
+
+    def batches(size: int) -> Iterator[Batch]:
+        for batch in connection.sql(query).to_arrow_reader(size):
+            arrays = batch.columns[len(kept) :]
+            inputs = {
+                column.name: tf.constant(array.to_numpy(zero_copy_only=False))
+                for column, array in zip(model.columns, arrays, strict=True)
+            }
+            yield Batch(kept=batch.select(range(len(kept))), inputs=inputs)
+
+    ((count,),) = connection.sql("SELECT count(*) FROM source").fetchall()
+    return Rows(count=count, signature=RAW, batches=batches)
+
+
+def _text(column: Feature, kind: str, dataset: str) -> str:
+    """Returns SQL of the texts that cells of a CSV file would have."""
+    x, missing = quoted(column.header), column.missing or ()
+    if kind == "BLOB":
+        text = f"decode({x})"
+    elif kind in ("FLOAT", "DOUBLE"):
+        text = f"CAST(nullif({x}, 'nan') AS VARCHAR)"
+    elif kind == "TIMESTAMP WITH TIME ZONE":
+        text = f"CAST(CAST({x} AS TIMESTAMP) AS VARCHAR)"
+    else:
+        text = f"CAST({x} AS VARCHAR)"
+    if column.type == "int" and kind.startswith(("FLOAT", "DOUBLE", "DECIMAL")):
+        text = f"CASE WHEN {x} = trunc({x}) THEN CAST(CAST({x} AS HUGEINT) AS VARCHAR) ELSE {text} END"
+    absent = "" if dataset == "csv" or not missing or "" in missing else missing[0]
+    return "coalesce({}, '{}')".format(text, absent.replace("'", "''"))
+
+
+def _images(files: Sequence[Any], model: Model) -> Rows:
+    model.require(IMAGE_BYTES, f"image files, as {files[0].path}")
+
+    def batches(size: int) -> Iterator[Batch]:
+        contents = open_files(files)
+        for start in range(0, len(files), size):
+            paths = [file.path for file in files[start : start + size]]
+            data = []
+            for path, content in zip(paths, contents, strict=False):
+                with readable(path), content:
+                    data.append(content.read())
+            inputs = {IMAGE_BYTES: tf.constant(data)}
+            yield Batch(kept=pa.RecordBatch.from_pydict({"file": paths}), inputs=inputs)
+
+    return Rows(count=len(files), signature=IMAGE_BYTES, batches=batches)
+
+
+def _records(directory: str, model: Model, split: str) -> Rows:
+    manifest = Manifest.load(directory)
+    names = {feature.name for feature in manifest.inputs}
+    model.require(SERVING_DEFAULT, f"features {', '.join(sorted(names))}, as dataset {directory} has", names)
+
+    def batches(size: int) -> Iterator[Batch]:
+        start = 0
+        for columns in records.batches(manifest, directory, split, size):
+            labels = columns[manifest.label].numpy()
+            kept = {"record": np.arange(start, start + len(labels)), manifest.label: labels.tolist()}
+            if manifest.class_names:
+                kept[manifest.label] = [manifest.class_names[label] for label in labels]
+            start += len(labels)
+            yield Batch(kept=pa.RecordBatch.from_pydict(kept), inputs={name: columns[name] for name in names})
+
+    return Rows(count=manifest.split(split).examples, signature=SERVING_DEFAULT, batches=batches)

@@ -1,0 +1,200 @@
+"""Predictions for files, by models that were made up and exported."""
+
+import csv
+import datetime as dt
+import gzip
+import io
+import json
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from PIL import Image
+
+from common.manifest import Manifest
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.predict.__main__ import main
+
+pytestmark = pytest.mark.cluster
+START = dt.datetime(2024, 1, 31, 8, 15)
+SCHEMA = {
+    "name": "rides",
+    "origin": "made up",
+    "columns": {
+        "fare": {"type": "float", "default": 0.5, "header": "Fare (USD)"},
+        "stops": {"type": "int", "default": -1, "indicator": True},
+        "began": {"type": "time", "default": 0},
+        "paid": {"type": "bool", "default": False},
+        "company": {"type": "string", "default": "none"},
+        "tip": {"type": "string"},
+    },
+    "label": {"column": "tip", "classes": ["no", "yes"]},
+    "other_columns": "ignore",
+    "deep": [
+        *({"column": name, "numeric": "z_score"} for name in ("fare", "stops", "began")),
+        *({"column": name, "hash_buckets": 20, "embedding": 3} for name in ("paid", "company")),
+    ],
+}
+
+
+def typed_rows(count: int) -> list[dict[str, object]]:
+    draw = np.random.default_rng(0)
+
+    def sometimes(value: object) -> object:
+        return value if draw.random() > 0.2 else None
+
+    return [
+        {
+            "id": f"r{i}",
+            "Fare (USD)": sometimes(float(draw.normal(10, 5))),
+            "stops": sometimes(int(draw.integers(0, 9))),
+            "began": sometimes(START + dt.timedelta(minutes=int(draw.integers(10**6)))),
+            "paid": sometimes(bool(draw.random() > 0.5)),
+            "company": sometimes("Łódź" if i % 3 else "Blue, Inc."),
+            "tip": ("no", "yes")[i % 2],
+        }
+        for i in range(count)
+    ]
+
+
+def write_csv(path, rows):
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, rows[0])
+    writer.writeheader()
+    writer.writerows([{k: "" if v is None else v for k, v in row.items()} for row in rows])
+    path.write_bytes(gzip.compress(text.getvalue().encode()) if path.suffix == ".gz" else text.getvalue().encode())
+
+
+def write_jsonl(path, rows):
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_parquet(path, rows):
+    table = pa.Table.from_pylist(rows)
+    stops = table["stops"].cast(pa.float64())  # As pandas has whole numbers with gaps.
+    began = table["began"].cast(pa.timestamp("us", "UTC"))
+    for name, values in (("stops", stops), ("began", began)):
+        table = table.set_column(table.schema.get_field_index(name), name, values)
+    pq.write_table(table, path)
+
+
+def export_model(manifest: Manifest, directory, model: str = "wide_deep") -> str:
+    import keras
+
+    from trainer.export import export
+    from trainer.models import registry
+    from trainer.nn.weights import named
+
+    keras.utils.set_random_seed(1)
+    build = registry.builder(model, manifest, {})
+    network = build()
+    export({name: weight.numpy() for name, weight in named(network).items()}, build, manifest, str(directory))
+    return str(directory)
+
+
+@pytest.fixture(scope="module")
+def rides(tmp_path_factory):
+    """Rows, the folder with the dataset made of them, and a model for them."""
+    folder, rows = tmp_path_factory.mktemp("rides"), typed_rows(300)
+    write_csv(folder / "rides.csv", rows)
+    (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA), encoding="utf-8")
+    source = {"source": str(folder / "rides.csv"), "schema": str(folder / "schema.yaml")}
+    manifest = convert(Options(dataset="csv", **source, output=str(folder / "data")))
+    return rows, folder / "data", export_model(manifest, folder / "model")
+
+
+def answers(path) -> list[dict]:
+    reader = {"parquet": "read_parquet", "csv": "read_csv", "jsonl": "read_json"}[path.suffix[1:]]
+    with duckdb.connect() as connection:
+        return connection.sql(f"FROM {reader}('{path}')").to_arrow_table().to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("r.csv", write_csv), ("r.csv.gz", write_csv), ("r.jsonl", write_jsonl), ("r.parquet", write_parquet)],
+)
+def test_predict_table_of_each_kind(rides, tmp_path, name, write):
+    rows, data, model = rides
+    write(tmp_path / name, rows)
+    for output in ("p.parquet", "p.csv", "p.jsonl"):
+        flags = ["--model-dir", model, "--source", str(tmp_path / name), "--output", str(tmp_path / output)]
+        main([*flags, "--keep", "id", "--batch-size", "7"])
+    made = answers(tmp_path / "p.parquet")
+    assert [row["id"] for row in made] == [row["id"] for row in rows]
+    assert made == answers(tmp_path / "p.jsonl") and len(answers(tmp_path / "p.csv")) == len(rows)
+    predicted = set()
+    for split in ("train", "validation", "test"):
+        output = tmp_path / f"{split}.parquet"
+        main(["--model-dir", model, "--source", str(data), "--split", split, "--output", str(output)])
+        predicted |= {tuple(row["probabilities"]) for row in answers(output)}
+    assert {tuple(row["probabilities"]) for row in made} == predicted and len(predicted) > 250
+
+
+def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
+    rows, _, model = rides
+    rows = [{**row, "stops": "many" if i % 50 == 3 else row["stops"]} for i, row in enumerate(rows)]
+    write_csv(tmp_path / "r.csv", rows)
+    main(["--model-dir", model, "--source", str(tmp_path / "r.csv"), "--output", str(tmp_path / "p.parquet")])
+    assert "6 of 300 rows are wrong and left out" in capsys.readouterr().out
+    made = answers(tmp_path / "p.parquet")
+    assert [row["id"] for row in made] == [row["id"] for row in rows if row["stops"] != "many"]
+    assert {*rows[0]} < {*made[0]} and made[0]["Fare (USD)"] == str(rows[0]["Fare (USD)"])
+    wrong = [json.loads(line) for line in (tmp_path / "p.errors.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["id"] for row in wrong] == [f"r{i}" for i in range(3, 300, 50)]
+    assert wrong[0]["fault"] == "stops: 'many' is no 64-bit whole number"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fare": "Fare"}, "no column 'Fare (USD)', which the model takes (it has id, Fare, "),
+        ({"source": "nothing.csv"}, "nothing.csv: no such file"),
+        ({"stops": "x"}, "none of 300 rows can be answered; of the first: stops: 'x' is no 64-bit whole number"),
+        ({"flags": ["--keep", "ids"]}, "unknown column 'ids'; did you mean 'id'?"),
+        ({"flags": ["--name", "rides"]}, "give either --name of a model in the --registry, or --model-dir"),
+        ({"output": "p.txt"}, "unknown ending of --output '.txt'"),
+        ({"output": "r.csv"}, "r.csv: is there already"),
+        ({"source": "model"}, "no converted dataset, no PNG or JPEG files, and none that end in csv, tsv"),
+    ],
+)
+def test_predict_refusal(rides, tmp_path, refused, change, message):
+    rows, _, model = rides
+    renamed = {"Fare (USD)": change.get("fare", "Fare (USD)")}
+    rows = [{renamed.get(k, k): change.get("stops", v) if k == "stops" else v for k, v in row.items()} for row in rows]
+    write_csv(tmp_path / "r.csv", rows)
+    source = model if change.get("source") == "model" else str(tmp_path / change.get("source", "r.csv"))
+    flags = ["--source", source, "--output", str(tmp_path / change.get("output", "p.csv")), *change.get("flags", ())]
+    assert message in refused(main, "--model-dir", model, *flags)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+
+
+def test_predict_images(tmp_path, capsys):
+    for i in range(40):
+        path = tmp_path / "images" / "ab"[i % 2] / f"{i:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 8), (i, 5 * i, 255 - i)).save(path)
+    with_data = Options(dataset="images", source=str(tmp_path / "images"), output=str(tmp_path / "data"))
+    model = export_model(convert(with_data), tmp_path / "model", "cnn")
+    (tmp_path / "images" / "a" / "00.png").write_bytes(b"no image")
+    flags = ["--model-dir", model, "--source", str(tmp_path / "images"), "--output", str(tmp_path / "p.csv")]
+    main([*flags, "--batch-size", "16"])
+    assert "1 of 40 rows are wrong and left out" in capsys.readouterr().out
+    made = answers(tmp_path / "p.csv")
+    assert (
+        len(made) == 39 and made[0]["file"].endswith("a/02.png") and {row["class_name"] for row in made} <= {"a", "b"}
+    )
+    assert json.loads((tmp_path / "p.errors.jsonl").read_text())["file"].endswith("a/00.png")
+
+
+def test_predict_model_for_other_rows(rides, scored, make_model, tmp_path, refused):
+    write_csv(tmp_path / "r.csv", rides[0])
+    flags = ["--model-dir", str(make_model()), "--output", str(tmp_path / "p.csv")]
+    line = refused(main, *flags, "--source", str(tmp_path / "r.csv"))
+    assert "does not take rows of a table" in line and "its signatures are serving_default of image" in line
+    main([*flags, "--source", str(scored.path)])
+    made = answers(tmp_path / "p.csv")
+    assert sum(row["label"] == int(row["class_name"]) for row in made) == len(scored.labels)
