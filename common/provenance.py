@@ -11,7 +11,7 @@ import dataclasses
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -93,7 +93,13 @@ def _form(manifest: Manifest) -> str:
 
 
 def write(
-    manifest: Manifest, model: str, model_dir: str, *, task: str | None = None, learnt: TrainedOn | None = None
+    manifest: Manifest,
+    model: str,
+    model_dir: str,
+    *,
+    task: str | None = None,
+    learnt: TrainedOn | None = None,
+    signatures: Sequence[str] = (),
 ) -> None:
     """Adds to a SavedModel what it is and was trained on.
 
@@ -103,6 +109,7 @@ def write(
       model_dir: Directory of the SavedModel.
       task: `package.module:function` that makes the model's task, where the dataset's label does not say it all.
       learnt: Records that it has learnt from.
+      signatures: Names of what it can be asked by.
     """
     facts = {
         "model": model,
@@ -110,6 +117,7 @@ def write(
         "fingerprint": manifest.fingerprint,
         "task": task,
         "arguments": dict(manifest.arguments),
+        "signatures": signatures,
         "columns": [dataclasses.asdict(dataclasses.replace(f, statistics=None)) for f in manifest.source_columns],
     }
     write_text(os.path.join(model_dir, _ASSETS, _FILE), json.dumps(facts, indent=1, sort_keys=True) + "\n")
@@ -123,10 +131,15 @@ def task_of(model_dir: str) -> str | None:
         return None if facts is None else facts["task"]
 
 
-def columns_of(model_dir: str) -> list[Feature]:
-    """Returns the columns of a table that a model takes, as its dataset's source has them; none of images."""
+def taken_by(model_dir: str) -> tuple[list[str], list[Feature]]:
+    """Returns the names of a model's signatures, and the columns that it takes of a table, as the source of its dataset has them.
+
+    Of images there are no columns; of a model that another program made there is nothing.
+    """
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
-        return pydantic.TypeAdapter(list[Feature]).validate_python(facts["columns"] if facts else [])
+        if facts is None:
+            return [], []
+        return facts["signatures"], pydantic.TypeAdapter(list[Feature]).validate_python(facts["columns"])
 
 
 def records_of(model_dir: str) -> TrainedOn | None:

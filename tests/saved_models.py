@@ -90,3 +90,18 @@ def make_model(scored: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Cal
         return path
 
     return make
+
+
+def export_untrained(manifest: Manifest, directory: pathlib.Path, model: str = "wide_deep") -> str:
+    """Exports a model whose weights are random, the same each time; returns its directory."""
+    import keras
+
+    from trainer.export import export
+    from trainer.models import registry
+    from trainer.nn.weights import named
+
+    keras.utils.set_random_seed(1)
+    build = registry.builder(model, manifest, {})
+    network = build()
+    export({name: weight.numpy() for name, weight in named(network).items()}, build, manifest, str(directory))
+    return str(directory)

@@ -61,9 +61,11 @@ def export(
     archive.track(served)
     endpoint = signature(served, build, manifest)
     archive.add_endpoint("serving_default", endpoint)
+    signatures = ["serving_default"]
     if manifest.is_table:
         for name, function in _text_signatures(served, build, manifest).items():
             archive.add_endpoint(name, function)
+            signatures.append(name)
     if (image := manifest.inputs[0]).value_range == _OF_A_FILE and not manifest.is_table:
 
         def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -72,12 +74,13 @@ def export(
             return endpoint(**{image.name: pixels})
 
         archive.add_endpoint(IMAGE_BYTES, from_files, [tf.TensorSpec([None], tf.string, name=IMAGE_BYTES)])
+        signatures.append(IMAGE_BYTES)
     # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last that counts, appears.
     partial = directory if is_remote(directory) else f"{directory}.partial"
     with store_errors():
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
-        provenance.write(manifest, build.name, partial, task=build.task_by, learnt=learnt)
+        provenance.write(manifest, build.name, partial, task=build.task_by, learnt=learnt, signatures=signatures)
         names = {id(weight): name for name, weight in weights.named(served).items()}
         write_text(os.path.join(partial, WEIGHT_NAMES), json.dumps([names.get(id(v)) for v in served.variables]) + "\n")
         archive.write_out(partial, verbose=False)

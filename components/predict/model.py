@@ -50,7 +50,7 @@ class Model:
             loaded = tf.saved_model.load(directory)
         except (OSError, tf.errors.OpError) as error:
             raise UserError(f"{directory}: the model cannot be read ({' '.join(str(error).split())})") from None
-        columns = provenance.columns_of(directory)
+        _, columns = provenance.taken_by(directory)
         return cls(directory=directory, loaded=loaded, signatures=loaded.signatures, columns=columns)
 
     def require(self, signature: str, wanted: str, names: Collection[str] = ()) -> None:

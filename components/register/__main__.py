@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from common.cli import Parser, run_cli
 from common.errors import unknown
 from common.pages import figure, table
+from components.register.card import card
 from components.register.register import load_evaluation, open_registry, promote, register
 from components.register.registry import CHAMPION, Registry
 
@@ -15,6 +16,7 @@ _VERBS = {
     "add": "adds an evaluated model as a new version, and makes it the champion if its evaluation says so",
     "list": "lists the versions of a model, or without --name the models",
     "show": "prints what is kept of a version, as JSON",
+    "card": "prints what a version is, what it takes and how to ask it, as Markdown",
     "promote": "makes a version the champion without asking for an evaluation, if it answers as it did",
     "rollback": "makes the previous champion the champion again, if it answers as it did",
     "delete": "deletes a version that no alias points at",
@@ -44,7 +46,8 @@ def _parser() -> Parser:
         parsers[verb].add_argument("--why", default="", help="for the history")
     for verb in ("promote", "delete"):
         parsers[verb].add_argument("version", help="its number")
-    parsers["show"].add_argument("version", nargs="?", default=CHAMPION, help="its number or an alias")
+    for verb in ("show", "card"):
+        parsers[verb].add_argument("version", nargs="?", default=CHAMPION, help="its number or an alias")
     flag = parsers["add"].add_argument
     flag("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
     flag("--evaluation", required=True, help="its evaluation.json")
@@ -73,6 +76,8 @@ def _run(registry: Registry, args: argparse.Namespace) -> str:
             version = registry.find(name, args.version)
             facts = {key: value for key, value in version.facts.items() if key != "answered"}  # not for people
             return json.dumps({**dataclasses.asdict(version), **facts}, indent=1)
+        case "card":
+            return card(registry, name, registry.find(name, args.version))
         case "promote":
             now = "now" if registry.promote(name, args.version, args.why) else "already"
             return f"{name}: version {args.version} is the champion {now}"

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.pipeline
 
 
 def test_the_model_of_the_page_becomes_a_registered_version_by_the_command_of_the_page(command, tmp_path):
-    model, prepare, _, task, _ = re.findall(r"```python\n(.*?)```", DOCUMENT, flags=re.DOTALL)
+    model, prepare, _, task, *_ = re.findall(r"```python\n(.*?)```", DOCUMENT, flags=re.DOTALL)
     training, pipeline, *_ = re.findall(r"```sh\n(.*?)\n```", DOCUMENT)
     path, python, script, *flags = shlex.split(pipeline)
     assert [path, python] == ["PYTHONPATH=.", "python"]

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from PIL import Image
+from saved_models import export_untrained
 
-from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.predict.__main__ import main
@@ -82,20 +82,6 @@ def write_parquet(path, rows):
     pq.write_table(table, path)
 
 
-def export_model(manifest: Manifest, directory, model: str = "wide_deep") -> str:
-    import keras
-
-    from trainer.export import export
-    from trainer.models import registry
-    from trainer.nn.weights import named
-
-    keras.utils.set_random_seed(1)
-    build = registry.builder(model, manifest, {})
-    network = build()
-    export({name: weight.numpy() for name, weight in named(network).items()}, build, manifest, str(directory))
-    return str(directory)
-
-
 @pytest.fixture(scope="module")
 def rides(tmp_path_factory):
     """Rows, the folder with the dataset made of them, and a model for them."""
@@ -104,7 +90,7 @@ def rides(tmp_path_factory):
     (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA), encoding="utf-8")
     source = {"source": str(folder / "rides.csv"), "schema": str(folder / "schema.yaml")}
     manifest = convert(Options(dataset="csv", **source, output=str(folder / "data")))
-    return rows, folder / "data", export_model(manifest, folder / "model")
+    return rows, folder / "data", export_untrained(manifest, folder / "model")
 
 
 def answers(path) -> list[dict]:
@@ -178,7 +164,7 @@ def test_predict_images(tmp_path, capsys):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 8), (i, 5 * i, 255 - i)).save(path)
     with_data = Options(dataset="images", source=str(tmp_path / "images"), output=str(tmp_path / "data"))
-    model = export_model(convert(with_data), tmp_path / "model", "cnn")
+    model = export_untrained(convert(with_data), tmp_path / "model", "cnn")
     (tmp_path / "images" / "a" / "00.png").write_bytes(b"no image")
     flags = ["--model-dir", model, "--source", str(tmp_path / "images"), "--output", str(tmp_path / "p.csv")]
     main([*flags, "--batch-size", "16"])

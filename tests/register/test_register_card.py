@@ -1,0 +1,38 @@
+import re
+import subprocess
+import sys
+
+import pytest
+from saved_models import export_untrained
+
+from common.manifest import Manifest
+from components.register.__main__ import main
+from components.register.directory import DirectoryRegistry
+
+pytestmark = pytest.mark.cluster
+FACTS = {
+    "task": "classification",
+    "metric": "accuracy",
+    "metrics": {"accuracy": 0.9, "examples": 1200},
+    "split": "test",
+    "features": {"image": "uint8[8, 8, 1]"},
+}
+
+
+@pytest.mark.parametrize("model", ["wide_deep", "cnn"])
+def test_card_has_code_that_runs(data, digits, tmp_path, capsys, model):
+    manifest = Manifest.load({"wide_deep": data, "cnn": digits}[model])
+    registry = DirectoryRegistry(str(tmp_path / "registry"))
+    facts = {**FACTS, "dataset": manifest.name, "class_names": list(manifest.class_names)}
+    registry.register("m", export_untrained(manifest, tmp_path / "model", model), facts)
+    main(["card", "--registry", str(registry), "--name", "m", "1"])
+    text = capsys.readouterr().out
+    assert f"classification of {manifest.name}, accuracy 0.9000 on its test split (1,200 records)" in text
+    if model == "wide_deep":
+        assert '| `company` | `company` | string |  | `""` stands for it |' in text
+        assert "| `seconds` | `seconds` | int |  | an error |" in text
+    (code,) = re.findall("```python\n(.*?)```", text, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answers = eval(done.stdout)
+    assert answers["class_name"][0].decode() in manifest.class_names
