@@ -124,15 +124,17 @@ class Statistics:
     Attributes:
       samples: By split, records with the values of their columns: numbers; texts, cut; None where a value is missing; the mean
         pixel value of images of one shape. Image files are left out.
-      pictures: Training images as columns `label` and `picture`, a small PPM file in base64.
+      pictures: Training images as columns `label` and `picture`: as they are stored where they were added, and small PPM files in base64
+        where the state of others was absorbed.
     """
 
     def __init__(self, examples: Examples, *, of_piece: bool = False):
         self._examples = examples
         records = max(_MIN_RECORDS, min(_SAMPLE_RECORDS, _SAMPLE_VALUES // len(examples.features)))
         # Hashes are spread evenly, so that one piece of many has few of the smallest.
-        share = 4 / len(examples.pieces) if of_piece else 1
+        share = 2 / len(examples.pieces) if of_piece else 1
         records, pictures = (min(size, int(share * size) + _MIN_RECORDS) for size in (records, _PICTURES))
+        self._image = next((feature for feature in examples.inputs if feature.dtype == "uint8"), None)
         self.samples = {split: Sample(records) for split in SPLITS}
         self.pictures = Sample(pictures)
         self._counts = dict.fromkeys(SPLITS, 0)
@@ -162,11 +164,11 @@ class Statistics:
                 numbers.missing += int(is_missing.sum())
             if not isinstance(column, Strings):
                 numbers.add(column if is_missing is None else column[~is_missing])
-        image = next((feature for feature in self._examples.inputs if feature.dtype == "uint8"), None)
+        image = self._image
         if split == "train" and image:
             rows = self.pictures.candidates(hashes)
             images = columns[image.name][rows]
-            pictures = [_picture(each, image) for each in (images.tolist() if image.encoding else images)]
+            pictures = images.tolist() if image.encoding else [*images]
             self.pictures.add(hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "picture": pictures})
         if image and image.encoding:
             del values[image.name]
@@ -185,7 +187,10 @@ class Statistics:
             }
             for split in SPLITS
         }
-        return {"splits": splits, "pictures": self.pictures.state()}
+        hashes, pictures = self.pictures.state()
+        if pictures:
+            pictures = {**pictures, "picture": [_picture(image, self._image) for image in pictures["picture"]]}
+        return {"splits": splits, "pictures": (hashes, pictures)}
 
     def absorb(self, state: Any) -> None:
         """Adds what another one knows, of records that come later."""

@@ -8,7 +8,7 @@ big-endian 32-bit number, then the elements. CIFAR (https://www.cs.toronto.edu/~
 (CIFAR-100: the coarse label, then the fine one, which is the class), then 1,024 red, 1,024 green and 1,024 blue bytes.
 The pickles of its Python version are never loaded.
 
-All files are first copied to this machine, and unpacked by that.
+What is packed or in a bucket is first copied to this machine, and unpacked by that.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 
 from common.errors import UserError
-from common.storage.files import list_folder
-from common.storage.storage import File
+from common.storage.files import list_folder, stat_file
+from common.storage.storage import File, FileChanged
 from components.convert.source import LABEL, Block, Examples, Opening, Paths, Piece, Source, image_feature
-from components.convert.sources.unpacking import unpack
+from components.convert.sources.unpacking import plain_path
 
 _UINT8 = 8
 _BLOCK_BYTES = 1 << 21  # Of records that are read at once.
@@ -59,17 +59,24 @@ class _Array:
 
 
 _Splits = Mapping[str, Sequence[_Array]]  # By split.
-_Unpacked = tuple[str, str]  # A file of the source, as errors name it, and the path of its plain copy.
+_Unpacked = tuple[str, str]  # A file of the source, as errors name it, and the path of the plain file.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayExamples(Examples):
-    """Images in arrays, by split."""
+    """Images in arrays, by split.
+
+    Attributes:
+      arrays: Of each split.
+      files: Files of the source that are read where they are.
+    """
 
     arrays: _Splits
+    files: tuple[File, ...]
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Reads the records of a piece."""
+        self._require_unchanged()
         height, width, channels = shape = self.inputs[0].shape
         start, stop = piece.part
         for array in self.arrays[piece.split]:
@@ -85,6 +92,12 @@ class ArrayExamples(Examples):
             # What follows is counted from the next array's first record.
             start -= count
             stop -= count
+        self._require_unchanged()
+
+    def _require_unchanged(self) -> None:
+        for file in self.files:
+            if stat_file(file.path) != file:
+                raise FileChanged(file.path)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,9 +120,9 @@ class _ArraySource(Source):
         """Returns the arrays of each split, and height, width and channels of an image."""
 
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
-        """Unpacks the files, and reads all labels."""
+        """Unpacks what is packed, and reads all labels."""
         files = self.files(paths)
-        copies = [unpack(f, os.path.join(opening.directory, os.path.basename(f.path))) for f in files]
+        copies = [plain_path(f, os.path.join(opening.directory, os.path.basename(f.path))) for f in files]
         arrays, shape = self._read([(f.path, copy) for f, copy in zip(files, copies, strict=True)])
         num_records = {split: sum(len(array.labels) for array in arrays[split]) for split in arrays}
         size = arrays["train"][0].shape[1]
@@ -122,6 +135,7 @@ class _ArraySource(Source):
             inputs=(image_feature(shape, value_range=tuple(self.value_range)),),
             class_names=tuple(self.class_names or map(str, range(1 + largest))),
             arrays=arrays,
+            files=tuple(file for file, copy in zip(files, copies, strict=True) if file.path == copy),
         )
 
     def _array(self, origin: str, records: np.memmap, labels: np.ndarray, limits: Sequence[int]) -> _Array:

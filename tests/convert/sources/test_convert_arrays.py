@@ -69,7 +69,7 @@ def test_idx_original_names_are_read(tmp_path, opened, make_idx, dots, packed):
     for split in written:
         np.testing.assert_array_equal(columns(examples, split)["image"], written[split][0][..., np.newaxis])
         np.testing.assert_array_equal(columns(examples, split)["label"], written[split][1])
-    assert len(os.listdir(tmp_path / "unpacked")) == 4
+    assert len(os.listdir(tmp_path / "unpacked")) == 4 * packed  # A plain file is read where it is.
 
 
 def test_idx_in_a_bucket_is_read(bucket, opened, make_idx):
@@ -137,11 +137,16 @@ def test_idx_broken_file_is_named(tmp_path, opened, make_idx, data, message, pac
         opened(IDX, tmp_path)
 
 
-def test_opened_examples_outlive_their_source(tmp_path, opened, make_idx):
-    written = make_idx(tmp_path, train=9, packed=False)
+@pytest.mark.parametrize("packed", [False, True])
+def test_source_changed_after_opening(tmp_path, opened, make_idx, packed):
+    written = make_idx(tmp_path, train=9, packed=packed)
     examples = opened(IDX, tmp_path)
-    (tmp_path / "train-images-idx3-ubyte").write_bytes(bytes(5))
-    np.testing.assert_array_equal(columns(examples, "train")["image"][..., 0], written["train"][0])
+    (tmp_path / f"train-images-idx3-ubyte{'.gz' * packed}").write_bytes(bytes(5))
+    if packed:
+        np.testing.assert_array_equal(columns(examples, "train")["image"][..., 0], written["train"][0])
+    else:
+        with pytest.raises(UserError, match="train-images-idx3-ubyte: it has changed or gone since"):
+            columns(examples, "train")
 
 
 @pytest.fixture(params=[CIFAR10, CIFAR100], ids=lambda source: source.name)
