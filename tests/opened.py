@@ -6,10 +6,10 @@ import tempfile
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from components.convert.source import Block, Examples, Opening, Paths, Source
 from components.convert.splits import Splits
-from components.convert.strings import Strings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +42,4 @@ def read_all(source: Source, paths: Paths = None, *, splits: Splits | None = Non
 
 
 def _join(columns: list[Any]) -> Any:
-    if isinstance(columns[0], Strings):
-        return Strings.of([value for column in columns for value in column.tolist()])
-    return np.concatenate(columns)
+    return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else pa.concat_arrays(columns)

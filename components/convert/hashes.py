@@ -8,17 +8,16 @@ The label is left out: an image whose label was put right is the same image.
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from components.convert.records import checksums
-from components.convert.strings import Strings
+from components.convert.records import Column, checksums
 
-_SHORT_BYTES = 64  # strings, on average
+_SHORT_BYTES = 72  # Strings, each with its offset of 8 bytes, on average.
 
 
-def content_hashes(count: int, columns: Mapping[str, np.ndarray | Strings]) -> np.ndarray:
+def content_hashes(count: int, columns: Mapping[str, Column]) -> np.ndarray:
     """Returns the hash of each of `count` records, uint64 [N], of its values by name, [N, ...] each; of bytes only the rows need be contiguous.
 
     The sum of its words of at most 32 bits, each times a constant of its place, modulo 2**64, is mixed in the end: for two
@@ -34,14 +33,23 @@ def content_hashes(count: int, columns: Mapping[str, np.ndarray | Strings]) -> n
     return splitmix64(0, hashes)
 
 
-def _words(column: np.ndarray | Strings) -> Iterator[np.ndarray]:
+def string_digests(strings: Sequence[bytes]) -> np.ndarray:
+    """Returns the CRC-32C and the length of each of N strings, by which it counts: little-endian, uint8 [N, 8]."""
+    count = len(strings)
+    return np.stack([checksums(strings, count), np.fromiter(map(len, strings), "<u4", count)], axis=1).view(np.uint8)
+
+
+def _words(column: Column) -> Iterator[np.ndarray]:
     """Unsigned numbers of at most 32 bits, [N, words], that say all of a column."""
     count = len(column)
-    if isinstance(column, Strings):
+    if not isinstance(column, np.ndarray):
         # Categories are many times the same; of long strings a checksum is cheaper than finding that out.
-        unique, which = column.unique if column.data.nbytes < _SHORT_BYTES * count else (column, np.arange(count))
-        yield np.stack([checksums(unique.tolist(), len(unique))[which], column.lengths.astype("<u4")], axis=1)
-    elif (column := column.reshape(count, math.prod(column.shape[1:]))).dtype == np.uint8:  # of no rows, too
+        if column.nbytes < _SHORT_BYTES * count:
+            encoded = column.dictionary_encode()
+            column = string_digests(encoded.dictionary.to_pylist())[encoded.indices.to_numpy()]
+        else:
+            column = string_digests(column.to_pylist())
+    if (column := column.reshape(count, math.prod(column.shape[1:]))).dtype == np.uint8:  # of no rows, too
         words_end = column.shape[1] // 4 * 4
         yield column[:, :words_end].view("<u4")
         if words_end < column.shape[1]:

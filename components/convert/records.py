@@ -11,20 +11,22 @@ joins them with what stands before and between them. Fixed fields thus lie at th
 each record starts is written to an index beside the file.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import google_crc32c
 import numpy as np
 
-from components.convert.strings import Strings
+if TYPE_CHECKING:  # Slow to import, and images of one size do without.
+    import pyarrow as pa
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # Length and its checksum; the payload's checksum.
 
-
-Column = np.ndarray | Strings
+Column = "np.ndarray | pa.LargeBinaryArray"
 _CHUNK_BYTES = 1 << 20  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
 # Feature.bytes_list = 1, .float_list = 2, .int64_list = 3
 _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
@@ -35,8 +37,8 @@ class Field:
     """One value of every record, or a vector of them, by its key in the Example.
 
     The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for 32-bit numbers, [N] or [N, k], and `int64`
-    for integers as varints of one width, 10 if any is negative, which take `num_bytes` together; `string` for `Strings` of
-    at most `num_bytes`.
+    for integers as varints of one width, 10 if any is negative, which take `num_bytes` together; `string` for an Arrow array
+    of at most `num_bytes` each.
     """
 
     name: str
@@ -101,9 +103,11 @@ class Layout:
             payloads = [records[:, HEADER_BYTES:]]
             for field in self._strings:
                 strings = columns[field.name]
-                payloads += [_string_heads(field, strings.lengths), strings]
+                payloads += [_string_heads(field, lengths(strings)), strings]
             payloads = _join(payloads)
-            records = _join([records[:, :HEADER_BYTES], payloads, _checksum_bytes(payloads.tolist(), count)]).data
+            records = _join([records[:, :HEADER_BYTES], payloads, _checksum_bytes(payloads.to_pylist(), count)])
+            # A new array, whose first record begins where its bytes do.
+            records = np.frombuffer(records.buffers()[2], np.uint8, sizes.sum())
         else:
             records[:, -FOOTER_BYTES:] = _checksum_bytes(records[:, HEADER_BYTES:-FOOTER_BYTES], count)
         return records.reshape(-1), np.cumsum(sizes)
@@ -118,7 +122,7 @@ class Layout:
     def _sizes(self, columns: Mapping[str, Column]) -> np.ndarray:
         """Returns the length of each record, int64 [N]."""
         count = len(next(iter(columns.values())))
-        return sum((columns[field.name].lengths for field in self._strings), np.full(count, self.least_bytes))
+        return sum((lengths(columns[field.name]) for field in self._strings), np.full(count, self.least_bytes))
 
 
 def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
@@ -136,24 +140,36 @@ def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
     return heads
 
 
-def _join(columns: Iterable[Column]) -> Strings:
-    """Returns the bytes of each record's columns, uint8 [N, ...] or strings, one after another."""
-    import pyarrow as pa  # Images of one size do without.
+def _join(columns: Iterable[Column]) -> pa.LargeBinaryArray:
+    """Returns the bytes of each record's columns, uint8 [N, width] or strings, one after another."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    arrays = [column.arrow if isinstance(column, Strings) else _as_strings(column).arrow for column in columns]
-    return Strings.of_arrow(pc.binary_join_element_wise(*arrays, pa.scalar(b"", pa.large_binary())))
+    strings = [_as_strings(column) if isinstance(column, np.ndarray) else column for column in columns]
+    return pc.binary_join_element_wise(*strings, pa.scalar(b"", pa.large_binary()))
 
 
-def _as_strings(rows: np.ndarray) -> Strings:
+def _as_strings(rows: np.ndarray) -> pa.LargeBinaryArray:
     """Returns rows of bytes, uint8 [N, width], as N strings."""
+    import pyarrow as pa
+
     count, width = rows.shape
-    return Strings(data=rows.reshape(-1), offsets=np.arange(count + 1) * width, lengths=np.full(count, width))
+    buffers = [None, pa.py_buffer(np.arange(count + 1) * width), pa.py_buffer(rows.reshape(-1))]
+    return pa.Array.from_buffers(pa.large_binary(), count, buffers)
+
+
+def lengths(strings: pa.LargeBinaryArray) -> np.ndarray:
+    """Returns how many bytes each of N strings has, int64 [N]."""
+    import pyarrow.compute as pc
+
+    return pc.binary_length(strings).to_numpy()
 
 
 def take(column: Column, rows: np.ndarray) -> Column:
     """Returns the values of a column at some rows, which ascend; a range of rows without a copy."""
-    return column[rows[0] : rows[-1] + 1] if rows[-1] - rows[0] == len(rows) - 1 else column[rows]
+    if rows[-1] - rows[0] == len(rows) - 1:
+        return column[rows[0] : rows[-1] + 1]
+    return column[rows] if isinstance(column, np.ndarray) else column.take(rows)
 
 
 def _headers(payloads: np.ndarray) -> np.ndarray:

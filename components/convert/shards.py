@@ -16,8 +16,7 @@ import numpy as np
 
 from common.manifest import HEAD_BYTES, Shard
 from common.storage.storage import File, storage_of
-from components.convert.records import Layout
-from components.convert.strings import Strings
+from components.convert.records import Column, Layout
 
 RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
 
@@ -42,7 +41,7 @@ class ShardWriter:
         if INDEX in self._files:
             self._files[INDEX].write(np.zeros(1, "<i8"))
 
-    def append(self, columns: Mapping[str, np.ndarray | Strings], hashes: np.ndarray) -> None:
+    def append(self, columns: Mapping[str, Column], hashes: np.ndarray) -> None:
         """Appends N records.
 
         Args:

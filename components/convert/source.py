@@ -28,9 +28,8 @@ from common.errors import UserError
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
 from common.storage.files import list_files, list_folder, sha256_of, stat_file
 from common.storage.storage import File, is_remote
-from components.convert.records import Field, Layout, varint_bytes
+from components.convert.records import Column, Field, Layout, varint_bytes
 from components.convert.splits import Splits
-from components.convert.strings import Strings
 
 LABEL = "label"
 Paths = str | Sequence[str] | None
@@ -60,7 +59,7 @@ class Block:
 
     Attributes:
       columns: By feature name, with `label`: uint8 [N, height, width, channels] (contiguous) of images of one shape, float32
-        or int64 [N], `Strings` of texts and of image files; the label [N] or [N, k] as the task has it.
+        or int64 [N], an Arrow array of texts or of image files; the label [N] or [N, k] as the task has it.
       missing: By name of a column that has a default, where the source has no value, bool [N].
       measures: Numbers for the statistics alone, by name such as `image.height`: float32 or int64 [N].
       hashes: Content hashes, uint64 [N], where they are known already.
@@ -68,7 +67,7 @@ class Block:
       assigned: By split, which records the schema puts there, bool [N].
     """
 
-    columns: Mapping[str, np.ndarray | Strings]
+    columns: Mapping[str, Column]
     missing: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     measures: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     hashes: np.ndarray | None = None

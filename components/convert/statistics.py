@@ -27,7 +27,6 @@ from components.convert.records import Column
 from components.convert.source import LABEL, Examples
 from components.convert.sources.images import decode
 from components.convert.splits import SPLITS
-from components.convert.strings import Strings
 
 _SAMPLE_RECORDS, _SAMPLE_VALUES, _MIN_RECORDS = 1_000, 200_000, 20
 _MAX_CHARACTERS = 80  # Of a text in a sample.
@@ -162,18 +161,18 @@ class Statistics:
             numbers, is_missing = self._numbers[split][name], missing.get(name)
             if is_missing is not None:
                 numbers.missing += int(is_missing.sum())
-            if not isinstance(column, Strings):
+            if isinstance(column, np.ndarray):
                 numbers.add(column if is_missing is None else column[~is_missing])
         image = self._image
         if split == "train" and image:
             rows = self.pictures.candidates(hashes)
-            images = columns[image.name][rows]
-            pictures = images.tolist() if image.encoding else [*images]
+            images = columns[image.name]
+            pictures = images.take(rows).to_pylist() if image.encoding else [*images[rows]]
             self.pictures.add(hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "picture": pictures})
         if image and image.encoding:
             del values[image.name]
         rows = self.samples[split].candidates(hashes)
-        sampled = {name: _values(column[rows], missing.get(name), rows) for name, column in values.items()}
+        sampled = {name: _values(column, missing.get(name), rows) for name, column in values.items()}
         self.samples[split].add(hashes[rows].tolist(), sampled)
 
     def state(self) -> Any:
@@ -227,7 +226,7 @@ class Statistics:
         scalars = {
             name: values
             for name, values in columns.items()
-            if name != LABEL and (isinstance(values, Strings) or values.ndim == 1)
+            if name != LABEL and (not isinstance(values, np.ndarray) or values.ndim == 1)
         }
         if self._examples.task == REGRESSION:
             targets = columns[LABEL].reshape(len(columns[LABEL]), -1)
@@ -256,10 +255,12 @@ def _picture(image: np.ndarray | bytes, feature: Feature) -> str:
 
 def _values(column: Column, is_missing: np.ndarray | None, rows: np.ndarray) -> list[Any]:
     """Returns the values of sampled records as JSON."""
-    if isinstance(column, Strings):
-        values = [value.decode(errors="backslashreplace")[:_MAX_CHARACTERS] for value in column.tolist()]
+    if isinstance(column, np.ndarray):
+        values = column[rows]
+        values = (values.mean(axis=(1, 2, 3)) if values.ndim == 4 else values).tolist()
     else:
-        values = (column.mean(axis=(1, 2, 3)) if column.ndim == 4 else column).tolist()
+        texts = column.take(rows).to_pylist()
+        values = [text.decode(errors="backslashreplace")[:_MAX_CHARACTERS] for text in texts]
     if is_missing is not None:
         for row in np.flatnonzero(is_missing[rows]):
             values[row] = None

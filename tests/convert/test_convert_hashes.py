@@ -1,9 +1,9 @@
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.hashes import content_hashes
-from components.convert.strings import Strings
 
 ROWS = st.lists(
     st.tuples(
@@ -22,7 +22,7 @@ def columns(rows):
     return {
         "float": np.array(floats, np.float32) + 0.0,  # -0.0 is another number of the same value
         "z": np.array(integers, np.int64),
-        "text": Strings.of(strings),
+        "text": pa.array(strings, pa.large_binary()),
         "image": np.frombuffer(b"".join(images), np.uint8).reshape(-1, 7, 1),
     }
 

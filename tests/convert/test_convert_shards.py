@@ -2,6 +2,7 @@ import pathlib
 import tracemalloc
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,6 @@ from common.storage.files import crc32c, crc32c_of
 from components.convert.hashes import content_hashes
 from components.convert.records import Field, Layout, take
 from components.convert.shards import ShardWriter
-from components.convert.strings import Strings
 
 
 def write(path: pathlib.Path, layout: Layout, columns: dict, *, parts: list[np.ndarray]) -> Shard:
@@ -49,7 +49,7 @@ def test_protobuf_reads_back_records(tmp_path_factory, examples, rows, size, lab
         "image": random.integers(0, 256, (len(rows), size), np.uint8),
         "numbers": random.standard_normal((len(rows), width)).astype(np.float32),
         "switches": random.integers(0, 2 ** (7 * label_bytes) - 1, (len(rows), width), np.int64, endpoint=True),
-        **({"string a": Strings.of(a), "b": Strings.of(b)} if strings else {}),
+        **({"string a": pa.array(a, pa.large_binary()), "b": pa.array(b, pa.large_binary())} if strings else {}),
     }
     kinds = {"z": ("int64", 10), "label": ("int64", label_bytes), "float": ("float", 4), "image": ("bytes", size)}
     kinds |= {"numbers": ("float", 4 * width), "switches": ("int64", label_bytes * width)}
@@ -67,8 +67,8 @@ def test_protobuf_reads_back_records(tmp_path_factory, examples, rows, size, lab
     if strings:
         starts = np.fromfile(index := path.with_suffix(".index"), "<i8")
         assert layout.record_bytes is None and file.index_crc32c == crc32c_of(index)
-        lengths = layout.least_bytes + columns["string a"].lengths[order] + columns["b"].lengths[order]
-        assert np.diff(starts).tolist() == lengths.tolist()
+        lengths = [layout.least_bytes + len(a[i]) + len(b[i]) for i in order]
+        assert np.diff(starts).tolist() == lengths
     else:
         starts = np.arange(len(rows) + 1) * layout.record_bytes
         assert file.index_crc32c is None
@@ -87,14 +87,15 @@ def test_protobuf_reads_back_records(tmp_path_factory, examples, rows, size, lab
 
 @given(name=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=140))
 def test_a_field_may_have_any_name(tmp_path_factory, examples, name):
-    path, columns = tmp_path_factory.mktemp("names") / "file", {name: Strings.of([b"abc"]), f"{name}2": np.array([5])}
+    path = tmp_path_factory.mktemp("names") / "file"
+    columns = {name: pa.array([b"abc"], pa.large_binary()), f"{name}2": np.array([5])}
     fields = [Field(name=name, kind="string", num_bytes=3), Field(name=f"{name}2", kind="int64", num_bytes=1)]
     write(path, Layout(fields), columns, parts=[np.arange(1)])
     assert examples(path.with_suffix(".tfrecord").read_bytes()) == [{name: [b"abc"], f"{name}2": [5]}]
 
 
 def test_one_long_string_does_not_make_room_for_many(tmp_path, examples):
-    texts = Strings.of([b"short"] * 5000 + [b"x" * 3_000_000] + [b"short"] * 5000)
+    texts = pa.array([b"short"] * 5000 + [b"x" * 3_000_000] + [b"short"] * 5000, pa.large_binary())
     layout = Layout([Field(name="text", kind="string", num_bytes=3_000_000)])
     tracemalloc.start()
     try:

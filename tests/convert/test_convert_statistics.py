@@ -2,6 +2,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +10,9 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
 from components.convert.hashes import splitmix64
+from components.convert.records import take
 from components.convert.source import Examples
 from components.convert.statistics import Sample, Statistics
-from components.convert.strings import Strings
 
 
 class _Examples(Examples):
@@ -36,7 +37,7 @@ _TABLE = _Examples(
 _ROWS = {
     "fare": _RANDOM.gamma(2, 5, _N).astype(np.float32),
     "hour": _RANDOM.integers(0, 24, _N),
-    "company": Strings.of([b"x%d" % i for i in _RANDOM.integers(0, 9, _N)]),
+    "company": pa.array([b"x%d" % i for i in _RANDOM.integers(0, 9, _N)], pa.large_binary()),
 }
 _IMAGE = Feature(name="image", dtype="uint8", shape=(5, 4, 3), value_range=(0.0, 255.0))
 _PIXELS = {"image": _RANDOM.integers(0, 256, (_N, 5, 4, 3), np.uint8)}
@@ -60,7 +61,7 @@ def _count(examples, columns, missing, splits, rows) -> Statistics:
     for split in ("test", "train", "validation"):
         chosen = rows[splits[rows] == split]
         if len(chosen):
-            parts = ({name: column[chosen] for name, column in part.items()} for part in (columns, missing))
+            parts = ({name: take(column, chosen) for name, column in part.items()} for part in (columns, missing))
             statistics.add(split, *parts, {}, _HASHES[chosen])
     return statistics
 

@@ -6,13 +6,13 @@ import math
 import pathlib
 
 import numpy as np
+import pyarrow as pa
 from PIL import Image
 
 from common.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
 from common.storage.files import crc32c
 from components.convert.hashes import content_hashes
 from components.convert.records import Field, Layout
-from components.convert.strings import Strings
 
 SHAPE = (2, 3, 1)
 
@@ -45,7 +45,7 @@ def dataset(
     for i, rows in enumerate(np.array_split(np.arange(examples), shards)):
         images = np.zeros((len(rows), size), np.uint8)
         images[:, :4] = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
-        column = Strings.of([files[row] for row in rows]) if files else images.reshape(-1, *shape)
+        column = pa.array([files[row] for row in rows], pa.large_binary()) if files else images.reshape(-1, *shape)
         records, ends = layout.encode({"image": column, "label": rows % (classes or examples)})
         content, index = records.tobytes(), np.concatenate([[0], ends]).astype("<i8").tobytes()
         shard = Shard(

@@ -2,7 +2,7 @@
 
     source = FolderSource()
     examples = source.open("flowers", opening)     # flowers/rose/1.jpg, or flowers/{train,test}/rose/1.jpg
-    next(examples.blocks(examples.pieces[0])).columns["image"]     # uint8 [N, height, width, channels], or Strings
+    next(examples.blocks(examples.pieces[0])).columns["image"]     # uint8 [N, height, width, channels], or files
 
 Classes are the folders' names in their order. Images are taken in the order of a hash of class and file name, so that
 every piece has all classes. Which split an image is drawn for follows from its file's bytes alone, however it is stored.
@@ -32,7 +32,7 @@ from common.errors import UserError, readable
 from common.manifest import Feature
 from common.storage.files import list_files, list_folder, open_files
 from common.storage.storage import File
-from components.convert.hashes import content_hashes
+from components.convert.hashes import content_hashes, string_digests
 from components.convert.source import (
     LABEL,
     Block,
@@ -47,7 +47,6 @@ from components.convert.source import (
     print_left_out,
 )
 from components.convert.splits import NAMES, SPLITS
-from components.convert.strings import Strings
 
 _MOST_RAW_BYTES = 1 << 16  # Of an image that is stored as pixels without being asked for.
 _DEFAULT_SIZE = (224, 224)  # That a model gets of images that differ in size.
@@ -177,11 +176,14 @@ class ImageExamples(Examples):
         """Returns images, each a file with its pixels or its height and width, and its label."""
         files, images, labels = zip(*records, strict=True)
         label = label_feature(self.task, len(self.class_names or self.targets))
-        contents, image, measures = Strings.of(files), np.stack(images), {}
-        keys = content_hashes(len(files), {"image": contents})
+        image, measures = np.stack(images), {}
+        keys = content_hashes(len(files), {"image": string_digests(files)})
         if self.inputs[0].encoding:
-            sizes = {"image.height": image[:, 0], "image.width": image[:, 1]}
-            image, measures = contents, {**sizes, "image.bytes": contents.lengths}
+            import pyarrow as pa  # Pixels do without.
+
+            num_bytes = np.array([*map(len, files)])
+            measures = {"image.height": image[:, 0], "image.width": image[:, 1], "image.bytes": num_bytes}
+            image = pa.array(files, pa.large_binary())
         columns = {"image": image, LABEL: np.array(labels, label.dtype).reshape(-1, *label.shape)}
         return Block(columns=columns, measures=measures, keys=keys)
 

@@ -25,6 +25,7 @@ from common.manifest import Encoding, Feature
 from common.storage.files import open_random_access, require_file, stat_file
 from common.storage.storage import MAX_THREADS, File, FileChanged, map_in_threads
 from components.convert.hashes import content_hashes
+from components.convert.records import lengths
 from components.convert.source import (
     LABEL,
     Block,
@@ -38,7 +39,6 @@ from components.convert.source import (
 )
 from components.convert.sources.unpacking import plain_path
 from components.convert.splits import SPLITS, Splits
-from components.convert.strings import Strings
 
 if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
     import pyarrow as pa
@@ -314,14 +314,17 @@ def _survey(
       The bytes of their values; by column the largest integer, more than any if one is negative, or the most bytes of a text;
       how often the words or values of columns occur in training rows.
     """
+    import pyarrow as pa
+
     counted = {_counted(entry) for entry in schema.deep + schema.wide if entry.vocabulary_size is not None}
     num_bytes, most, counters = 0, collections.Counter(), {key: collections.Counter() for key in counted}
     for batch in _read_staged(paths[split], start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)
         columns = {name: values for name, values in block.columns.items() if name != LABEL}
         for name, values in columns.items():
-            data, numbers = (values.data, values.lengths) if isinstance(values, Strings) else (values, values)
-            num_bytes += data.nbytes
+            is_text = not isinstance(values, np.ndarray)
+            numbers = lengths(values) if is_text else values
+            num_bytes += int(numbers.sum()) if is_text else values.nbytes
             if numbers.dtype.kind == "i":
                 most[name] = max(most[name], int(numbers.max()) if numbers.min() >= 0 else 1 << 63)
         if not counters:
@@ -329,25 +332,23 @@ def _survey(
         keys = content_hashes(len(batch), columns) if block.keys is None else block.keys
         assigned = splits.assign(keys, native=split, natives=paths, assigned=block.assigned)
         for (name, is_words), counter in counters.items():
-            values = columns[name][assigned == SPLITS.index("train")]
-            counter.update(words(values) if is_words else _count(values))
+            values = pa.array(columns[name]).filter(assigned == SPLITS.index("train"))
+            counter.update(words(values.to_pylist()) if is_words else _count(values))
     return num_bytes, most, counters
 
 
-def words(texts: Strings) -> Mapping[bytes, int]:
+def words(texts: Sequence[bytes]) -> Mapping[bytes, int]:
     """Returns each different word of some texts, with how many there are.
 
     Words are those of `keras.layers.TextVectorization` unless it is told otherwise: ASCII letters are made small, ASCII
     punctuation is taken out, and ASCII white space is between words.
     """
-    return collections.Counter(b" ".join(texts.tolist()).lower().translate(None, _PUNCTUATION).split())
+    return collections.Counter(b" ".join(texts).lower().translate(None, _PUNCTUATION).split())
 
 
-def _count(values: Strings | np.ndarray) -> dict[bytes | int, int]:
+def _count(values: pa.Array) -> dict[bytes | int, int]:
     """Returns each different value with how often it occurs."""
-    import pyarrow as pa
-
-    counted = (values.arrow if isinstance(values, Strings) else pa.array(values)).value_counts()
+    counted = values.value_counts()
     return dict(zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True))
 
 
@@ -393,7 +394,7 @@ def _block(schema: TableSchema, batch: pa.RecordBatch) -> Block:
         if column.default is not None:
             missing[column.name] = array.is_null().to_numpy(zero_copy_only=False)
             array = array.fill_null(column.default)
-        columns[column.name] = Strings.of_arrow(array) if column.dtype == "string" else array.to_numpy()
+        columns[column.name] = array.cast("large_binary") if column.dtype == "string" else array.to_numpy()
     columns |= {name: missing[column].astype(np.int64) for name, column in schema.indicators.items()}
     labels = [batch[name].to_numpy() for name in batch.schema.names if name.startswith(f"{LABEL}.")]
     columns[LABEL] = labels[0] if len(labels) == 1 else np.stack(labels, axis=1)

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,6 @@ from components.convert.source import Opening
 from components.convert.sources import images
 from components.convert.sources.images import FolderSource
 from components.convert.splits import SPLITS, Splits
-from components.convert.strings import Strings
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
 
@@ -58,7 +58,7 @@ def records(examples: images.FolderExamples, split: str = "train") -> list[tuple
     for piece in (piece for piece in examples.pieces if piece.split == split):
         for block in examples.blocks(piece):
             stored = block.columns["image"]
-            stored = stored.tolist() if isinstance(stored, Strings) else [image.tobytes() for image in stored]
+            stored = [image.tobytes() for image in stored] if isinstance(stored, np.ndarray) else stored.to_pylist()
             result += zip(block.columns["label"].tolist(), stored, strict=True)
     return result
 
@@ -263,7 +263,7 @@ def test_one_more_of_a_thousand_moves_no_other(folder):
 
 def test_keys_are_hashes_of_the_files(folder):
     root = folder(many("ab", 3))
-    files = Strings.of([path.read_bytes() for path in root.glob("*/*")])
+    files = pa.array([path.read_bytes() for path in root.glob("*/*")], pa.large_binary())
     assert {*drawn(root)} == {*content_hashes(6, {"image": files}).tolist()}
 
 

@@ -12,7 +12,6 @@ import trips
 from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.sources.tables import words
-from components.convert.strings import Strings
 from trainer.data import records
 from trainer.models import registry
 from trainer.models.text import vocabulary
@@ -33,7 +32,7 @@ SCHEMA = {
 
 @hypothesis.given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_words_are_counted_as_keras_counts_them(texts):
-    found = dict(words(Strings.of([text.encode() for text in texts])))
+    found = dict(words([text.encode() for text in texts]))
     if found:
         names = [word.decode() for word in found]
         counts = keras.layers.TextVectorization(vocabulary=names, output_mode="count")(np.array(texts)).numpy()
