@@ -30,6 +30,11 @@ from trainer.data import records
 
 _KINDS = {"csv": ("csv", "tsv"), "jsonl": ("jsonl", "ndjson"), "parquet": ("parquet", "parq", "pq")}
 _IMAGES = (".png", ".jpg", ".jpeg")
+_AS_IN_CSV = {  # By type, what has another text in a CSV file than DuckDB gives it.
+    "BLOB": "decode({})",
+    "TIME": "epoch_us({}) // 1000000",
+    "TIMESTAMP WITH TIME ZONE": "CAST({} AS TIMESTAMP)",
+}
 _MEMORY = "512MB"  # Of DuckDB; TensorFlow takes more.
 
 
@@ -101,7 +106,9 @@ def open_rows(paths: Sequence[str], model: Model, *, split: str, keep: Sequence[
             f"{', '.join(itertools.chain(*_KINDS.values()))}"
         )
     model.require(RAW, f"rows of a table, as in {files[0].path}")
-    with connect(memory_limit=_MEMORY) as connection, tempfile.TemporaryDirectory() as folder, about(paths[0]):
+    # What a Parquet file says of its numbers leaves NaN out, and DuckDB would believe that there is none.
+    settings = {"memory_limit": _MEMORY, "disabled_optimizers": "statistics_propagation"}
+    with connect(**settings) as connection, tempfile.TemporaryDirectory() as folder, about(paths[0]):
         try:
             connection.execute(f"SET temp_directory = '{folder}'")
             files = find_source(dataset, schema="-").files([*paths] if len(paths) > 1 else paths[0])
@@ -139,14 +146,9 @@ def _table(connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, ke
 def _text(column: Feature, kind: str, dataset: str) -> str:
     """Returns SQL of the texts that cells of a CSV file would have."""
     x, missing = quoted(column.header), column.missing or ()
-    if kind == "BLOB":
-        text = f"decode({x})"
-    elif kind in ("FLOAT", "DOUBLE"):
-        text = f"CAST(nullif({x}, 'nan') AS VARCHAR)"
-    elif kind == "TIMESTAMP WITH TIME ZONE":
-        text = f"CAST(CAST({x} AS TIMESTAMP) AS VARCHAR)"
-    else:
-        text = f"CAST({x} AS VARCHAR)"
+    if kind in ("FLOAT", "DOUBLE"):
+        x = f"if(isnan({x}), NULL, {x})"
+    text = f"CAST({_AS_IN_CSV.get(kind, '{}').format(x)} AS VARCHAR)"
     if column.type == "int" and kind.startswith(("FLOAT", "DOUBLE", "DECIMAL")):
         text = f"CASE WHEN {x} = trunc({x}) THEN CAST(CAST({x} AS HUGEINT) AS VARCHAR) ELSE {text} END"
     absent = "" if dataset == "csv" or not missing or "" in missing else missing[0]
