@@ -30,7 +30,7 @@ _REPAIRS = {
 class Model(BaseModel):
     """A mapping of known keys, each with a value."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -45,7 +45,7 @@ def most_gpus(strategy: str, role: str) -> float:
 MachineType = Annotated[Name, AfterValidator(check_machine)]
 
 
-class Accelerator(Model):
+class Accelerator(Model, use_attribute_docstrings=True):
     """The GPUs of one machine."""
 
     type: Annotated[Name, AfterValidator(check_gpu), VERTEX_ONLY]
@@ -54,7 +54,7 @@ class Accelerator(Model):
     """GPUs of each machine; every machine type has its own allowed counts."""
 
 
-class MachineSpec(Model):
+class MachineSpec(Model, use_attribute_docstrings=True):
     """A machine and its GPUs."""
 
     machine: MachineType
@@ -96,7 +96,7 @@ class Pool(MachineSpec):
         return self.model_copy(update={"machine": spec.machine, "accelerator": spec.accelerator, "alternatives": ()})
 
 
-class Disk(Model):
+class Disk(Model, use_attribute_docstrings=True):
     """Boot disk of each replica."""
 
     type: Literal["pd-ssd", "pd-standard", "hyperdisk-balanced"] = "pd-ssd"
@@ -105,7 +105,7 @@ class Disk(Model):
     """Size in GB."""
 
 
-class Scheduling(Model):
+class Scheduling(Model, use_attribute_docstrings=True):
     """How machines are obtained, and for how long."""
 
     strategy: Annotated[Literal["STANDARD", "SPOT"], VERTEX_ONLY] = "STANDARD"
@@ -121,7 +121,7 @@ class Scheduling(Model):
         return seconds(self.timeout) if self.timeout else None
 
 
-class Cluster(Model):
+class Cluster(Model, use_attribute_docstrings=True):
     """What a training job runs on; docs/CLUSTERS.md says more."""
 
     strategy: Strategy
