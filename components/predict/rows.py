@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from common.errors import UserError, about, first_line, readable, unknown
+from common.errors import UserError, about, readable, unknown
 from common.manifest import FILE, Feature, Manifest
 from common.storage.files import list_files, open_files, stat_file
 from components.convert.expressions import connect, quoted
 from components.convert.sources.registry import find_source
-from components.convert.sources.views import create_view
+from components.convert.sources.views import create_view, literal
 from components.predict.model import IMAGE_BYTES, RAW, SERVING_DEFAULT, Model
 from trainer.data import records
 
@@ -115,7 +115,9 @@ def open_rows(paths: Sequence[str], model: Model, *, split: str, keep: Sequence[
             create_view(connection, dataset, files, folder)
             yield _table(connection, dataset, model, keep)
         except duckdb.Error as error:
-            raise UserError(first_line(error)) from None
+            raise UserError(
+                " ".join(" ".join(str(error).splitlines()[:3]).split())
+            ) from None  # What, and in which line.
 
 
 def _table(connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, keep: Sequence[str] | None) -> Rows:
@@ -152,7 +154,7 @@ def _text(column: Feature, kind: str, dataset: str) -> str:
     if column.type == "int" and kind.startswith(("FLOAT", "DOUBLE", "DECIMAL")):
         text = f"CASE WHEN {x} = trunc({x}) THEN CAST(CAST({x} AS HUGEINT) AS VARCHAR) ELSE {text} END"
     absent = "" if dataset == "csv" or not missing or "" in missing else missing[0]
-    return "coalesce({}, '{}')".format(text, absent.replace("'", "''"))
+    return f"coalesce({text}, {literal(absent)})"
 
 
 def _images(files: Sequence[Any], model: Model) -> Rows:

@@ -5,6 +5,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import re
 
 import duckdb
 import numpy as np
@@ -49,7 +50,7 @@ def typed_rows(count: int) -> list[dict[str, object]]:
 
     return [
         {
-            "id": f"r{i}",
+            "id": f"#{i}",
             "Fare (USD)": sometimes(float(draw.normal(10, 5))),
             "stops": sometimes(int(draw.integers(0, 9))),
             "began": sometimes(START + dt.timedelta(minutes=int(draw.integers(10**6)))),
@@ -130,7 +131,7 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
     assert [row["id"] for row in made] == [row["id"] for row in rows if row["stops"] != "many"]
     assert {*rows[0]} < {*made[0]} and made[0]["Fare (USD)"] == str(rows[0]["Fare (USD)"])
     wrong = [json.loads(line) for line in (tmp_path / "p.errors.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [row["id"] for row in wrong] == [f"r{i}" for i in range(3, 300, 50)]
+    assert [row["id"] for row in wrong] == [f"#{i}" for i in range(3, 300, 50)]
     assert wrong[0]["fault"] == "stops: 'many' is no 64-bit whole number"
 
 
@@ -156,6 +157,23 @@ def test_predict_refusal(rides, tmp_path, refused, change, message):
     flags = ["--source", source, "--output", str(tmp_path / change.get("output", "p.csv")), *change.get("flags", ())]
     assert message in refused(main, "--model-dir", model, *flags)
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("r.csv", "Fare (USD),began,company,paid,stops\n1,2\n", "r.csv: .* CSV Error on Line: 2 .* Found: 2"),
+        ("r.csv", 'id,stops\n1,2"3\n', "r.csv: line 2: a quote in a value that does not start with one"),
+        ("r.csv", "id,id\n1,2\n", "r.csv: two columns have one name in the header"),
+        ("r.csv", "", "r.csv: empty; it needs a header"),
+        ("r.jsonl", '{"id": 1}\n{oops\n', "r.jsonl: .*Malformed JSON .* in line"),
+        ("r.parquet", "PAR1", "r.parquet: .* too small to be a Parquet file"),
+    ],
+)
+def test_predict_damaged_file(rides, tmp_path, refused, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    flags = ["--source", str(tmp_path / name), "--output", str(tmp_path / "p.csv")]
+    assert re.search(message, refused(main, "--model-dir", rides[2], *flags))
 
 
 def test_predict_images(tmp_path, capsys):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import glob
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +38,7 @@ from components.convert.sources.text_rows import (
     read_json,
     read_records,
 )
+from components.convert.sources.views import csv_relation, literal
 
 _STORED = {"float32": pa.float32(), "int64": pa.int64(), "string": pa.large_string()}
 BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20  # Of rows that are checked, and written, together.
@@ -120,12 +120,8 @@ class Staging:
             columns = self._check_header(header, delimiter)
             has_quotes = check_quotes(path, delimiter)
         num_rows = 0
-        types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(header)))
-        relation = (
-            f"read_csv({_text(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={header_end}, "
-            f"delim='{delimiter}', quote='\"', escape='\"', nullstr='\0', auto_detect=false, header=false, "
-            f"compression='none', parallel={not has_quotes})"
-        )
+        names = [f"c{i}" for i in range(len(header))]
+        relation = csv_relation(path, names, header_end, delimiter, null="\0", is_parallel=not has_quotes)
         query, _ = self._query(relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()})
         # The line of what is wrong is known only to the reader below, which goes on from there.
         with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
@@ -302,7 +298,7 @@ class Staging:
                 name, known, fits = label.column, f"0 to {last}", f"{v} BETWEEN 0 AND {last}"
                 if self._schema.columns[name].dtype == "string":
                     known = ", ".join(label.classes)
-                    value = f"list_position([{', '.join(map(_text, label.classes))}], CAST({p} AS VARCHAR)) - 1"
+                    value = f"list_position([{', '.join(map(literal, label.classes))}], CAST({p} AS VARCHAR)) - 1"
                 message = f"is no class (known: {known})"
             predicted.append(f"TRY(({sql}\n)) AS {p}")
             labels.append(f"{value} AS {v}")
@@ -345,11 +341,6 @@ def _plain(array: pa.Array, type_: str) -> pa.Array:
     return array.cast(kind)
 
 
-def _text(text: str) -> str:
-    """Returns a text as SQL has it."""
-    return "'{}'".format(text.replace("'", "''"))
-
-
 def _decoded(x: str, kind: pa.DataType) -> str:
     if pt.is_string(kind):
         return x
@@ -363,8 +354,8 @@ def _without_missing(x: str, kind: pa.DataType, type_: str, missing: Sequence[st
     if not missing or not (pt.is_string(kind) or pt.is_large_binary(kind) or type_ == "bool"):
         return x
     if len(missing) == 1 and pt.is_string(kind):
-        return f"nullif({x}, {_text(missing[0])})"
-    nulls = " ".join(f"WHEN {_text(text)} THEN NULL" for text in missing)
+        return f"nullif({x}, {literal(missing[0])})"
+    nulls = " ".join(f"WHEN {literal(text)} THEN NULL" for text in missing)
     return f"CASE {_decoded(x, kind)} {nulls} ELSE {x} END"
 
 
@@ -375,7 +366,7 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
         return text if is_text else f"CASE WHEN octet_length({x}) <= {MAX_BYTES} THEN {text} END"
     if type_ == "bool":
         word = f"lower(trim({text}, ' \t\n\v\f\r'))"
-        true, false = (", ".join(map(_text, spellings)) for spellings in (TRUE, FALSE))
+        true, false = (", ".join(map(literal, spellings)) for spellings in (TRUE, FALSE))
         return f"CASE WHEN {word} IN ({true}) THEN true WHEN {word} IN ({false}) THEN false END"
     if pt.is_time(kind):
         return f"epoch_us({x}) // 1000000"

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import duckdb
 
+from common.errors import UserError, about
 from common.storage.storage import File
+from components.convert.sources.text_rows import check_quotes, read_records
 from components.convert.sources.unpacking import plain_path
 
-_CSV = "read_csv($paths, all_varchar=true, header=true, quote='\"', escape='\"', union_by_name=true, delim="
 TABLES = {
-    "csv": f"{_CSV} ',')",
+    "csv": None,
     # Dates that are not as in ISO 8601 stay texts.
     "jsonl": "read_json($paths, format='newline_delimited', sample_size=-1, union_by_name=true, "
     "dateformat='%Y-%m-%d', timestampformat='%Y-%m-%d %H:%M:%S')",
@@ -36,6 +37,42 @@ def create_view(connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequ
       UserError: If a file cannot be read.
       duckdb.Error: If one is not of this kind.
     """
-    table = f"{_CSV} '\t')" if dataset == "csv" and ".tsv" in files[0].path.lower() else TABLES[dataset]
     paths = [plain_path(file, os.path.join(folder, str(i))) for i, file in enumerate(files)]
-    connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view("source")
+    if table := TABLES[dataset]:
+        return connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view("source")
+    relations = []
+    for file, path in zip(files, paths, strict=True):
+        delimiter = "\t" if ".tsv" in file.path.lower() else ","
+        with about(file.path):
+            _, end, header = next(read_records(path, delimiter), (0, 0, []))
+            if not header or len({*header}) < len(header):
+                raise UserError("empty; it needs a header" if not header else "two columns have one name in the header")
+            is_parallel = not check_quotes(path, delimiter)
+        relations.append(f"FROM {csv_relation(path, header, end, delimiter, is_parallel=is_parallel)}")
+    connection.sql(" UNION ALL BY NAME ".join(relations)).create_view("source")
+
+
+def csv_relation(
+    path: str, names: Sequence[str], skipped: int, delimiter: str, *, null: str = "", is_parallel: bool = False
+) -> str:
+    """Returns SQL of a CSV file's values, all texts; nothing is guessed.
+
+    Args:
+      path: Path on this machine.
+      names: Of the columns, all different.
+      skipped: Lines of the header.
+      delimiter: Between values.
+      null: Text that becomes null.
+      is_parallel: Whether several threads may read it, which do not find quotes around line ends.
+    """
+    types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+    return (
+        f"read_csv({literal(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={skipped}, "
+        f"delim='{delimiter}', quote='\"', escape='\"', nullstr='{null}', auto_detect=false, header=false, "
+        f"compression='none', parallel={is_parallel})"
+    )
+
+
+def literal(text: str) -> str:
+    """Returns a text as SQL has it."""
+    return "'{}'".format(text.replace("'", "''"))
