@@ -56,7 +56,10 @@ def large(tmp_path, make_idx, write_records):
 @pytest.mark.parametrize(
     ("dataset", "passes"),
     [
-        ("idx", 1),  # Into a copy on this machine, which is mapped into memory.
+        (
+            "idx",
+            1,
+        ),  # Into a copy on this machine, which is mapped into memory, as a plain file of this machine is where it lies.
         ("idx packed", 1),
         ("cifar10", 1),
         ("images", 1.04),  # And of each the head before.
@@ -71,7 +74,8 @@ def test_bucket_is_read_once(bucket, tmp_path, large, bytes_read, dataset, passe
         made.append(convert(Options(**flags, source=source, output=str(tmp_path / output), shards=4, processes=1)))
         before = bytes_read()
         read_all(find_source(**flags), source)
-        assert 0.99 * passes < (bytes_read() - before) / size < 1.05 * passes
+        is_mapped = output == "here" and dataset in ("idx", "cifar10")
+        assert (0 if is_mapped else 0.99 * passes) < (bytes_read() - before) / size < 1.05 * passes
     assert made[0] == made[1]
 
 

@@ -116,7 +116,8 @@ def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns,
     dataset = {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
     headers = [column["header"] for column in told.pop("columns")]
     assert headers == ["area", "company", "miles", "same", "seconds", "when"]
-    assert told == {"model": "wide_deep", "task": None, **dataset}
+    signatures = ["serving_default", "raw", "faults"]
+    assert told == {"model": "wide_deep", "task": None, "signatures": signatures, **dataset}
     served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
     raw = {feature.name: columns[feature.name] for feature in table.inputs}
     assert set(served.structured_input_signature[1]) == set(raw)
