@@ -23,7 +23,7 @@ from common.errors import UserError, first_line, writable
 from common.machine import usable_cores
 from common.progress import track
 from components.convert.expressions import connect
-from components.predict.model import FAULTS, RAW, Model
+from components.predict.model import FAULTS, RAW, Model, find_version, refusal
 from components.predict.options import FORMATS, Options
 from components.predict.rows import Batch, Rows, open_rows
 from components.register.register import open_registry
@@ -48,7 +48,7 @@ def predict(options: Options) -> tuple[int, int]:
     for path in (output, errors):
         if os.path.exists(path):
             raise UserError(f"{path}: is there already; delete it, or give another --output")
-    model = Model.load(_model_dir(options))
+    model = Model.load(options.model_dir or find_version(open_registry(options.registry), options.name).model_dir)
     partial = f"{output}.partial"
     counts = collections.Counter()
     keep = as_list(options.keep) or None
@@ -72,16 +72,6 @@ def predict(options: Options) -> tuple[int, int]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
     return counts["answered"], counts["wrong"]
-
-
-def _model_dir(options: Options) -> str:
-    if options.model_dir:
-        return options.model_dir
-    name, _, version = options.name.partition("@")
-    found = open_registry(options.registry).find(name, version or "champion")
-    if not found.has_files:
-        raise UserError(f"the files of version {found.number} of model {name!r} are gone")
-    return found.model_dir
 
 
 def _no_answers(errors: str, rows: Rows) -> str:
@@ -119,7 +109,7 @@ def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
     try:
         answers = model.signatures[signature](**batch.inputs)
     except tf.errors.InvalidArgumentError as error:
-        return _answer_right_ones(model, signature, batch, first_line(error))
+        return _answer_right_ones(model, signature, batch, refusal(error))
     columns = {**dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))}
     for name, values in sorted(answers.items(), key=lambda answer: answer[1].shape.rank):  # Short ones first.
         columns[name if name not in columns else f"predicted_{name}"] = _arrow(values.numpy())

@@ -1,14 +1,9 @@
 """Predictions for files, by models that were made up and exported."""
 
-import csv
-import datetime as dt
-import gzip
-import io
 import json
 import re
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,55 +14,9 @@ from saved_models import export_untrained
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.predict.__main__ import main
+from tests.rides import SCHEMA, typed_rows, write_csv
 
 pytestmark = pytest.mark.cluster
-START = dt.datetime(2024, 1, 31, 8, 15)
-SCHEMA = {
-    "name": "rides",
-    "origin": "made up",
-    "columns": {
-        "fare": {"type": "float", "default": 0.5, "header": "Fare (USD)"},
-        "stops": {"type": "int", "default": -1, "indicator": True},
-        "began": {"type": "time", "default": 0},
-        "paid": {"type": "bool", "default": False},
-        "company": {"type": "string", "default": "none"},
-        "tip": {"type": "string"},
-    },
-    "label": {"column": "tip", "classes": ["no", "yes"]},
-    "other_columns": "ignore",
-    "deep": [
-        *({"column": name, "numeric": "z_score"} for name in ("fare", "stops", "began")),
-        *({"column": name, "hash_buckets": 20, "embedding": 3} for name in ("paid", "company")),
-    ],
-}
-
-
-def typed_rows(count: int) -> list[dict[str, object]]:
-    draw = np.random.default_rng(0)
-
-    def sometimes(value: object) -> object:
-        return value if draw.random() > 0.2 else None
-
-    return [
-        {
-            "id": f"#{i}",
-            "Fare (USD)": sometimes(float(draw.normal(10, 5))),
-            "stops": sometimes(int(draw.integers(0, 9))),
-            "began": sometimes(START + dt.timedelta(minutes=int(draw.integers(10**6)))),
-            "paid": sometimes(bool(draw.random() > 0.5)),
-            "company": sometimes("Łódź" if i % 3 else "Blue, Inc."),
-            "tip": ("no", "yes")[i % 2],
-        }
-        for i in range(count)
-    ]
-
-
-def write_csv(path, rows):
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, rows[0])
-    writer.writeheader()
-    writer.writerows([{k: "" if v is None else v for k, v in row.items()} for row in rows])
-    path.write_bytes(gzip.compress(text.getvalue().encode()) if path.suffix == ".gz" else text.getvalue().encode())
 
 
 def write_jsonl(path, rows):
@@ -191,7 +140,8 @@ def test_predict_images(tmp_path, capsys):
     assert (
         len(made) == 39 and made[0]["file"].endswith("a/02.png") and {row["class_name"] for row in made} <= {"a", "b"}
     )
-    assert json.loads((tmp_path / "p.errors.jsonl").read_text())["file"].endswith("a/00.png")
+    wrong = json.loads((tmp_path / "p.errors.jsonl").read_text())
+    assert wrong["file"].endswith("a/00.png") and wrong["fault"].startswith("Unknown image file format")
 
 
 def test_predict_model_for_other_rows(rides, scored, make_model, tmp_path, refused):

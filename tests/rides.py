@@ -1,0 +1,59 @@
+"""A made-up table that has every type of column."""
+
+import csv
+import datetime as dt
+import gzip
+import io
+import pathlib
+
+import numpy as np
+
+START = dt.datetime(2024, 1, 31, 8, 15)
+SCHEMA = {
+    "name": "rides",
+    "origin": "made up",
+    "columns": {
+        "fare": {"type": "float", "default": 0.5, "header": "Fare (USD)"},
+        "stops": {"type": "int", "default": -1, "indicator": True},
+        "began": {"type": "time", "default": 0},
+        "paid": {"type": "bool", "default": False},
+        "company": {"type": "string", "default": "none"},
+        "tip": {"type": "string"},
+    },
+    "label": {"column": "tip", "classes": ["no", "yes"]},
+    "other_columns": "ignore",
+    "deep": [
+        *({"column": name, "numeric": "z_score"} for name in ("fare", "stops", "began")),
+        *({"column": name, "hash_buckets": 20, "embedding": 3} for name in ("paid", "company")),
+    ],
+}
+
+
+def typed_rows(count: int) -> list[dict[str, object]]:
+    """Rows with gaps."""
+    draw = np.random.default_rng(0)
+
+    def sometimes(value: object) -> object:
+        return value if draw.random() > 0.2 else None
+
+    return [
+        {
+            "id": f"#{i}",
+            "Fare (USD)": sometimes(float(draw.normal(10, 5))),
+            "stops": sometimes(int(draw.integers(0, 9))),
+            "began": sometimes(START + dt.timedelta(minutes=int(draw.integers(10**6)))),
+            "paid": sometimes(bool(draw.random() > 0.5)),
+            "company": sometimes("Łódź" if i % 3 else "Blue, Inc."),
+            "tip": ("no", "yes")[i % 2],
+        }
+        for i in range(count)
+    ]
+
+
+def write_csv(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
+    """Writes rows, packed if the path ends in .gz; what is missing is an empty cell."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, rows[0])
+    writer.writeheader()
+    writer.writerows([{k: "" if v is None else v for k, v in row.items()} for row in rows])
+    path.write_bytes(gzip.compress(text.getvalue().encode()) if path.suffix == ".gz" else text.getvalue().encode())
