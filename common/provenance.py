@@ -22,6 +22,7 @@ from common.manifest import Feature, Manifest
 from common.storage.files import parsed_json, read_bytes, write_bytes, write_text
 
 RECORDS = "trained_on.npz"  # Of a job and, below this directory, of a model.
+SERVING_DEFAULT, RAW, FAULTS, IMAGE_BYTES = "serving_default", "raw", "faults", "image_bytes"  # Signatures of a model.
 _ASSETS, _FILE, _FORM = "assets.extra", "dataset.json", "form"
 # What decides which examples a split has; the test split is drawn first.
 _DRAWN_BY = {

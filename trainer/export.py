@@ -20,16 +20,17 @@ Serving reads as `{"b64": ...}`. It decodes, crops and resizes them as the conve
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from common import provenance
-from common.errors import store_errors
+from common.errors import UserError, store_errors
 from common.manifest import Manifest
-from common.provenance import TrainedOn
+from common.provenance import FAULTS, IMAGE_BYTES, RAW, SERVING_DEFAULT, TrainedOn
 from common.storage.files import write_text
 from common.storage.storage import is_remote
 from trainer.data import features
@@ -37,7 +38,6 @@ from trainer.data.serving_preprocessing import parse_texts, refuse, serving_prep
 from trainer.models.registry import Builder
 from trainer.nn import weights
 
-IMAGE_BYTES, RAW, FAULTS = "image_bytes", "raw", "faults"
 _OF_A_FILE = (0.0, 255.0)  # what pixels of image files can be; others are on a scale that no file has
 # Names by `trainer.nn.weights` of the variables, in the order in which the archive numbers them; null of a random
 # generator's state.
@@ -59,28 +59,26 @@ def export(
     weights.put(values, served)
     archive = keras.export.ExportArchive()
     archive.track(served)
-    endpoint = signature(served, build, manifest)
-    archive.add_endpoint("serving_default", endpoint)
-    signatures = ["serving_default"]
+    serve = signature(served, build, manifest)
+    endpoints = {SERVING_DEFAULT: serve}
     if manifest.is_table:
-        for name, function in _text_signatures(served, build, manifest).items():
-            archive.add_endpoint(name, function)
-            signatures.append(name)
-    if (image := manifest.inputs[0]).value_range == _OF_A_FILE and not manifest.is_table:
+        endpoints |= _text_signatures(served, build, manifest)
+    elif (image := manifest.inputs[0]).value_range == _OF_A_FILE:
 
         def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
             # What is stored as files was decoded by the reader, what as pixels by the converter.
             pixels = features.decode_images(image_bytes, image.shape, accurate=image.encoding is None)
-            return endpoint(**{image.name: pixels})
+            return serve(**{image.name: pixels})
 
-        archive.add_endpoint(IMAGE_BYTES, from_files, [tf.TensorSpec([None], tf.string, name=IMAGE_BYTES)])
-        signatures.append(IMAGE_BYTES)
+        endpoints[IMAGE_BYTES] = _traced(from_files, {IMAGE_BYTES: tf.TensorSpec([None], tf.string)})
+    for name, endpoint in endpoints.items():
+        archive.add_endpoint(name, endpoint)
     # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last that counts, appears.
     partial = directory if is_remote(directory) else f"{directory}.partial"
     with store_errors():
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
-        provenance.write(manifest, build.name, partial, task=build.task_by, learnt=learnt, signatures=signatures)
+        provenance.write(manifest, build.name, partial, task=build.task_by, learnt=learnt, signatures=[*endpoints])
         names = {id(weight): name for name, weight in weights.named(served).items()}
         write_text(os.path.join(partial, WEIGHT_NAMES), json.dumps([names.get(id(v)) for v in served.variables]) + "\n")
         archive.write_out(partial, verbose=False)
@@ -98,11 +96,7 @@ def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.typ
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
         return build.task.answer(served(build.prepare(serving_preprocessing(manifest, features)), training=False))
 
-    endpoint = tf.function(serve)
-    endpoint.get_concrete_function(
-        **{f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs}
-    )
-    return endpoint
+    return _traced(serve, {f.name: tf.TensorSpec([None, *f.shape], f.dtype) for f in manifest.inputs})
 
 
 def _text_signatures(
@@ -112,15 +106,37 @@ def _text_signatures(
 
     def raw(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
         columns, faults = parse_texts(manifest, texts)
-        refuse(faults)
+        is_wrong = faults != ""
+        refuse(is_wrong, tf.gather(faults, tf.argmax(is_wrong)))
         return build.task.answer(served(build.prepare(columns), training=False))
 
     def faults(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return {FAULTS: parse_texts(manifest, texts)[1]}
 
-    functions = {RAW: tf.function(raw), FAULTS: tf.function(faults)}
-    for function in functions.values():
-        function.get_concrete_function(
-            **{f.name: tf.TensorSpec([None], tf.string, name=f.name) for f in manifest.source_columns}
-        )
-    return functions
+    specs = {column.name: tf.TensorSpec([None], tf.string) for column in manifest.source_columns}
+    return {RAW: _traced(raw, specs), FAULTS: _traced(faults, specs)}
+
+
+def _traced(
+    function: Callable[..., dict[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]
+) -> tf.types.experimental.PolymorphicFunction:
+    """Returns a function as a graph that takes inputs of these forms, by their names."""
+    traced = tf.function(function)
+    traced.get_concrete_function(
+        **{name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
+    )
+    return traced
+
+
+def load(directory: str) -> Any:
+    """Returns a SavedModel, local or in a bucket, as TensorFlow loads it.
+
+    Raises:
+      UserError: If there is none, or it cannot be read.
+    """
+    try:
+        if not tf.saved_model.contains_saved_model(directory):
+            raise UserError(f"{directory}: no SavedModel here (a finished training job writes one to <job-dir>/model)")
+        return tf.saved_model.load(directory)
+    except (OSError, tf.errors.OpError) as error:
+        raise UserError(f"{directory}: the model cannot be read ({' '.join(str(error).split())})") from None

@@ -59,6 +59,11 @@ def quoted(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 
+def literal(text: str) -> str:
+    """Returns a text as SQL has it."""
+    return "'{}'".format(text.replace("'", "''"))
+
+
 @functools.lru_cache
 def unquoted(name: str) -> str:
     """Returns a name as people write it in SQL: in quotes only if it is a word of SQL."""

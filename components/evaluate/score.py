@@ -13,6 +13,7 @@ import tensorflow as tf
 from common.errors import UserError
 from components.evaluate.checks import check_column
 from components.evaluate.eval_set import EvalSet
+from trainer import export
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,12 +85,7 @@ def predict(model: Model, records: EvalSet) -> Answers:
 def load(model_dir: str, records: EvalSet) -> Model:
     """Loads a SavedModel whose signature takes the features and gives the answers of the task, or a UserError says why not."""
     manifest, task = records.manifest, records.task
-    try:
-        if not tf.saved_model.contains_saved_model(model_dir):
-            raise UserError(f"{model_dir}: no SavedModel here (a finished training job writes one to <job-dir>/model)")
-        model = tf.saved_model.load(model_dir)
-    except (OSError, tf.errors.OpError) as error:
-        raise UserError(f"{model_dir}: the model cannot be read ({' '.join(str(error).split())})") from None
+    model = export.load(model_dir)
     serve = model.signatures.get("serving_default")
     outputs = serve.structured_outputs if serve else {}
     if missing := set(task.answers) - set(outputs):

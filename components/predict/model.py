@@ -1,7 +1,6 @@
 """A SavedModel that was loaded, with what it takes.
 
 model = Model.load("job/model")
-model.inputs("raw")                                                       # {"fare": TensorSpec([None], tf.string)}
 model.signatures["raw"](fare=tf.constant(["12.5"]))["probabilities"]      # [1, classes]
 """
 
@@ -15,12 +14,9 @@ from typing import Any, Self
 import tensorflow as tf
 
 from common import provenance
-from common.errors import UserError, unknown
+from common.errors import UserError
 from common.manifest import Feature
-from components.register.registry import CHAMPION, Registry, Version
-from components.register.serving import VERSION
-
-RAW, FAULTS, IMAGE_BYTES, SERVING_DEFAULT = "raw", "faults", "image_bytes", "serving_default"
+from trainer import export
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,29 +37,14 @@ class Model:
 
     @classmethod
     def load(cls, directory: str) -> Self:
-        """Loads a model from its directory, or from the folder of a version on Vertex AI, where that is `1`.
+        """Loads a model.
 
         Raises:
           UserError: If there is none, or it cannot be read.
         """
-        try:
-            places = (directory, f"{directory}/{VERSION}")
-            directory = next(filter(tf.saved_model.contains_saved_model, places), None)
-            if directory is None:
-                raise UserError(
-                    f"{places[0]}: no SavedModel here (a finished training job writes one to <job-dir>/model)"
-                )
-            loaded = tf.saved_model.load(directory)
-        except (OSError, tf.errors.OpError) as error:
-            raise UserError(f"{places[0]}: the model cannot be read ({' '.join(str(error).split())})") from None
+        loaded = export.load(directory)
         _, columns = provenance.taken_by(directory)
         return cls(directory=directory, loaded=loaded, signatures=loaded.signatures, columns=columns)
-
-    def inputs(self, signature: str) -> Mapping[str, tf.TensorSpec]:
-        """Returns what a signature takes, [N, ...] by name; a `UserError` if there is none of that name."""
-        if signature not in self.signatures:
-            raise unknown("signature", signature, self.signatures)
-        return self.signatures[signature].structured_input_signature[1]
 
     def require(self, signature: str, wanted: str, names: Collection[str] = ()) -> None:
         """Raises a `UserError` unless there is a signature, of inputs with these names if they are given.
@@ -73,25 +54,10 @@ class Model:
           wanted: What it is to take, in words.
           names: Of inputs.
         """
-        takes = {name: sorted(self.inputs(name)) for name in self.signatures}
+        takes = {name: sorted(f.structured_input_signature[1]) for name, f in self.signatures.items()}
         if signature not in takes or (names and takes[signature] != sorted(names)):
             known = "; ".join(f"{name} of {', '.join(inputs)}" for name, inputs in takes.items())
             raise UserError(f"{self.directory} does not take {wanted}; its signatures are {known}")
-
-
-def find_version(registry: Registry, name: str) -> Version:
-    """Returns the version that `NAME[@VERSION]` means, by its number or an alias; without one the champion.
-
-    Raises:
-      UserError: If there is none of that name, or its files are gone.
-    """
-    name, _, version = name.partition("@")
-    if not registry.versions(name):
-        raise unknown("model", name, registry.names())
-    found = registry.find(name, version or CHAMPION)
-    if not found.has_files:
-        raise UserError(f"the files of version {found.number} of model {name!r} are gone")
-    return found
 
 
 def refusal(error: tf.errors.InvalidArgumentError) -> str:

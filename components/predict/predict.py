@@ -22,11 +22,12 @@ from common.cli import as_list
 from common.errors import UserError, first_line, writable
 from common.machine import usable_cores
 from common.progress import track
+from common.provenance import FAULTS, RAW
 from components.convert.expressions import connect
-from components.predict.model import FAULTS, RAW, Model, find_version, refusal
+from components.predict.model import Model, refusal
 from components.predict.options import FORMATS, Options
 from components.predict.rows import Batch, Rows, open_rows
-from components.register.register import open_registry
+from components.register.register import find_version
 
 _WAITING = 2  # Batches for each thread that are read before they are needed.
 _Answers = tuple[pa.RecordBatch, list[dict[str, Any]]]  # Of a batch: its right rows with answers, and its wrong rows.
@@ -48,7 +49,7 @@ def predict(options: Options) -> tuple[int, int]:
     for path in (output, errors):
         if os.path.exists(path):
             raise UserError(f"{path}: is there already; delete it, or give another --output")
-    model = Model.load(options.model_dir or find_version(open_registry(options.registry), options.name).model_dir)
+    model = Model.load(options.model_dir or find_version(options.registry, options.name).model_dir)
     partial = f"{output}.partial"
     counts = collections.Counter()
     keep = as_list(options.keep) or None

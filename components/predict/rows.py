@@ -1,4 +1,4 @@
-"""What a model is asked about: rows of tables, image files, or records of a converted dataset, in batches.
+"""Batches of what a model is asked about: rows of tables, image files, or records of a converted dataset.
 
 with open_rows(["trips.csv"], model, split="test", keep=["id"]) as rows:
     for batch in rows.batches(1024):
@@ -21,15 +21,16 @@ import tensorflow as tf
 
 from common.errors import UserError, about, readable, unknown
 from common.manifest import FILE, Feature, Manifest
+from common.provenance import IMAGE_BYTES, RAW, SERVING_DEFAULT
 from common.storage.files import list_files, open_files, stat_file
-from components.convert.expressions import connect, quoted
+from components.convert.expressions import connect, literal, quoted
+from components.convert.sources.images import IMAGE_SUFFIXES
 from components.convert.sources.registry import find_source
-from components.convert.sources.views import create_view, literal
-from components.predict.model import IMAGE_BYTES, RAW, SERVING_DEFAULT, Model
+from components.convert.sources.tables import ENDINGS
+from components.convert.sources.views import create_view
+from components.predict.model import Model
 from trainer.data import records
 
-_KINDS = {"csv": ("csv", "tsv"), "jsonl": ("jsonl", "ndjson"), "parquet": ("parquet", "parq", "pq")}
-_IMAGES = (".png", ".jpg", ".jpeg")
 _AS_IN_CSV = {  # By type, what has another text in a CSV file than DuckDB gives it.
     "BLOB": "decode({})",
     "TIME": "epoch_us({}) // 1000000",
@@ -40,7 +41,7 @@ _MEMORY = "512MB"  # Of DuckDB; TensorFlow takes more.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Rows.
+    """Rows that the model is asked about together.
 
     Attributes:
       kept: Columns that stand beside the answers, N values each.
@@ -90,20 +91,20 @@ def open_rows(paths: Sequence[str], model: Model, *, split: str, keep: Sequence[
     files = []
     for path in paths:
         with readable(path):
-            found = [file] if (file := stat_file(path)) else list_files(path)
-        if not found:
+            inside = [file] if (file := stat_file(path)) else list_files(path)
+        if not inside:
             raise UserError(f"--source {path}: no such file, and no folder with files")
-        files += found
+        files += inside
     names = [file.path.lower().removesuffix(".gz").removesuffix(".zst") for file in files]
-    if images := [file for file, name in zip(files, names, strict=True) if name.endswith(_IMAGES)]:
+    if images := [file for file, name in zip(files, names, strict=True) if name.endswith(IMAGE_SUFFIXES)]:
         yield _images(images, model)
         return
     endings = {name.rpartition(".")[2] for name in names}
-    dataset = next((kind for kind, known in _KINDS.items() if endings & {*known}), None)
+    dataset = next((kind for kind, usual in ENDINGS.items() if endings & {*usual}), None)
     if dataset is None:
         raise UserError(
             f"--source {' '.join(paths)}: no converted dataset, no PNG or JPEG files, and none that end in "
-            f"{', '.join(itertools.chain(*_KINDS.values()))}"
+            f"{', '.join(itertools.chain(*ENDINGS.values()))}"
         )
     model.require(RAW, f"rows of a table, as in {files[0].path}")
     # What a Parquet file says of its numbers leaves NaN out, and DuckDB would believe that there is none.

@@ -11,7 +11,7 @@ from common.errors import UserError, reading
 from common.storage.files import tree_digest
 from common.version import code_version
 from components.register.directory import DirectoryRegistry
-from components.register.registry import CHAMPION, Registry
+from components.register.registry import CHAMPION, Registry, Version
 from trainer.job import done, identity
 
 # What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
@@ -25,6 +25,19 @@ def open_registry(place: str) -> Registry:
 
         return VertexRegistry(place)
     return DirectoryRegistry(place)
+
+
+def find_version(place: str, name: str) -> Version:
+    """Returns the version in the registry at a place that `NAME[@VERSION]` means, by its number or an alias; without one the champion.
+
+    Raises:
+      UserError: If there is none of that name, or its files are gone.
+    """
+    name, _, version = name.partition("@")
+    found = open_registry(place).find(name, version or CHAMPION)
+    if not found.has_files:
+        raise UserError(f"the files of version {found.number} of model {name!r} are gone")
+    return found
 
 
 def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:

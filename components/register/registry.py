@@ -184,7 +184,10 @@ class Registry(abc.ABC):
 
     def find(self, name: str, version: str) -> Version:
         """Returns the version that is meant by a number or an alias."""
-        return _find(name, version, self.versions(name))
+        versions = self.versions(name)
+        if not versions:
+            raise unknown("model", name, self.names())
+        return _find(name, version, versions)
 
     def aliases(self, name: str) -> dict[str, str]:
         """Returns the version by alias: `champion`, `previous`, and those of others."""

@@ -1,11 +1,11 @@
-"""What the converter makes of a table's values, inside the exported model: training reads what has been converted.
+"""Conversion of a table's values inside the exported model, as the converter does it; training reads what has been converted.
 
 serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]})      # 31 and the default; `true` and the default
 columns, faults = parse_texts(manifest, {"age": ["31", "x"], "seen": ["2024-01-31", ""]})
 faults                                                                          # "", and what is wrong in the second row
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -36,7 +36,7 @@ def serving_preprocessing(manifest: Manifest, columns: Mapping[str, tf.Tensor]) 
         is_nan = tf.math.is_nan(values) if values.dtype.is_floating else tf.zeros_like(values, tf.bool)
         served[name], _, faults = _finish(manifest.feature(name), values, is_nan)
         for is_wrong, fault in faults:
-            refuse(tf.where(is_wrong, f"{name}: a value {fault}", ""))
+            refuse(is_wrong, f"{name}: a value {fault}")
     return served
 
 
@@ -54,26 +54,36 @@ def parse_texts(manifest: Manifest, texts: Mapping[str, tf.Tensor]) -> tuple[dic
     columns = {}
     faults = tf.zeros_like(next(iter(texts.values())))
     for feature in manifest.source_columns:
-        text = texts[feature.name]
+        name, text = feature.name, texts[feature.name]
         is_missing = _is_in(text, feature.missing or ())
         values, is_right = _PARSERS[feature.type](tf.where(is_missing, _EMPTY[feature.type], text))
-        columns[feature.name], is_missing, found = _finish(feature, values, is_missing)
-        shown = tf.strings.substr(tf.strings.unicode_transcode(text, "UTF-8", "UTF-8"), 0, _SHOWN, unit="UTF8_CHAR")
-        wrong = tf.strings.join([f"{feature.name}: '", shown, f"' is no {KINDS[feature.type]}"])
-        for is_wrong, fault in [(~is_right, wrong), *((mask, f"{feature.name}: {what}") for mask, what in found)]:
-            faults = tf.where((faults == "") & is_wrong, fault, faults)
+        columns[name], is_missing, others = _finish(feature, values, is_missing)
+        faults = _add_faults(faults, ~is_right, lambda text=text, feature=feature: _no_kind(feature, text))
+        for is_wrong, fault in others:
+            faults = _add_faults(faults, is_wrong, lambda name=name, fault=fault: f"{name}: {fault}")
         for indicator in manifest.inputs:
-            if indicator.indicates == feature.name:
+            if indicator.indicates == name:
                 columns[indicator.name] = tf.cast(is_missing, tf.int64)
     return columns, faults
 
 
-def refuse(faults: tf.Tensor) -> None:
-    """Raises `tf.errors.InvalidArgumentError`, when it runs, with the first fault of rows [N] that is not empty."""
-    is_wrong = faults != ""
-    row = tf.argmax(is_wrong)
-    message = tf.strings.join([tf.gather(faults, row), " (row ", tf.strings.as_string(row), ")"])
-    tf.debugging.Assert(~tf.reduce_any(is_wrong), [message])
+def refuse(is_wrong: tf.Tensor, fault: tf.Tensor | str) -> None:
+    """Raises `tf.errors.InvalidArgumentError` when it runs, with the fault and the first of the rows [N] that are wrong, if any is."""
+    row = tf.strings.as_string(tf.argmax(is_wrong))
+    tf.debugging.Assert(~tf.reduce_any(is_wrong), [tf.strings.join([fault, " (row ", row, ")"])])
+
+
+def _add_faults(faults: tf.Tensor, is_wrong: tf.Tensor, describe: Callable[[], tf.Tensor | str]) -> tf.Tensor:
+    """Returns the faults of rows [N] with those of wrong rows that had none; `describe`, of one or all rows, is called if any is wrong."""
+    return tf.cond(
+        tf.reduce_any(is_wrong), lambda: tf.where((faults == "") & is_wrong, describe(), faults), lambda: faults
+    )
+
+
+def _no_kind(feature: Feature, texts: tf.Tensor) -> tf.Tensor:
+    """Returns what is wrong with texts [N] that are not of a column's type."""
+    shown = tf.strings.substr(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), 0, _SHOWN, unit="UTF8_CHAR")
+    return tf.strings.join([f"{feature.name}: '", shown, f"' is no {KINDS[feature.type]}"])
 
 
 def _finish(
@@ -81,8 +91,7 @@ def _finish(
 ) -> tuple[tf.Tensor, tf.Tensor, list[tuple[tf.Tensor, str]]]:
     """Returns values as they are stored, which of them are missing, and masks of wrong ones with what is wrong."""
     faults = []
-    if known := marks(feature.missing or (), feature.dtype):
-        is_missing |= _is_in(values, known)
+    is_missing |= _is_in(values, marks(feature.missing or (), feature.dtype))
     if feature.default is not None:
         values = tf.where(is_missing, tf.constant(feature.default, values.dtype), values)
     else:
@@ -97,11 +106,11 @@ def _finish(
     return values, is_missing, faults
 
 
-def _is_in(values: tf.Tensor, known: tuple[str | int | float, ...]) -> tf.Tensor:
-    """Returns where values [N] equal any of these."""
-    if not known:
+def _is_in(values: tf.Tensor, others: tuple[str | int | float, ...]) -> tf.Tensor:
+    """Returns where values [N] equal any of the others."""
+    if not others:
         return tf.zeros_like(values, tf.bool)
-    return tf.reduce_any(tf.equal(values[:, tf.newaxis], tf.constant(known, values.dtype)), axis=1)
+    return tf.reduce_any(tf.equal(values[:, tf.newaxis], tf.constant(others, values.dtype)), axis=1)
 
 
 def _parse_float(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

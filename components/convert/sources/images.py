@@ -52,7 +52,7 @@ _MOST_RAW_BYTES = 1 << 16  # Of an image that is stored as pixels without being 
 _DEFAULT_SIZE = (224, 224)  # That a model gets of images that differ in size.
 _BLOCK_BYTES = 1 << 22  # Of images that are held together, about.
 _HEAD_BYTES = 1 << 12  # That are read of a file while only its head is looked at, unless that is longer.
-_SUFFIXES = (".png", ".jpg", ".jpeg")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _LAYOUT = "DIR/class/name.png, or DIR/{train,validation,test}/class/name.png"
 _GRAY = frozenset({"1", "L", "LA", "I", "I;16", "I;16B"})
 _ORIENTATION = 0x0112
@@ -306,7 +306,7 @@ class FolderSource(Source):
         others = []
         for file in existing_files(visible):
             split = classes.get(os.path.dirname(file.path))
-            is_image = file.path.lower().endswith(_SUFFIXES) and not file.is_special
+            is_image = file.path.lower().endswith(IMAGE_SUFFIXES) and not file.is_special
             (images[split] if split and is_image else others).append(file)
         for split, files in images.items():
             first, *more = [path for name, path in folders if name == split]

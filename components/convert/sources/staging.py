@@ -27,18 +27,18 @@ import pyarrow.types as pt
 from common.errors import UserError, about, first_line
 from common.manifest import REGRESSION
 from common.spellings import ABSENT, FALSE, ISO_8601, KINDS, NUMBER, TRUE, WHOLE_NUMBER, marks
-from components.convert.expressions import connect, quoted, references, unquoted
+from components.convert.expressions import connect, literal, quoted, references, unquoted
 from components.convert.schema import FLOAT32_MAX, TableSchema
 from components.convert.sources.text_rows import (
     MAX_BYTES,
     Row,
     check_names,
     check_quotes,
+    csv_relation,
     read_csv,
+    read_header,
     read_json,
-    read_records,
 )
-from components.convert.sources.views import csv_relation, literal
 
 _STORED = {"float32": pa.float32(), "int64": pa.int64(), "string": pa.large_string()}
 BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20  # Of rows that are checked, and written, together.
@@ -116,7 +116,7 @@ class Staging:
           delimiter: Between values.
         """
         with about(name):
-            header_end, header = next(((end, cells) for _, end, cells in read_records(path, delimiter)), (0, []))
+            header_end, header = read_header(path, delimiter)
             columns = self._check_header(header, delimiter)
             has_quotes = check_quotes(path, delimiter)
         num_rows = 0
@@ -172,8 +172,6 @@ class Staging:
     def _check_header(self, header: Sequence[str], delimiter: str) -> dict[str, int]:
         """Returns where in a CSV file the schema's columns are."""
         wanted = [column.header for column in self._schema.columns.values()]
-        if not header:
-            raise UserError("empty; it needs a header")
         if not {*wanted} & {*header}:
             raise UserError(
                 f"its first line {delimiter.join(header)[:80]!r} names no column of the schema ({', '.join(wanted)}); "
@@ -374,7 +372,8 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
         iso_8601 = f"CASE WHEN regexp_full_match({text}, '{ISO_8601}') THEN TRY_CAST({text} AS TIMESTAMPTZ) END"
         moment = x if pt.is_temporal(kind) else iso_8601
         return f"epoch_us(date_trunc('second', CAST({moment} AS TIMESTAMP))) // 1000000"
-    if is_text:  # DuckDB takes 1_000, +-1 and white space of other kinds for numbers, too. And its time for CASE WHEN over texts is quadratic in the number of columns.
+    if is_text:
+        # DuckDB takes 1_000, +-1 and white space of other kinds, too; its time for CASE WHEN is quadratic in the columns.
         x = f"regexp_extract({x}, '^{NUMBER if type_ == 'float' else WHOLE_NUMBER}$')"
     cast = f"TRY_CAST({x} AS {'DOUBLE' if type_ == 'float' else 'BIGINT'})"
     return f"CASE WHEN {x} = trunc({x}) THEN {cast} END" if pt.is_floating(kind) and type_ == "int" else cast

@@ -46,7 +46,8 @@ if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
     from components.convert.schema import Input, TableSchema
     from components.convert.sources.staging import Staging
 
-_PARQUET = re.compile(r".*\.(parquet|parq|pq)", re.IGNORECASE | re.DOTALL)
+ENDINGS = {"csv": ("csv", "tsv"), "jsonl": ("jsonl", "ndjson"), "parquet": ("parquet", "parq", "pq")}
+_PARQUET = re.compile(rf".*\.({'|'.join(ENDINGS['parquet'])})", re.IGNORECASE | re.DOTALL)
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES = 16 << 20, 1 << 15, 32 << 20
 _PUNCTUATION = string.punctuation.encode()
@@ -87,15 +88,13 @@ class TextSource(Source):
                     if self.json:
                         staging.add_json(path, file.path)
                     else:
-                        name = re.sub(r"\.(gz|zst)$", "", file.path.lower())
-                        delimiter = schema.delimiter or ("\t" if name.endswith(".tsv") else ",")
-                        staging.add_csv(path, file.path, delimiter)
+                        staging.add_csv(path, file.path, schema.delimiter or delimiter_of(file.path))
         return _examples(schema, {"train": staging}, opening, files[0].path)
 
     def _files(self, paths: Paths, *, print_others: bool) -> list[File]:
-        kind, endings = ("files of JSON lines", "jsonl ndjson") if self.json else ("CSV files", "csv tsv")
-        pattern = re.compile(rf".*\.({endings.replace(' ', '|')})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
-        named = f"*.{endings.replace(' ', ' or *.')} files, or such with .gz or .zst behind"
+        kind, endings = ("files of JSON lines", ENDINGS["jsonl"]) if self.json else ("CSV files", ENDINGS["csv"])
+        pattern = re.compile(rf".*\.({'|'.join(endings)})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
+        named = f"*.{' or *.'.join(endings)} files, or such with .gz or .zst behind"
         wanted = f"FILE..., its {kind} or a directory of them"
         files = self.locate_files(paths, wanted, lambda f: list_inside(f, {named: pattern}, print_others=print_others))
         names = {file.path for file in files}
@@ -246,6 +245,11 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
                 os.unlink(path)
             elif stat_file(path) != files[i]:  # DuckDB reads it without a look at its version.
                 raise FileChanged(path)
+
+
+def delimiter_of(path: str) -> str:
+    """Returns what stands between the values of a CSV file of this name, which may be packed: a tab in `.tsv`, else a comma."""
+    return "\t" if re.search(r"(?i)\.tsv(\.gz|\.zst)?$", path) else ","
 
 
 def _folder_values(path: str) -> dict[str, str | None]:

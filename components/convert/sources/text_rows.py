@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import collections
 import csv
+import glob
 import json
 import mmap
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from common.errors import UserError, first_line, unknown
 from common.spellings import KINDS
+from components.convert.expressions import literal
 from components.convert.schema import TableSchema
 
 MAX_BYTES = 1 << 24  # Of a text; also characters of a line or value.
@@ -65,6 +68,27 @@ def check_quotes(path: str, delimiter: str) -> bool:
         return content.find(b'"') >= 0
 
 
+def csv_relation(
+    path: str, names: Sequence[str], skipped: int, delimiter: str, *, null: str = "", is_parallel: bool = False
+) -> str:
+    """Returns SQL of a CSV file's values, all texts; nothing is guessed.
+
+    Args:
+      path: Path on this machine.
+      names: Of the columns, all different.
+      skipped: Lines of the header.
+      delimiter: Between values.
+      null: Text that becomes null.
+      is_parallel: Whether several threads may read it, which do not find quotes around line ends.
+    """
+    types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+    return (
+        f"read_csv({literal(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={skipped}, "
+        f"delim='{delimiter}', quote='\"', escape='\"', nullstr='{null}', auto_detect=false, header=false, "
+        f"compression='none', parallel={is_parallel})"
+    )
+
+
 def _line_of(content: mmap.mmap, end: int) -> int:
     """Returns the number, from 1, of the line at a position."""
     return 1 + sum(1 for _ in re.compile(rb"\r\n?|\n").finditer(content, 0, end))
@@ -93,6 +117,17 @@ def read_records(path: str, delimiter: str) -> Iterator[tuple[int, int, list[str
         raise UserError(
             f"line {first}: is no CSV: {error}; values with quotes in them have to stand in quotes"
         ) from None
+
+
+def read_header(path: str, delimiter: str) -> tuple[int, list[str]]:
+    """Returns the last line of a CSV file's header, from 1, and the names in it.
+
+    Raises:
+      UserError: If the file has nothing but blank lines.
+    """
+    for _, end, names in read_records(path, delimiter):
+        return end, names
+    raise UserError("empty; it needs a header")
 
 
 def read_csv(path: str, delimiter: str, num_columns: int, columns: Mapping[str, int]) -> Iterator[Row]:

@@ -12,7 +12,8 @@ import duckdb
 
 from common.errors import UserError, about
 from common.storage.storage import File
-from components.convert.sources.text_rows import check_quotes, read_records
+from components.convert.sources.tables import delimiter_of
+from components.convert.sources.text_rows import check_quotes, csv_relation, read_header
 from components.convert.sources.unpacking import plain_path
 
 TABLES = {
@@ -42,37 +43,11 @@ def create_view(connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequ
         return connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view("source")
     relations = []
     for file, path in zip(files, paths, strict=True):
-        delimiter = "\t" if ".tsv" in file.path.lower() else ","
+        delimiter = delimiter_of(file.path)
         with about(file.path):
-            _, end, header = next(read_records(path, delimiter), (0, 0, []))
-            if not header or len({*header}) < len(header):
-                raise UserError("empty; it needs a header" if not header else "two columns have one name in the header")
+            header_end, header = read_header(path, delimiter)
+            if len({*header}) < len(header):
+                raise UserError("two columns have one name in the header")
             is_parallel = not check_quotes(path, delimiter)
-        relations.append(f"FROM {csv_relation(path, header, end, delimiter, is_parallel=is_parallel)}")
+        relations.append(f"FROM {csv_relation(path, header, header_end, delimiter, is_parallel=is_parallel)}")
     connection.sql(" UNION ALL BY NAME ".join(relations)).create_view("source")
-
-
-def csv_relation(
-    path: str, names: Sequence[str], skipped: int, delimiter: str, *, null: str = "", is_parallel: bool = False
-) -> str:
-    """Returns SQL of a CSV file's values, all texts; nothing is guessed.
-
-    Args:
-      path: Path on this machine.
-      names: Of the columns, all different.
-      skipped: Lines of the header.
-      delimiter: Between values.
-      null: Text that becomes null.
-      is_parallel: Whether several threads may read it, which do not find quotes around line ends.
-    """
-    types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-    return (
-        f"read_csv({literal(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={skipped}, "
-        f"delim='{delimiter}', quote='\"', escape='\"', nullstr='{null}', auto_detect=false, header=false, "
-        f"compression='none', parallel={is_parallel})"
-    )
-
-
-def literal(text: str) -> str:
-    """Returns a text as SQL has it."""
-    return "'{}'".format(text.replace("'", "''"))
