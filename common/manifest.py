@@ -166,7 +166,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """One split.
+    """Examples that are used together, for training, validation or test: how many, in which files, and their figures.
 
     Attributes:
       class_histogram: Examples of each class, in the order of the class names; of `multi_label` examples of each label,

@@ -126,7 +126,12 @@ class Layout:
 
 
 def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
-    """Returns what stands before strings of such lengths [N], their own and those of what they are nested in: uint8 [N, bytes]."""
+    """Returns the protobuf tags and lengths that stand before the N strings of a field in their records, uint8 [N, bytes].
+
+    Args:
+      field: The field.
+      lengths: Bytes of each string, [N].
+    """
     key = nested(b"\x0a", field.name.encode())
     # All four lengths are of one width: enough for the string and what is around it.
     width = varint_bytes(field.num_bytes + len(key) + 40)

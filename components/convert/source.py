@@ -77,7 +77,7 @@ class Block:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Opening:
-    """Means that a source may use while it is opened.
+    """Settings of a conversion, and resources, that a source uses while it is opened.
 
     Attributes:
       directory: Folder on this machine for files that a source makes (unpacked archives, staged tables); they stay until the
@@ -95,7 +95,7 @@ class Opening:
     map: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]] = lambda function, tasks: [*map(function, tasks)]
 
     def even_pieces(self, num_records: Mapping[str, int], num_bytes: Mapping[str, int]) -> tuple[Piece, ...]:
-        """Divides splits into pieces of records that follow each other, as equal as can be, none empty.
+        """Divides the records of each split into pieces of consecutive records, of equal size to within one record, none empty.
 
         Without `shards`, small data make few pieces, larger ones at least 16, and none has more than `shard_bytes`.
 

@@ -176,7 +176,7 @@ class Statistics:
         self.samples[split].add(hashes[rows].tolist(), sampled)
 
     def state(self) -> Any:
-        """Returns all of it as JSON."""
+        """Returns the figures and samples as JSON, which `absorb` of another instance takes."""
         splits = {
             split: {
                 "count": self._counts[split],

@@ -56,8 +56,8 @@ class Model:
         """
         takes = {name: sorted(f.structured_input_signature[1]) for name, f in self.signatures.items()}
         if signature not in takes or (names and takes[signature] != sorted(names)):
-            known = "; ".join(f"{name} of {', '.join(inputs)}" for name, inputs in takes.items())
-            raise UserError(f"{self.directory} does not take {wanted}; its signatures are {known}")
+            listed = "; ".join(f"{name} of {', '.join(inputs)}" for name, inputs in takes.items())
+            raise UserError(f"{self.directory} does not take {wanted}; its signatures are {listed}")
 
 
 def refusal(error: tf.errors.InvalidArgumentError) -> str:

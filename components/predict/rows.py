@@ -77,7 +77,8 @@ def open_rows(paths: Sequence[str], model: Model, *, split: str, keep: Sequence[
     """Opens what lies at the paths.
 
     Args:
-      paths: One folder of a converted dataset; or image files, CSV files, files of JSON lines or Parquet files, or folders of them.
+      paths: One folder of a converted dataset; or image files, CSV files, files of JSON lines or Parquet files, or folders of
+        them.
       model: What the rows are for.
       split: Split of a dataset.
       keep: Columns of a table to keep beside the answers; None for all.
@@ -116,9 +117,8 @@ def open_rows(paths: Sequence[str], model: Model, *, split: str, keep: Sequence[
             create_view(connection, dataset, files, folder)
             yield _table(connection, dataset, model, keep)
         except duckdb.Error as error:
-            raise UserError(
-                " ".join(" ".join(str(error).splitlines()[:3]).split())
-            ) from None  # What, and in which line.
+            lines = str(error).splitlines()[:3]  # What is wrong, and in which line of a file.
+            raise UserError(" ".join(" ".join(lines).split())) from None
 
 
 def _table(connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, keep: Sequence[str] | None) -> Rows:

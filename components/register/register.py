@@ -33,11 +33,11 @@ def find_version(place: str, name: str) -> Version:
     Raises:
       UserError: If there is none of that name, or its files are gone.
     """
-    name, _, version = name.partition("@")
-    found = open_registry(place).find(name, version or CHAMPION)
-    if not found.has_files:
-        raise UserError(f"the files of version {found.number} of model {name!r} are gone")
-    return found
+    name, _, number = name.partition("@")
+    version = open_registry(place).find(name, number or CHAMPION)
+    if not version.has_files:
+        raise UserError(f"the files of version {version.number} of model {name!r} are gone")
+    return version
 
 
 def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:

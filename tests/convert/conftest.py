@@ -143,6 +143,6 @@ def options(request, tmp_path_factory, make_idx, write_records) -> Options:
 
 @pytest.fixture(scope="module")
 def expected(options, content) -> dict[str, bytes]:
-    """What one process makes of it."""
+    """Files that one process makes of it, by their paths below the output."""
     convert(dataclasses.replace(options, processes=1))
     return content(pathlib.Path(options.output))

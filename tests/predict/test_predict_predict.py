@@ -34,7 +34,7 @@ def write_parquet(path, rows):
 
 @pytest.fixture(scope="module")
 def rides(tmp_path_factory):
-    """Rows, the folder with the dataset made of them, and a model for them."""
+    """Rows, the folder with the dataset predictions of them, and a model for them."""
     folder, rows = tmp_path_factory.mktemp("rides"), typed_rows(300)
     write_csv(folder / "rides.csv", rows)
     (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA), encoding="utf-8")
@@ -59,15 +59,15 @@ def test_predict_table_of_each_kind(rides, tmp_path, name, write):
     for output in ("p.parquet", "p.csv", "p.jsonl"):
         flags = ["--model-dir", model, "--source", str(tmp_path / name), "--output", str(tmp_path / output)]
         main([*flags, "--keep", "id", "--batch-size", "7"])
-    made = answers(tmp_path / "p.parquet")
-    assert [row["id"] for row in made] == [row["id"] for row in rows]
-    assert made == answers(tmp_path / "p.jsonl") and len(answers(tmp_path / "p.csv")) == len(rows)
+    predictions = answers(tmp_path / "p.parquet")
+    assert [row["id"] for row in predictions] == [row["id"] for row in rows]
+    assert predictions == answers(tmp_path / "p.jsonl") and len(answers(tmp_path / "p.csv")) == len(rows)
     predicted = set()
     for split in ("train", "validation", "test"):
         output = tmp_path / f"{split}.parquet"
         main(["--model-dir", model, "--source", str(data), "--split", split, "--output", str(output)])
         predicted |= {tuple(row["probabilities"]) for row in answers(output)}
-    assert {tuple(row["probabilities"]) for row in made} == predicted and len(predicted) > 250
+    assert {tuple(row["probabilities"]) for row in predictions} == predicted and len(predicted) > 250
 
 
 def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
@@ -76,9 +76,9 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
     write_csv(tmp_path / "r.csv", rows)
     main(["--model-dir", model, "--source", str(tmp_path / "r.csv"), "--output", str(tmp_path / "p.parquet")])
     assert "6 of 300 rows are wrong and left out" in capsys.readouterr().out
-    made = answers(tmp_path / "p.parquet")
-    assert [row["id"] for row in made] == [row["id"] for row in rows if row["stops"] != "many"]
-    assert {*rows[0]} < {*made[0]} and made[0]["Fare (USD)"] == str(rows[0]["Fare (USD)"])
+    predictions = answers(tmp_path / "p.parquet")
+    assert [row["id"] for row in predictions] == [row["id"] for row in rows if row["stops"] != "many"]
+    assert {*rows[0]} < {*predictions[0]} and predictions[0]["Fare (USD)"] == str(rows[0]["Fare (USD)"])
     wrong = [json.loads(line) for line in (tmp_path / "p.errors.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["id"] for row in wrong] == [f"#{i}" for i in range(3, 300, 50)]
     assert wrong[0]["fault"] == "stops: 'many' is no 64-bit whole number"
@@ -136,9 +136,11 @@ def test_predict_images(tmp_path, capsys):
     flags = ["--model-dir", model, "--source", str(tmp_path / "images"), "--output", str(tmp_path / "p.csv")]
     main([*flags, "--batch-size", "16"])
     assert "1 of 40 rows are wrong and left out" in capsys.readouterr().out
-    made = answers(tmp_path / "p.csv")
+    predictions = answers(tmp_path / "p.csv")
     assert (
-        len(made) == 39 and made[0]["file"].endswith("a/02.png") and {row["class_name"] for row in made} <= {"a", "b"}
+        len(predictions) == 39
+        and predictions[0]["file"].endswith("a/02.png")
+        and {row["class_name"] for row in predictions} <= {"a", "b"}
     )
     wrong = json.loads((tmp_path / "p.errors.jsonl").read_text())
     assert wrong["file"].endswith("a/00.png") and wrong["fault"].startswith("Unknown image file format")
@@ -150,5 +152,5 @@ def test_predict_model_for_other_rows(rides, scored, make_model, tmp_path, refus
     line = refused(main, *flags, "--source", str(tmp_path / "r.csv"))
     assert "does not take rows of a table" in line and "its signatures are serving_default of image" in line
     main([*flags, "--source", str(scored.path)])
-    made = answers(tmp_path / "p.csv")
-    assert sum(row["label"] == int(row["class_name"]) for row in made) == len(scored.labels)
+    predictions = answers(tmp_path / "p.csv")
+    assert sum(row["label"] == int(row["class_name"]) for row in predictions) == len(scored.labels)

@@ -1,4 +1,4 @@
-"""Conversion of a table's values inside the exported model, as the converter does it; training reads what has been converted.
+"""Conversion of a table's values inside the exported model; training itself reads records that the converter has made.
 
 serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]})      # 31 and the default; `true` and the default
 columns, faults = parse_texts(manifest, {"age": ["31", "x"], "seen": ["2024-01-31", ""]})

@@ -256,7 +256,7 @@ def _product(lengths: Sequence[int]) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FolderSource(Source):
-    """A folder of images, with a folder for each class, or with one for each split that has these.
+    """A folder with one folder of images for each class, or with `train`, `validation` and `test` folders that have these.
 
     Attributes:
       image_size: As `ImageExamples.choose_storage` takes it.

@@ -170,7 +170,7 @@ class Staging:
             raise UserError(message + more * bool(self._skip_bad))
 
     def _check_header(self, header: Sequence[str], delimiter: str) -> dict[str, int]:
-        """Returns where in a CSV file the schema's columns are."""
+        """Returns the position of each of the schema's columns in a CSV header, by the column's name."""
         wanted = [column.header for column in self._schema.columns.values()]
         if not {*wanted} & {*header}:
             raise UserError(
@@ -182,7 +182,13 @@ class Staging:
         return {name: positions[column.header] for name, column in self._schema.columns.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
-        """Adds rows, each with its line, and either its values or what is wrong with it."""
+        """Adds the rows of a text file, in batches; a row that is wrong is skipped or ends the conversion.
+
+        Args:
+          rows: Of each the number of its line, and its values or, if it cannot be read, the fault as a text.
+          columns: Names of the values.
+          name: Path of the file, for errors.
+        """
         rows = _about(rows, name)
         while True:
             numbers, values, size = [], [], 0

@@ -277,7 +277,7 @@ class Record:
 
 @functools.cache
 def _parse_header(header: str) -> tuple[str, int | None]:
-    """Returns the key of a feature, and which of its values is meant, `sizes[2]` the third one; None of the only one."""
+    """Splits a column's header, such as `sizes[2]`, into the key of a feature and the index of its value; None without an index."""
     key, index = _HEADER.fullmatch(header).groups()
     return key, int(index) if index else None
 
@@ -290,7 +290,11 @@ def _describe(kind: str, values: Sequence[Any]) -> str:
 
 
 def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
-    """Yields the records of a file, plain or packed with gzip; `stop` is up to where it is read ahead.
+    """Yields the records of a TFRecord file, plain or packed with gzip.
+
+    Args:
+      file: The file.
+      stop: Byte up to which a file of a bucket is fetched at once, for whoever needs the first records only; None for all.
 
     Raises:
       UserError: If the file is damaged, or a record is no `tf.train.Example` with features.

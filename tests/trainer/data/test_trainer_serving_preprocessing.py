@@ -150,7 +150,7 @@ def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_bot
         return
     stored = {n: block.columns[n] for n in columns}
     clean = {n: tf.constant(v.tolist() if DTYPES[columns[n]["type"]] == "string" else v) for n, v in stored.items()}
-    for found in (serving_preprocessing(manifest, arrays), serving_preprocessing(manifest, clean)):
+    for columns in (serving_preprocessing(manifest, arrays), serving_preprocessing(manifest, clean)):
         for name, values in clean.items():
-            assert found[name].numpy().tolist() == values.numpy().tolist()
-            assert values.dtype == tf.string or found[name].numpy().tobytes() == values.numpy().tobytes()
+            assert columns[name].numpy().tolist() == values.numpy().tolist()
+            assert values.dtype == tf.string or columns[name].numpy().tobytes() == values.numpy().tobytes()

@@ -155,8 +155,8 @@ def test_export_takes_texts(data, table, tmp_path):
     for name, values in answers.items():
         np.testing.assert_array_equal(values, expected[name])
     wrong = {**texts, "same": tf.constant(["2.5", "", "x"]), **{n: texts[n][:3] for n in texts if n != "same"}}
-    found = [b"", b"same: is missing, and the schema has no default for it", b"same: 'x' is no finite 32-bit number"]
-    assert signatures["faults"](**wrong)["faults"].numpy().tolist() == found
+    expected = [b"", b"same: is missing, and the schema has no default for it", b"same: 'x' is no finite 32-bit number"]
+    assert signatures["faults"](**wrong)["faults"].numpy().tolist() == expected
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: is missing, .* for it \(row 1\)"):
         signatures["raw"](**wrong)
 
