@@ -23,7 +23,7 @@ from common.errors import UserError, first_line, writable
 from common.machine import usable_cores
 from common.progress import track
 from common.provenance import FAULTS, RAW
-from components.convert.expressions import connect
+from components.convert.expressions import connect, literal
 from components.predict.model import Model, refusal
 from components.predict.options import FORMATS, Options
 from components.predict.rows import Batch, Rows, open_rows
@@ -76,6 +76,7 @@ def predict(options: Options) -> tuple[int, int]:
 
 
 def _no_answers(errors: str, rows: Rows) -> str:
+    """Returns what to say when no row could be answered, with the first line of the file of wrong rows."""
     with open(errors, encoding="utf-8") as file:
         fault = json.loads(line)["fault"] if (line := file.readline()) else "there are no rows"
     return f"none of {rows.count:,} rows can be answered; of the first: {fault}"
@@ -107,11 +108,12 @@ def _answered(
 
 
 def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
+    """Answers a batch; an answer whose name a kept column has is called `predicted_` and that name."""
     try:
         answers = model.signatures[signature](**batch.inputs)
     except tf.errors.InvalidArgumentError as error:
         return _answer_right_ones(model, signature, batch, refusal(error))
-    columns = {**dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))}
+    columns = dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))
     for name, values in sorted(answers.items(), key=lambda answer: answer[1].shape.rank):  # Short ones first.
         columns[name if name not in columns else f"predicted_{name}"] = _arrow(values.numpy())
     return pa.RecordBatch.from_pydict(columns), []
@@ -161,6 +163,6 @@ def _write(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], path: str, f
     with connect() as connection:
         connection.register("answers", answers)
         try:
-            connection.execute("COPY answers TO '{}' ({})".format(path.replace("'", "''"), form))
+            connection.execute(f"COPY answers TO {literal(path)} ({form})")
         except duckdb.Error as error:
             raise faults[0] if faults else UserError(f"{path}: {first_line(error)}") from None
