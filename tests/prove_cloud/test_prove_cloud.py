@@ -65,7 +65,7 @@ def test_on_the_cloud_of_this_machine_every_check_has_an_answer_and_nothing_stay
     assert done.returncode == 0, done.stderr
     found = dict(re.findall(r"^(\d+)\. .*?: (.*)$", done.stdout, re.MULTILINE))
     assert (
-        re.search(r"lone/workerpool0-0-0 all \d+ can be imported$", found["2"])
+        re.search(r"lone/workerpool0-0-0 all can be imported$", found["2"])
         and "failed" in found["3"]
         and "-0-1" not in found["3"]
     )
