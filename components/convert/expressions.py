@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.errors import UserError, about, unknown
+from common.quiet import import_arrow
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,6 +45,7 @@ def connect(**settings: str) -> duckdb.DuckDBPyConnection:
     """Opens DuckDB in memory with these settings; it neither loads an extension nor takes the time to look for one."""
     import duckdb  # Takes a tenth of a second.
 
+    import_arrow()
     switches = ("autoinstall_known_extensions", "autoload_known_extensions")
     return duckdb.connect(config={**dict.fromkeys(switches, "false"), **settings})
 
