@@ -92,15 +92,15 @@ def make_model(scored: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return make
 
 
-def export_untrained(manifest: Manifest, directory: pathlib.Path, model: str = "wide_deep") -> str:
-    """Exports a model whose weights are random, the same each time; returns its directory."""
+def export_untrained(manifest: Manifest, directory: pathlib.Path, model: str = "wide_deep", seed: int = 1) -> str:
+    """Exports a model whose weights are random, the same for each seed; returns its directory."""
     import keras
 
     from trainer.export import export
     from trainer.models import registry
     from trainer.nn.weights import named
 
-    keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(seed)
     build = registry.builder(model, manifest, {})
     network = build()
     export({name: weight.numpy() for name, weight in named(network).items()}, build, manifest, str(directory))

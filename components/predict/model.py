@@ -1,7 +1,8 @@
 """A SavedModel that was loaded, with what it takes.
 
 model = Model.load("job/model")
-model.signatures["raw"](fare=tf.constant(["12.5"]))["probabilities"]      # [1, classes]
+model.inputs("raw")                                                      # {"fare": TensorSpec([None], tf.string)}
+model.ask("raw", {"fare": tf.constant(["12.5"])})["probabilities"]       # [1, classes]
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
 import tensorflow as tf
 
 from common import provenance
-from common.errors import UserError
+from common.errors import UserError, unknown
 from common.manifest import Feature
+from components.register.serving import VERSION
 from trainer import export
 
 
@@ -37,14 +40,31 @@ class Model:
 
     @classmethod
     def load(cls, directory: str) -> Self:
-        """Loads a model.
+        """Loads a model from its directory, or from the folder of a version on Vertex AI, in which that is `1`.
 
         Raises:
           UserError: If there is none, or it cannot be read.
         """
+        inner = f"{directory}/{VERSION}"
+        if tf.saved_model.contains_saved_model(inner):
+            directory = inner
         loaded = export.load(directory)
         _, columns = provenance.taken_by(directory)
         return cls(directory=directory, loaded=loaded, signatures=loaded.signatures, columns=columns)
+
+    def inputs(self, signature: str) -> Mapping[str, tf.TensorSpec]:
+        """Returns what a signature takes, [N, ...] by name; a `UserError` if there is none of that name."""
+        if signature not in self.signatures:
+            raise unknown("signature", signature, self.signatures)
+        return self.signatures[signature].structured_input_signature[1]
+
+    def ask(self, signature: str, inputs: Mapping[str, tf.Tensor | np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the answers of a signature, [N, ...] by name; a `UserError` says why if it refuses the inputs."""
+        try:
+            answers = self.signatures[signature](**inputs)
+        except tf.errors.InvalidArgumentError as error:
+            raise UserError(_refusal(error)) from None
+        return {name: values.numpy() for name, values in answers.items()}
 
     def require(self, signature: str, wanted: str, names: Collection[str] = ()) -> None:
         """Raises a `UserError` unless there is a signature, of inputs with these names if they are given.
@@ -54,13 +74,13 @@ class Model:
           wanted: What it is to take, in words.
           names: Of inputs.
         """
-        takes = {name: sorted(f.structured_input_signature[1]) for name, f in self.signatures.items()}
+        takes = {name: sorted(self.inputs(name)) for name in self.signatures}
         if signature not in takes or (names and takes[signature] != sorted(names)):
             listed = "; ".join(f"{name} of {', '.join(inputs)}" for name, inputs in takes.items())
             raise UserError(f"{self.directory} does not take {wanted}; its signatures are {listed}")
 
 
-def refusal(error: tf.errors.InvalidArgumentError) -> str:
+def _refusal(error: tf.errors.InvalidArgumentError) -> str:
     """Returns why a model refuses its inputs: the last line of TensorFlow's report that is no place in the graph."""
     line = str(error).split("\n\t")[0].splitlines()[-1]
     text = line.removeprefix("assertion failed: [").removesuffix("]")

@@ -16,7 +16,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 
 from common.cli import as_list
 from common.errors import UserError, first_line, writable
@@ -24,7 +23,7 @@ from common.machine import usable_cores
 from common.progress import track
 from common.provenance import FAULTS, RAW
 from components.convert.expressions import connect, literal
-from components.predict.model import Model, refusal
+from components.predict.model import Model
 from components.predict.options import FORMATS, Options
 from components.predict.rows import Batch, Rows, open_rows
 from components.register.register import find_version
@@ -110,12 +109,12 @@ def _answered(
 def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
     """Answers a batch; an answer whose name a kept column has is called `predicted_` and that name."""
     try:
-        answers = model.signatures[signature](**batch.inputs)
-    except tf.errors.InvalidArgumentError as error:
-        return _answer_right_ones(model, signature, batch, refusal(error))
+        answers = model.ask(signature, batch.inputs)
+    except UserError as error:
+        return _answer_right_ones(model, signature, batch, str(error))
     columns = dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))
-    for name, values in sorted(answers.items(), key=lambda answer: answer[1].shape.rank):  # Short ones first.
-        columns[name if name not in columns else f"predicted_{name}"] = _arrow(values.numpy())
+    for name, values in sorted(answers.items(), key=lambda answer: answer[1].ndim):  # Short ones first.
+        columns[name if name not in columns else f"predicted_{name}"] = _arrow(values)
     return pa.RecordBatch.from_pydict(columns), []
 
 
@@ -123,7 +122,7 @@ def _answer_right_ones(model: Model, signature: str, batch: Batch, fault: str) -
     """Answers what can be answered of a batch that was refused as a whole."""
     count = len(batch.kept)
     if signature == RAW:
-        faults = model.signatures[FAULTS](**batch.inputs)[FAULTS].numpy()
+        faults = model.ask(FAULTS, batch.inputs)[FAULTS]
         parts = [np.flatnonzero(faults == b"")]
         wrong = [{"fault": faults[i].decode(), **batch.kept.slice(i, 1).to_pylist()[0]} for i in np.flatnonzero(faults)]
     elif count == 1:

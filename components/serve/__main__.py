@@ -1,0 +1,25 @@
+"""Serves a model over HTTP: `python -m components.serve --help`."""
+
+from collections.abc import Sequence
+
+from common.cli import Parser, run_cli
+from common.quiet import import_keras, without_advice
+from components.serve.options import Options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser(
+        prog="components.serve",
+        description="Answers TensorFlow Serving's REST requests and those of the V2 protocol until SIGTERM or Ctrl-C.",
+    )
+    Options.add_flags(parser)
+    options = Options.of(parser.parse_args(argv))
+    with without_advice():
+        import_keras()
+        from components.serve.server import serve
+    serve(options)
+    return 0
+
+
+if __name__ == "__main__":
+    run_cli(main)

@@ -1,0 +1,25 @@
+"""Options of a server, as a value."""
+
+import dataclasses
+import os
+
+from common.cli import Flags, flag
+from common.flags import at_least, place, positive
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Flags):
+    """Arguments of a server; where Vertex AI says what to serve on which port, that is the default."""
+
+    registry: str = flag(str, "a directory, or vertex://PROJECT/LOCATION", default="registry")
+    name: str = flag(
+        str, "of the model, and which version (none: the champion)", default="model", metavar="NAME[@ALIAS]"
+    )
+    model_dir: str = flag(
+        place, "a SavedModel, in place of a registered one", default=os.environ.get("AIP_STORAGE_URI")
+    )
+    port: int = flag(at_least(1, 65535), "to listen on", default=int(os.environ.get("AIP_HTTP_PORT", 8080)))
+    poll_s: float = flag(positive, "seconds between looks at the alias", default=10.0)
+    max_request_mb: float = flag(positive, "largest request in MB", default=32.0)
+    max_rows: int = flag(at_least(1), "most rows of a request", default=10_000)
+    timeout_s: float = flag(positive, "seconds that a request may take", default=30.0)

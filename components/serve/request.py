@@ -1,0 +1,128 @@
+"""What a request asks a model, and what is answered, by the REST interface of TensorFlow Serving.
+
+    answers = ask(model, {"instances": [{"fare": 12.5, "paid": None}, {"fare": 3}]}, max_rows=10_000)
+    as_json(answers, by_row=True)         # {"predictions": [{"class_name": "yes", ...}, {"class_name": "no", ...}]}
+
+A request has either `instances`, a list of rows, or `inputs`, an object with a list for each column. A row is an
+object with a value for each input of the signature; where there is one input only, its value may stand alone. A key
+that is absent is null. The signature is the first of
+
+1. the `signature_name` of the request;
+2. `raw`, if the model is of a table;
+3. `image_bytes`, if the first row is {"b64": BASE64} or has an input of that name;
+4. `serving_default`.
+
+`raw` and `faults` get texts, as cells of a CSV file have them: numbers and booleans become such texts, null and NaN
+the first text that stands for a missing value. In other signatures null is NaN in an input of floats, and wrong
+elsewhere. Any text may be {"b64": BASE64}, of which the model gets the bytes.
+"""
+
+import base64
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from common.errors import UserError, unknown
+from common.provenance import FAULTS, IMAGE_BYTES, RAW, SERVING_DEFAULT
+from common.validation import show
+from components.predict.model import Model
+
+
+def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
+    """Asks a model.
+
+    Args:
+      model: The model.
+      request: Value of its JSON.
+      max_rows: Most rows that are answered at once.
+
+    Returns:
+      The answers to N rows, [N, ...] by name.
+
+    Raises:
+      UserError: If the request is malformed, or the model refuses a row. It says in one line where and what is wrong.
+    """
+    rows = _rows(request)
+    if not 0 < len(rows) <= max_rows:
+        raise UserError(f"{len(rows):,} rows; send 1 to {max_rows:,} at a time (--max-rows)")
+    match request:
+        case {"signature_name": name}:
+            signature = str(name)
+        case _ if model.columns:
+            signature = RAW
+        case _ if isinstance(rows[0], dict) and rows[0].keys() & {"b64", IMAGE_BYTES}:
+            signature = IMAGE_BYTES
+        case _:
+            signature = SERVING_DEFAULT
+    specs = model.inputs(signature)
+    only = min(specs) if len(specs) == 1 else "a value without a name"
+    missing = {c.name: (c.missing or ("",))[0] for c in model.columns if signature in (RAW, FAULTS)}
+    values = {name: [] for name in specs}
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict) or "b64" in row:
+            row = {only: row}
+        if wrong := row.keys() - specs:
+            raise unknown(f"input of row {number}:", min(wrong), specs)
+        for name, spec in specs.items():
+            value = row.get(name)
+            try:
+                values[name].append(_value(spec, missing.get(name), value))
+            except Exception:  # Whatever a wrong value leads to.
+                raise UserError(
+                    f"{name}: {show(value)} is no {spec.dtype.name} of shape {spec.shape[1:]} (row {number})"
+                ) from None
+    return model.ask(
+        signature,
+        {name: np.array(values[name], spec.dtype.as_numpy_dtype) for name, spec in specs.items()},
+    )
+
+
+def as_json(answers: dict, by_row: bool) -> dict:
+    """Returns answers, arrays [N, ...] by name, as `predictions` by row or `outputs`; a single one without name."""
+    result = {
+        name: (np.char.decode(values.astype(bytes)) if values.dtype == object else values).tolist()
+        for name, values in answers.items()
+    }
+    if len(result) == 1:
+        (result,) = result.values()
+    elif by_row:
+        result = _transpose(result)
+    return {"predictions" if by_row else "outputs": result}
+
+
+def _rows(request: Any) -> list:
+    """Returns the rows of a request: objects by name of input, or values without a name."""
+    match request:
+        case {"instances": [*rows]}:
+            return rows
+        case {"inputs": {**columns}}:
+            for name, values in columns.items():
+                if not isinstance(values, list) or len(values) != len(next(iter(columns.values()))):
+                    raise UserError(f"{name}: give a list, as long as that of each other column")
+            return _transpose(columns)
+    raise UserError('send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}')
+
+
+def _transpose(columns: dict) -> list:
+    """Returns columns as rows by name."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _value(spec: tf.TensorSpec, missing: str | None, value: Any) -> Any:
+    """Returns a value as an input takes it, bytes or an array; raises any error if it cannot be one.
+
+    Where a text stands for what is `missing`, the value becomes the text of a CSV file's cell before.
+    """
+    if missing is not None:
+        if value is None or value != value:
+            value = missing
+        elif isinstance(value, int | float):
+            value = str(value).lower()  # As JSON writes booleans.
+    if spec.dtype == tf.string:
+        return base64.b64decode(value["b64"], validate=True) if isinstance(value, dict) else value.encode()
+    value = np.array(value)
+    fitting = value.astype(spec.dtype.as_numpy_dtype)
+    if fitting.shape != spec.shape[1:] or not (spec.dtype.is_floating or (fitting == value).all()):
+        raise ValueError
+    return fitting

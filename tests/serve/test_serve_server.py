@@ -1,0 +1,293 @@
+"""Servers as their clients see them."""
+
+import base64
+import concurrent.futures
+import itertools
+import json
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import requests
+import tensorflow as tf
+from PIL import Image
+
+from components.predict.model import Model
+from components.register.register import open_registry
+
+pytestmark = pytest.mark.cluster
+ROW = {"fare": 12.5, "stops": 3, "began": "2024-01-31 08:15", "paid": True, "company": "Łódź"}
+CELLS = {"fare": "12.5", "stops": "3", "began": "2024-01-31 08:15", "paid": "true", "company": "Łódź"}
+
+
+def of_model(registry, rows: list[dict[str, str]], version: str = "1") -> dict[str, list]:
+    """What the version answers to rows of texts, asked without a server."""
+    model = Model.load(open_registry(str(registry)).find("rides", version).model_dir)
+    answers = model.ask("raw", {name: tf.constant([row[name] for row in rows]) for name in CELLS})
+    return {
+        name: values.astype(str if values.dtype == object else values.dtype).tolist()
+        for name, values in answers.items()
+    }
+
+
+def test_server_is_ready_and_measures(server):
+    assert requests.get(f"{server.url}/v1/models/rides").json() == {"name": "rides", "ready": True}
+    assert requests.get(f"{server.url}/v2/models/rides/ready").json() == {"name": "rides", "ready": True}
+    server.ask(instances=[ROW])
+    metrics = requests.get(f"{server.url}/metrics").text
+    assert 'request_predict_seconds_count{model_name="rides"}' in metrics
+
+
+def test_rows_are_texts_of_cells(server, registry):
+    sent = [ROW, {}, {**ROW, "fare": None, "stops": None, "paid": "No"}, {**ROW, "company": 7, "paid": 0}]
+    empty = dict.fromkeys(CELLS, "")
+    cells = [CELLS, empty, {**CELLS, "fare": "", "stops": "", "paid": "no"}, {**CELLS, "company": "7", "paid": "0"}]
+    expected = of_model(registry, cells)
+    response = server.send({"instances": sent})
+    assert response.headers["x-model-version"] == "1"
+    rows = response.json()["predictions"]
+    assert {name: [row[name] for row in rows] for name in expected} == expected
+    columns = {name: [row.get(name) for row in sent] for name in CELLS}
+    assert server.ask(inputs=columns) == {"outputs": expected}
+
+
+def test_rows_by_named_signature(server):
+    assert server.ask(instances=[{"fare": "x"}, {}], signature_name="faults") == {
+        "predictions": ["fare: 'x' is no finite 32-bit number", ""]
+    }
+    typed = {**ROW, "began": 1706688900, "paid": "yes", "stops_missing": 0}
+    assert server.ask(instances=[typed], signature_name="serving_default") == server.ask(instances=[ROW])
+
+
+def test_v2_columns(server):
+    inputs = [
+        {"name": "fare", "datatype": "FP32", "shape": [2], "data": [12.5, 1]},
+        {"name": "company", "datatype": "BYTES", "shape": [2], "data": ["Łódź", "none"]},
+    ]
+    outputs = [{"name": "class_name"}, {"name": "probabilities"}]
+    response = server.send({"id": "7", "inputs": inputs, "outputs": outputs}, "/v2/models/rides/infer")
+    expected = server.ask(inputs={"fare": [12.5, 1], "company": ["Łódź", "none"]})["outputs"]
+    answer = response.json()
+    assert answer["id"] == "7" and response.headers["x-model-version"] == "1"
+    names, probabilities = answer["outputs"]
+    assert names["data"] == expected["class_name"] and names["datatype"] == "BYTES"
+    assert np.reshape(probabilities["data"], probabilities["shape"]).tolist() == expected["probabilities"]
+
+
+def test_images_as_files_and_pixels(images, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 9, 3), np.uint8)
+    files = []
+    for i, each in enumerate(pixels):
+        Image.fromarray(each).save(tmp_path / f"{i}.png")
+        files.append({"b64": base64.b64encode((tmp_path / f"{i}.png").read_bytes()).decode()})
+    answer = images.ask(instances=files)
+    assert len(answer["predictions"]) == 2 and {"class_name", "probabilities"} < {*answer["predictions"][0]}
+    for instances in (
+        [{"image_bytes": file} for file in files],
+        pixels.tolist(),
+        [{"image": p.tolist()} for p in pixels],
+    ):
+        assert images.ask(instances=instances) == answer
+    inputs = [{"name": "image", "datatype": "UINT8", "shape": pixels.shape, "data": pixels.flatten().tolist()}]
+    (names,) = (
+        output["data"]
+        for output in images.send({"inputs": inputs}, "/v2/models/shapes/infer").json()["outputs"]
+        if output["name"] == "class_name"
+    )
+    assert names == [row["class_name"] for row in answer["predictions"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"instances": [{}, {}, {}, {"fare": "abc"}]}, "fare: 'abc' is no finite 32-bit number (row 3)"),
+        ({"instances": [{"began": "Łódź\n"}]}, "began: 'Łódź ' is no date or time as in ISO 8601 (row 0"),
+        ({"instances": [{"Fare": 1}]}, "unknown input of row 0: 'Fare'; did you mean 'fare'? (known: began, "),
+        ({"instances": [{}, {"paid": [1]}]}, "paid: [1] is no string of shape () (row 1)"),
+        ({"instances": [7]}, "unknown input of row 0: 'a value without a name' (known: began, "),
+        ({"instances": []}, "0 rows; send 1 to 10,000 at a time (--max-rows)"),
+        ({"inputs": {"fare": [1, 2], "stops": [1]}}, "stops: give a list, as long as that of each other column"),
+        ({"inputs": {"fare": "12"}}, "fare: give a list, as long as that of each other column"),
+        ({"rows": [ROW]}, 'send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}'),
+        ({"instances": [ROW], "signature_name": "row"}, "unknown signature 'row'; did you mean 'raw'? (known: fau"),
+        ({"instances": [ROW], "signature_name": "serving_default"}, " of shape () (row 0)"),
+        ({"instances": [{"stops": 1.5}], "signature_name": "serving_default"}, "(row 0)"),
+        (b'{"instances": [', "unexpected end of data"),
+    ],
+)  # fmt: skip
+def test_wrong_request_is_told_why(server, body, message):
+    response = server.send(body)
+    assert response.status_code == 400 and [*response.json()] == ["error"], response.text
+    assert message in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"b64": "abc"}, "image_bytes: {'b64': 'abc'} is no string of shape () (row 0)"),
+        ({"b64": "abcd"}, "Unknown image file format. One of JPEG, JPEG XL, PNG"),
+        ([[1, 2]], "image: [[1, 2]] is no uint8 of shape (8, 9, 3) (row 0)"),
+        (np.full((8, 9, 3), 256).tolist(), "is no uint8 of shape (8, 9, 3) (row 0)"),
+        (np.full((8, 9, 3), 0.5).tolist(), "is no uint8 of shape (8, 9, 3) (row 0)"),
+        ({}, "image: nothing is no uint8 of shape (8, 9, 3) (row 0)"),
+    ],
+)
+def test_wrong_image_is_told_why(images, row, message):
+    response = images.send({"instances": [row]})
+    assert response.status_code == 400 and message in response.json()["error"], response.text
+
+
+def malformed(draw: random.Random) -> tuple[str, bytes]:
+    """A path and a body that is no request of the rides."""
+    nested = []
+    for _ in range(draw.choice([3, 70, 300, 900, 5000])):
+        nested = [nested]
+    junk = draw.choice([None, True, 3, -1.5, "x", [], {}, [[]], [None], {"a": {}}, nested[:1]])
+    wrong = {
+        draw.choice(["fare", "stops", "began", "paid"]): draw.choice(["x", "1 2", "NaN", "1e999", {}, [1], 10**40])
+    }
+    v2 = {"name": "fare", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}
+    changed = {**v2, draw.choice([*v2]): draw.choice([None, {}, "?", [3], [2**62], [[1], [2, 3]], ["x", "y"]])}
+    body, path = draw.choice(
+        [
+            ({"instances": junk if junk not in ([None], [[]]) or isinstance(junk, dict) else 1}, "v1"),
+            ({"inputs": junk}, "v1"),
+            ({"inputs": {"fare": junk}} if junk != [None] else {}, "v1"),
+            ({"instances": [ROW, wrong]}, "v1"),
+            ({"instances": [ROW], "signature_name": draw.choice([1, "", [], {}, "Raw"])}, "v1"),
+            ({"instances": [{**ROW, draw.choice(["Fare", "", "b64", "tip", "ſtops"]): 1}]}, "v1"),
+            (junk, "v1"),
+            (junk, "v2"),
+            ({"inputs": junk}, "v2"),
+            ({"inputs": [changed]}, "v2"),
+            ({"inputs": [v2, changed], "outputs": [{"name": "nothing"}]}, "v2"),
+        ]
+    )
+    content = json.dumps(body).encode()
+    if draw.random() < 0.2:
+        content = draw.choice([content[:-1], b"\xff" + content, content.replace(b":", b"", 1) + b"}", b"", b"\0"])
+    return path, content
+
+
+def test_malformed_requests_leave_server_answering(server):
+    """Each gets one JSON object with an error of one line, and the server answers others as before."""
+    expected = server.ask(instances=[ROW])
+    draw = random.Random(0)
+    for _ in range(100):
+        path, body = malformed(draw)
+        urls = {"v1": "/v1/models/rides:predict", "v2": "/v2/models/rides/infer"}
+        response = server.send(body, urls[path], headers={"content-type": "application/json"})
+        assert 400 <= response.status_code < 500, (response.status_code, response.text, body[:300])
+        (error,) = response.json().values()
+        assert [*response.json()] == ["error"] and error and "\n" not in error and len(error) < 1000, (
+            error,
+            body[:300],
+        )
+    assert server.ask(instances=[ROW]) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 200),
+        ("GET", "/v1/models/other", 404),
+        ("POST", "/v1/models/other:predict", 404),
+        ("PUT", "/v1/models/rides:predict", 405),
+        ("GET", "/nothing", 404),
+        ("POST", "/v2/repository/models/rides/unload", 403),
+    ],
+)
+def test_other_urls(server, method, path, status):
+    response = requests.request(method, server.url + path, json={"instances": [ROW]})
+    assert response.status_code == status
+    assert status == 200 or [*response.json()] == ["error"]
+    server.ask(instances=[ROW])
+
+
+def test_limits(serving, slow_model):
+    flags = ["--max-request-mb", 0.01, "--max-rows", 3, "--timeout-s", 3]
+    with serving("slow", "--model-dir", slow_model, *flags) as server:
+        assert server.ask(instances=[1, 2, {"count": 3}]) == {"predictions": [1, 2, 3]}
+        assert server.ask(inputs={"count": [1]}) == {"outputs": [1]}
+        large, chunked = server.send(b" " * 10_001), server.send(iter([b"{}"]))
+        many, late = server.send({"instances": [1] * 4}), server.send({"instances": [2 * 10**6]})
+        responses = [large, chunked, many, late]
+        assert [response.status_code for response in responses] == [413, 413, 400, 504]
+        flags = ["--max-request-mb", "--max-request-mb", "--max-rows", "--timeout-s"]
+        for response, flag in zip(responses, flags, strict=True):
+            assert flag in response.json()["error"]
+        assert server.ask(instances=[1]) == {"predictions": [1]}
+
+
+def test_alias_moves_under_load(server, registry):
+    models = open_registry(str(registry))
+    stop = threading.Event()
+
+    def ask_on() -> list[tuple[str, list]]:
+        answers = []
+        with requests.Session() as session:
+            while not stop.is_set():
+                response = session.post(f"{server.url}/v1/models/rides:predict", json={"instances": [ROW]})
+                assert response.status_code == 200, response.text
+                answers.append(
+                    (response.headers["x-model-version"], response.json()["predictions"][0]["probabilities"])
+                )
+        return answers
+
+    def wait_for(version: str) -> None:
+        deadline = time.monotonic() + 30
+        while server.send({"instances": [ROW]}).headers["x-model-version"] != version:
+            assert time.monotonic() < deadline, server.log.read_text()
+            time.sleep(0.1)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        clients = [pool.submit(ask_on) for _ in range(3)]
+        try:
+            for version, answering in (("2", "2"), ("3", "2"), ("1", "1")):
+                models.promote("rides", version)
+                wait_for(answering)
+                if version != answering:
+                    while f"version {answering} still answers: " not in server.log.read_text():
+                        time.sleep(0.1)
+        finally:
+            stop.set()
+        answers = [client.result() for client in clients]
+    expected = {version: of_model(registry, [CELLS], version)["probabilities"][0] for version in ("1", "2")}
+    assert expected["1"] != expected["2"]
+    for each in answers:
+        assert [version for version, _ in itertools.groupby(version for version, _ in each)] == ["1", "2", "1"]
+        assert all(probabilities == expected[version] for version, probabilities in each)
+
+
+def test_sigterm_under_load(serving, slow_model):
+    with serving("slow", "--model-dir", slow_model) as server:
+        start = time.monotonic()
+        server.ask(instances=[200_000])
+        count = int(200_000 * 4 / (time.monotonic() - start))  # Takes some 4 s.
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            running = [pool.submit(server.ask, instances=[count]) for _ in range(3)]
+            time.sleep(1)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            with pytest.raises(requests.ConnectionError):
+                server.ask(instances=[1])
+            assert [each.result() for each in running] == [{"predictions": [count]}] * 3
+        assert server.process.wait(timeout=20) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--name", "ridez"], "unknown model 'ridez'; did you mean 'rides'? (known: rides)"),
+        (["--name", "rides@best"], "unknown version of model 'rides' 'best' (known: 1, 2, 3)"),
+        (["--name", "rides@3"], "the model cannot be read"),
+        (["--max-rows", "0"], "argument --max-rows: '0' is not a whole number of at least 1"),
+    ],
+)
+def test_server_that_cannot_start(registry, refused, flags, message):
+    from components.serve.__main__ import main
+
+    assert message in refused(main, "--registry", registry, *flags)
