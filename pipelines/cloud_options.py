@@ -44,9 +44,6 @@ class CloudOptions(Flags):
         "of a step's machine (None: 4:16G)",
         several=True,
     )
-    serving_image: str = flag(
-        str, "that serves the version, TensorFlow Serving's, by digest; else it has the label servable=no", default=""
-    )
     scheduling: str | None = flag(
         ("STANDARD", "SPOT"),
         "how machines are obtained (None: as the cluster file says; so the next two)",

@@ -52,8 +52,8 @@ def build(
     def training(
         job_dir: str, cluster: str, trainer_args: list[str], convert_args: list[str],
         evaluate_args: list[str], run_id: str = "", schema: str = "", source_digest: str = "", dataset_dir: str = "",
-        registry: str = "registry", name: str = "model", serving_image: str = "", run_dir: str = "",
-        log_dir: str = "", project: str = "", location: str = "",
+        registry: str = "registry", name: str = "model", run_dir: str = "", log_dir: str = "", project: str = "",
+        location: str = "",
     ) -> None:  # fmt: skip
         if is_template and not is_local:
             run_id = dsl.PIPELINE_JOB_NAME_PLACEHOLDER
@@ -84,9 +84,8 @@ def build(
             verdict = steps.gate(**evaluation)
             # A condition may look at a task's only output, and at nothing with a name: kfp.local takes that for False.
             with dsl.If(verdict.output != REJECT, name="accepted"):
-                images = {"image": image, "serving_image": serving_image}
                 version = {**model, **evaluation, "run_id": run_id}
-                registered = steps.register(**version, job_dir=job_dir, cluster=cluster, **images)
+                registered = steps.register(**version, job_dir=job_dir, cluster=cluster, image=image)
                 with dsl.If(verdict.output == PROMOTE, name="better"):
                     promoted = steps.promote(**version).after(registered)
             for task in (planned, trained, evaluated, verdict, registered, promoted):

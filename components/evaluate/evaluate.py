@@ -70,7 +70,7 @@ def evaluate(options: Options) -> dict[str, Any]:
         "metrics": {**metrics, "examples": len(labels)},
         "figures": figures(manifest.task, names, candidate.answers, labels),
         "parts": {name: slices(candidate, candidate.column(column)) for name, column in columns.items()},
-        "answered": sample(model, manifest, task.answers[0], raw=provenance.trained_on(model_dir) is not None),
+        "answered": sample(model, manifest, task.answers[0], gate.latency_ms),
         "model_dir": model_dir,
         "model_digest": tree_digest(model_dir),
         "dataset": manifest.name,

@@ -1,4 +1,4 @@
-"""Made-up records with a model's answers, for which `components.register.answers` asks again later.
+"""Made-up records with a model's answers, for which `components.register.answers` asks a server of the model again.
 
 Nothing of a record of the dataset is in them.
 """
@@ -10,53 +10,55 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from common.errors import UserError
 from common.manifest import Feature, Manifest, Summary
-from common.spellings import marks
-from components.evaluate.score import Model
+from common.provenance import IMAGE_BYTES
+from components.predict.model import Model
+from components.serve.request import ask
 
 RECORDS, BYTES = 16, 1 << 20
 
 
-def sample(model: Model, manifest: Manifest, output: str, *, raw: bool) -> dict[str, Any] | None:
+def sample(model: Model, manifest: Manifest, output: str, latency_ms: float | None) -> dict[str, Any] | None:
     """Returns a few made-up records as a client sends them, with what the model answers.
 
+    Args:
+      model: The model.
+      manifest: Of the dataset.
+      output: Name of an answer.
+      latency_ms: Most time that a server may take to answer one.
+
     Returns:
-      `inputs` by name, with `dtype` and `shape`; the `output` of the signature; and the `answers` there, [N, ...]. Numbers and
-      texts are `values`, null for NaN; pixels are the `base64` of their bytes. If `raw`, the first record lacks what has a
-      default, which the model puts in. None for images that are too large, and for a model that refuses the records.
+      `instances`, N records by column, of which the first lacks what has a default; and the `answers` of
+      that output, [N, ...]. None for images that are too large, and for a model that refuses the records.
     """
-    pixels = sum(math.prod(f.shape) for f in manifest.inputs if f.shape)
+    features = manifest.source_columns if model.columns else manifest.inputs
+    pixels = sum(math.prod(f.shape) for f in features if f.shape)
     if not (count := min(RECORDS, BYTES // max(1, pixels))):
         return None
     random = np.random.default_rng(0)
-    rows = {f.name: made_up(f, count, random, raw=raw) for f in manifest.inputs}
+    columns = {f.name: made_up(f, count, random) for f in features}
+    if IMAGE_BYTES in model.signatures:
+        (images,) = columns.values()
+        rows = [{"b64": base64.b64encode(tf.io.encode_png(image).numpy()).decode()} for image in images]
+    else:
+        values = (column.tolist() for column in columns.values())
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+        rows[0] |= {f.name: None for f in features if model.columns and f.default is not None}
     try:
-        answers = model.serve(**{name: tf.constant(values) for name, values in rows.items()})[output]
-    except tf.errors.OpError:  # of texts that its vocabulary does not have, say
+        answers = ask(model, {"instances": rows}, count)[output]
+    except UserError:  # Of texts that its vocabulary does not have, say.
         return None
-    inputs = {f.name: plain(rows[f.name], f.dtype) for f in manifest.inputs}
-    return {"inputs": inputs, "output": output, "answers": answers.numpy().tolist()}
+    return {"instances": rows, "output": output, "answers": answers.tolist(), "latency_ms": latency_ms}
 
 
-def made_up(feature: Feature, count: int, random: np.random.Generator, *, raw: bool) -> np.ndarray:
+def made_up(feature: Feature, count: int, random: np.random.Generator) -> np.ndarray:
     """Draws values of a feature, [count, ...]: numbers have its mean and deviation, texts mean nothing."""
     if feature.shape:
         low, high = feature.value_range or (0, 1)
         return random.uniform(low, high, (count, *feature.shape)).astype(feature.dtype)
     if feature.dtype == "string":
-        values = np.array(["false" if feature.type == "bool" else "other"] * count, object)
-    else:
-        about = feature.statistics or Summary()
-        values = random.normal(about.mean or 0, about.std or 1, count).astype(feature.dtype)
-    if raw and feature.default is not None:
-        absent = [math.nan] if feature.dtype == "float32" else marks(feature.missing or (), feature.dtype)
-        values[0] = next(iter(absent), values[0])
-    return values
-
-
-def plain(values: np.ndarray, dtype: str) -> dict[str, Any]:
-    """Returns the values of a feature, [N, ...], as JSON has them."""
-    form = {"dtype": dtype, "shape": list(values.shape)}
-    if values.ndim > 1:
-        return {**form, "base64": base64.b64encode(values.tobytes()).decode()}
-    return {**form, "values": [None if value != value else value for value in values.tolist()]}
+        return np.array(["false" if feature.type == "bool" else "other"] * count)
+    about = feature.statistics or Summary()
+    values = random.normal(about.mean or 0, about.std or 1, count).astype(feature.dtype)
+    return values.astype("datetime64[s]").astype(str) if feature.type == "time" else values

@@ -48,6 +48,7 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
     slices: dict[str, _Thresholds] = {}  # by column
     slice_records: Annotated[int, Field(strict=True, ge=1)] = 30
     margin: Annotated[_Number, Field(ge=0)] = 0.0
+    latency_ms: Annotated[_Number, Field(gt=0)] | None = None
     confidence: Annotated[Annotated[_Number, Field(ge=0.5, lt=1)] | None, BeforeValidator(_none_is_null)] = 0.95
 
     @classmethod

@@ -5,15 +5,16 @@ predict(load("jobs/m/model", records), records).measure()["accuracy"]
 """
 
 import dataclasses
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
+from common.provenance import SERVING_DEFAULT
 from components.evaluate.checks import check_column
 from components.evaluate.eval_set import EvalSet
-from trainer import export
+from components.predict.model import Model
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,15 +48,6 @@ class Answers:
         return self.records.columns[name][self.positions]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Model:
-    """A SavedModel that was loaded from a directory, and its signature."""
-
-    dir: str
-    loaded: Any  # without it the signature has lost its variables
-    serve: Any
-
-
 def predict(model: Model, records: EvalSet) -> Answers:
     """Has a model answer for every record, once.
 
@@ -66,16 +58,16 @@ def predict(model: Model, records: EvalSet) -> Answers:
     answers, labels = [], []
     names = np.array([name.encode() for name in manifest.class_names], object)
     for columns in records.batches():
-        served = model.serve(**{f.name: columns[f.name] for f in manifest.inputs})
-        answers.append(served[main].numpy())
+        served = model.ask(SERVING_DEFAULT, {f.name: columns[f.name] for f in manifest.inputs})
+        answers.append(served[main])
         labels.append(columns[manifest.label].numpy())
         if not np.isfinite(answers[-1]).all():
-            raise UserError(f"{model.dir} answers with {main} that are not finite: its training diverged")
+            raise UserError(f"{model.directory} answers with {main} that are not finite: its training diverged")
         if len(names):
-            expected, named = names[answers[-1].argmax(axis=1)], served["class_name"].numpy()
+            expected, named = names[answers[-1].argmax(axis=1)], served["class_name"]
             for wrong in np.flatnonzero(named != expected)[:1]:
                 raise UserError(
-                    f"{model.dir} says {named[wrong].decode()!r} where dataset {manifest.name!r} has "
+                    f"{model.directory} says {named[wrong].decode()!r} where dataset {manifest.name!r} has "
                     f"{expected[wrong].decode()!r}: it was trained on other data"
                 )
     arrays = {"answers": np.concatenate(answers), "labels": np.concatenate(labels)}
@@ -85,8 +77,8 @@ def predict(model: Model, records: EvalSet) -> Answers:
 def load(model_dir: str, records: EvalSet) -> Model:
     """Loads a SavedModel whose signature takes the features and gives the answers of the task, or a UserError says why not."""
     manifest, task = records.manifest, records.task
-    model = export.load(model_dir)
-    serve = model.signatures.get("serving_default")
+    model = Model.load(model_dir)
+    serve = model.signatures.get(SERVING_DEFAULT)
     outputs = serve.structured_outputs if serve else {}
     if missing := set(task.answers) - set(outputs):
         raise UserError(f"{model_dir}: signature serving_default does not give {' and '.join(sorted(missing))}")
@@ -99,4 +91,4 @@ def load(model_dir: str, records: EvalSet) -> Model:
     if (known := outputs[task.answers[0]].shape[-1]) != manifest.outputs:
         what = "classes" if manifest.class_names else "targets"
         raise UserError(f"{model_dir} knows {known} {what}; dataset {manifest.name!r} has {manifest.outputs}")
-    return Model(dir=model_dir, loaded=model, serve=serve)
+    return model

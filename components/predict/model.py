@@ -82,7 +82,7 @@ class Model:
 
 def _refusal(error: tf.errors.InvalidArgumentError) -> str:
     """Returns why a model refuses its inputs: the last line of TensorFlow's report that is no place in the graph."""
-    line = str(error).split("\n\t")[0].splitlines()[-1]
+    line = str(error).split("\n\t")[0].strip().splitlines()[-1]
     text = line.removeprefix("assertion failed: [").removesuffix("]")
     # An assertion escapes line breaks, and what is not ASCII.
     return " ".join(codecs.escape_decode(text.encode())[0].decode(errors="replace").split())

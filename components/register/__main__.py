@@ -52,8 +52,7 @@ def _parser() -> Parser:
     flag("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
     flag("--evaluation", required=True, help="its evaluation.json")
     flag("--run", default="", help="id of the pipeline run that made it")
-    flag("--image", default="", help="image by digest that made it; Vertex AI wants one (docs/REGISTRY.md)")
-    flag("--serving-image", default="", help="image by digest that serves it on Vertex AI (docs/REGISTRY.md)")
+    flag("--image", default="", help="image by digest that made it, and serves it on Vertex AI, which wants one")
     return p
 
 
@@ -66,8 +65,7 @@ def _run(registry: Registry, args: argparse.Namespace) -> str:
         case "add":
             about = {"registry": args.registry, "name": name}
             about["evaluation"] = load_evaluation(args.evaluation, args.model_dir)
-            images = {"image": args.image, "serving_image": args.serving_image}
-            version = register(model_dir=args.model_dir, run=args.run, **images, **about)
+            version = register(model_dir=args.model_dir, run=args.run, image=args.image, **about)
             print(f"{name}: registered version {version} in {registry}")
             return f"{name}: {promote(version=version, **about)}"
         case "list":

@@ -1,63 +1,96 @@
-"""Whether a registered version answers as the evaluation has it, in a process that has TensorFlow and nothing of ours.
+"""Whether a server of a version answers as the evaluation has it, and as fast as the gate demands.
 
 check("registry/mnist/3", evaluation["answered"])
 
-What serves the model has neither our code nor Keras. A model that needs them, or whose files are not those that were
-judged, shows it here, before the alias moves.
+A version whose files are not those that were judged, or that needs code which its server does not have, shows it here, before
+the alias moves.
 """
 
-import json
 import os
+import socket
+import statistics
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import requests
 
 from common.errors import UserError
+from common.lifeline import OWNER_PID
 
 # Of the largest answer; another machine, precision or number of threads moves answers by less.
 _TOLERANCE = 0.01
 _TIMEOUT_S = 600.0
-_PROGRAM = """
-import base64, gc, json, sys
-gc.disable()  # for this short life: importing TensorFlow takes a sixth less
-sys.modules.update(dict.fromkeys(["keras", "tf_keras", "trainer", "components", "common"]))  # now none of them can be imported
-import numpy as np, tensorflow as tf
-request = json.load(sys.stdin)
-inputs = {}
-for name, column in request["inputs"].items():
-    if "base64" in column:
-        values = np.frombuffer(base64.b64decode(column["base64"]), column["dtype"]).reshape(column["shape"])
-    else:
-        values = [float("nan") if value is None else value for value in column["values"]]
-    inputs[name] = tf.constant(values, column["dtype"])
-try:
-    served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-    print(json.dumps(served(**inputs)[request["output"]].numpy().tolist()))
-except Exception as error:
-    sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())[:500]}")
-"""
 
 
 def check(model_dir: str, answered: Mapping[str, Any]) -> None:
-    """Asks the SavedModel, local or `gs://`, for what `answered` of its evaluation.json has, in a process of its own.
+    """Serves a SavedModel as a user would, and asks for what `answered` of its evaluation.json has.
 
-    A UserError if it cannot be loaded or called there, or answers otherwise than it did when it was judged.
+    Args:
+      model_dir: The model, here or in a bucket.
+      answered: The `instances` to ask for, with `output` and `answers`; the median time of an answer to one of them is at most
+        `latency_ms`, if there is such a bound.
+
+    Raises:
+      UserError: If it cannot be served, or answers otherwise than it did when it was judged, or too late.
     """
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-I", "-c", _PROGRAM, model_dir]
-    options = {"env": environment, "capture_output": True, "text": True, "errors": "replace", "timeout": _TIMEOUT_S}
-    place = f"{model_dir}: in a process that has TensorFlow alone, this model"
-    ended = subprocess.run(command, input=json.dumps(answered), **options)
-    *_, last = ("no word", *(ended.stderr if ended.returncode else ended.stdout).strip().splitlines())
-    if ended.returncode:
-        raise UserError(f"{place} does not work (exit code {ended.returncode}: {last})")
-    answers, judged = np.array(json.loads(last), np.float64), np.array(answered["answers"], np.float64)
+    with socket.create_server(("localhost", 0)) as unused:
+        port = unused.getsockname()[1]
+    url = f"http://localhost:{port}/v1/models/m"
+    command = [sys.executable, "-m", "components.serve", "--name=m", f"--model-dir={model_dir}", f"--port={port}"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", OWNER_PID: str(os.getpid())}
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
+        requests.Session() as session,
+    ):
+        session.trust_env = False  # No proxy.
+        try:
+            deadline = time.monotonic() + _TIMEOUT_S
+            while not _is_ready(session, url):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    raise UserError(
+                        f"{model_dir}: no server of it gets ready ({log.read().strip().rpartition(chr(10))[2]})"
+                    )
+                time.sleep(0.05)
+            _compare(model_dir, lambda rows: session.post(f"{url}:predict", json={"instances": rows}).json(), answered)
+        finally:
+            server.terminate()
+
+
+def _is_ready(session: requests.Session, url: str) -> bool:
+    try:
+        return session.get(url).ok
+    except requests.ConnectionError:
+        return False
+
+
+def _compare(model_dir: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapping[str, Any]) -> None:
+    """Raises a UserError if what a server says to rows is not what was answered."""
+    rows, output = answered["instances"], answered["output"]
+    response = ask(rows)
+    if "error" in response:
+        raise UserError(f"{model_dir}: its server refuses what it answered when it was judged ({response['error']})")
+    answers = np.array([row[output] if isinstance(row, dict) else row for row in response["predictions"]], np.float64)
+    judged = np.array(answered["answers"], np.float64)
     most = _TOLERANCE * np.abs(judged).max()
     if answers.shape != judged.shape or not (np.abs(answers - judged) <= most).all():  # NaN is not
         raise UserError(
-            f"{place} does not answer as when it was judged: it gives {answered['output']} {answers[:2].tolist()} and gave "
+            f"{model_dir}: its server does not answer as when it was judged: it gives {output} {answers[:2].tolist()} and gave "
             f"{judged[:2].tolist()}; at most {most:.3g} may they differ"
         )
+    if bound := answered.get("latency_ms"):
+        times = []
+        for row in rows:
+            start = time.perf_counter()
+            ask([row])
+            times.append(1000 * (time.perf_counter() - start))
+        if (median := statistics.median(times)) > bound:
+            raise UserError(
+                f"{model_dir}: its server answers a row in {median:.3g} ms, and the gate allows {bound:g} ms"
+            )

@@ -10,7 +10,6 @@ def register(
     run_id: str,
     cluster: str,
     image: str,
-    serving_image: str,
     evaluation: dsl.Input[dsl.Artifact],
 ) -> str:
     """Adds the model of a finished job to a registry, if the evaluation is of it. Returns the version."""
@@ -25,7 +24,6 @@ def register(
         run=run_id,
         cluster=cluster,
         image=image,
-        serving_image=serving_image,
     )
 
 

@@ -61,7 +61,6 @@ def register(
     run: str = "",
     cluster: str = "",
     image: str = "",
-    serving_image: str = "",
 ) -> str:
     """Adds a new version of a model to a registry, with all that is known of how it was made.
 
@@ -72,8 +71,7 @@ def register(
       name: Name of the model in it.
       run: Run of the pipeline, if any; registering for it again gives the same version.
       cluster: The cluster file as JSON.
-      image: Image that the run's steps ran in, kept if it has a digest.
-      serving_image: Image that serves the version on Vertex AI.
+      image: Image that the run's steps ran in, kept if it has a digest; it serves the version on Vertex AI.
 
     Returns:
       The version.
@@ -87,8 +85,6 @@ def register(
         facts["image"] = image
     if cluster:
         facts["cluster"] = json.loads(cluster)
-    if serving_image:
-        facts["serving_image"] = serving_image
     if record := done.load(job_dir):
         facts["steps"], facts["epochs"] = record.exported
     facts |= {key: value for key, value in evaluation.items() if key not in _NOT_OF_A_VERSION}

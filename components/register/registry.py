@@ -153,7 +153,8 @@ class Registry(abc.ABC):
             candidate = _find(name, version, versions)
             if not candidate.has_files:
                 raise UserError(f"the files of version {version} of model {name!r} are gone")
-            if answered := candidate.facts.get("answered"):
+            answered = candidate.facts.get("answered") or {}
+            if "instances" in answered:  # Versions of before have others.
                 answers.check(candidate.model_dir, answered)
         with self._changing(name):
             versions = self.versions(name)

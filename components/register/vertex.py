@@ -105,13 +105,7 @@ class VertexRegistry(Registry):
         if self.all_versions(name) and not self.resources(name):
             raise UserError(f"{self.resource_name(name)} is not of this program; choose another name")
         labels = dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {})
-        if server := facts.get("serving_image"):
-            serving.check("--serving-image", server)
-            container = serving.container(server, name)
-        else:  # Vertex AI takes no files without a container: this one serves nothing
-            serving.check("--image", facts.get("image", ""))
-            container = {"image_uri": facts["image"]}
-            labels["servable"] = "no"
+        container = serving.container(facts.get("image", ""), name)
         folder = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}"
         write_record(folder, {**facts, "moves": []})
         # It stays: of an upload that fails nobody knows whether there is a version now.

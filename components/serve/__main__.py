@@ -1,7 +1,10 @@
 """Serves a model over HTTP: `python -m components.serve --help`."""
 
+import os
+import signal
 from collections.abc import Sequence
 
+from common import lifeline
 from common.cli import Parser, run_cli
 from common.quiet import import_keras, without_advice
 from components.serve.options import Options
@@ -14,6 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     Options.add_flags(parser)
     options = Options.of(parser.parse_args(argv))
+    if owner := lifeline.owner_pid(os.environ):
+        lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with without_advice():
         import_keras()
         from components.serve.server import serve

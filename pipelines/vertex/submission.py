@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 from common.cli import as_list
 from common.errors import UserError
 from common.storage.files import parsed_json, write_text
-from components.register import serving
 from components.train.backends.attempts import Again, Bounds
 from components.train.backends.job_settings import JobSettings, new_name
 from components.train.backends.worker_pools import plan_vertex
@@ -104,8 +103,6 @@ def prepare(config: Config) -> Submission:
     settings = dataclasses.replace(JobSettings.of(config), training_service_account=trained_by)
     settings.check(config.location)
     plan_vertex(cluster, config.image, [])  # refuses pools that cannot run there
-    if config.serving_image:
-        serving.check("--serving-image", config.serving_image)
     sources = as_list(config.source)
     if config.dataset == "bigquery":
         config = config.model_copy(update={"export_dir": config.export_dir or f"{config.bucket}/exports"})
@@ -121,7 +118,6 @@ def prepare(config: Config) -> Submission:
             "run_id": run,
             "job_dir": f"{config.bucket}/runs/{run}/job",
             "registry": f"vertex://{config.project}/{config.location}",
-            "serving_image": config.serving_image,
             "project": config.project,
             "location": config.location,
         },

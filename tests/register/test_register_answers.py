@@ -1,4 +1,4 @@
-"""Each test starts TensorFlow anew, as what serves a model does."""
+"""Each test starts servers."""
 
 import json
 import pathlib
@@ -61,8 +61,8 @@ def changed(weights: str) -> None:
 
 def test_version_with_other_answers_is_refused(judged, tmp_path, refused, monkeypatch, capsys):
     model, evaluation = judged
-    kept = evaluation["answered"]["inputs"]
-    assert None in kept["miles"]["values"] and "" in kept["company"]["values"]  # which the model makes defaults of
+    first = evaluation["answered"]["instances"][0]
+    assert first["miles"] is None and first["company"] is None  # which the model makes defaults of
     assert promoted(model, evaluation, tmp_path / "registry") == "version 1 is the champion now"
     tampered = shutil.copytree(model, tmp_path / "tampered")
     changed(str(tampered / "variables" / "variables"))
@@ -77,6 +77,14 @@ def test_version_with_other_answers_is_refused(judged, tmp_path, refused, monkey
     assert main(["show", "2", *map(str, place)]) == 0 and "probabilities" not in capsys.readouterr().out
     monkeypatch.setattr(answers, "check", pytest.fail)  # what is decided already is not asked for seconds
     assert "not promoted: the champion was none when" in promoted(model, evaluation, tmp_path / "registry")
+
+
+def test_slow_version_refused(judged, tmp_path):
+    model, evaluation = judged
+    evaluation["answered"]["latency_ms"] = 1e-3
+    with pytest.raises(UserError, match=r"its server answers a row in \d\S* ms, and the gate allows 0.001 ms"):
+        promoted(model, evaluation, tmp_path / "registry")
+    assert DirectoryRegistry(str(tmp_path / "registry")).aliases("m") == {}
 
 
 def test_model_needing_own_code_refused(data, tmp_path):
@@ -97,7 +105,5 @@ def test_model_needing_own_code_refused(data, tmp_path):
     tf.saved_model.save(module, model, signatures={"serving_default": module.serve.get_concrete_function(**specs)})
     # Here it works: the function is still known to this process.
     evaluation = evaluate(Options(model_dir=model, data_dir=str(data), output=str(tmp_path / "judged")))
-    with pytest.raises(
-        UserError, match=r"in a process that has TensorFlow alone, this model does not work \(exit code 1: .*pyfunc_"
-    ):
+    with pytest.raises(UserError, match=r"its server refuses what it answered when it was judged \(.*pyfunc_"):
         promoted(model, evaluation, tmp_path / "registry")

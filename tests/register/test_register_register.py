@@ -134,7 +134,7 @@ def test_steps_register_and_promote(evaluated, place, tmp_path):
         directory, _ = evaluated(run, accuracy, champion=champion)
         evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
         said = {"registry": place, "name": "m", "run_id": run, "evaluation": evaluation}
-        made = {**said, "cluster": '{"chief": {}}', "image": "r/i@sha256:7", "serving_image": ""}
+        made = {**said, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
         first = component.register(job_dir=f"{directory}/", **made)
         assert component.register(job_dir=str(directory), **made) == first  # a retry of the step
         assert (read(place, first)["cluster"], read(place, first)["image"]) == ({"chief": {}}, "r/i@sha256:7")

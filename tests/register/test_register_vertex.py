@@ -12,8 +12,6 @@ from components.register.register import load_evaluation, open_registry, promote
 from components.register.registry import CHAMPION, read_record
 from tests.cloud.conftest import IMAGE
 
-SERVER = f"us-docker.pkg.dev/p/serving/tensorflow@sha256:{'5' * 64}"
-
 
 @pytest.fixture
 def store(vertex_place):
@@ -107,31 +105,23 @@ def test_version_has_files_of_its_own(store, add, client, bucket, monkeypatch):
     assert read_record(f"gs://demo/models/m/{left.name}") and read_record(left.rename(bucket / "backup")) is None
 
 
-def test_container_is_tensorflow_servings(store, add, client):
-    add("r1", serving_image=SERVER)
+def test_container_serves_version(store, add, client):
+    add("r1")
     [model] = store.resources("m")
     spec = model.container_spec
-    assert (spec.image_uri, list(spec.command), spec.ports[0].container_port) == (
-        SERVER,
-        ["tensorflow_model_server"],
-        8501,
-    )
-    assert {"--rest_api_port=8501", "--model_name=m", "--model_base_path=$(AIP_STORAGE_URI)"} <= {*spec.args}
+    assert (spec.image_uri, [*spec.args]) == (IMAGE, ["components.serve", "--name=m"])
+    assert not spec.command and spec.ports[0].container_port == 8080
     assert (spec.predict_route, spec.health_route) == ("/v1/models/m:predict", "/v1/models/m")
     assert store.find("m", "1").model_dir == f"{model.artifact_uri}/1" and "accuracy 0.9" in model.version_description
-    assert model.labels["run"] == "r1" and "servable" not in model.labels
-    add("r2")
-    _, model = store.resources("m")
-    assert (model.container_spec.image_uri, model.labels["servable"]) == (IMAGE, "no")
+    assert model.labels["run"] == "r1"
 
 
 @pytest.mark.parametrize(
-    "image", ["", SERVER.partition("@")[0], SERVER[:-1], SERVER.replace("us-docker.pkg.dev", "docker.io")]
+    "image", ["", IMAGE.partition("@")[0], IMAGE[:-1], IMAGE.replace("us-docker.pkg.dev", "docker.io")]
 )
-@pytest.mark.parametrize("flag", ["image", "serving_image"])
-def test_image_by_other_name_is_refused(add, bucket, flag, image):
-    with pytest.raises(UserError, match=r"^--(serving-)?image.*: give an image in Artifact Registry by digest"):
-        add("r1", **{"image": "", flag: image})
+def test_image_by_other_name_is_refused(add, bucket, image):
+    with pytest.raises(UserError, match=r"^--image.*: give an image in Artifact Registry by digest"):
+        add("r1", image=image)
     assert not (bucket / "models").exists()
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import signal
+import subprocess
 import threading
 import time
 
@@ -276,6 +277,16 @@ def test_sigterm_under_load(serving, slow_model):
                 server.ask(instances=[1])
             assert [each.result() for each in running] == [{"predictions": [count]}] * 3
         assert server.process.wait(timeout=20) == 0
+
+
+def test_server_ends_with_its_owner(serving, slow_model):
+    with (
+        subprocess.Popen(["sleep", "600"]) as owner,
+        serving("slow", "--model-dir", slow_model, PIPELINE_OWNER_PID=str(owner.pid)) as server,
+    ):
+        owner.kill()
+        owner.wait()
+        assert server.process.wait(timeout=30) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
