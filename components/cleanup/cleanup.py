@@ -35,7 +35,7 @@ class Leftover:
     """Something that nobody needs.
 
     Attributes:
-      kind: `files`, or on Vertex AI `job` or `version`.
+      kind: `files`, or on Vertex AI `job`, `version` or `endpoint`.
       name: Path, resource name, or a model and its version.
       why: Why it can go.
       num_bytes: Size of its files.

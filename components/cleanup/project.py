@@ -49,6 +49,7 @@ class ProjectState:
     pipelines: Sequence[v1.PipelineJob] = ()
     custom_jobs: Sequence[v1.CustomJob] = ()
     versions: Sequence[v1.Model] = ()
+    endpoints: Sequence[v1.Endpoint] = ()
     files: Mapping[str, File] = dataclasses.field(default_factory=dict)
 
     def below(self, folder: str) -> list[str]:
@@ -73,6 +74,7 @@ def load_state(project: str, location: str, bucket: str) -> ProjectState:
             pipelines=[job.gca_resource for job in aiplatform.PipelineJob.list(filter=OURS)],
             custom_jobs=[job.gca_resource for job in aiplatform.CustomJob.list(filter=OURS)],
             versions=[version for name in registry.names() for version in registry.resources(name)],
+            endpoints=[endpoint.gca_resource for endpoint in aiplatform.Endpoint.list(filter=OURS)],
             files={file.path.removeprefix(f"{bucket}/"): file for file in files},
         )
 
@@ -98,6 +100,7 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
     }
     for each in sorted(idle & in_bucket):
         listed += _job_files(state, each)
+    listed += _endpoints(state)
     if keep_versions:
         busy = {run_of(job) for job in (*pipelines, *jobs)} - idle
         listed += _versions(state, keep_versions, busy)
@@ -129,6 +132,12 @@ def _job_files(state: ProjectState, run: str) -> Iterator[Leftover]:
         yield state.leftover(temporary, name=f"{state.bucket}/{job}", why="temporary", run=run)
     if checkpoints and why:
         yield state.leftover(checkpoints, name=f"{state.bucket}/{job}checkpoints/", why=why, run=run)
+
+
+def _endpoints(state: ProjectState) -> Iterator[Leftover]:
+    for endpoint in filter(lambda each: is_ours(each.labels) and not each.traffic_split, state.endpoints):
+        if (days := (state.now - endpoint.create_time).days) >= 1:  # One that is younger may get its first version now.
+            yield Leftover(kind="endpoint", name=endpoint.name, why=f"made {days} days ago, it gets no requests")
 
 
 def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftover]:
@@ -169,6 +178,8 @@ def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftove
                 with refusals(str(registry)):
                     if leftover.kind == "job":
                         aiplatform.CustomJob.get(leftover.name).cancel()
+                    elif leftover.kind == "endpoint":
+                        aiplatform.Endpoint(leftover.name).delete(force=True)
                     elif leftover.kind == "version":
                         registry.delete(*leftover.name.split(" "), f"cleanup: {leftover.why}")
                     else:

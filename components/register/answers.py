@@ -58,7 +58,7 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
                         f"{model_dir}: no server of it gets ready ({log.read().strip().rpartition(chr(10))[2]})"
                     )
                 time.sleep(0.05)
-            _compare(model_dir, lambda rows: session.post(f"{url}:predict", json={"instances": rows}).json(), answered)
+            compare(model_dir, lambda rows: session.post(f"{url}:predict", json={"instances": rows}).json(), answered)
         finally:
             server.terminate()
 
@@ -70,18 +70,27 @@ def _is_ready(session: requests.Session, url: str) -> bool:
         return False
 
 
-def _compare(model_dir: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapping[str, Any]) -> None:
-    """Raises a UserError if what a server says to rows is not what was answered."""
+def compare(place: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapping[str, Any]) -> None:
+    """Asks a server of a version for what its evaluation has.
+
+    Args:
+      place: Of the server or the version, for errors.
+      ask: Sends rows; returns the JSON of the server's answer.
+      answered: As of `check`.
+
+    Raises:
+      UserError: As of `check`.
+    """
     rows, output = answered["instances"], answered["output"]
     response = ask(rows)
     if "error" in response:
-        raise UserError(f"{model_dir}: its server refuses what it answered when it was judged ({response['error']})")
+        raise UserError(f"{place}: its server refuses what it answered when it was judged ({response['error']})")
     answers = np.array([row[output] if isinstance(row, dict) else row for row in response["predictions"]], np.float64)
     judged = np.array(answered["answers"], np.float64)
     most = _TOLERANCE * np.abs(judged).max()
     if answers.shape != judged.shape or not (np.abs(answers - judged) <= most).all():  # NaN is not
         raise UserError(
-            f"{model_dir}: its server does not answer as when it was judged: it gives {output} {answers[:2].tolist()} and gave "
+            f"{place}: its server does not answer as when it was judged: it gives {output} {answers[:2].tolist()} and gave "
             f"{judged[:2].tolist()}; at most {most:.3g} may they differ"
         )
     if bound := answered.get("latency_ms"):
@@ -91,6 +100,4 @@ def _compare(model_dir: str, ask: Callable[[list], Mapping[str, Any]], answered:
             ask([row])
             times.append(1000 * (time.perf_counter() - start))
         if (median := statistics.median(times)) > bound:
-            raise UserError(
-                f"{model_dir}: its server answers a row in {median:.3g} ms, and the gate allows {bound:g} ms"
-            )
+            raise UserError(f"{place}: its server answers a row in {median:.3g} ms, and the gate allows {bound:g} ms")

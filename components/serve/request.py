@@ -117,6 +117,8 @@ def _value(spec: tf.TensorSpec, missing: str | None, value: Any) -> Any:
     if missing is not None:
         if value is None or value != value:
             value = missing
+        elif isinstance(value, float) and value.is_integer():
+            value = f"{value:.0f}"  # Vertex AI makes 5.0 of 5.
         elif isinstance(value, int | float):
             value = str(value).lower()  # As JSON writes booleans.
     if spec.dtype == tf.string:

@@ -1,5 +1,6 @@
 """What cleanup does in a project: Google's clients over states of an in-process Vertex AI and store."""
 
+import datetime
 import io
 import json
 import os
@@ -7,7 +8,8 @@ import sys
 
 import pytest
 from google.api_core import exceptions
-from project_states import BUCKET, OURS, PARENT, job, version
+from google.cloud import aiplatform_v1 as v1
+from project_states import BUCKET, NOW, OURS, PARENT, job, version
 
 from components.cleanup.__main__ import main
 from components.register.registry import marked
@@ -115,6 +117,22 @@ def test_foreign_things_beside_ours_stay(project, vertex, bucket):
     assert (str(theirs), str(run)) == before
     left = {name for name in there(vertex, bucket)[1] if not name.startswith("runs/cleanup/")}
     assert left == foreign | {"runs/77/training-1/convert/output/train-00000-of-00001.tfrecord"}
+
+
+def test_endpoints_without_requests_go(vertex, bucket, capsys):
+    made = {"create_time": NOW - datetime.timedelta(days=3), "labels": OURS}
+    busy = {"deployed_models": [{"id": "5", "model": "m"}], "traffic_split": {"5": 100}}
+    for name, facts in (
+        ("idle", made),
+        ("busy", {**made, **busy}),
+        ("young", {**made, "create_time": NOW}),
+        ("foreign", {**made, "labels": {}}),
+    ):
+        endpoint = v1.Endpoint({"name": f"{PARENT}/endpoints/{name}", "display_name": name, **facts})
+        vertex.endpoints.items[endpoint.name] = endpoint
+    assert main([*FLAGS, "--delete", "--yes"]) == 0
+    assert f"made 3 days ago, it gets no requests  {PARENT}/endpoints/idle\n" in capsys.readouterr().out
+    assert [endpoint.display_name for endpoint in vertex.endpoints.items.values()] == ["busy", "young", "foreign"]
 
 
 def test_failure_does_not_save_others(project, vertex, bucket, refused):

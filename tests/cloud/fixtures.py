@@ -32,6 +32,7 @@ def vertex() -> Iterator[Any]:
         )
         yield made
         front.shutdown()
+    made.endpoints.close()
 
 
 class _Folders(backend._OsPathBackend):

@@ -18,7 +18,7 @@ from tests.cloud.collection import Route, done, now, page
 from tests.cloud.front import Request
 
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
-_LABEL = re.compile(r"[a-z0-9_-]{0,63}")
+LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 _IMAGE = re.compile(  # in Artifact Registry or Container Registry
     r"([a-z0-9-]+-docker\.pkg\.dev/[^/@:]+|([a-z]+\.)?gcr\.io)(/[a-z0-9._-]+){2,}(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?"
 )
@@ -41,7 +41,7 @@ class Models:
         """Adds a model, by `modelId` if that is given, or a version of `parentModel`."""
         asked = v1.UploadModelRequest.from_json(request.body, ignore_unknown_fields=False)
         model = asked.model
-        if bad := [label for label in model.labels.values() if not _LABEL.fullmatch(label)]:
+        if bad := [label for label in model.labels.values() if not LABEL.fullmatch(label)]:
             raise exceptions.InvalidArgument(f"label values {bad}")
         if model.artifact_uri and not model.container_spec.image_uri:
             raise exceptions.InvalidArgument("container_spec is required of a model with an artifact_uri")
@@ -54,17 +54,19 @@ class Models:
         aliases = [*model.version_aliases, *([] if versions else ["default"])]
         model.version_id, model.version_aliases = str(next(self._numbers[model.name])), []
         model.create_time = versions[0].create_time if versions else now()
+        if model.container_spec.predict_route:
+            model.supported_deployment_resources_types = ["DEDICATED_RESOURCES"]
         versions.append(model)
         self._move(versions, model, aliases)
         return done(parent, v1.UploadModelResponse(model=model.name, model_version_id=model.version_id))
 
     def list_models(self, request: Request, parent: str) -> v1.ListModelsResponse:
         """The default version of every model, in the order of their making."""
-        return page(v1.ListModelsResponse, "models", [self._find(name, "default") for name in self.versions], request)
+        return page(v1.ListModelsResponse, "models", [self.find(name, "default") for name in self.versions], request)
 
     def get(self, request: Request, parent: str, id: str, version: str | None) -> v1.Model:
         """A version by number or alias; without either the default one."""
-        return self._find(f"{parent}/models/{id}", version or "default")
+        return self.find(f"{parent}/models/{id}", version or "default")
 
     def list_versions(self, request: Request, parent: str, id: str) -> v1.ListModelVersionsResponse:
         """All versions of a model; their names end with `@VERSION`."""
@@ -74,13 +76,13 @@ class Models:
     def merge_aliases(self, request: Request, parent: str, id: str, version: str) -> v1.Model:
         """Adds aliases to a version, taking them from others; `-alias` removes one."""
         name = f"{parent}/models/{id}"
-        model = self._find(name, version)
+        model = self.find(name, version)
         self._move(self._of(name), model, json.loads(request.body)["versionAliases"])
         return model
 
     def delete_version(self, request: Request, parent: str, id: str, version: str) -> operations_pb2.Operation:
         """Deletes a version."""
-        self._of(name := f"{parent}/models/{id}").remove(self._find(name, version))
+        self._of(name := f"{parent}/models/{id}").remove(self.find(name, version))
         return done(parent, empty_pb2.Empty())
 
     def _of(self, name: str) -> list[v1.Model]:
@@ -88,7 +90,8 @@ class Models:
             raise exceptions.NotFound(name)
         return self.versions[name]
 
-    def _find(self, name: str, version: str) -> v1.Model:
+    def find(self, name: str, version: str) -> v1.Model:
+        """A version by number or alias."""
         for model in self._of(name):
             if version == model.version_id or version in model.version_aliases:
                 return model

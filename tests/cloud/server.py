@@ -12,6 +12,7 @@ from typing import Any
 
 from google.api_core import exceptions
 from google.cloud.aiplatform_v1.services import (
+    endpoint_service,
     job_service,
     metadata_service,
     model_service,
@@ -143,6 +144,7 @@ def main() -> None:
     work = pathlib.Path(sys.argv[1])
     cloud, tls = _Cloud(work), (str(work / "certificate.pem"), str(work / "key.pem"))
     transports = [
+        endpoint_service.transports.EndpointServiceGrpcTransport,
         job_service.transports.JobServiceGrpcTransport,
         metadata_service.transports.MetadataServiceGrpcTransport,
         model_service.transports.ModelServiceGrpcTransport,

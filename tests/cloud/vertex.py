@@ -22,6 +22,7 @@ from google.protobuf import empty_pb2, json_format
 
 from pipelines.local.progress import ANSI, step_event
 from tests.cloud.collection import Collection
+from tests.cloud.endpoints import Endpoints
 from tests.cloud.front import Answer, Request
 from tests.cloud.iam import Iam
 from tests.cloud.machines import Run
@@ -45,6 +46,7 @@ class Vertex:
         self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
         self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
         self.models = Models(self.route)
+        self.endpoints = Endpoints(self.route, self.models)
 
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
         """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.

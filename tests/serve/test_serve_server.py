@@ -43,9 +43,21 @@ def test_server_is_ready_and_measures(server):
 
 
 def test_rows_are_texts_of_cells(server, registry):
-    sent = [ROW, {}, {**ROW, "fare": None, "stops": None, "paid": "No"}, {**ROW, "company": 7, "paid": 0}]
+    sent = [
+        ROW,
+        {**ROW, "stops": 3.0},
+        {},
+        {**ROW, "fare": None, "stops": None, "paid": "No"},
+        {**ROW, "company": 7, "paid": 0.0},
+    ]
     empty = dict.fromkeys(CELLS, "")
-    cells = [CELLS, empty, {**CELLS, "fare": "", "stops": "", "paid": "no"}, {**CELLS, "company": "7", "paid": "0"}]
+    cells = [
+        CELLS,
+        CELLS,
+        empty,
+        {**CELLS, "fare": "", "stops": "", "paid": "no"},
+        {**CELLS, "company": "7", "paid": "0"},
+    ]
     expected = of_model(registry, cells)
     response = server.send({"instances": sent})
     assert response.headers["x-model-version"] == "1"
