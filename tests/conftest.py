@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Generator
 from typing import Any
@@ -26,6 +27,10 @@ pytest_plugins = ["saved_models", "tests.cloud.fixtures"]
 settings.register_profile("check", max_examples=25, deadline=None)
 settings.register_profile("many", max_examples=500, deadline=None)
 settings.load_profile("check")
+
+
+# Under nohup, what tests start would ignore it too.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,85 @@
+"""The same rows are answered alike by evaluation, predictions for files and a server."""
+
+import base64
+import contextlib
+import io
+import pathlib
+
+import keras
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from PIL import Image
+from saved_models import export_untrained
+
+from common.manifest import Manifest
+from components.convert.convert import convert
+from components.convert.options import Options
+from components.evaluate import score
+from components.evaluate.eval_set import EvalSet
+from components.predict.__main__ import main as predict
+from tests.rides import SCHEMA, typed_rows, write_csv
+
+pytestmark = pytest.mark.cluster
+LABELS = {
+    "classes": SCHEMA["label"],
+    "multi_label": {"multi_label": {"tipped": "tip = 'yes'", "short": "length(tip) = 2"}},
+    "regression": {"regression": {"letters": "length(tip)"}},
+}
+
+
+def own(manifest: Manifest) -> keras.Model:
+    """A model of one's own, of images."""
+    image = keras.Input((8, 9, 3), dtype="uint8", name="image")
+    pixels = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(image))
+    return keras.Model(image, keras.layers.Dense(len(manifest.class_names))(pixels))
+
+
+def table(folder: pathlib.Path, label: dict) -> tuple[Options, str, list]:
+    """Returns a conversion, its source and each row as a client sends it."""
+    rows = typed_rows(200)
+    write_csv(source := folder / "rides.csv", rows)
+    (folder / "schema.yaml").write_text(yaml.safe_dump({**SCHEMA, "label": label}), encoding="utf-8")
+    sent = [{**row, "fare": row["Fare (USD)"], "began": row["began"] and str(row["began"])} for row in rows]
+    sent = [{name: row[name] for name in ("fare", "stops", "began", "paid", "company")} for row in sent]
+    flags = {"dataset": "csv", "source": str(source), "schema": str(folder / "schema.yaml")}
+    return Options(**flags, output=str(folder / "data")), str(source), sent
+
+
+def pictures(folder: pathlib.Path) -> tuple[Options, str, list]:
+    """Returns the same of images."""
+    draw, sent = np.random.default_rng(0), []
+    for i in range(60):
+        path = folder / "pictures" / "ab"[i // 30] / f"{i:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (8, 9, 3), np.uint8)).save(path)
+        sent.append({"b64": base64.b64encode(path.read_bytes()).decode()})
+    flags = {"dataset": "images", "source": str(folder / "pictures")}
+    return Options(**flags, output=str(folder / "data")), str(folder / "pictures"), sent
+
+
+def in_order(answers: np.ndarray) -> np.ndarray:
+    """Sorts answers, [N, outputs]."""
+    return answers[np.lexsort(answers.T)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"), [*((label, "wide_deep") for label in LABELS), ("images", "cnn"), ("images", f"{__name__}:own")]
+)
+def test_answers_agree(kind, model, tmp_path, serving, capsys):
+    options, source, sent = table(tmp_path, LABELS[kind]) if kind in LABELS else pictures(tmp_path)
+    with contextlib.redirect_stdout(io.StringIO()):
+        manifest = convert(options)
+    directory = export_untrained(manifest, tmp_path / "model", model)
+    records = [EvalSet.load(options.output, split) for split in manifest.splits]
+    name = records[0].task.answers[0]
+    evaluated = np.concatenate([score.predict(score.load(directory, each), each).answers for each in records])
+    predict(["--model-dir", directory, "--source", source, "--output", str(tmp_path / "p.parquet")])
+    predicted = np.stack(pq.read_table(tmp_path / "p.parquet")[name].to_pylist())
+    with serving("m", "--model-dir", directory) as server:
+        rows = server.ask(instances=sent)["predictions"]
+    served = np.array([row[name] if isinstance(row, dict) else row for row in rows])
+    assert len(np.unique(served, axis=0)) > len(sent) // 2
+    np.testing.assert_allclose(served, predicted, atol=1e-6)
+    np.testing.assert_allclose(in_order(served), in_order(evaluated), atol=1e-6)
