@@ -11,15 +11,17 @@ FROM base AS lock-gpu
 COPY requirements-gpu.lock /requirements.lock
 
 # The packages, in an environment of their own that the image takes over whole; pip stays behind. What no step imports goes:
-# headers to build against packages, clang for its bindings, tests of packages, Google's generative models, and what Arrow
-# has for other stores and for serving. `tests/docker` imports all of the project in what remains, and runs the pipeline.
+# headers and sources to build packages, clang for its bindings, gRPC's compiler, tests of packages, Google's generative
+# models, and what Arrow has for other stores and for serving. `tests/docker` imports all of the project in what remains, and
+# runs the pipeline.
 FROM lock-${ACCELERATOR} AS packages
 RUN python3 -m venv --without-pip /opt/venv \
     && python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --disable-pip-version-check \
         --root-user-action=ignore --no-deps --require-hashes --requirement /requirements.lock \
     && cd /opt/venv/lib/python3*/site-packages \
     && rm -rf tensorflow/include clang tensorboard_data_server vertexai agentplatform google/genai numpy/*/include \
-        pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*s3* pyarrow/*azure* nvidia/*/include \
+        pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*s3* pyarrow/*azure* grpc_tools nvidia/*/include \
+    && find . -regex '.*\.\(c\|cpp\|h\|hpp\|pxd\|pyi\|pyx\)' -delete \
     && find . -type d -name tests -prune -exec rm -rf {} +
 # An editable install before the sources exist: it only puts /app on Python's path ("compat" writes a plain .pth) and
 # records name and version. The lock carries setuptools, so nothing unlocked is fetched to build it.

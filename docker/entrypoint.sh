@@ -3,7 +3,7 @@
 #   docker run IMAGE components.convert --help
 #   docker run IMAGE python3 -c 'import trainer'
 if [ $# -eq 0 ]; then
-    echo "usage: docker run IMAGE components.convert|train|evaluate|register|cleanup [flags], or any command" >&2
+    echo "usage: docker run IMAGE components.convert|train|evaluate|register|predict|serve|deploy|cleanup [flags], or any command" >&2
     exit 2
 fi
 case $1 in

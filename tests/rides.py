@@ -14,7 +14,7 @@ SCHEMA = {
     "origin": "made up",
     "columns": {
         "fare": {"type": "float", "default": 0.5, "header": "Fare (USD)"},
-        "stops": {"type": "int", "default": -1, "indicator": True},
+        "Stops": {"type": "int", "default": -1, "indicator": True, "header": "stops"},
         "began": {"type": "time", "default": 0},
         "paid": {"type": "bool", "default": False},
         "company": {"type": "string", "default": "none"},
@@ -23,7 +23,7 @@ SCHEMA = {
     "label": {"column": "tip", "classes": ["no", "yes"]},
     "other_columns": "ignore",
     "deep": [
-        *({"column": name, "numeric": "z_score"} for name in ("fare", "stops", "began")),
+        *({"column": name, "numeric": "z_score"} for name in ("fare", "Stops", "began")),
         *({"column": name, "hash_buckets": 20, "embedding": 3} for name in ("paid", "company")),
     ],
 }

@@ -68,7 +68,7 @@ def export(
         def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
             # What is stored as files was decoded by the reader, what as pixels by the converter.
             pixels = features.decode_images(image_bytes, image.shape, accurate=image.encoding is None)
-            return serve(**{image.name: pixels})
+            return serve(pixels)
 
         endpoints[IMAGE_BYTES] = _traced(from_files, {IMAGE_BYTES: tf.TensorSpec([None], tf.string)})
     for name, endpoint in endpoints.items():
@@ -91,7 +91,7 @@ def export(
 
 
 def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.types.experimental.PolymorphicFunction:
-    """Returns a function, traced, from the dataset's columns to the task's answers by the model."""
+    """Returns a function, traced, from the dataset's inputs in their order to the task's answers by the model."""
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
         return build.task.answer(served(build.prepare(serving_preprocessing(manifest, features)), training=False))
@@ -120,11 +120,11 @@ def _text_signatures(
 def _traced(
     function: Callable[..., dict[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]
 ) -> tf.types.experimental.PolymorphicFunction:
-    """Returns a function as a graph that takes inputs of these forms, by their names."""
-    traced = tf.function(function)
-    traced.get_concrete_function(
-        **{name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
-    )
+    """Returns a function as a graph whose signature takes inputs of these forms by their names; here it takes them in their order."""
+    # An export makes small letters of the names of arguments by name.
+    named = [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()]
+    traced = tf.function(lambda *values: function(**dict(zip(specs, values, strict=True))), input_signature=named)
+    traced.get_concrete_function()
     return traced
 
 

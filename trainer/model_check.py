@@ -83,7 +83,7 @@ def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
     if not math.isfinite(loss):
         raise UserError(f"the loss of the untrained model is {float(loss)}")
     optimizer.apply(gradients, model.trainable_variables)
-    export.signature(model, build, manifest)(**{feature.name: columns[feature.name] for feature in manifest.inputs})
+    export.signature(model, build, manifest)(*(columns[feature.name] for feature in manifest.inputs))
 
 
 def check_metrics(task: Task, labels: tf.Tensor, outputs: tf.Tensor) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
 USER = 12345  # nobody that the image knows
 LOCKED = ("--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--user", f"{USER}:{USER}")
-STEPS = ("convert", "train", "evaluate", "register", "cleanup")
+STEPS = ("convert", "train", "evaluate", "register", "predict", "serve", "deploy", "cleanup")
 
 
 def run(image: str, *command: str, engine: tuple[str, ...] = ()) -> subprocess.CompletedProcess:

@@ -81,7 +81,7 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
     assert {*rows[0]} < {*predictions[0]} and predictions[0]["Fare (USD)"] == str(rows[0]["Fare (USD)"])
     wrong = [json.loads(line) for line in (tmp_path / "p.errors.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["id"] for row in wrong] == [f"#{i}" for i in range(3, 300, 50)]
-    assert wrong[0]["fault"] == "stops: 'many' is no 64-bit whole number"
+    assert wrong[0]["fault"] == "Stops: 'many' is no 64-bit whole number"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
     [
         ({"fare": "Fare"}, "no column 'Fare (USD)', which the model takes (it has id, Fare, "),
         ({"source": "nothing.csv"}, "nothing.csv: no such file"),
-        ({"stops": "x"}, "none of 300 rows can be answered; of the first: stops: 'x' is no 64-bit whole number"),
+        ({"stops": "x"}, "none of 300 rows can be answered; of the first: Stops: 'x' is no 64-bit whole number"),
         ({"flags": ["--keep", "ids"]}, "unknown column 'ids'; did you mean 'id'?"),
         ({"flags": ["--name", "rides"]}, "give either --name of a model in the --registry, or --model-dir"),
         ({"output": "p.txt"}, "unknown ending of --output '.txt'"),

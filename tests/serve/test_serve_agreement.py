@@ -41,8 +41,11 @@ def table(folder: pathlib.Path, label: dict) -> tuple[Options, str, list]:
     rows = typed_rows(200)
     write_csv(source := folder / "rides.csv", rows)
     (folder / "schema.yaml").write_text(yaml.safe_dump({**SCHEMA, "label": label}), encoding="utf-8")
-    sent = [{**row, "fare": row["Fare (USD)"], "began": row["began"] and str(row["began"])} for row in rows]
-    sent = [{name: row[name] for name in ("fare", "stops", "began", "paid", "company")} for row in sent]
+    sent = [
+        {**row, "fare": row["Fare (USD)"], "Stops": row["stops"], "began": row["began"] and str(row["began"])}
+        for row in rows
+    ]
+    sent = [{name: row[name] for name in ("fare", "Stops", "began", "paid", "company")} for row in sent]
     flags = {"dataset": "csv", "source": str(source), "schema": str(folder / "schema.yaml")}
     return Options(**flags, output=str(folder / "data")), str(source), sent
 

@@ -20,8 +20,8 @@ from components.predict.model import Model
 from components.register.register import open_registry
 
 pytestmark = pytest.mark.cluster
-ROW = {"fare": 12.5, "stops": 3, "began": "2024-01-31 08:15", "paid": True, "company": "Łódź"}
-CELLS = {"fare": "12.5", "stops": "3", "began": "2024-01-31 08:15", "paid": "true", "company": "Łódź"}
+ROW = {"fare": 12.5, "Stops": 3, "began": "2024-01-31 08:15", "paid": True, "company": "Łódź"}
+CELLS = {"fare": "12.5", "Stops": "3", "began": "2024-01-31 08:15", "paid": "true", "company": "Łódź"}
 
 
 def of_model(registry, rows: list[dict[str, str]], version: str = "1") -> dict[str, list]:
@@ -45,9 +45,9 @@ def test_server_is_ready_and_measures(server):
 def test_rows_are_texts_of_cells(server, registry):
     sent = [
         ROW,
-        {**ROW, "stops": 3.0},
+        {**ROW, "Stops": 3.0},
         {},
-        {**ROW, "fare": None, "stops": None, "paid": "No"},
+        {**ROW, "fare": None, "Stops": None, "paid": "No"},
         {**ROW, "company": 7, "paid": 0.0},
     ]
     empty = dict.fromkeys(CELLS, "")
@@ -55,7 +55,7 @@ def test_rows_are_texts_of_cells(server, registry):
         CELLS,
         CELLS,
         empty,
-        {**CELLS, "fare": "", "stops": "", "paid": "no"},
+        {**CELLS, "fare": "", "Stops": "", "paid": "no"},
         {**CELLS, "company": "7", "paid": "0"},
     ]
     expected = of_model(registry, cells)
@@ -71,7 +71,7 @@ def test_rows_by_named_signature(server):
     assert server.ask(instances=[{"fare": "x"}, {}], signature_name="faults") == {
         "predictions": ["fare: 'x' is no finite 32-bit number", ""]
     }
-    typed = {**ROW, "began": 1706688900, "paid": "yes", "stops_missing": 0}
+    typed = {**ROW, "began": 1706688900, "paid": "yes", "Stops_missing": 0}
     assert server.ask(instances=[typed], signature_name="serving_default") == server.ask(instances=[ROW])
 
 
@@ -118,16 +118,16 @@ def test_images_as_files_and_pixels(images, tmp_path):
     [
         ({"instances": [{}, {}, {}, {"fare": "abc"}]}, "fare: 'abc' is no finite 32-bit number (row 3)"),
         ({"instances": [{"began": "Łódź\n"}]}, "began: 'Łódź ' is no date or time as in ISO 8601 (row 0"),
-        ({"instances": [{"Fare": 1}]}, "unknown input of row 0: 'Fare'; did you mean 'fare'? (known: began, "),
+        ({"instances": [{"Fare": 1}]}, "unknown input of row 0: 'Fare'; did you mean 'fare'? (known: Stops, "),
         ({"instances": [{}, {"paid": [1]}]}, "paid: [1] is no string of shape () (row 1)"),
-        ({"instances": [7]}, "unknown input of row 0: 'a value without a name' (known: began, "),
+        ({"instances": [7]}, "unknown input of row 0: 'a value without a name' (known: Stops, "),
         ({"instances": []}, "0 rows; send 1 to 10,000 at a time (--max-rows)"),
-        ({"inputs": {"fare": [1, 2], "stops": [1]}}, "stops: give a list, as long as that of each other column"),
+        ({"inputs": {"fare": [1, 2], "Stops": [1]}}, "Stops: give a list, as long as that of each other column"),
         ({"inputs": {"fare": "12"}}, "fare: give a list, as long as that of each other column"),
         ({"rows": [ROW]}, 'send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}'),
         ({"instances": [ROW], "signature_name": "row"}, "unknown signature 'row'; did you mean 'raw'? (known: fau"),
         ({"instances": [ROW], "signature_name": "serving_default"}, " of shape () (row 0)"),
-        ({"instances": [{"stops": 1.5}], "signature_name": "serving_default"}, "(row 0)"),
+        ({"instances": [{"Stops": 1.5}], "signature_name": "serving_default"}, "(row 0)"),
         (b'{"instances": [', "unexpected end of data"),
     ],
 )  # fmt: skip
@@ -160,7 +160,7 @@ def malformed(draw: random.Random) -> tuple[str, bytes]:
         nested = [nested]
     junk = draw.choice([None, True, 3, -1.5, "x", [], {}, [[]], [None], {"a": {}}, nested[:1]])
     wrong = {
-        draw.choice(["fare", "stops", "began", "paid"]): draw.choice(["x", "1 2", "NaN", "1e999", {}, [1], 10**40])
+        draw.choice(["fare", "Stops", "began", "paid"]): draw.choice(["x", "1 2", "NaN", "1e999", {}, [1], 10**40])
     }
     v2 = {"name": "fare", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}
     changed = {**v2, draw.choice([*v2]): draw.choice([None, {}, "?", [3], [2**62], [[1], [2, 3]], ["x", "y"]])}
