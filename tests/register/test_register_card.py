@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -6,8 +7,10 @@ import pytest
 from saved_models import export_untrained
 
 from common.manifest import Manifest
+from components.predict.model import Model
 from components.register.__main__ import main
 from components.register.directory import DirectoryRegistry
+from components.serve.request import ask
 
 pytestmark = pytest.mark.cluster
 FACTS = {
@@ -31,6 +34,9 @@ def test_card_has_code_that_runs(data, digits, tmp_path, capsys, model):
     if model == "wide_deep":
         assert '| `company` | `company` | string |  | `""` stands for it |' in text
         assert "| `seconds` | `seconds` | int |  | an error |" in text
+        (request,) = re.findall("curl -d '(.*)' localhost", text)
+        asked = ask(Model.load(registry.find("m", "1").model_dir), json.loads(request), max_rows=1)
+        assert asked["class_name"][0].decode() in manifest.class_names
     (code,) = re.findall("```python\n(.*?)```", text, re.DOTALL)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
