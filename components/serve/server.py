@@ -6,6 +6,7 @@ serve(Options(name="trips@champion", port=8080))          # until SIGTERM or Ctr
 import asyncio
 import contextlib
 import gc
+import logging
 import warnings
 from typing import Any
 
@@ -100,7 +101,8 @@ def serve(options: Options) -> None:
     """
     warnings.simplefilter("ignore")  # KServe calls what FastAPI deprecates.
     server = kserve.ModelServer(options.port, enable_grpc=False)
-    trace_logger.setLevel("WARNING")  # It has three lines for each request.
+    for each in (trace_logger, logging.getLogger("uvicorn.access")):
+        each.setLevel("WARNING")  # They have four lines for each request.
     logger.addFilter(lambda record: not record.exc_info)  # A client is told what is wrong; uvicorn logs other errors.
     model = ServedModel(options)
     model.load()
