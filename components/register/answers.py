@@ -38,10 +38,11 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
     Raises:
       UserError: If it cannot be served, or answers otherwise than it did when it was judged, or too late.
     """
-    with socket.create_server(("localhost", 0)) as unused:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    url = f"http://localhost:{port}/v1/models/m"
-    command = [sys.executable, "-m", "components.serve", "--name=m", f"--model-dir={model_dir}", f"--port={port}"]
+    url = f"http://127.0.0.1:{port}/v1/models/m"
+    command = [sys.executable, "-m", "components.serve", "--name=m", f"--model-dir={model_dir}"]
+    command += ["--host=127.0.0.1", f"--port={port}"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", OWNER_PID: str(os.getpid())}
     with (
         tempfile.TemporaryFile("w+") as log,

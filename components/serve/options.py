@@ -18,6 +18,7 @@ class Options(Flags):
     model_dir: str = flag(
         place, "a SavedModel, in place of a registered one", default=os.environ.get("AIP_STORAGE_URI")
     )
+    host: str = flag(str, "address to listen on; 127.0.0.1 for this machine alone", default="0.0.0.0")
     port: int = flag(at_least(1, 65535), "to listen on", default=int(os.environ.get("AIP_HTTP_PORT", 8080)))
     poll_s: float = flag(positive, "seconds between looks at the alias", default=10.0)
     max_request_mb: float = flag(positive, "largest request in MB", default=32.0)

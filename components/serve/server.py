@@ -13,6 +13,7 @@ from typing import Any
 import kserve
 import orjson
 import tensorflow as tf
+import uvicorn
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from kserve.logging import logger, trace_logger
@@ -100,6 +101,10 @@ def serve(options: Options) -> None:
       UserError: If there is no such model, or it cannot be loaded.
     """
     warnings.simplefilter("ignore")  # KServe calls what FastAPI deprecates.
+    config = uvicorn.Config
+    uvicorn.Config = lambda asked, **settings: config(
+        asked, **{**settings, "host": options.host}
+    )  # KServe asks for all.
     server = kserve.ModelServer(options.port, enable_grpc=False)
     for each in (trace_logger, logging.getLogger("uvicorn.access")):
         each.setLevel("WARNING")  # They have four lines for each request.

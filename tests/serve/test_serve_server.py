@@ -11,6 +11,7 @@ import threading
 import time
 
 import numpy as np
+import psutil
 import pytest
 import requests
 import tensorflow as tf
@@ -289,6 +290,12 @@ def test_sigterm_under_load(serving, slow_model):
                 server.ask(instances=[1])
             assert [each.result() for each in running] == [{"predictions": [count]}] * 3
         assert server.process.wait(timeout=20) == 0
+
+
+def test_server_for_this_machine_alone(serving, slow_model):
+    with serving("slow", "--model-dir", slow_model, "--host", "127.0.0.1") as server:
+        held = [each for each in psutil.net_connections("tcp") if each.pid == server.process.pid]
+        assert [each.laddr.ip for each in held if each.status == "LISTEN"] == ["127.0.0.1"]
 
 
 def test_server_ends_with_its_owner(serving, slow_model):
