@@ -21,7 +21,7 @@ from components.register.registry import Version
 from components.register.vertex import VertexRegistry
 
 _NEW = "0"  # Id, in a split of the traffic, of what is being deployed.
-_MEETINGS = 5  # So many requests are sent for each that is to meet a version by its share.
+_PATIENCE = 5  # Times as many requests are sent, at most, as a version's share needs to get one.
 
 
 class Deployment:
@@ -122,7 +122,7 @@ class Deployment:
         """Sends the made-up rows of an evaluation until the version itself has answered."""
 
         def ask(rows: list) -> Mapping[str, Any]:
-            for _ in range(_MEETINGS * 100 // self._options.traffic):
+            for _ in range(_PATIENCE * 100 // self._options.traffic):
                 answer = self._endpoint.predict(rows)
                 if answer.model_version_id == version.number:
                     return {"predictions": answer.predictions}

@@ -35,7 +35,7 @@ def sample(model: Model, manifest: Manifest, output: str, latency_ms: float | No
     features = manifest.source_columns if model.columns else manifest.inputs
     pixels = sum(math.prod(f.shape) for f in features if f.shape)
     of_files = IMAGE_BYTES in model.signatures
-    if not (count := min(RECORDS, (BYTES if of_files else BYTES // 4) // max(1, pixels))):  # As JSON has them.
+    if not (count := min(RECORDS, (BYTES if of_files else BYTES // 4) // max(1, pixels))):  # A pixel has 4 characters.
         return None
     random = np.random.default_rng(0)
     columns = {f.name: made_up(f, count, random) for f in features}
