@@ -6,6 +6,7 @@ if pid := owner_pid(os.environ):
 
 import contextlib
 import os
+import select
 import threading
 from collections.abc import Callable, Mapping
 
@@ -33,8 +34,12 @@ def watch(pid: int, on_death: Callable[[], object]) -> None:
     """Calls `on_death` once, in a daemon thread, when process `pid` ends or if there is none."""
 
     def wait() -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            psutil.Process(pid).wait()
+        if (pidfd := open_pidfd(pid)) is not None:
+            select.select([pidfd], [], [])  # At once: a moment later what wrote to that process may have failed.
+            os.close(pidfd)
+        else:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).wait()
         on_death()
 
     threading.Thread(target=wait, name=f"lifeline-{pid}", daemon=True).start()
