@@ -35,7 +35,9 @@ def watch(pid: int, on_death: Callable[[], object]) -> None:
 
     def wait() -> None:
         if (pidfd := open_pidfd(pid)) is not None:
-            select.select([pidfd], [], [])  # At once: a moment later what wrote to that process may have failed.
+            ended = select.poll()
+            ended.register(pidfd, select.POLLIN)
+            ended.poll()  # At once: a moment later what wrote to that process may have failed.
             os.close(pidfd)
         else:
             with contextlib.suppress(psutil.NoSuchProcess):
