@@ -35,8 +35,7 @@ class Deployment:
         self._options = options
         self._name = options.name.partition("@")[0]
         self._registry = VertexRegistry(options.registry)
-        project, location = options.registry.split("/")[2:]
-        self._place = {"project": project, "location": location}
+        self._place = {"project": self._registry.project, "location": self._registry.location}
         with refusals(options.registry):
             found = aiplatform.Endpoint.list(filter=f'{OURS} AND labels.name="{self._name}"', **self._place)
         self._endpoint = found[0] if found else None
@@ -54,7 +53,7 @@ class Deployment:
     def deploy(self) -> None:
         """Deploys a version, or moves the traffic of one that is deployed, and asks it for what its evaluation has.
 
-        If it does not answer as the evaluation has it, all is as before, and the `UserError` says what it answers.
+        If it does not answer as the evaluation has it, all is as before, and the error says what it answers.
         """
         options = self._options
         version = find_version(options.registry, options.name)
@@ -78,7 +77,7 @@ class Deployment:
                 )
             try:
                 self._check(version)
-            except UserError:
+            except BaseException:  # Also what Vertex AI, or Ctrl-C, says meanwhile.
                 if known:
                     self._endpoint.update(traffic_split=before)
                 else:
@@ -88,8 +87,8 @@ class Deployment:
     def rollback(self) -> None:
         """Sends all requests to the version that was deployed before the newest one that gets any."""
         endpoint = self._found()
-        deployed = sorted(endpoint.list_models(), key=lambda each: each.create_time)
-        newest = max((i for i, each in enumerate(deployed) if endpoint.traffic_split.get(each.id)), default=0)
+        split, deployed = endpoint.traffic_split, sorted(endpoint.list_models(), key=lambda each: each.create_time)
+        newest = max((i for i, each in enumerate(deployed) if split.get(each.id)), default=0)
         if not newest:
             raise UserError(f"{endpoint.resource_name}: no version was deployed before the one that answers")
         with refusals(self._options.registry):
@@ -99,8 +98,9 @@ class Deployment:
         """Undeploys the versions that get no requests."""
         endpoint = self._found()
         with refusals(self._options.registry):
+            split = endpoint.traffic_split
             for each in endpoint.list_models():
-                if not endpoint.traffic_split.get(each.id):
+                if not split.get(each.id):
                     endpoint.undeploy(each.id)
 
     def delete(self) -> None:

@@ -8,7 +8,7 @@ from common.flags import at_least
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    """What to deploy, and how."""
+    """Arguments of a deployment."""
 
     registry: str = flag(str, "vertex://PROJECT/LOCATION", required=True)
     name: str = flag(str, "of the model, and which version (none: the champion)", required=True, metavar="NAME[@ALIAS]")

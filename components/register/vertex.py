@@ -53,15 +53,15 @@ _RACES = retry.Retry(
 
 
 class VertexRegistry(Registry):
-    """Models of a project in a location."""
+    """Models of a project in a location, which are its attributes `project` and `location`."""
 
     def __init__(self, place: str) -> None:
         if not (match := _PLACE.fullmatch(place)):
             raise UserError(
                 f"registry {place!r}: write vertex://PROJECT/LOCATION, for example vertex://my-project/us-central1"
             )
-        self._place, (project, self._location) = place, match.groups()
-        self._parent = f"projects/{project}/locations/{self._location}"
+        self._place, (self.project, self.location) = place, match.groups()
+        self._parent = f"projects/{self.project}/locations/{self.location}"
 
     def __str__(self) -> str:
         return self._place
@@ -170,7 +170,7 @@ class VertexRegistry(Registry):
     @functools.cached_property
     def _client(self) -> ModelClientWithOverride:
         config = aiplatform.initializer.global_config
-        return config.create_client(client_class=ModelClientWithOverride, location_override=self._location)
+        return config.create_client(client_class=ModelClientWithOverride, location_override=self.location)
 
 
 def name_of(model: v1.Model) -> str:
