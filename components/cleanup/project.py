@@ -63,7 +63,7 @@ class ProjectState:
 
 
 def load_state(project: str, location: str, bucket: str) -> ProjectState:
-    """Returns the state now. It lists files first: what is made meanwhile is then no file of a run that has ended."""
+    """Returns the state now. Files are listed first, so that those of a run that begins meanwhile are not among them."""
     aiplatform.init(project=project, location=location)
     registry = open_registry(f"vertex://{project}/{location}")
     files = [file for top in ("runs", FOLDER) for file in list_files(f"{bucket}/{top}")]

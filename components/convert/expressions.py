@@ -57,7 +57,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 def quoted(name: str) -> str:
-    """Returns a name as SQL has it, whatever is in it."""
+    """Returns any name as an identifier of SQL, in quotes."""
     return '"{}"'.format(name.replace('"', '""'))
 
 

@@ -29,8 +29,8 @@ def sample(model: Model, manifest: Manifest, output: str, latency_ms: float | No
       latency_ms: Most time that a server may take to answer one.
 
     Returns:
-      `instances`, N records by column, of which the first lacks what has a default; and the `answers` of
-      that output, [N, ...]. None for images that are too large, and for a model that refuses the records.
+      `instances`, N records by column, of which the first lacks what has a default; the `output`; its `answers`, [N, ...];
+      and `latency_ms`. None for images that are too large, and for a model that refuses the records.
     """
     features = manifest.source_columns if model.columns else manifest.inputs
     pixels = sum(math.prod(f.shape) for f in features if f.shape)

@@ -83,7 +83,7 @@ def load(model_dir: str, records: EvalSet) -> Model:
     if missing := set(task.answers) - set(outputs):
         raise UserError(f"{model_dir}: signature serving_default does not give {' and '.join(sorted(missing))}")
     wanted = {f.name: f"{f.dtype}{tf.TensorShape([None, *f.shape])}" for f in manifest.inputs}
-    takes = {name: f"{spec.dtype.name}{spec.shape}" for name, spec in serve.structured_input_signature[1].items()}
+    takes = {name: f"{spec.dtype.name}{spec.shape}" for name, spec in model.inputs(SERVING_DEFAULT).items()}
     if takes != wanted:
         raise UserError(
             f"{model_dir} takes {takes}; dataset {manifest.name!r} has {wanted}: it was trained on other data"

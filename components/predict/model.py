@@ -81,7 +81,7 @@ class Model:
 
 
 def _refusal(error: tf.errors.InvalidArgumentError) -> str:
-    """Returns why a model refuses its inputs: the last line of TensorFlow's report that is no place in the graph."""
+    """Returns the reason for which a model refuses its inputs: the last line of TensorFlow's message that is no place in a graph."""
     line = str(error).split("\n\t")[0].strip().splitlines()[-1]
     text = line.removeprefix("assertion failed: [").removesuffix("]")
     # An assertion escapes line breaks, and what is not ASCII.

@@ -55,9 +55,8 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
             while not _is_ready(session, url):
                 if server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
-                    raise UserError(
-                        f"{model_dir}: no server of it gets ready ({log.read().strip().rpartition(chr(10))[2]})"
-                    )
+                    *_, last = ("no word", *log.read().strip().splitlines())
+                    raise UserError(f"{model_dir}: no server of it gets ready ({last})")
                 time.sleep(0.05)
             compare(model_dir, lambda rows: session.post(f"{url}:predict", json={"instances": rows}).json(), answered)
         finally:

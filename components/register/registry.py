@@ -154,7 +154,7 @@ class Registry(abc.ABC):
             if not candidate.has_files:
                 raise UserError(f"the files of version {version} of model {name!r} are gone")
             answered = candidate.facts.get("answered") or {}
-            if "instances" in answered:  # Versions of before have others.
+            if "instances" in answered:  # What earlier code kept cannot be sent.
                 answers.check(candidate.model_dir, answered)
         with self._changing(name):
             versions = self.versions(name)
@@ -246,7 +246,7 @@ def write_record(folder: epath.PathLike, record: Mapping[str, Any], place: epath
 
 
 def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
-    """Reads the record of a folder; None if there is no such folder, or with a note if this program did not make it."""
+    """Reads the record of a folder; None if there is no such folder, and, with a note, if this program did not make it."""
     path = epath.Path(folder)
     with reading(path / RECORD):
         try:

@@ -1,4 +1,4 @@
-"""What a request asks a model, and what is answered, by the REST interface of TensorFlow Serving.
+"""Requests for a model and its answers, by the REST interface of TensorFlow Serving.
 
     answers = ask(model, {"instances": [{"fare": 12.5, "paid": None}, {"fare": 3}]}, max_rows=10_000)
     as_json(answers, by_row=True)         # {"predictions": [{"class_name": "yes", ...}, {"class_name": "no", ...}]}

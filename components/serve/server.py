@@ -101,10 +101,8 @@ def serve(options: Options) -> None:
       UserError: If there is no such model, or it cannot be loaded.
     """
     warnings.simplefilter("ignore")  # KServe calls what FastAPI deprecates.
-    config = uvicorn.Config
-    uvicorn.Config = lambda asked, **settings: config(
-        asked, **{**settings, "host": options.host}
-    )  # KServe asks for all.
+    config = uvicorn.Config  # KServe has it listen on all addresses.
+    uvicorn.Config = lambda served, **settings: config(served, **{**settings, "host": options.host})
     server = kserve.ModelServer(options.port, enable_grpc=False)
     for each in (trace_logger, logging.getLogger("uvicorn.access")):
         each.setLevel("WARNING")  # They have four lines for each request.
