@@ -1,5 +1,6 @@
 """A made-up table that has every type of column."""
 
+import contextlib
 import csv
 import datetime as dt
 import gzip
@@ -7,6 +8,11 @@ import io
 import pathlib
 
 import numpy as np
+import yaml
+
+from common.manifest import Manifest
+from components.convert.convert import convert
+from components.convert.options import Options
 
 START = dt.datetime(2024, 1, 31, 8, 15)
 SCHEMA = {
@@ -57,3 +63,17 @@ def write_csv(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
     writer.writeheader()
     writer.writerows([{k: "" if v is None else v for k, v in row.items()} for row in rows])
     path.write_bytes(gzip.compress(text.getvalue().encode()) if path.suffix == ".gz" else text.getvalue().encode())
+
+
+def source(folder: pathlib.Path, rows: list[dict[str, object]], **schema: object) -> Options:
+    """Writes rows and a schema with other values of some keys; returns their conversion."""
+    write_csv(folder / "rides.csv", rows)
+    (folder / "schema.yaml").write_text(yaml.safe_dump({**SCHEMA, **schema}), encoding="utf-8")
+    flags = {"source": str(folder / "rides.csv"), "schema": str(folder / "schema.yaml")}
+    return Options(dataset="csv", **flags, output=str(folder / "data"))
+
+
+def convert_quietly(options: Options) -> Manifest:
+    """Converts, and prints nothing."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return convert(options)

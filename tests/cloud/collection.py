@@ -1,4 +1,4 @@
-"""Resources of one kind that are created, got, listed and cancelled."""
+"""Resources of one kind: got and listed, and those that are jobs also created and cancelled."""
 
 import datetime
 import itertools
@@ -16,22 +16,45 @@ from tests.cloud.front import Request
 
 Route = Callable[[str, str, Callable[..., Any]], None]  # `Vertex.route`
 _PAGE = 2  # small, so that every client is seen to ask for the next page
+_LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 _TERM = re.compile(r'(?P<field>[\w.]+)="(?P<value>[^"]*)"')
 
 
-class Collection:
+class Resources:
     """All resources of a kind; `items` has them by name, and a test may change them."""
 
-    def __init__(self, route: Route, kind: type[proto.Message], created: str) -> None:
-        """Adds the routes of a kind, `customJobs` for `CustomJob`; a new one has the state `created`."""
+    def __init__(self, route: Route, kind: type[proto.Message]) -> None:
+        """Adds the routes of a kind, `customJobs` for `CustomJob`."""
         self.items: dict[str, proto.Message] = {}
-        self._kind, self._created, self._ids = kind, created, itertools.count(1)
+        self._kind, self._ids = kind, itertools.count(1)
         self._listing = getattr(v1, f"List{kind.__name__}sResponse")
-        self._noun = noun = f"{kind.__name__[0].lower()}{kind.__name__[1:]}s"
-        route("POST", f"{{parent}}/{noun}", self.create)
-        route("GET", f"{{parent}}/{noun}", self.listed)
-        route("GET", f"{{parent}}/{noun}/{{id}}", self.get)
-        route("POST", f"{{parent}}/{noun}/{{id}}:cancel", self.cancel)
+        self._noun = f"{kind.__name__[0].lower()}{kind.__name__[1:]}s"
+        self._path = f"{{parent}}/{self._noun}"
+        route("POST", self._path, self.create)
+        route("GET", self._path, self.listed)
+        route("GET", f"{self._path}/{{id}}", self.get)
+
+    def create(self, request: Request, parent: str) -> object:
+        raise NotImplementedError
+
+    def listed(self, request: Request, parent: str) -> proto.Message:
+        return page(self._listing, re.sub("([A-Z])", r"_\1", self._noun).lower(), self.items.values(), request)
+
+    def get(self, request: Request, parent: str, id: str) -> proto.Message:
+        name = f"{parent}/{self._noun}/{id}"
+        if name not in self.items:
+            raise exceptions.NotFound(name)
+        return self.items[name]
+
+
+class Collection(Resources):
+    """Resources with a state, which can be cancelled."""
+
+    def __init__(self, route: Route, kind: type[proto.Message], created: str) -> None:
+        """Adds the routes of a kind; a new one has the state `created`."""
+        super().__init__(route, kind)
+        self._created = created
+        route("POST", f"{self._path}/{{id}}:cancel", self.cancel)
 
     def create(self, request: Request, parent: str) -> proto.Message:
         """Adds a resource; clients may give its id as a query parameter, `pipelineJobId`."""
@@ -44,21 +67,18 @@ class Collection:
         self.items[item.name] = item
         return item
 
-    def listed(self, request: Request, parent: str) -> proto.Message:
-        return page(self._listing, re.sub("([A-Z])", r"_\1", self._noun).lower(), self.items.values(), request)
-
-    def get(self, request: Request, parent: str, id: str) -> proto.Message:
-        name = f"{parent}/{self._noun}/{id}"
-        if name not in self.items:
-            raise exceptions.NotFound(name)
-        return self.items[name]
-
     def cancel(self, request: Request, parent: str, id: str) -> empty_pb2.Empty:
         item = self.get(request, parent, id)
         if re.search("SUCCEEDED|FAILED|CANCELLED|EXPIRED", item.state.name):
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
         item.state = re.sub("_STATE_.*", "_STATE_CANCELLED", item.state.name)
         return empty_pb2.Empty()
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Refuses labels with a value that the API does not take."""
+    if bad := [label for label in labels.values() if not _LABEL.fullmatch(label)]:
+        raise exceptions.InvalidArgument(f"label values {bad}")
 
 
 def page(listing: type[proto.Message], field: str, items: Iterable[proto.Message], request: Request) -> proto.Message:

@@ -1,14 +1,9 @@
 """Endpoints: a version that is deployed is a process by its container's own arguments, and gets its share of the requests."""
 
-import contextlib
 import itertools
 import json
-import os
 import re
-import socket
 import subprocess
-import sys
-import time
 
 import requests
 from google.api_core import exceptions
@@ -16,30 +11,27 @@ from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Route, done, now, page
+from tests.cloud.collection import Resources, Route, check_labels, done, now
 from tests.cloud.front import Request
-from tests.cloud.models import LABEL, Models
+from tests.cloud.models import Models
+from tests.servers import start_server
 
 _MOST_BYTES = 1_500_000  # Of a request for predictions.
-_START_S = 60.0
 
 
-class Endpoints:
+class Endpoints(Resources):
     """All endpoints of the project; `folders` are those of this machine that stand for the starts of `gs://` paths."""
 
     def __init__(self, route: Route, models: Models) -> None:
-        self.items: dict[str, v1.Endpoint] = {}
+        super().__init__(route, v1.Endpoint)
         self.folders: dict[str, str] = {}
-        self._models, self._ids, self._turns = models, itertools.count(1), itertools.count()
+        self._models, self._turns = models, itertools.count()
         self._servers: dict[str, tuple[subprocess.Popen, str]] = {}  # By id of what is deployed, with its URL.
-        route("POST", "{parent}/endpoints", self.create)
-        route("GET", "{parent}/endpoints", self.listed)
-        route("GET", "{parent}/endpoints/{id}", self.get)
-        route("PATCH", "{parent}/endpoints/{id}", self.update)
-        route("DELETE", "{parent}/endpoints/{id}", self.delete)
-        route("POST", "{parent}/endpoints/{id}:deployModel", self.deploy)
-        route("POST", "{parent}/endpoints/{id}:undeployModel", self.undeploy)
-        route("POST", "{parent}/endpoints/{id}:predict", self.predict)
+        route("PATCH", f"{self._path}/{{id}}", self.update)
+        route("DELETE", f"{self._path}/{{id}}", self.delete)
+        for method in (self.deploy_model, self.undeploy_model, self.predict):
+            verb = re.sub("_(.)", lambda match: match[1].upper(), method.__name__)
+            route("POST", f"{self._path}/{{id}}:{verb}", method)
 
     def close(self) -> None:
         """Ends all servers."""
@@ -52,20 +44,10 @@ class Endpoints:
         endpoint = v1.Endpoint.from_json(request.body, ignore_unknown_fields=False)
         if not 0 < len(endpoint.display_name) <= 128:
             raise exceptions.InvalidArgument("display_name is required, of at most 128 characters")
-        if bad := [label for label in endpoint.labels.values() if not LABEL.fullmatch(label)]:
-            raise exceptions.InvalidArgument(f"label values {bad}")
+        check_labels(endpoint.labels)
         endpoint.name, endpoint.create_time = f"{parent}/endpoints/{next(self._ids)}", now()
         self.items[endpoint.name] = endpoint
         return done(parent, endpoint)
-
-    def listed(self, request: Request, parent: str) -> v1.ListEndpointsResponse:
-        return page(v1.ListEndpointsResponse, "endpoints", self.items.values(), request)
-
-    def get(self, request: Request, parent: str, id: str) -> v1.Endpoint:
-        name = f"{parent}/endpoints/{id}"
-        if name not in self.items:
-            raise exceptions.NotFound(name)
-        return self.items[name]
 
     def update(self, request: Request, parent: str, id: str) -> v1.Endpoint:
         """Changes the traffic, which is all that a client here changes."""
@@ -84,7 +66,7 @@ class Endpoints:
         del self.items[endpoint.name]
         return done(parent, empty_pb2.Empty())
 
-    def deploy(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
+    def deploy_model(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
         endpoint = self.get(request, parent, id)
         asked = v1.DeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
         deployed, resources = asked.deployed_model, asked.deployed_model.dedicated_resources
@@ -103,7 +85,7 @@ class Endpoints:
             endpoint.traffic_split = split
         return done(parent, v1.DeployModelResponse(deployed_model=deployed))
 
-    def undeploy(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
+    def undeploy_model(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
         endpoint = self.get(request, parent, id)
         asked = v1.UndeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
         others = [each for each in endpoint.deployed_models if each.id != asked.deployed_model_id]
@@ -155,15 +137,7 @@ class Endpoints:
         spec, place = model.container_spec, model.artifact_uri
         for start, folder in self.folders.items():
             place = place.replace(start, folder)
-        with socket.create_server(("localhost", 0)) as unused:
-            port = unused.getsockname()[1]
-        environment = {**os.environ, "AIP_STORAGE_URI": place, "AIP_HTTP_PORT": str(port)}
-        process = subprocess.Popen([sys.executable, "-m", *spec.args], env=environment, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + _START_S
-        while process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(requests.ConnectionError):
-                if requests.get(f"http://localhost:{port}{spec.health_route}", timeout=5).ok:
-                    return process, f"http://localhost:{port}{spec.predict_route}"
-            time.sleep(0.1)
-        process.kill()
-        raise exceptions.FailedPrecondition("Model server exited unexpectedly or never became ready")
+        process, url = start_server(spec.args, spec.health_route, subprocess.DEVNULL, AIP_STORAGE_URI=place)
+        if process.poll() is not None:
+            raise exceptions.FailedPrecondition("Model server exited unexpectedly or never became ready")
+        return process, f"{url}{spec.predict_route}"

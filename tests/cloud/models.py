@@ -14,11 +14,10 @@ from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Route, done, now, page
+from tests.cloud.collection import Route, check_labels, done, now, page
 from tests.cloud.front import Request
 
 _ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
-LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 _IMAGE = re.compile(  # in Artifact Registry or Container Registry
     r"([a-z0-9-]+-docker\.pkg\.dev/[^/@:]+|([a-z]+\.)?gcr\.io)(/[a-z0-9._-]+){2,}(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?"
 )
@@ -41,8 +40,7 @@ class Models:
         """Adds a model, by `modelId` if that is given, or a version of `parentModel`."""
         asked = v1.UploadModelRequest.from_json(request.body, ignore_unknown_fields=False)
         model = asked.model
-        if bad := [label for label in model.labels.values() if not LABEL.fullmatch(label)]:
-            raise exceptions.InvalidArgument(f"label values {bad}")
+        check_labels(model.labels)
         if model.artifact_uri and not model.container_spec.image_uri:
             raise exceptions.InvalidArgument("container_spec is required of a model with an artifact_uri")
         if not _IMAGE.fullmatch(model.container_spec.image_uri):

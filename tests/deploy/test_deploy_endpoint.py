@@ -1,43 +1,36 @@
 """Endpoints of a Vertex AI that is this process; what answers behind them are the containers' own commands."""
 
-import contextlib
-import io
 import pathlib
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from saved_models import export_untrained
 
 from common.errors import UserError
-from components.convert.convert import convert
-from components.convert.options import Options as Source
 from components.deploy.__main__ import main
 from components.deploy.deploy import share
 from components.evaluate.examples import sample
 from components.predict.model import Model
 from components.register.register import open_registry
 from tests.cloud.conftest import IMAGE
-from tests.rides import SCHEMA, typed_rows, write_csv
+from tests.rides import convert_quietly, source, typed_rows
 
 
 @pytest.fixture
 def place(vertex: Any, bucket: pathlib.Path, tmp_path: pathlib.Path) -> list[str]:
-    """Returns flags of a registry with three versions of `rides`; the third does not answer as its evaluation says."""
+    """Returns flags of a registry with four versions of `rides`; the third does not answer as its evaluation says, the fourth not at all."""
     vertex.endpoints.folders["gs://"] = f"{bucket.parent}/"
-    write_csv(tmp_path / "rides.csv", typed_rows(300))
-    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(SCHEMA), encoding="utf-8")
-    source = {"source": str(tmp_path / "rides.csv"), "schema": str(tmp_path / "schema.yaml")}
-    with contextlib.redirect_stdout(io.StringIO()):
-        manifest = convert(Source(dataset="csv", **source, output=str(tmp_path / "data")))
+    manifest = convert_quietly(source(tmp_path, typed_rows(300)))
     registry = f"vertex://{vertex.project}/{vertex.location}"
-    for seed in (1, 2, 3):
+    for seed in (1, 2, 3, 4):
         model = export_untrained(manifest, bucket / "runs" / str(seed) / "model", seed=seed)
         answered = sample(Model.load(model), manifest, "probabilities", None)
         if seed == 3:
             answered["answers"] = [[1 - share for share in row] for row in answered["answers"]]
+        if seed == 4:
+            answered["instances"][0]["nothing"] = 1
         facts = {"image": IMAGE, "decision": {"reasons": []}, "answered": answered}
         open_registry(registry).register("rides", f"gs://demo/runs/{seed}/model", facts)
     return ["--registry", registry, "--name"]
@@ -71,12 +64,16 @@ def test_canary_rollback_undeploy_delete(place, vertex, capsys, refused):
 
 
 @pytest.mark.cluster
-def test_version_with_other_answers_is_taken_back(place, vertex, refused, capsys):
-    assert "does not answer as when it was judged" in refused(main, "deploy", *place, "rides@3")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("rides@3", "does not answer as when it was judged"), ("rides@4", "unknown input of row 0: 'nothing'")],
+)
+def test_version_with_other_answers_is_taken_back(place, vertex, refused, capsys, version, said):
+    assert said in refused(main, "deploy", *place, version)
     [endpoint] = vertex.endpoints.items.values()
     assert not endpoint.deployed_models and not endpoint.traffic_split
     main(["deploy", *place, "rides@1"])
-    assert "does not answer as when it was judged" in refused(main, "deploy", *place, "rides@3", "--traffic", 20)
+    assert said in refused(main, "deploy", *place, version, "--traffic", 20)
     capsys.readouterr()
     main(["list", *place, "rides"])
     assert shown(capsys) == ["1 100"]

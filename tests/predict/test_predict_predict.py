@@ -7,14 +7,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from PIL import Image
 from saved_models import export_untrained
 
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.predict.__main__ import main
-from tests.rides import SCHEMA, typed_rows, write_csv
+from tests.rides import convert_quietly, source, typed_rows, write_csv
 
 pytestmark = pytest.mark.cluster
 
@@ -36,10 +35,7 @@ def write_parquet(path, rows):
 def rides(tmp_path_factory):
     """Rows, the folder with the dataset predictions of them, and a model for them."""
     folder, rows = tmp_path_factory.mktemp("rides"), typed_rows(300)
-    write_csv(folder / "rides.csv", rows)
-    (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA), encoding="utf-8")
-    source = {"source": str(folder / "rides.csv"), "schema": str(folder / "schema.yaml")}
-    manifest = convert(Options(dataset="csv", **source, output=str(folder / "data")))
+    manifest = convert_quietly(source(folder, rows))
     return rows, folder / "data", export_untrained(manifest, folder / "model")
 
 

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
-import os
 import pathlib
 import signal
-import socket
 import subprocess
-import sys
-import time
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 import requests
-import yaml
 from PIL import Image
 from saved_models import export_untrained
 
-from components.convert.convert import convert
 from components.convert.options import Options
 from components.register.register import open_registry
-from tests.rides import SCHEMA, typed_rows, write_csv
-
-_START_S = 60.0
+from tests.rides import convert_quietly, source, typed_rows
+from tests.servers import start_server
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,38 +52,18 @@ class Server:
 
 @contextlib.contextmanager
 def _serving(folder: pathlib.Path, name: str, flags: list[str], **environment: str) -> Iterator[Server]:
-    with socket.create_server(("localhost", 0)) as unused:
-        port = unused.getsockname()[1]
-    if "AIP_HTTP_PORT" in environment:
-        environment["AIP_HTTP_PORT"] = str(port)
-    else:
-        flags = [*flags, "--port", str(port)]
-    log = folder / f"{port}.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "components.serve", "--name", name, *flags],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", **environment},
-        )
-    server = Server(process=process, url=f"http://localhost:{port}", name=name.partition("@")[0], log=log)
+    descriptor, log = tempfile.mkstemp(dir=folder)
+    with open(descriptor, "w") as output:
+        arguments = ["components.serve", "--name", name, *flags]
+        process, url = start_server(arguments, "/v2/health/ready", output, **environment)
+    log = pathlib.Path(log)
+    assert process.poll() is None, log.read_text()
     try:
-        deadline = time.monotonic() + _START_S
-        while not _is_ready(server):
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
-        yield server
+        yield Server(process=process, url=url, name=name.partition("@")[0], log=log)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=30)
     assert "Traceback" not in log.read_text(), log.read_text()
-
-
-def _is_ready(server: Server) -> bool:
-    try:
-        return requests.get(f"{server.url}/v2/health/ready", timeout=5).json() == {"ready": True}
-    except requests.ConnectionError:
-        return False
 
 
 @pytest.fixture(scope="session")
@@ -106,11 +79,7 @@ def serving(
 def registry(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Returns a registry with three versions of a model: the first is the champion, the last is damaged."""
     folder = tmp_path_factory.mktemp("rides")
-    write_csv(folder / "rides.csv", typed_rows(300))
-    (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA), encoding="utf-8")
-    source = {"source": str(folder / "rides.csv"), "schema": str(folder / "schema.yaml")}
-    with contextlib.redirect_stdout(io.StringIO()):
-        manifest = convert(Options(dataset="csv", **source, output=str(folder / "data")))
+    manifest = convert_quietly(source(folder, typed_rows(300)))
     models = open_registry(str(folder / "registry"))
     for seed in (1, 2):
         models.register("rides", export_untrained(manifest, folder / f"model{seed}", seed=seed), {})
@@ -135,12 +104,11 @@ def images(tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any]
         path = folder / "source" / "ab"[i % 2] / f"{i:02}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 8), (i, 5 * i, 255 - i)).save(path)
-    with contextlib.redirect_stdout(io.StringIO()):
-        manifest = convert(
-            Options(dataset="images", source=str(folder / "source"), output=str(folder / "data"), shards=1)
-        )
+    manifest = convert_quietly(
+        Options(dataset="images", source=str(folder / "source"), output=str(folder / "data"), shards=1)
+    )
     export_untrained(manifest, folder / "version" / "1", "cnn")
-    with serving("shapes", AIP_STORAGE_URI=str(folder / "version"), AIP_HTTP_PORT="") as server:
+    with serving("shapes", AIP_STORAGE_URI=str(folder / "version")) as server:
         yield server
 
 

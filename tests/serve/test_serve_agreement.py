@@ -1,25 +1,21 @@
 """The same rows are answered alike by evaluation, predictions for files and a server."""
 
 import base64
-import contextlib
-import io
 import pathlib
 
 import keras
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from PIL import Image
 from saved_models import export_untrained
 
 from common.manifest import Manifest
-from components.convert.convert import convert
 from components.convert.options import Options
 from components.evaluate import score
 from components.evaluate.eval_set import EvalSet
 from components.predict.__main__ import main as predict
-from tests.rides import SCHEMA, typed_rows, write_csv
+from tests.rides import SCHEMA, convert_quietly, source, typed_rows
 
 pytestmark = pytest.mark.cluster
 LABELS = {
@@ -39,15 +35,13 @@ def own(manifest: Manifest) -> keras.Model:
 def table(folder: pathlib.Path, label: dict) -> tuple[Options, str, list]:
     """Returns a conversion, its source and each row as a client sends it."""
     rows = typed_rows(200)
-    write_csv(source := folder / "rides.csv", rows)
-    (folder / "schema.yaml").write_text(yaml.safe_dump({**SCHEMA, "label": label}), encoding="utf-8")
+    options = source(folder, rows, label=label)
     sent = [
         {**row, "fare": row["Fare (USD)"], "Stops": row["stops"], "began": row["began"] and str(row["began"])}
         for row in rows
     ]
     sent = [{name: row[name] for name in ("fare", "Stops", "began", "paid", "company")} for row in sent]
-    flags = {"dataset": "csv", "source": str(source), "schema": str(folder / "schema.yaml")}
-    return Options(**flags, output=str(folder / "data")), str(source), sent
+    return options, options.source, sent
 
 
 def pictures(folder: pathlib.Path) -> tuple[Options, str, list]:
@@ -71,14 +65,13 @@ def in_order(answers: np.ndarray) -> np.ndarray:
     ("kind", "model"), [*((label, "wide_deep") for label in LABELS), ("images", "cnn"), ("images", f"{__name__}:own")]
 )
 def test_answers_agree(kind, model, tmp_path, serving, capsys):
-    options, source, sent = table(tmp_path, LABELS[kind]) if kind in LABELS else pictures(tmp_path)
-    with contextlib.redirect_stdout(io.StringIO()):
-        manifest = convert(options)
+    options, path, sent = table(tmp_path, LABELS[kind]) if kind in LABELS else pictures(tmp_path)
+    manifest = convert_quietly(options)
     directory = export_untrained(manifest, tmp_path / "model", model)
     records = [EvalSet.load(options.output, split) for split in manifest.splits]
     name = records[0].task.answers[0]
     evaluated = np.concatenate([score.predict(score.load(directory, each), each).answers for each in records])
-    predict(["--model-dir", directory, "--source", source, "--output", str(tmp_path / "p.parquet")])
+    predict(["--model-dir", directory, "--source", path, "--output", str(tmp_path / "p.parquet")])
     predicted = np.stack(pq.read_table(tmp_path / "p.parquet")[name].to_pylist())
     with serving("m", "--model-dir", directory) as server:
         rows = server.ask(instances=sent)["predictions"]

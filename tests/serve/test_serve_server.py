@@ -26,7 +26,7 @@ CELLS = {"fare": "12.5", "Stops": "3", "began": "2024-01-31 08:15", "paid": "tru
 
 
 def of_model(registry, rows: list[dict[str, str]], version: str = "1") -> dict[str, list]:
-    """What the version answers to rows of texts, asked without a server."""
+    """Returns the answers of the version to rows of texts, without a server."""
     model = Model.load(open_registry(str(registry)).find("rides", version).model_dir)
     answers = model.ask("raw", {name: tf.constant([row[name] for row in rows]) for name in CELLS})
     return {

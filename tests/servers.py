@@ -1,0 +1,43 @@
+"""Processes that serve HTTP as containers of Vertex AI do."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import IO
+
+import requests
+
+_START_S = 60.0
+
+
+def start_server(
+    arguments: Sequence[str], health_route: str, output: IO[str] | int, **environment: str
+) -> tuple[subprocess.Popen, str]:
+    """Starts a module of Python with arguments, on a port that AIP_HTTP_PORT names, and waits until its health route answers.
+
+    Returns:
+      The process, which has ended if it did not get ready, and its URL.
+    """
+    with socket.create_server(("localhost", 0)) as unused:
+        port = unused.getsockname()[1]
+    url = f"http://localhost:{port}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "AIP_HTTP_PORT": str(port), **environment},
+    )
+    deadline = time.monotonic() + _START_S
+    while process.poll() is None:
+        with contextlib.suppress(requests.ConnectionError):
+            if requests.get(f"{url}{health_route}", timeout=5).ok:
+                break
+        if time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+        time.sleep(0.1)
+    return process, url
