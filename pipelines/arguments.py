@@ -15,6 +15,7 @@ import pydantic
 
 from common.cli import Flags, as_list, flag
 from common.errors import UserError
+from common.flags import place
 from common.manifest import CLASSIFICATION
 from components.convert import schema as schemas
 from components.convert.options import Options as ConvertOptions
@@ -54,6 +55,12 @@ class RunOptions(Flags):
     deterministic: bool | None = flag(str, "the same bits in every run (None: unless the training is asynchronous)")
     name: str | None = flag(str, "of the model in the registry (None: that of the dataset)")
     fail_on_reject: bool = flag(bool, f"exit code {EXIT_REJECTED} if the model is rejected, for builds")
+    predict: str | tuple[str, ...] | None = flag(
+        place,
+        "files that the model predicts for once it is registered, as --source of components.predict; on Vertex AI JSON lines, "
+        "gs://BUCKET/NAME.jsonl, where * in NAME stands for anything",
+        several=True,
+    )
     image: str = flag(
         str,
         "container image of the project: on Vertex AI by digest, here for --runner docker",
@@ -89,7 +96,7 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
         raise UserError(f"--dataset {convert.dataset} needs --schema FILE, which says what it holds")
     schema = schemas.load(source.schema) if source.schema else None
     name = schema.name if convert.schema else convert.dataset
-    name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:63] or "model"
+    name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:61] or "model"
     check_name(name)
     trainer_args, model = _trainer_args(config, cluster)
     label = schema.label if isinstance(schema, schemas.TableSchema) else schema

@@ -17,7 +17,7 @@ from pipelines.config import Config, Keys
 
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
 # What people may give CPUs and memory: all steps of ours that run on a machine of their own.
-STEPS = tuple(step.__name__ for step in training.STEPS if step is not training.train)
+STEPS = tuple(step.__name__ for step in training.STEPS if step not in training.LOCAL_STEPS)
 # Of each flag that is needed, its form and an example.
 NEEDED = {
     "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "my-project"),

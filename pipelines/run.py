@@ -20,6 +20,7 @@ from common.flags import job_directory, local
 from common.lifeline import OWNER_PID, owner_pid, watch
 from common.storage.storage import is_remote
 from components.evaluate.gate import REJECT
+from components.predict.options import Options as PredictOptions
 from components.train.cluster.lookup import load_cluster
 from components.train.supervision.signals import STOPPING, StopRequest
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, FLAGS, SHARED, pipeline_arguments
@@ -78,7 +79,10 @@ def _prepare(config: Config) -> RunRecord:
     cluster = load_cluster(cluster_file, as_list(config.trainer_flags))
     sources = as_list(config.source)
     if config.dataset != "bigquery":  # whose source is a query
-        sources = [path if is_remote(path) else os.path.realpath(path) for path in sources]
+        sources = [_absolute(path) for path in sources]
+    predict = [_absolute(path) for path in as_list(config.predict)]
+    if predict:  # Checked before anything is trained.
+        PredictOptions(model_dir="-", source=tuple(predict), output="-.csv").files()
     arguments = pipeline_arguments(config, cluster, sources)
     key = cache_key(arguments["convert_args"], arguments["schema"])
     with writable(f"--registry {config.registry}"):
@@ -88,14 +92,25 @@ def _prepare(config: Config) -> RunRecord:
     registry = os.path.realpath(config.registry)
     return begin(
         runs_dir,
-        {**arguments, "source_digest": key, "dataset_dir": str(dataset), "registry": registry},
+        {
+            **arguments,
+            "source_digest": key,
+            "dataset_dir": str(dataset),
+            "registry": registry,
+            "predict_source": predict,
+            "should_predict": bool(predict),
+        },
         runner=config.runner,
         # Processes run in this interpreter; kfp warns about an image whose name does not say so.
         image=config.image or (DEFAULT_IMAGE if config.runner == "docker" else "python"),
         dataset=config.dataset,
         cluster=cluster_file,
-        sources=sources,
+        sources=[*sources, *predict],
     )
+
+
+def _absolute(path: str) -> str:
+    return path if is_remote(path) else os.path.realpath(path)
 
 
 def execute(record: RunRecord, fail_on_reject: bool = False) -> int:

@@ -131,6 +131,8 @@ def _ended(config: Config, submission: Submission) -> int:
     print(", ".join(shown))
     print(f"{OUTCOMES[decided['verdict']]}: {decided['why']}")
     if decided["verdict"] != REJECT:
+        if values.get("should_predict"):
+            print(f"predictions in {values['job_dir']}/predictions")
         registry = open_registry(values["registry"])
         version = registry.version_of(values["name"], submission.run)
         print(f"version {version} of {values['name']} in {registry}")

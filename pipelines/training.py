@@ -1,7 +1,7 @@
-"""THE pipeline: convert, plan, train, evaluate, gate, register, promote; cleanup whatever happens.
+"""THE pipeline: convert, plan, train, evaluate, gate, register, promote, predict; cleanup whatever happens.
 
-One definition for this machine and for Vertex AI. Two slots differ: how the worker pools start (`train`), and who
-computes the digest of the source: `run.py` here, a step of its own (`digest`) there.
+One definition for this machine and for Vertex AI. Three slots differ: what starts the worker pools (`train`), what
+predicts (`predict`), and what computes the digest of the source: `run.py` here, a step of its own (`digest`) there.
 """
 
 import types
@@ -15,12 +15,18 @@ from components.cleanup.component import cleanup
 from components.convert.component import convert, digest
 from components.evaluate.component import evaluate, gate
 from components.evaluate.gate import PROMOTE, REJECT
+from components.predict.component import predict
+from components.predict.options import RUN_FILE
 from components.register.component import promote, register
+from components.register.serving import MODEL_ID_PREFIX
 from components.train.component import plan, train
 
 NAME = "training"
 BACKENDS = ("local", "vertex")
-STEPS = (digest, convert, plan, train, evaluate, gate, register, promote, cleanup)
+STEPS = (digest, convert, plan, train, evaluate, gate, register, promote, predict, cleanup)
+LOCAL_STEPS = (train, predict)  # On Vertex AI these are Google's components.
+_OF_EVERY_JOB = {"labels", "service_account", "encryption_spec_key_name"}  # Settings of Google's components.
+_BATCH_MACHINES = {"machine_type": "n1-standard-4", "starting_replica_count": 1, "max_replica_count": 4}
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
@@ -53,7 +59,7 @@ def build(
         job_dir: str, cluster: str, trainer_args: list[str], convert_args: list[str],
         evaluate_args: list[str], run_id: str = "", schema: str = "", source_digest: str = "", dataset_dir: str = "",
         registry: str = "registry", name: str = "model", run_dir: str = "", log_dir: str = "", project: str = "",
-        location: str = "",
+        location: str = "", predict_source: list[str] = [], should_predict: bool = False,  # noqa: B006
     ) -> None:  # fmt: skip
         if is_template and not is_local:
             run_id = dsl.PIPELINE_JOB_NAME_PLACEHOLDER
@@ -88,7 +94,27 @@ def build(
                 registered = steps.register(**version, job_dir=job_dir, cluster=cluster, image=image)
                 with dsl.If(verdict.output == PROMOTE, name="better"):
                     promoted = steps.promote(**version).after(registered)
-            for task in (planned, trained, evaluated, verdict, registered, promoted):
+                with dsl.If(should_predict == True, name="asked"):  # noqa: E712
+                    if is_local:
+                        predicted = steps.predict(
+                            **model, version=registered.output, source=predict_source, output=f"{run_dir}/{RUN_FILE}"
+                        )
+                    else:
+                        from google_cloud_pipeline_components.v1.batch_predict_job import ModelBatchPredictOp
+                        from google_cloud_pipeline_components.v1.model import ModelGetOp
+
+                        version_id = f"{MODEL_ID_PREFIX}{name}@{registered.output}"
+                        fetched = ModelGetOp(model_name=version_id, **place).set_caching_options(False)
+                        predicted = ModelBatchPredictOp(
+                            job_display_name=run_id,
+                            model=fetched.outputs["model"],
+                            gcs_source_uris=predict_source,
+                            gcs_destination_output_uri_prefix=f"{job_dir}/predictions",
+                            **{key: value for key, value in job.items() if key in _OF_EVERY_JOB},
+                            **_BATCH_MACHINES,
+                            **place,
+                        ).set_display_name("predict")
+            for task in (planned, trained, evaluated, verdict, registered, promoted, predicted):
                 task.set_caching_options(is_local)  # here for the resume of this one run, which takes what is done
         for task in (*tasks, converted, planned, evaluated, verdict, registered, promoted):
             if machine := resources.get(task.name):

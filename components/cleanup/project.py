@@ -30,6 +30,8 @@ from components.register.register import open_registry
 from components.register.vertex import FOLDER, name_of
 
 JOURNAL = "runs/cleanup"
+_JOBS = {"customJobs": aiplatform.CustomJob, "batchPredictionJobs": aiplatform.BatchPredictionJob}
+_Job = v1.PipelineJob | v1.CustomJob | v1.BatchPredictionJob | aiplatform.CustomJob | aiplatform.BatchPredictionJob
 _UNFINISHED_DAYS = 30  # Checkpoints that a resume could begin with stay so long.
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
 
@@ -47,7 +49,7 @@ class ProjectState:
     bucket: str
     now: datetime.datetime
     pipelines: Sequence[v1.PipelineJob] = ()
-    custom_jobs: Sequence[v1.CustomJob] = ()
+    jobs: Sequence[v1.CustomJob | v1.BatchPredictionJob] = ()
     versions: Sequence[v1.Model] = ()
     endpoints: Sequence[v1.Endpoint] = ()
     files: Mapping[str, File] = dataclasses.field(default_factory=dict)
@@ -72,7 +74,7 @@ def load_state(project: str, location: str, bucket: str) -> ProjectState:
             bucket=bucket,
             now=datetime.datetime.now(datetime.UTC),
             pipelines=[job.gca_resource for job in aiplatform.PipelineJob.list(filter=OURS)],
-            custom_jobs=[job.gca_resource for job in aiplatform.CustomJob.list(filter=OURS)],
+            jobs=[job.gca_resource for kind in _JOBS.values() for job in kind.list(filter=OURS)],
             versions=[version for name in registry.names() for version in registry.resources(name)],
             endpoints=[endpoint.gca_resource for endpoint in aiplatform.Endpoint.list(filter=OURS)],
             files={file.path.removeprefix(f"{bucket}/"): file for file in files},
@@ -88,7 +90,7 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
       run: Run to which the list is restricted; "" for all.
     """
     pipelines = [job for job in state.pipelines if is_ours(job.labels)]
-    jobs = [job for job in state.custom_jobs if is_ours(job.labels) and _is_live(job)]
+    jobs = [job for job in state.jobs if is_ours(job.labels) and _is_live(job)]
     ended = {run_of(job) for job in pipelines} - {run_of(job) for job in pipelines if _is_live(job)}
     orphans = [job for job in jobs if run_of(job) in ended]
     listed = [Leftover(kind="job", name=job.name, why="its run has ended", run=run_of(job)) for job in orphans]
@@ -107,13 +109,13 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
     return [leftover for leftover in listed if run in ("", leftover.run)]
 
 
-def run_of(job: v1.PipelineJob | v1.CustomJob) -> str:
+def run_of(job: v1.PipelineJob | v1.CustomJob | v1.BatchPredictionJob) -> str:
     """Returns the run that a job is of; of one that was started from a compiled spec only the name says it."""
     name = job.name.rpartition("/")[2] if isinstance(job, v1.PipelineJob) else job.display_name
     return job.labels.get("run") or name
 
 
-def _is_live(job: v1.PipelineJob | v1.CustomJob | aiplatform.CustomJob) -> bool:
+def _is_live(job: _Job) -> bool:
     return not re.search("SUCCEEDED|FAILED|CANCELLED|EXPIRED", job.state.name)
 
 
@@ -177,7 +179,7 @@ def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftove
             try:
                 with refusals(str(registry)):
                     if leftover.kind == "job":
-                        aiplatform.CustomJob.get(leftover.name).cancel()
+                        _JOBS[leftover.name.split("/")[-2]].get(leftover.name).cancel()
                     elif leftover.kind == "endpoint":
                         aiplatform.Endpoint(leftover.name).delete(force=True)
                     elif leftover.kind == "version":
@@ -198,7 +200,9 @@ def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
 
     All are tried before an ExceptionGroup has the reasons why some could not be cancelled.
     """
-    jobs = aiplatform.CustomJob.list(filter=f'{OURS} AND display_name="{run_id}"', project=project, location=location)
+    place = {"project": project, "location": location}
+    ours = f'{OURS} AND display_name="{run_id}"'
+    jobs = [job for kind in _JOBS.values() for job in kind.list(filter=ours, **place)]
     cancelled = []
     failures = []
     for job in jobs:
@@ -214,5 +218,5 @@ def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
     return cancelled
 
 
-def _is_cancellable(job: aiplatform.CustomJob) -> bool:
+def _is_cancellable(job: _Job) -> bool:
     return _is_live(job) and job.state.name != "JOB_STATE_CANCELLING"

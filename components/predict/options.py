@@ -3,10 +3,13 @@
 import dataclasses
 import os
 
-from common.cli import Flags, flag
-from common.errors import UserError, unknown
+from common.cli import Flags, as_list, flag
+from common.errors import UserError, readable, unknown
 from common.flags import at_least, local, place
+from common.storage.files import list_files, stat_file
+from common.storage.storage import File
 
+RUN_FILE = "predictions.parquet"  # In the directory of a run of the pipeline.
 FORMATS = {".parquet": "FORMAT parquet", ".csv": "FORMAT csv, HEADER", ".jsonl": "FORMAT json"}
 
 
@@ -41,6 +44,17 @@ class Options(Flags):
             raise UserError("give either --name of a model in the --registry, or --model-dir")
         if (suffix := os.path.splitext(self.output)[1]) not in FORMATS:
             raise unknown("ending of --output", suffix, FORMATS)
+
+    def files(self) -> list[File]:
+        """Returns the files at the sources; one that has none is a `UserError`."""
+        files = []
+        for path in as_list(self.source):
+            with readable(path):
+                inside = [file] if (file := stat_file(path)) else list_files(path)
+            if not inside:
+                raise UserError(f"--source {path}: no such file, and no folder with files")
+            files += inside
+        return files
 
     @property
     def errors_file(self) -> str:

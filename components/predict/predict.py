@@ -17,7 +17,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from common.cli import as_list
 from common.errors import UserError, first_line, writable
 from common.machine import usable_cores
 from common.progress import track
@@ -51,12 +50,11 @@ def predict(options: Options) -> tuple[int, int]:
     model = Model.load(options.model_dir or find_version(options.registry, options.name).model_dir)
     partial = f"{output}.partial"
     counts = collections.Counter()
-    keep = as_list(options.keep) or None
     try:
         with (
             writable(f"--output {output}"),
             open(f"{errors}.partial", "w", encoding="utf-8") as wrong_rows,
-            open_rows(as_list(options.source), model, split=options.split, keep=keep) as rows,
+            open_rows(options, model) as rows,
         ):
             answered = _answered(model, rows, options.batch_size, counts, wrong_rows)
             first = next(answered, None)

@@ -1,6 +1,6 @@
 """Batches of what a model is asked about: rows of tables, image files, or records of a converted dataset.
 
-with open_rows(["trips.csv"], model, split="test", keep=["id"]) as rows:
+with open_rows(options, model) as rows:
     for batch in rows.batches(1024):
         batch.kept, batch.inputs
 """
@@ -19,16 +19,18 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from common.cli import as_list
 from common.errors import UserError, about, readable, unknown
 from common.manifest import FILE, Feature, Manifest
 from common.provenance import IMAGE_BYTES, RAW, SERVING_DEFAULT
-from common.storage.files import list_files, open_files, stat_file
+from common.storage.files import open_files, stat_file
 from components.convert.expressions import connect, literal, quoted
 from components.convert.sources.images import IMAGE_SUFFIXES
 from components.convert.sources.registry import find_source
 from components.convert.sources.tables import ENDINGS
 from components.convert.sources.views import create_view
 from components.predict.model import Model
+from components.predict.options import Options
 from trainer.data import records
 
 _AS_IN_CSV = {  # By type, what has another text in a CSV file than DuckDB gives it.
@@ -73,29 +75,17 @@ class Rows:
 
 
 @contextlib.contextmanager
-def open_rows(paths: Sequence[str], model: Model, *, split: str, keep: Sequence[str] | None) -> Iterator[Rows]:
-    """Opens what lies at the paths.
-
-    Args:
-      paths: One folder of a converted dataset; or image files, CSV files, files of JSON lines or Parquet files, or folders of
-        them.
-      model: What the rows are for.
-      split: Split of a dataset.
-      keep: Columns of a table to keep beside the answers; None for all.
+def open_rows(options: Options, model: Model) -> Iterator[Rows]:
+    """Opens the sources of predictions: a converted dataset, or files of images or tables.
 
     Raises:
-      UserError: If nothing is there that the model takes.
+      UserError: If there is no file that the model takes.
     """
+    paths = as_list(options.source)
     if len(paths) == 1 and stat_file(f"{paths[0]}/{FILE}"):
-        yield _records(paths[0], model, split)
+        yield _records(paths[0], model, options.split)
         return
-    files = []
-    for path in paths:
-        with readable(path):
-            inside = [file] if (file := stat_file(path)) else list_files(path)
-        if not inside:
-            raise UserError(f"--source {path}: no such file, and no folder with files")
-        files += inside
+    files = options.files()
     names = [file.path.lower().removesuffix(".gz").removesuffix(".zst") for file in files]
     if images := [file for file, name in zip(files, names, strict=True) if name.endswith(IMAGE_SUFFIXES)]:
         yield _images(images, model)
@@ -115,21 +105,21 @@ def open_rows(paths: Sequence[str], model: Model, *, split: str, keep: Sequence[
             connection.execute(f"SET temp_directory = '{folder}'")
             files = find_source(dataset, schema="-").files([*paths] if len(paths) > 1 else paths[0])
             create_view(connection, dataset, files, folder)
-            yield _table(connection, dataset, model, keep)
+            yield _table(connection, dataset, model, as_list(options.keep))
         except duckdb.Error as error:
             lines = str(error).splitlines()[:3]  # What is wrong, and in which line of a file.
             raise UserError(" ".join(" ".join(lines).split())) from None
 
 
-def _table(connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, keep: Sequence[str] | None) -> Rows:
+def _table(connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, keep: Sequence[str]) -> Rows:
     types = {name: str(kind) for name, kind, *_ in connection.sql("DESCRIBE source").fetchall()}
     for column in model.columns:
         if column.header not in types:
             raise UserError(f"no column {column.header!r}, which the model takes (it has {', '.join(types)})")
-    for name in keep or ():
+    for name in keep:
         if name not in types:
             raise unknown("column", name, types)
-    kept = [*types] if keep is None else [*keep]
+    kept = [*(keep or types)]
     texts = [_text(column, types[column.header], dataset) for column in model.columns]
     query = f"SELECT {', '.join([*map(quoted, kept), *texts])} FROM source"
 

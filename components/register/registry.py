@@ -38,8 +38,8 @@ _ANY = "any"
 
 def check_name(name: str) -> None:
     """Raises a UserError for what is no name of a model."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,62}", name):
-        raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 63")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,60}", name):
+        raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 61")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from common.errors import UserError
 
+MODEL_ID_PREFIX = "m-"  # Of the id of a model on Vertex AI, which begins with a letter; the name follows.
 VERSION = "1"  # Folder of the SavedModel in that of a version, as TensorFlow Serving wants it.
 IMAGE = r"([a-z0-9-]+-docker\.pkg\.dev/[\w.-]+|([a-z]+\.)?gcr\.io)(/[\w.-]+){2,}(:[\w.-]+)?@sha256:[0-9a-f]{64}"
 

@@ -67,9 +67,9 @@ class VertexRegistry(Registry):
         return self._place
 
     def resource_name(self, name: str) -> str:
-        """Returns `projects/.../models/...`; an id begins with a letter."""
+        """Returns `projects/.../models/...`."""
         check_name(name)
-        return f"{self._parent}/models/m-{name[:61]}"
+        return f"{self._parent}/models/{serving.MODEL_ID_PREFIX}{name}"
 
     def names(self) -> list[str]:
         """Returns the names of the models, in order."""
@@ -177,4 +177,4 @@ def name_of(model: v1.Model) -> str:
     """Returns the name of our model that a version is of; nothing if that or the version is not ours."""
     name = model.labels.get("name", "")
     id = model.name.rpartition("/")[2].partition("@")[0]
-    return name if is_ours(model.labels) and id == f"m-{name[:61]}" else ""
+    return name if is_ours(model.labels) and id == f"{serving.MODEL_ID_PREFIX}{name}" else ""

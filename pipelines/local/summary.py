@@ -11,6 +11,7 @@ from common.pages import render_page, templates
 from common.storage.files import write_text
 from components.convert.output import PAGE
 from components.evaluate.report import section
+from components.predict.options import RUN_FILE
 from components.register.directory import DirectoryRegistry
 from components.register.registry import CHAMPION
 from pipelines.local.progress import FAILED, Progress
@@ -65,6 +66,7 @@ def write(record: RunRecord, progress: Progress, status: str, seconds: float) ->
         "dataset_page": dataset / PAGE,
         "job": job,
         "evaluation": run_dir / EVALUATION,
+        "predictions": run_dir / RUN_FILE,
     }
     summary = {
         "run": record.id,

@@ -108,6 +108,11 @@ def prepare(config: Config) -> Submission:
         config = config.model_copy(update={"export_dir": config.export_dir or f"{config.bucket}/exports"})
     else:
         sources = [require_bucket(source) for source in sources]
+    predict = as_list(config.predict)
+    if others := [path for path in predict if not re.fullmatch(r"gs://[^/].*\.jsonl", path)]:
+        raise UserError(
+            f"predict: {others[0]}: Vertex AI's batch prediction reads JSON lines; give gs://BUCKET/NAME.jsonl"
+        )
     run = new_name()
     return Submission(
         run=run,
@@ -120,6 +125,8 @@ def prepare(config: Config) -> Submission:
             "registry": f"vertex://{config.project}/{config.location}",
             "project": config.project,
             "location": config.location,
+            "predict_source": predict,
+            "should_predict": bool(predict),
         },
         settings=settings,
         service_account=config.service_account,

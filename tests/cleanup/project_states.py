@@ -89,7 +89,7 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
             versions.append(version(f"m{i}", n + 1, labels | {"run": of}, f"{BUCKET}/{folder}", aliases, deployed))
             if labels == OURS and n < len(kinds) - keep and not aliases and not deployed and of not in busy:
                 goes["version", f"m{i} {n + 1}"] = of
-    lists = {"pipelines": pipelines, "custom_jobs": jobs, "versions": versions}
+    lists = {"pipelines": pipelines, "jobs": jobs, "versions": versions}
     stored = {name: stored_file(days.get(name, 2), size) for name, size in files.items()}
     about = {"bucket": BUCKET, "now": NOW, "files": stored}
     return ProjectState(**about, **{name: tuple(each) for name, each in lists.items()}), keep, goes
@@ -102,7 +102,7 @@ def with_foreign_things(draw: st.DrawFn, state: ProjectState) -> ProjectState:
     jobs = draw(st.lists(_foreign_job))
     foreign = {
         "pipelines": [job(f"pipelineJobs/{id}", id, labels, live) for id, labels, live in jobs],
-        "custom_jobs": [job(f"customJobs/9{i}", id, labels, live) for i, (id, labels, live) in enumerate(jobs)],
+        "jobs": [job(f"customJobs/9{i}", id, labels, live) for i, (id, labels, live) in enumerate(jobs)],
         "versions": [version("m0", 9 + i, labels, f"{BUCKET}/models/m0/v3") for i, (_, labels, _) in enumerate(jobs)],
     }
     # Of ours, with files in another bucket.

@@ -47,7 +47,7 @@ def test_checkpoints_of_unfinished_job_stay_month():
 
 def test_job_of_no_pipeline_stays():
     live = job("customJobs/1", "r", OURS, True)
-    state = ProjectState(bucket=BUCKET, now=NOW, custom_jobs=(live,))
+    state = ProjectState(bucket=BUCKET, now=NOW, jobs=(live,))
     assert not leftovers(state)
     ended = dataclasses.replace(state, pipelines=(job("pipelineJobs/r", "r", OURS, False),))
     assert [each.name for each in leftovers(ended)] == [live.name]

@@ -1,5 +1,6 @@
 import project_states
 import pytest
+from google.cloud import aiplatform_v1 as v1
 from kfp import dsl
 
 from components.cleanup.component import cleanup
@@ -35,8 +36,12 @@ def test_the_live_jobs_of_the_run_are_cancelled_and_no_others(vertex, job, cance
     ended = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "CANCELLING")
     past = [job("r1", state) for state in ended]
     live.append(job("r1", "RUNNING", managed_by="tfrecord-training"))  # of a schedule, which knows no run's name
+    batch = v1.BatchPredictionJob(name=live[0].replace("customJobs", "batchPredictionJobs"), display_name="r1")
+    batch.labels, batch.state = project_states.OURS, "JOB_STATE_RUNNING"
+    vertex.batches.items[batch.name] = batch
     others = [job(run, "RUNNING") for run in ("r2", "r11")] + [job("r1", "RUNNING", managed_by="others")]
-    assert cancel_jobs(vertex.project, vertex.location, "r1") == live
+    assert cancel_jobs(vertex.project, vertex.location, "r1") == [*live, batch.name]
+    assert batch.state.name == "JOB_STATE_CANCELLED"
     assert states(vertex, live) == ["CANCELLED"] * 6
     assert states(vertex, past) == list(ended)
     assert states(vertex, others) == ["RUNNING"] * 3

@@ -70,8 +70,7 @@ class Endpoints(Resources):
         endpoint = self.get(request, parent, id)
         asked = v1.DeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
         deployed, resources = asked.deployed_model, asked.deployed_model.dedicated_resources
-        if not re.fullmatch(r"[a-z]\d[a-z]?-[a-z]+-\d+", resources.machine_spec.machine_type):
-            raise exceptions.InvalidArgument(f"machine_type {resources.machine_spec.machine_type!r} is not supported")
+        check_machine(resources.machine_spec)
         if not 1 <= resources.min_replica_count <= (resources.max_replica_count or resources.min_replica_count):
             raise exceptions.InvalidArgument("min_replica_count must be from 1 to max_replica_count")
         name, _, version = deployed.model.partition("@")
@@ -79,7 +78,7 @@ class Endpoints(Resources):
         deployed.id, deployed.create_time, deployed.model_version_id = str(next(self._ids)), now(), model.version_id
         split = {deployed.id if key == "0" else key: share for key, share in asked.traffic_split.items()}
         self._check_split([*endpoint.deployed_models, deployed], split)
-        self._servers[deployed.id] = self._start(model)
+        self._servers[deployed.id] = self.start(model)
         endpoint.deployed_models.append(deployed)
         if split:
             endpoint.traffic_split = split
@@ -126,18 +125,28 @@ class Endpoints(Resources):
             )
         )
 
+    def local(self, uri: str) -> str:
+        """Returns the path on this machine that a URI of a bucket stands for."""
+        for start, folder in self.folders.items():
+            uri = uri.replace(start, folder)
+        return uri
+
     def _check_split(self, deployed: list[v1.DeployedModel], split: dict[str, int]) -> None:
         if unknown := split.keys() - {each.id for each in deployed}:
             raise exceptions.InvalidArgument(f"traffic_split has {sorted(unknown)}, which are not deployed")
         if split and (sum(split.values()) != 100 or min(split.values()) < 0):
             raise exceptions.InvalidArgument(f"traffic_split adds up to {sum(split.values())}, not 100")
 
-    def _start(self, model: v1.Model) -> tuple[subprocess.Popen, str]:
+    def start(self, model: v1.Model) -> tuple[subprocess.Popen, str]:
         """Starts a container's process; returns it, once its health route answers, with the URL of its predictions."""
-        spec, place = model.container_spec, model.artifact_uri
-        for start, folder in self.folders.items():
-            place = place.replace(start, folder)
+        spec, place = model.container_spec, self.local(model.artifact_uri)
         process, url = start_server(spec.args, spec.health_route, subprocess.DEVNULL, AIP_STORAGE_URI=place)
         if process.poll() is not None:
             raise exceptions.FailedPrecondition("Model server exited unexpectedly or never became ready")
         return process, f"{url}{spec.predict_route}"
+
+
+def check_machine(machine: v1.MachineSpec) -> None:
+    """Refuses what is no type of machine."""
+    if not re.fullmatch(r"[a-z]\d[a-z]?-[a-z]+-\d+", machine.machine_type):
+        raise exceptions.InvalidArgument(f"machine_type {machine.machine_type!r} is not supported")

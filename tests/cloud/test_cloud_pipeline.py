@@ -14,6 +14,7 @@ import pytest
 from google.cloud import aiplatform
 from PIL import Image
 
+from components.predict.model import Model
 from tests.deploy.calls import strangers
 
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
@@ -84,12 +85,20 @@ def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster, store_fa
     if store_fails:
         host = r"(storage|www)\.googleapis\.com/.*" + cloud.bucket
         cloud.fail({"match": host, "share": 0.02, "status": 503}, {"match": f"{host}.*", "share": 0.005, "reset": True})
-    run = cloud.submit(cluster, "--train-steps", 200)
+    rows = [{"image": image} for image in np.random.default_rng(0).integers(0, 17, (70, 8, 8, 1)).tolist()]
+    (cloud.files / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = cloud.submit(cluster, "--train-steps", 200, "--set", f"predict=gs://{cloud.bucket}/rows.jsonl")
 
     assert run.step() >= 200
     [version] = _versions(cloud.bucket)
     assert {"champion", "default"} <= set(version.version_aliases)
-    assert pathlib.Path("/gcs", version.uri.removeprefix("gs://"), "1", "saved_model.pb").is_file()
+    model_dir = pathlib.Path("/gcs", version.uri.removeprefix("gs://"))
+    [results] = run.job_dir.glob("predictions/*/prediction.results-*")
+    predictions = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [each["instance"] for each in predictions] == rows
+    expected = Model.load(str(model_dir)).ask("serving_default", {"image": np.uint8([row["image"] for row in rows])})
+    probabilities = [each["prediction"]["probabilities"] for each in predictions]
+    np.testing.assert_allclose(probabilities, expected["probabilities"], atol=1e-6)
     [job] = run.custom_jobs
     assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
     _assert_few_requests(cloud, run.run_id, run.job_dir, replicas=1)

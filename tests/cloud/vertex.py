@@ -21,6 +21,7 @@ from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2, json_format
 
 from pipelines.local.progress import ANSI, step_event
+from tests.cloud.batches import Batches
 from tests.cloud.collection import Collection
 from tests.cloud.endpoints import Endpoints
 from tests.cloud.front import Answer, Request
@@ -47,6 +48,7 @@ class Vertex:
         self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
         self.models = Models(self.route)
         self.endpoints = Endpoints(self.route, self.models)
+        self.batches = Batches(self.route, self.models, self.endpoints)
 
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
         """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.
@@ -83,6 +85,7 @@ class LiveVertex(Vertex):
     def __init__(self, work: pathlib.Path, iam: Iam) -> None:
         super().__init__()
         self._iam = iam
+        self.endpoints.folders["gs://"] = "/gcs/"
         self.runs: dict[str, Run] = {}
         self.stockouts: dict[str, int] = {}
         self._logs = work / "logs"

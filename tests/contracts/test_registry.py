@@ -105,7 +105,7 @@ def test_champion_moves_from_the_one_compared(registry, register):
 def test_wrong_name_is_refused(registry, job, name):
     model = str(job() / "model")
     for use in (lambda: registry.register(name, model, {}), lambda: registry.versions(name)):
-        with pytest.raises(UserError, match="lower-case letters, digits, - and _ only, at most 63"):
+        with pytest.raises(UserError, match="lower-case letters, digits, - and _ only, at most 61"):
             use()
 
 

@@ -19,6 +19,7 @@ ROLES = {
         *("resourcemanager.projects.get", "aiplatform.tensorboardRuns.write", "aiplatform.models.upload"),
         *(f"aiplatform.pipelineJobs.{verb}" for verb in ("create", "get", "list", "cancel", "delete")),
         *(f"aiplatform.customJobs.{verb}" for verb in ("create", "get", "list", "cancel", "delete")),
+        *(f"aiplatform.batchPredictionJobs.{verb}" for verb in ("create", "get", "list", "cancel")),
         *(f"aiplatform.models.{verb}" for verb in ("get", "list", "update", "delete")),
     },
 }

@@ -82,12 +82,13 @@ def tasks(spec: dict) -> dict[str, dict]:
 
 
 def test_task_graphs_are_equal_but_for_how_training_starts_and_who_looks_at_the_source(found):
-    assert found["local"].keys() == found["vertex"].keys() - {"steps/digest"}
+    own = {"steps/digest", "steps/accepted/asked/model-get"}
+    assert found["local"].keys() == found["vertex"].keys() - own
     for name, mine in found["local"].items():
         theirs = found["vertex"][name]
-        waits = [step for step in theirs["waits"] if step != "digest"]
+        waits = [step for step in theirs["waits"] if step not in ("digest", "model-get")]
         assert waits == mine["waits"] and theirs["condition"] == mine["condition"]
-        assert (mine["key"] == theirs["key"]) is not name.endswith("/train")
+        assert (mine["key"] == theirs["key"]) is not name.endswith(("/train", "/predict"))
 
 
 def test_only_what_converts_is_cached_and_here_where_the_notes_are_of_one_run_all_but_the_cleanup(found):
@@ -95,5 +96,6 @@ def test_only_what_converts_is_cached_and_here_where_the_notes_are_of_one_run_al
         return {name for name, task in found[backend].items() if task["cached"]}
 
     assert cached("vertex") == {"steps/convert"}
-    inside = ("convert", "plan", "train", "evaluate", "gate", "accepted/register", "accepted/better/promote")
+    inside = ("convert", "plan", "train", "evaluate", "gate")
+    inside += ("accepted/register", "accepted/better/promote", "accepted/asked/predict")
     assert cached("local") == {f"steps/{name}" for name in inside}

@@ -77,6 +77,7 @@ def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the
         (["--bucket", "my-bucket"], "give one such as gs://my-bucket"),
         ([], "--image is missing"),
         (["--image", IMAGE, "--name", "Bad Name!"], "model name 'Bad Name!'"),
+        (["--image", IMAGE, "--set", "predict=gs://b/rows.csv"], "reads JSON lines; give gs://BUCKET/NAME.jsonl"),
         (["--image", "r/i:tag"], "--image r/i:tag: give one such as .*@sha256:0"),
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -102,10 +103,12 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
 
 
 @pytest.mark.pipeline
-def test_number_in_parquet_files_is_learnt_and_registered(command, friedman):
+def test_regression_is_registered_and_predicts(command, friedman):
+    shutil.copy(friedman / "rows.parquet", friedman / "today's.parquet")
     flags = ["--dataset", "parquet", "--source", friedman / "rows.parquet", "--schema", friedman / "schema.yaml"]
     flags += ["--cluster", "clusters/local.yaml", "--train-epochs", 60, "--threshold", "rmse=2", "r2=0.8"]
     flags += ["--runs-dir", friedman / "runs", "--registry", friedman / "registry"]
+    flags += ["--set", f"predict={friedman}/today's.parquet"]
     own = ["--learning-rate", 0.003, "--schedule", "linear", "--export", "best"]
     done = command("pipelines/run.py", *flags, "--", *own)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -116,4 +119,7 @@ def test_number_in_parquet_files_is_learnt_and_registered(command, friedman):
     assert f"test rmse      {metrics['rmse']:.4f}" in done.stdout
     evaluation = json.loads(pathlib.Path(summary["paths"]["evaluation"]).read_text())
     assert evaluation["gate"]["thresholds"] == {"rmse": 2.0, "r2": 0.8} and evaluation["baseline"]["rmse"] > 3
+    predictions = pq.read_table(summary["paths"]["predictions"])
+    errors = predictions["predictions"].to_numpy() - predictions["y"].to_numpy()
+    assert len(errors) == 3000 and np.sqrt(np.mean(errors**2)) < 1.6
     assert "root mean squared error" in (pathlib.Path(summary["paths"]["report"])).read_text()

@@ -8,6 +8,7 @@ import pytest
 
 from common.manifest import Feature
 from components.predict.model import Model
+from components.predict.options import Options
 from components.predict.rows import open_rows
 
 D, NOON = decimal.Decimal, dt.datetime(2024, 1, 31, 12, 0, 0, 500_000)
@@ -40,7 +41,8 @@ def test_typed_value_becomes_cell(array, kind, texts, tmp_path):
     pq.write_table(pa.table({"x": array, "kept": pa.array(range(len(array)))}), tmp_path / "x.parquet")
     column = Feature(name="x", header="x", dtype="string", type=kind, missing=("-", "NA"))
     model = Model(directory="model", loaded=None, signatures={"raw": _Signature()}, columns=[column])
-    with open_rows([str(tmp_path / "x.parquet")], model, split="test", keep=["kept"]) as rows:
+    options = Options(model_dir="-", source=str(tmp_path / "x.parquet"), output="-.csv", keep="kept")
+    with open_rows(options, model) as rows:
         (batch,) = rows.batches(100)
     assert [text.decode() for text in batch.inputs["x"].numpy()] == texts
     assert rows.count == len(texts) and batch.kept.column("kept").to_pylist() == [*range(len(texts))]
