@@ -17,7 +17,7 @@ from components.evaluate.slices import slices
 from trainer.tasks.task import Task
 
 _MOST_VALUES = 100
-# Metrics that differ by no more than this share of their size may be equal: one may be computed in float32.
+# Metrics that differ by no more than this share of their size are equal: float32 and the order of a sum decide the rest.
 _ROUNDING = 1e-6
 
 
@@ -83,6 +83,9 @@ def beat(
     candidate = float(metrics[metric])
     other = float(task.measure(theirs, labels).get(metric, math.nan))
     difference = other - candidate if metric in task.lower_is_better else candidate - other
+    rounding = _ROUNDING * (abs(candidate) + abs(other))
+    if abs(difference) <= rounding:
+        difference = 0.0
     right = [answers.argmax(axis=1) == labels for answers in (ours.answers, theirs)] if labels.ndim == 1 else []
     if not difference > 0:
         p = 1.0
@@ -91,7 +94,7 @@ def beat(
         won = (right[0] > right[1]).sum()
         p = stats.binomtest(won, (right[0] != right[1]).sum(), alternative="greater").pvalue
     else:
-        p = _permutation_test(difference - _ROUNDING * (abs(candidate) + abs(other)), metric, ours, theirs, swaps)
+        p = _permutation_test(difference - rounding, metric, ours, theirs, swaps)
     passed = difference > margin and (not confidence or bool(p <= 1 - confidence))
     words = f"{metric} {candidate:.4f} {'beats' if passed else 'does not beat'} {name}, {other:.4f}"
     if confidence and passed:

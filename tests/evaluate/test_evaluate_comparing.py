@@ -6,7 +6,7 @@ import math
 import keras
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from components.evaluate.comparing import beat, reach
@@ -103,6 +103,7 @@ def test_few_disagreements_of_numbers():
 
 
 @given(st.sampled_from(TASKS), st.integers(2, 40), st.integers(0, 2**32))
+@example(TASKS[-1], 38, 21825)  # Equal but for the order in which squares are added.
 def test_record_order_irrelevant(task, n, seed):
     """Another order of the records changes neither the p-value nor the verdict."""
     drawn = answered(task, n, seed)
