@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import pickle
 import tempfile
 from typing import Any
 
@@ -27,9 +28,10 @@ class Opened:
 
 
 def read_all(source: Source, paths: Paths = None, *, splits: Splits | None = None, **options: Any) -> Opened:
-    """Opens a source and reads each piece; `options` are those of `Opening`."""
+    """Opens a source and reads each piece, as another process would; `options` are those of `Opening`."""
     with tempfile.TemporaryDirectory() as directory:
-        examples = source.open(paths, Opening(directory=directory, splits=splits or Splits(), **options))
+        opening = Opening(directory=directory, splits=splits or Splits(), **options)
+        examples = pickle.loads(pickle.dumps(source.open(paths, opening)))
         blocks = collections.defaultdict(list)
         for piece in examples.pieces:
             assert piece.num_bytes >= 0
