@@ -1,10 +1,9 @@
-"""Schema files are read, and what is wrong with one is said with file, line and place."""
+"""Schema files are read, and what is wrong with one is named with file, line and place."""
 
 import copy
 import json
 import pathlib
 import pickle
-import re
 
 import pytest
 import yaml
@@ -12,7 +11,7 @@ import yaml
 from common.errors import UserError
 from common.manifest import Encoding
 from components.convert import schema as schemas
-from components.convert.schema import Column, Input, Label, SplitRule, TableSchema, load, table_schema
+from components.convert.schema import TableSchema, load, table_schema
 
 GOOD = {
     "name": "trips",
@@ -63,14 +62,15 @@ def change(place: str, value) -> dict:
 def test_table_schema_file(tmp_path):
     extra = {"filter": "fare > 0 AND seconds IS NOT NULL", "missing": ["", "NA"], "other_columns": "ignore"}
     schema = read(tmp_path, {**GOOD, **extra})
-    columns = [*schema.columns.values()]
-    assert (schema.name, schema.origin, schema.filter) == ("trips", "somewhere", extra["filter"])
-    assert [column.header for column in columns] == ["fare", "tips", "Trip Seconds", "company"]
-    assert [column.dtype for column in columns] == ["float32", "float32", "int64", "string"]
-    assert repr([column.default for column in columns]) == "[None, 0.0, 0, '']"
+    columns = [(column.header, column.dtype, column.default, column.unit) for column in schema.columns.values()]
+    assert columns == [
+        ("fare", "float32", None, "USD"),
+        ("tips", "float32", 0.0, None),
+        ("Trip Seconds", "int64", 0, None),
+        ("company", "string", "", None),
+    ]
     assert (schema.label.classes, schema.label.columns) == (("no", "yes"), {"tips", "fare"})
-    assert schema.label.sources == {"label.condition": "tips > 0.2 * fare"}
-    assert (schema.missing, schema.ignore_others, schema.delimiter) == (("", "NA"), True, None)
+    assert (schema.filter, schema.missing, schema.ignore_others) == (extra["filter"], ("", "NA"), True)
     assert [(entry.encoding, entry.vocabulary_size) for entry in schema.deep + schema.wide] == [
         (Encoding(kind="numeric", columns=("fare",)), None),
         (Encoding(kind="vocabulary", columns=("company",), embedding=3), 9),
@@ -85,68 +85,40 @@ def test_table_schema_file(tmp_path):
 def test_table_schema_defaults(tmp_path):
     schema = read(tmp_path, GOOD)
     assert (schema.missing, schema.ignore_others, schema.delimiter) == (("",), False, None)
-    assert (schema.filter, schema.split) == (None, None)
     assert read(tmp_path, {**GOOD, "delimiter": "\t"}).delimiter == "\t"
 
 
-def test_table_schema_in_code():
-    schema = TableSchema(
-        name="t",
-        origin="code",
-        columns={name: Column(name=name, header=f"x/{name}", type="float") for name in ("a", "label")},
-        label=Label(regression="label"),
-        deep=(Input(column="a", numeric="z_score"),),
-    )
-    assert table_schema(schema, "tfds:t", delimited=False) is schema
-    assert (schema.label.targets, [column.name for column in schema.stored]) == ({"label": '"label"'}, ["a"])
-
-
-def test_time_column_unit_and_filter(tmp_path):
-    column = read(tmp_path, {**GOOD, **TIME, "filter": "seconds > 0"}).columns["seconds"]
-    assert (column.dtype, column.default, column.unit) == ("int64", None, "seconds since 1970-01-01 UTC")
-
-
-@pytest.mark.parametrize("value", [True, False])
-def test_bool_default_stored_as_text(tmp_path, value):
-    data = change("columns.fare", {"type": "bool", "default": value})
-    data["label"] = {"column": "company", "classes": ["x", "y"]}
-    data["deep"], data["wide"] = [{"column": "fare", "vocabulary": 2}], []
-    assert read(tmp_path, data).columns["fare"].default == str(value).lower()
-
-
-def test_label_kinds(tmp_path):
-    """A column that is a word of SQL is a target by its name alone."""
+@pytest.mark.parametrize(
+    ("label", "task", "used"),
+    [
+        ({"regression": "label"}, "regression", {"label"}),
+        ({"regression": ["when", "a"]}, "regression", {"when", "a"}),
+        ({"regression": {"paid": "fare + tips"}}, "regression", {"fare", "tips"}),
+        ({"multi_label": {"a": "wet", "b": "a", "c": "tips > 0"}}, "multi_label", {"wet", "a", "tips"}),
+        ({"column": "a", "classes": ["0", "1"]}, "classification", {"a"}),
+    ],
+)
+def test_label_kinds(tmp_path, label, task, used):
+    """A target may be a column that is a word of SQL, and one that is named as the label is has no feature of its own."""
     columns = {**GOOD["columns"], "when": {"type": "int"}, "wet": {"type": "bool"}, "a": {"type": "int"}}
-    for label, task, targets, used in (
-        ({"regression": "when"}, "regression", {"when": '"when"'}, {"when"}),
-        ({"regression": ["when", "a"]}, "regression", {"when": '"when"', "a": '"a"'}, {"when", "a"}),
-        ({"regression": {"paid": "fare + tips"}}, "regression", {"paid": "fare + tips"}, {"fare", "tips"}),
-        ({"multi_label": {"a": "wet", "b": "a", "c": "tips > 0"}}, "multi_label", None, {"wet", "a", "tips"}),
-        ({"column": "a", "classes": ["0", "1"]}, "classification", {}, {"a"}),
-    ):
-        found = read(tmp_path, {**GOOD, "columns": columns, "label": label}).label
-        assert (found.task, found.columns) == (task, used)
-        assert targets is None or found.targets == targets
-
-
-def test_split_rules(tmp_path):
-    group = read(tmp_path, {**GOOD, "split": {"group": "company"}}).split
-    time = read(tmp_path, {**GOOD, "split": {"time": "seconds", "test_from": 9, "validation_from": -3}}).split
-    assert (group.column, group.starts) == ("company", {})
-    assert (time.column, time.starts) == ("seconds", {"test": 9, "validation": -3})
+    named = {"label": {"type": "float"}} if "label" in used else {}
+    schema = read(tmp_path, {**GOOD, "columns": {**columns, **named}, "label": label})
+    assert (schema.label.task, schema.label.columns) == (task, used)
+    assert [column.name for column in schema.stored] == [*columns]
 
 
 @pytest.mark.parametrize(
     "text", ["2024-01-31", "'2024-01-31'", "2024-01-31 00:00:00", "2024-01-31T01:00:00+01:00", "'2024-01-31T00:00Z'"]
 )
-def test_split_time_with_and_without_quotes(tmp_path, text):
+def test_split_time_formats(tmp_path, text):
     schema = read(tmp_path, yaml.safe_dump({**GOOD, **TIME}) + f"split: {{time: seconds, test_from: {text}}}\n")
     assert schema.split.starts == {"test": 1706659200}
+    assert schema.columns["seconds"].unit == "seconds since 1970-01-01 UTC"
     assert json.loads(json.dumps(schema.content)) == schema.content
 
 
-@pytest.mark.parametrize("text", ["'2024-02-30'", "20240131", "'yesterday'", "[2024-01-31]", "2.5"])
-def test_split_time_not_a_time(tmp_path, text):
+@pytest.mark.parametrize("text", ["'2024-02-30'", "20240131", "[2024-01-31]"])
+def test_split_time_is_refused(tmp_path, text):
     with pytest.raises(UserError, match=r"schema\.yaml: line \d+: split"):
         read(tmp_path, yaml.safe_dump({**GOOD, **TIME}) + f"split: {{time: seconds, test_from: {text}}}\n")
 
@@ -161,31 +133,17 @@ def test_image_schema_file(tmp_path):
     assert (boxes.task, boxes.targets, boxes.label) == ("regression", {"left": "box[0]", "age": "age"}, None)
 
 
-@pytest.mark.parametrize("name", ["taxi", "taxi_cents"])
-def test_shipped_schemas(name):
+@pytest.mark.parametrize(("name", "num_columns"), [("taxi", 18), ("taxi_cents", 17)])
+def test_shipped_schemas(name, num_columns):
     schema = load(pathlib.Path(schemas.__file__).with_name("schemas") / f"{name}.yaml")
-    assert schema.name == name and len(schema.columns) == {"taxi": 18, "taxi_cents": 17}[name]
-    assert {(e.encoding.kind, e.encoding.columns, e.encoding.embedding) for e in schema.deep} == {
-        ("numeric", ("fare",), None),
-        ("numeric", ("trip_miles",), None),
-        ("numeric", ("trip_seconds",), None),
-        ("vocabulary", ("payment_type",), 3),
-        ("hash", ("company",), 10),
-    }
-    assert [(e.encoding.boundaries, e.encoding.hash_buckets) for e in schema.wide] == [
-        (tuple(range(5, 51, 5)), None),
-        ((900, 1800, 2700, 3600), None),
-        (None, 10_000),
-    ]
+    assert (schema.name, len(schema.columns), len(schema.deep), len(schema.wide)) == (name, num_columns, 5, 3)
 
 
 AB = ["a", "b"]
 WRONG = [
-    ("deep", "fare " * 999, r"deep: 'fare [^']{1,40}' is not a list"),
-    ("split", {}, "split: needs either group, with a column, or time"),
     ("split", {"group": "company", "test_from": 3}, "split: needs either group, with a column, or time"),
-    ("split", {"group": "fare"}, "split: fare is a float; needed is"),
     ("split", {"time": "company", "test_from": 3}, r"split: company is a string; needed is .*int or time"),
+    ("split", {"group": "fare"}, "split: fare is a float; needed is"),
     (
         "split",
         {"time": "seconds", "test_from": "2024-01-01"},
@@ -199,38 +157,28 @@ WRONG = [
     ("columns.fare.default", 1e39, r"columns\.fare\.default: 1e\+39 is no float"),
     ("columns.fare.default", True, r"columns\.fare\.default: True is no float"),
     ("columns.seconds.default", 2**63, r"columns\.seconds\.default: 9\d+ is no int"),
-    ("columns.company.default", 1, r"columns\.company\.default: 1 is no string"),
     ("columns.tips", {"type": "time", "default": "2024"}, r"columns\.tips\.default: '2024' is no time; write how many"),
     ("columns.fare.indicator", True, r"columns\.fare\.indicator: needs a default, and that no column is named fare_m"),
-    ("columns.tips.indicator", "yes", r"columns\.tips\.indicator: "),
     ("columns.fare.header", "tips", r"columns\.tips: another column has this header too"),
     ("columns.FARE", {"type": "int"}, r"columns\.FARE: another column has this name, but for capitals, too"),
     ("columns.a b", {"type": "int"}, r"columns\.a b: a name is a letter, then.*as header"),
-    ("columns.fare.name", "x", r"columns\.fare: a name is a letter"),
     ("columns.label", {"type": "int"}, r"columns\.label: what is predicted has that name"),
-    ("columns", {}, r"columns: "),
-    ("filter", "fare >", r"filter: fare >: syntax error"),
     ("filter", "fair > 1", r"filter: fair > 1: unknown column 'fair'; did you mean 'fare'"),
-    ("filter", True, r"filter: True is not a text; put it in quotes"),
     ("label.classes", ["a", "b", "c"], "label: a condition has two classes"),
     ("label.classes", None, "label: needs classes for a column or a condition"),
     ("label.classes", ["a", "a"], r"label\.classes: \['a', 'a'\] are not at least two different"),
     ("label.condition", None, "label: needs exactly one of column, condition, regression, multi_label"),
-    ("label.condition", "tips", r"label\.condition: tips: is a DOUBLE, where a condition is needed"),
     ("label.condition", "seconds > fare", r"label\.condition: follows from the inputs fare, seconds; take one"),
     ("label", {"column": "fare", "classes": AB}, r"label\.column: fare is a float"),
-    ("label", {"column": "company", "classes": AB}, r"label\.column: follows from the inputs company"),
     ("label", {"regression": ["fare", "fare"]}, r"label\.regression: \['fare', 'fare'\] are not different columns"),
     ("label", {"regression": {"c": "company"}}, r"label\.regression\.c: \"company\": is a VARCHAR, where a number"),
     ("label", {"regression": "tips"}, r"label\.regression\.tips: nothing can stand in"),
-    ("label", {"regression": "fare"}, r"label\.regression\.fare: follows from the inputs fare"),
     ("label", {"regression": {"a": "2 * fare"}}, r"label\.regression\.a: follows from the inputs fare"),
     ("label", {"regression": "fare", "classes": AB}, "label: needs classes for a column or a condition"),
     ("label", {"multi_label": "seconds"}, r"label: one label is two classes"),
     ("label", {"multi_label": ["tips", "fare"]}, r"label\.multi_label\.tips: \"tips\": is a DOUBLE, where a condition"),
     ("deep.0.column", "fair", r"deep\[0\]: unknown column 'fair'; did you mean 'fare'"),
     ("deep.0.numeric", None, r"deep\[0\]: needs exactly one of numeric, buckets, vocabulary, hash_buckets"),
-    ("deep.0.numeric", "minmax", r"deep\[0\]\.numeric: unknown value 'minmax'"),
     ("deep.0.column", "company", r"deep\[0\]: company is a string; needed is a column of type float or int or time"),
     ("deep.0", {"column": "company", "words": 9, "embedding": 2}, r"deep\[0\]: embedding is for categories"),
     ("deep.1.vocabulary", 0, r"deep\[1\]\.vocabulary: 0 is not a whole number from 1"),
@@ -239,14 +187,13 @@ WRONG = [
     ("wide.1.embedding", 3, r"wide\[1\]: embedding is for deep"),
     ("wide.2", {"columns": ["fare", "tips"], "vocabulary": 3}, r"wide\[2\]: a cross of columns has hash_buckets"),
     ("wide.2.columns", ["fare", "fare"], r"wide\[2\]\.columns: \['fare', 'fare'\] are not at least two different"),
-    ("delimiter", "::", r"delimiter: unknown value '::'"),
     ("missing", [-999], r"missing\[0\]: -999 is not a text; put it in quotes"),
 ]
 
 
 @pytest.mark.parametrize(("place", "value", "message"), WRONG)
-def test_mistake_named_with_file_and_place(tmp_path, place, value, message):
-    with pytest.raises(UserError, match=rf"^{re.escape(str(tmp_path))}/schema\.yaml: (line \d+: )?{message}") as error:
+def test_mistake_is_named_with_place(tmp_path, place, value, message):
+    with pytest.raises(UserError, match=rf"^{tmp_path}/schema\.yaml: (line \d+: )?{message}") as error:
         read(tmp_path, change(place, value))
     assert "\n" not in str(error.value)
 
@@ -254,14 +201,12 @@ def test_mistake_named_with_file_and_place(tmp_path, place, value, message):
 @pytest.mark.parametrize(
     ("line", "old", "new"),
     [
-        (2, "origin: somewhere", "origin: 5"),
         (5, "type: float", "type: flot"),
         (18, "condition: tips", "condition: tipz"),
-        (23, "column: fare", "column: fair"),
         (31, "  buckets:", "  bukkets:"),
     ],
 )
-def test_mistake_named_with_its_line(tmp_path, line, old, new):
+def test_mistake_is_named_with_line(tmp_path, line, old, new):
     text = yaml.safe_dump(GOOD, sort_keys=False).replace(old, new, 1)
     with pytest.raises(UserError, match=rf"schema\.yaml: line {line}: "):
         read(tmp_path, text)
@@ -274,19 +219,17 @@ def test_mistake_named_with_its_line(tmp_path, line, old, new):
         ("user,fare\n" * 999, r"top level: '.{1,40}' is not a mapping; write 'key: value' of name, "),
         ("columns: !!python/object/apply:os.getcwd []", "not valid YAML"),
         ({**IMAGES, "classes": ["a"]}, r"classes: \['a'\] are not at least two different names"),
-        ({**IMAGES, "classes": 1}, r"classes: \['0'\] are not at least two different names"),
-        ({**BOXES, "label": {"regression": "age"}, "classes": ["a", "b"]}, "needs classes for a column"),
         (BOXES, "needs classes for a column"),
         ({**IMAGES, "label_offset": True}, "label_offset: True cannot be used"),
         ({**IMAGES, "shape": [4, 5, 4]}, r"shape\[2\]: unknown value '4' \(known: 1, 3\)"),
     ],
 )
-def test_no_schema_refused(tmp_path, data, message):
+def test_unusable_schema_is_refused(tmp_path, data, message):
     with pytest.raises(UserError, match=rf"schema\.yaml: .*{message}"):
         read(tmp_path, data)
 
 
-def test_schema_of_another_source_refused(tmp_path):
+def test_schema_of_other_source_is_refused(tmp_path):
     for data, message in (
         (IMAGES, "schema.yaml: is of images in TFRecord files; dataset 'jsonl' needs one with columns"),
         ({**GOOD, "delimiter": ";"}, "schema.yaml: has a delimiter, and dataset 'jsonl' has none"),
@@ -298,7 +241,3 @@ def test_schema_of_another_source_refused(tmp_path):
         table_schema(None, "csv", delimited=True)
     with pytest.raises(UserError, match=r"none\.yaml: cannot be read \(No such file"):
         load(tmp_path / "none.yaml")
-
-
-def test_split_rule_in_code():
-    assert SplitRule(time="day", test_from="2024-01-31").starts == {"test": 1706659200}
