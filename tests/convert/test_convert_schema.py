@@ -62,12 +62,12 @@ def change(place: str, value) -> dict:
 def test_table_schema_file(tmp_path):
     extra = {"filter": "fare > 0 AND seconds IS NOT NULL", "missing": ["", "NA"], "other_columns": "ignore"}
     schema = read(tmp_path, {**GOOD, **extra})
-    columns = [(column.header, column.dtype, column.default, column.unit) for column in schema.columns.values()]
+    columns = [(column.header, column.dtype, repr(column.default), column.unit) for column in schema.columns.values()]
     assert columns == [
-        ("fare", "float32", None, "USD"),
-        ("tips", "float32", 0.0, None),
-        ("Trip Seconds", "int64", 0, None),
-        ("company", "string", "", None),
+        ("fare", "float32", "None", "USD"),
+        ("tips", "float32", "0.0", None),
+        ("Trip Seconds", "int64", "0", None),
+        ("company", "string", "''", None),
     ]
     assert (schema.label.classes, schema.label.columns) == (("no", "yes"), {"tips", "fare"})
     assert (schema.filter, schema.missing, schema.ignore_others) == (extra["filter"], ("", "NA"), True)
