@@ -112,6 +112,7 @@ HEADER = b"f,i,s,y\n"
         (b"f,i,s,y,\n1,2,x,0,\n", "unknown column ''.*add it to the schema, or 'other_columns: ignore'"),
         (b"f,f,i,s,y\n1,1,2,x,0\n", "column 'f' is there more than once"),
         (HEADER, "no rows"),
+        (HEADER + b"1,2,x,0,\n", "line 2: 5 values; the header has 4"),
         (HEADER + b"1,2,x,0\n1,2\n", "line 3: 2 values; the header has 4"),
         (HEADER + b'1,2,"a\nb",0\nx,2,x,0\n', "line 4: f: 'x' is no finite 32-bit number"),
         (HEADER + b"1,2,x,0\n,2,x,0\n", "line 3: f: is missing, and the schema has no default"),
