@@ -1,31 +1,26 @@
 """A proposed schema says what is in a table, and can be used as it is."""
 
 import contextlib
-import csv
 import datetime as dt
 import gzip
 import io
-import json
 import pathlib
 import re
 
+import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.manifest import Manifest
 from components.convert.__main__ import main
 from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.schema import load
 
-DAY = dt.date(2024, 1, 31)
-WORDS = ["the", "driver", "was", "very", "kind", "and", "drove", "around", "every", "hole", "in", "the", "road"]
-KINDS = {  # a value of each, given a generator and the number of its row
+KINDS = {  # Of each a value, given a generator and the number of its row.
     "float": lambda r, i: float(np.float32(r.normal())),
     "category": lambda r, i: int(r.integers(5)),
     "count": lambda r, i: int(r.integers(-(2**40), 2**40)),
@@ -35,9 +30,8 @@ KINDS = {  # a value of each, given a generator and the number of its row
     "same": lambda r, i: "a",
     "nothing": lambda r, i: None,
     "text": lambda r, i: ["Café", "Öl", "NO", "1", "null"][r.integers(5)],
-    "words": lambda r, i: " ".join(r.choice(WORDS, 6)) + f" {i}",
     "truth": lambda r, i: bool(r.integers(2)),
-    "day": lambda r, i: DAY + dt.timedelta(int(r.integers(-40_000, 400))),
+    "day": lambda r, i: dt.date(2024, 1, 31) - dt.timedelta(int(r.integers(40_000))),
     "time": lambda r, i: dt.datetime(2024, 1, 1) + dt.timedelta(seconds=float(r.random() * 1e9)),
 }
 LABELS = {
@@ -51,35 +45,23 @@ LABELS = {
 HEADERS = ["fare", "Trip Seconds", "2nd", "Größe", "label", "a.b", "x[0]", 'say "a, b"', "# no: yes", "-", "id", "null"]
 
 
-def write_csv(columns: dict[str, list], path: pathlib.Path) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+def write(columns: dict[str, list], path: pathlib.Path) -> None:
+    """Writes a table as the name of the file says."""
+    form = {".csv": "csv", ".jsonl": "json", ".parquet": "parquet"}[path.suffix]
+    duckdb.from_arrow(pa.table(columns)).query("rows", f"COPY rows TO '{path}' (FORMAT {form})")
 
 
-def write_lines(columns: dict[str, list], path: pathlib.Path) -> None:
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    path.write_text("\n".join(json.dumps(row, default=str) for row in rows), encoding="utf-8")
-
-
-def write_table(columns: dict[str, list], path: pathlib.Path) -> None:
-    pq.write_table(pa.table(columns), path, row_group_size=20)
-
-
-WRITERS = {"csv": write_csv, "jsonl": write_lines, "parquet": write_table}
-
-
-def run(*flags: object) -> str:
-    """What the command prints."""
-    with contextlib.redirect_stdout(io.StringIO()) as message:
+def run(*flags: object) -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
         assert main([str(flag) for flag in flags]) == 0
-    return message.getvalue()
 
 
-def infer(directory: pathlib.Path, *flags: object, dataset: str = "parquet", source: str = "t.parquet"):
-    """The proposed file's path."""
-    path = directory / "schema.yaml"
+def infer(source: pathlib.Path, *flags: object) -> pathlib.Path:
+    """Returns the path of the proposed file."""
+    path = source.with_name("schema.yaml")
     path.unlink(missing_ok=True)
-    run("--dataset", dataset, "--source", directory / source, "--infer-schema", path, *flags)
+    dataset = source.name.removesuffix(".gz").rpartition(".")[2].replace("tsv", "csv")
+    run("--dataset", dataset, "--source", source, "--infer-schema", path, *flags)
     return path
 
 
@@ -92,8 +74,8 @@ def infer(directory: pathlib.Path, *flags: object, dataset: str = "parquet", sou
     seed=st.integers(0, 99),
     gaps=st.sampled_from([0, 0.3]),
 )
-def test_proposal_converts_its_table(tmp_path_factory, dataset, kinds, headers, label, seed, gaps):
-    """Whatever is in a table, the schema that is proposed for it is one that it can be converted with."""
+def test_proposal_converts_table(tmp_path_factory, dataset, kinds, headers, label, seed, gaps):
+    """The schema that is proposed for a table converts it, whatever kinds of columns, headers and gaps it has."""
     root, draw, rows = tmp_path_factory.mktemp("table"), np.random.default_rng(seed), 90
     makers = [LABELS[label], KINDS["float"], *(KINDS[kind] for kind in kinds)]
     columns = {
@@ -101,8 +83,8 @@ def test_proposal_converts_its_table(tmp_path_factory, dataset, kinds, headers, 
         for header, make in zip(headers, makers, strict=False)
     }
     source = root / f"t.{dataset}"
-    WRITERS[dataset](columns, source)
-    path = infer(root, "--label", headers[0], dataset=dataset, source=source.name)
+    write(columns, source)
+    path = infer(source, "--label", headers[0])
     schema, text = load(path), path.read_text(encoding="utf-8")
     flags = {"dataset": dataset, "source": str(source), "schema": str(path)}
     with contextlib.redirect_stdout(io.StringIO()):
@@ -110,8 +92,7 @@ def test_proposal_converts_its_table(tmp_path_factory, dataset, kinds, headers, 
     examples = sum(split.examples for split in manifest.splits.values())
     assert examples == sum(value is not None for value in columns[headers[0]])
     assert f" {rows} rows;" in text and len(schema.columns) > 1
-    tasks = {"float": "regression", "count": "regression", "signs": "regression"}
-    assert manifest.task == tasks.get(label, "classification")
+    assert manifest.task == ("regression" if label in ("float", "count", "signs") else "classification")
     left_out = sum(kind in ("name", "nothing", *([] if gaps else ["same"])) for kind in kinds)
     assert text.count("left out") >= left_out
 
@@ -123,62 +104,50 @@ TRIPS = {
     "seconds": list(range(0, 6000, 100)),
     "trip_id": list(range(60)),
     "payment": ["cash", "card", None] * 20,
-    "company": [f"Company {i // 2}" for i in range(60)],
     "comment": [f"It was a nice trip, number {i}" for i in range(60)],
     "start": [dt.datetime(2024, 1, 31, 12, i) for i in range(60)],
     "paid": [True, False] * 30,
-    "box": pa.array([[i, 1.5] for i in range(60)], pa.list_(pa.float32(), 2)),
     "stops": [[1] * (i % 3) for i in range(60)],
 }
 
 
-def test_proposal_columns_and_inputs(tmp_path):
-    pq.write_table(pa.table(TRIPS), tmp_path / "t.parquet")
-    text = infer(tmp_path, "--label", "tip").read_text()
-    for line in (
+def test_proposed_columns_and_inputs(tmp_path):
+    write(TRIPS, tmp_path / "t.parquet")
+    text = infer(tmp_path / "t.parquet", "--label", "tip").read_text()
+    for pattern in (
         '  tip: {type: string}  # about 2 different, 0.0% missing, such as "no"',
         "  fare: {type: float, default: 0.0}  # about 3 different, 25.0% missing, 1 to 4",
-        "label: {column: tip, classes: ['no', 'yes']}",
+        r"label: {column: tip, classes: \['no', 'yes'\]}",
         "  - {column: fare, numeric: z_score}",
         "  - {column: hour, vocabulary: 1000, embedding: 8}",
         "  - {column: seconds, numeric: z_score}",
         "  - {column: payment, vocabulary: 2}",
-        "  - {column: company, vocabulary: 1000, embedding: 8}",
         "  - {column: start, numeric: z_score}",
         "  - {column: paid, vocabulary: 2}",
-    ):
-        assert f"\n{line}" in text, line
-    for pattern in (
         r"  # trip_id: {type: int}  # about 6\d different, 0\.0% missing, 0 to 59; left out: hardly a value comes twice",
         r'  start: {type: time}  # about [56]\d different, 0\.0% missing, such as "2024-01-31 12:00:00"',
         r"  # comment: {type: string} .*; left out: hardly a value comes twice",
+        "  # stops: .*; left out: no type is proposed for",
     ):
-        assert re.search(f"\n{pattern}", text), pattern
-    assert len(re.findall("\n  # (?:box|stops): .*; left out: no type is proposed for", text)) == 2
+        assert re.search(f"^{pattern}", text, re.MULTILINE), pattern
 
 
 def test_label_with_gaps_filters_rows(tmp_path):
     y = [None if not i % 5 else i % 2 for i in range(60)]
-    pq.write_table(pa.table({"x": np.arange(60) / 7, "y": y}), tmp_path / "t.parquet")
-    path = infer(tmp_path, "--label", "y")
-    flags = ("--dataset", "parquet", "--source", tmp_path / "t.parquet", "--schema", path, "--output", tmp_path / "out")
-    run(*flags)
-    splits = Manifest.load(tmp_path / "out").splits.values()
-    histogram = np.sum([split.class_histogram for split in splits], axis=0)
+    write({"x": np.arange(60) / 7, "y": y}, tmp_path / "t.parquet")
+    source = {"dataset": "parquet", "source": str(tmp_path / "t.parquet")}
+    path = infer(tmp_path / "t.parquet", "--label", "y")
+    manifest = convert(Options(**source, schema=str(path), output=str(tmp_path / "out")))
+    histogram = np.sum([split.class_histogram for split in manifest.splits.values()], axis=0)
     assert histogram.tolist() == [y.count(0), y.count(1)]
 
 
-def test_proposal_without_label_refused_until_edited(tmp_path):
-    pq.write_table(pa.table(TRIPS), tmp_path / "t.parquet")
-    path = infer(tmp_path)
-    with pytest.raises(
-        UserError, match=r"schema\.yaml: line \d+: label: 'TODO' is not a mapping; write 'key: value' of classes"
-    ):
+def test_proposal_without_label_needs_edit(tmp_path):
+    write(TRIPS, tmp_path / "t.parquet")
+    path = infer(tmp_path / "t.parquet")
+    with pytest.raises(UserError, match=r"schema\.yaml: line \d+: label: 'TODO' is not a mapping"):
         load(path)
     text = path.read_text().replace("TODO", "{column: tip, classes: ['no', 'yes']}")
-    path.write_text(text)
-    with pytest.raises(UserError, match=r"label\.column: follows from the inputs tip"):
-        load(path)
     path.write_text(text.replace("  - {column: tip, vocabulary: 2}\n", ""))
     assert load(path).label.column == "tip"
 
@@ -189,78 +158,72 @@ def test_proposal_without_label_refused_until_edited(tmp_path):
         (("--label", "tpi"), "--label: unknown column 'tpi'; did you mean 'tip'"),
         (("--label", "name"), "--label name: needs a number, or 2 to 100 classes (about 1"),
         (("--shards", "3"), "--shards=3 means nothing to --infer-schema"),
-        (
-            ("--dataset", "mnist"),
-            "--dataset mnist means nothing to --infer-schema; it takes --dataset csv or jsonl or parquet",
-        ),
+        (("--dataset", "mnist"), "--dataset mnist means nothing to --infer-schema; it takes --dataset csv or jsonl or"),
         (("--infer-schema", "{source}"), "t.parquet: is there already; give another name"),
         (("--source", "{source}x"), "t.parquetx: no such file"),
         (("--infer-schema", "{source}/s.yaml"), "t.parquet/s.yaml: Not a directory"),
     ],
 )
-def test_proposal_refused(tmp_path, fails, flags, message):
-    table = {"tip": ["no", "yes"] * 60, "name": [f"n{i}" for i in range(120)]}
-    pq.write_table(pa.table(table), tmp_path / "t.parquet")
-    source = str(tmp_path / "t.parquet")
-    given = ["--dataset", "parquet", "--source", source, "--infer-schema", str(tmp_path / "schema.yaml")]
-    assert message in fails(*given, *(flag.format(source=source) for flag in flags))
+def test_proposal_is_refused(tmp_path, fails, flags, message):
+    source = tmp_path / "t.parquet"
+    write({"tip": ["no", "yes"] * 60, "name": [f"n{i}" for i in range(120)]}, source)
+    options = ("--dataset", "parquet", "--source", source, "--infer-schema", tmp_path / "schema.yaml")
+    assert message in fails(*options, *(flag.format(source=source) for flag in flags))
     assert not (tmp_path / "schema.yaml").exists()
 
 
-def test_proposal_needs_input_and_label_needs_proposal(tmp_path, fails):
-    pq.write_table(pa.table({"a": [1, 2] * 9, "same": [1] * 18}), tmp_path / "t.parquet")
-    flags = ["--dataset", "parquet", "--source", str(tmp_path / "t.parquet"), "--label", "a"]
-    assert "t.parquet: has no column that a model could learn from" in fails(
-        *flags, "--infer-schema", str(tmp_path / "s")
-    )
-    assert "--label means nothing without --infer-schema" in fails(*flags, "--output", str(tmp_path / "out"))
+def test_proposal_needs_input(tmp_path, fails):
+    write({"a": [1, 2] * 9, "same": [1] * 18}, tmp_path / "t.parquet")
+    flags = ("--dataset", "parquet", "--source", tmp_path / "t.parquet", "--label", "a")
+    assert "t.parquet: has no column that a model could learn from" in fails(*flags, "--infer-schema", tmp_path / "s")
+    assert "--label means nothing without --infer-schema" in fails(*flags, "--output", tmp_path / "out")
 
 
-def write_texts(tmp_path: pathlib.Path, **columns: list) -> pathlib.Path:
-    write_csv({"y": ["a", "b", "c"] * 20, **columns}, tmp_path / "t.csv")
-    return infer(tmp_path, "--label", "y", dataset="csv", source="t.csv")
+def propose(directory: pathlib.Path, **columns: list) -> str:
+    """Returns the proposal for a CSV file of these columns and a label."""
+    write({"y": ["a", "b", "c"] * 20, **columns}, directory / "t.csv")
+    return infer(directory / "t.csv", "--label", "y").read_text()
 
 
 def test_mark_is_value_among_texts(tmp_path):
     """Namibia's code is a country; in a column of numbers the same text is a gap."""
-    text = write_texts(tmp_path, country=["NA", "DE", "FR"] * 20).read_text()
+    text = propose(tmp_path, country=["NA", "DE", "FR"] * 20)
     assert "\n  country: {type: string, default: ''}  # about 3 different, 0.0% missing" in text
     assert "\nmissing: ['']\n" in text
-    text = write_texts(tmp_path, country=["NA", "DE", "FR"] * 20, fare=["NA", 0, 0, *range(57)]).read_text()
+    text = propose(tmp_path, fare=["NA", "0", "0", *map(str, range(57))])
     assert re.search(r"\n  fare: {type: int, default: 0}  # about \d+ different, 1\.7% missing, 0 to 56", text)
     assert "\nmissing: ['', NA, " in text
 
 
 def test_leading_zeros_are_codes(tmp_path):
-    text = write_texts(tmp_path, zip=["01234", "99999", "10000"] * 20, part=["00.5", "1.5", "7"] * 20).read_text()
+    text = propose(tmp_path, zip=["01234", "99999", "10000"] * 20, part=["00.5", "1.5", "7"] * 20)
     assert "\n  zip: {type: string}  # about 3 different, 0.0% missing, such as " in text
     assert "\n  part: {type: string}  # about 3 different" in text
 
 
-def test_names_that_differ_in_case(tmp_path):
-    write_table(
-        {"y": ["a", "b", "c"] * 20, "a b": [1, 2] * 30, "A_b": [i / 7 for i in range(60)]}, tmp_path / "t.parquet"
-    )
-    assert [*load(infer(tmp_path, "--label", "y")).columns] == ["y", "a_b", "A_b_"]
+def test_names_differ_in_more_than_case(tmp_path):
+    propose(tmp_path, **{"a b": [1, 2] * 30, "A_b": [i / 7 for i in range(60)]})
+    assert [*load(tmp_path / "schema.yaml").columns] == ["y", "a_b", "A_b_"]
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n3\n", 'a,b\n"1,2\n', "a;b\n1;2\n", "a,b\n"])
-def test_damaged_file_refused(tmp_path, fails, text):
+def test_damaged_file_is_refused(tmp_path, fails, text):
     (tmp_path / "t.csv").write_text(text)
-    message = fails("--dataset", "csv", "--source", str(tmp_path / "t.csv"), "--infer-schema", str(tmp_path / "s.yaml"))
-    assert "t.csv: " in message
+    flags = ("--dataset", "csv", "--source", tmp_path / "t.csv", "--infer-schema", tmp_path / "s.yaml")
+    assert "t.csv: " in fails(*flags)
 
 
-def test_tab_separated_packed_file_with_odd_name(tmp_path):
+def test_packed_file_with_odd_name(tmp_path):
     rows = "".join(f"{i % 3}\t{i / 7}\n" for i in range(60))
-    (tmp_path / "it's [a].tsv.gz").write_bytes(gzip.compress(f"y\tx\n{rows}".encode()))
-    text = infer(tmp_path, "--label", "y", dataset="csv", source="it's [a].tsv.gz").read_text()
+    path = tmp_path / "it's [a].tsv.gz"
+    path.write_bytes(gzip.compress(f"y\tx\n{rows}".encode()))
+    text = infer(path, "--label", "y").read_text()
     assert "label: {column: y, classes: ['0', '1', '2']}" in text and "x: {type: float}" in text
 
 
 def test_table_in_bucket(tmp_path, bucket, fails):
-    write_csv({"y": ["a", "b", "c"] * 20, "x": [*range(60)]}, bucket / "t.csv")
-    flags = ["--dataset", "csv", "--source", "gs://demo/t.csv", "--infer-schema", str(tmp_path / "s.yaml")]
+    write({"y": ["a", "b", "c"] * 20, "x": [*range(60)]}, bucket / "t.csv")
+    flags = ("--dataset", "csv", "--source", "gs://demo/t.csv", "--infer-schema", tmp_path / "s.yaml")
     assert "gs://demo/t.csv: --label: unknown column 'z'" in fails(*flags, "--label", "z")
     run(*flags, "--label", "y")
     assert load(tmp_path / "s.yaml").origin == "t.csv"

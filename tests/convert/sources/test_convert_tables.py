@@ -186,6 +186,7 @@ def test_damaged_csv_loses_no_row(tmp_path_factory, table, data):
         ('{"f": "1", "y": 0}', 'f: "1" is no finite 32-bit number'),
         ('{"f": NaN, "y": 0}', "NaN is no number in JSON"),
         ('{"f": 1, "i": 1.0, "y": 0}', "i: 1.0 is no 64-bit whole number"),
+        ('{"f": 1, "i": true, "y": 0}', "i: true is no 64-bit"),
         ('{"f": 1, "s": ["a"], "y": 0}', 's: ."a". is no text'),
         ('{"f": 1, "f": 2, "y": 0}', "a key is there more than once"),
         ('{"f": 1, "s": "\\ud800", "y": 0}', "s: .* is not UTF-8"),
