@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import errno
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -34,8 +36,8 @@ def _stamps(directory: pathlib.Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in [directory, *directory.iterdir()]}
 
 
-def _stop_after(monkeypatch, pieces: int, options: Options) -> None:
-    """Converts, and is interrupted when so many pieces are written."""
+def _convert(monkeypatch, options: Options, pieces: int = 99) -> int:
+    """Converts, and is interrupted when so many pieces are written; returns how many have been written."""
     write_piece, written = convert_module.write_piece, []
 
     def write(*args):
@@ -44,37 +46,39 @@ def _stop_after(monkeypatch, pieces: int, options: Options) -> None:
         written.append(1)
         return write_piece(*args)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
         patched.setattr(convert_module, "write_piece", write)
-        if pieces > 4:
-            patched.setattr(output, "publish", lambda *args: write())
-        convert(options)
-
-
-def _count_written(monkeypatch, options: Options) -> int:
-    """Converts; returns how many pieces that took."""
-    write_piece, written = convert_module.write_piece, []
-    with monkeypatch.context() as patched:
-        patched.setattr(convert_module, "write_piece", lambda *args: written.append(1) or write_piece(*args))
+        if pieces == 5:
+            patched.setattr(output, "publish", write)
         convert(options)
     return len(written)
 
 
-def test_convert_again_changes_nothing(idx, tmp_path, idx_bytes, capsys, fails):
+@pytest.fixture
+def assert_finishes(idx, tmp_path, monkeypatch, content) -> Callable[..., None]:
+    """Converts, which has to write so many pieces and leave the files that a conversion into an empty directory makes."""
+
+    def finish(num_pieces: int, options: Options = idx) -> None:
+        assert _convert(monkeypatch, options) == num_pieces
+        convert(dataclasses.replace(options, output=str(tmp_path / "clean")))
+        assert content(tmp_path / "out") == content(tmp_path / "clean")
+
+    return finish
+
+
+def _flip(path: pathlib.Path, place: int = -1) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_convert_again_changes_nothing(idx, tmp_path, capsys, fails):
     manifest, before = convert(idx), _stamps(tmp_path / "out")
     assert convert(idx) == manifest and _stamps(tmp_path / "out") == before
     assert "already there" in capsys.readouterr().out
     line = fails("--output", tmp_path / "out", "--dataset", "digits", "--split-seed", 3)
     assert "dataset=idx" in line and "dataset=digits" in line and "split_seed=0" in line and "split_seed=3" in line
-
-
-def test_convert_again_finds_changed_source(idx, tmp_path):
-    convert(idx)
-    before = _stamps(tmp_path / "out")
-    images = tmp_path / "source" / "train-images-idx3-ubyte"
-    content = bytearray(images.read_bytes())
-    content[-1] ^= 1
-    images.write_bytes(content)
+    _flip(tmp_path / "source" / "train-images-idx3-ubyte")
     with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
         convert(idx)
     assert _stamps(tmp_path / "out") == before
@@ -92,24 +96,24 @@ def test_convert_again_makes_deleted_page(tmp_path, capsys):
     assert changed == {"out", output.PAGE}
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "train-00000.tfrecord", "dataset.html", ".hidden"])
-def test_convert_keeps_foreign_files(tmp_path, fails, name):
+@pytest.mark.parametrize("name", ["notes.txt", ".hidden", "train-00000.tfrecord"])
+def test_foreign_files_are_kept(tmp_path, fails, name):
+    """A file that is not ours is kept even beside leftovers of ours; without these no file is ours."""
     (tmp_path / name).write_text("precious")
     assert repr(name) in fails("--output", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    (tmp_path / ".converting").mkdir()  # Even beside leftovers of ours.
-    if name in ("notes.txt", ".hidden"):
+    if name != "train-00000.tfrecord":
+        (tmp_path / ".converting").mkdir()
         assert repr(name) in fails("--output", tmp_path)
-        assert (tmp_path / name).read_text() == "precious"
+    assert (tmp_path / name).read_text() == "precious"
 
 
-def test_convert_names_deleted_manifest(tmp_path, fails):
+def test_deleted_manifest_is_named(tmp_path, fails):
     convert(Options(output=str(tmp_path / "out")))
     (tmp_path / "out" / "manifest.json").unlink()
     assert "'dataset.html', whose manifest is gone" in fails("--output", tmp_path / "out")
 
 
-def test_claim_refuses_second_conversion(tmp_path, fails):
+def test_second_conversion_is_refused(tmp_path, fails):
     with output.claim(str(tmp_path / "out")):
         assert "another conversion is writing to" in fails("--output", tmp_path / "out")
 
@@ -133,7 +137,7 @@ def test_full_disk_leaves_nothing(tmp_path, monkeypatch, exists, name):
     assert list(tmp_path.rglob("*")) == ([out.parent, out] if exists else [])
 
 
-def test_small_disk_is_refused_after_first_piece(idx, tmp_path, monkeypatch):
+def test_small_disk_is_refused(idx, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(output.shutil, "disk_usage", lambda path: usage._replace(free=0))
     with pytest.raises(UserError, match=r"needs about (?!0)[\d,]+ bytes more, and its disk has 0 free"):
@@ -142,49 +146,42 @@ def test_small_disk_is_refused_after_first_piece(idx, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("pieces", [0, 2, 5])
-def test_stopped_conversion_goes_on(idx, tmp_path, monkeypatch, content, pieces):
-    _stop_after(monkeypatch, pieces, idx)
-    assert _count_written(monkeypatch, idx) == 5 - pieces
-    convert(dataclasses.replace(idx, output=str(tmp_path / "clean")))
-    assert content(tmp_path / "out") == content(tmp_path / "clean")
+def test_stopped_conversion_goes_on(idx, monkeypatch, assert_finishes, pieces):
+    assert _convert(monkeypatch, idx, pieces) == pieces
+    assert_finishes(5 - pieces)
 
 
-@pytest.mark.parametrize("harm", ["shard damaged", "shard gone", "note cut", "plan cut"])
-def test_damaged_work_is_done_again(idx, tmp_path, monkeypatch, content, harm):
-    _stop_after(monkeypatch, 3, idx)
-    shard, work = tmp_path / "out" / "train-00001.tfrecord", tmp_path / "out" / ".converting"
-    if harm == "shard damaged":
-        data = bytearray(shard.read_bytes())
-        data[30] ^= 1
-        shard.write_bytes(data)
-    elif harm == "shard gone":
-        shard.unlink()
-    else:
-        note = work / ("plan.json" if harm == "plan cut" else "piece-00001.json")
-        note.write_bytes(note.read_bytes()[:-9])
-    assert _count_written(monkeypatch, idx) == (5 if harm == "plan cut" else 3)
-    convert(dataclasses.replace(idx, output=str(tmp_path / "clean")))
-    assert content(tmp_path / "out") == content(tmp_path / "clean")
+@pytest.mark.parametrize(
+    ("name", "harm", "num_pieces"),
+    [
+        ("train-00001.tfrecord", lambda path: _flip(path, 30), 3),
+        ("train-00001.tfrecord", pathlib.Path.unlink, 3),
+        (".converting/piece-00001.json", lambda path: path.write_bytes(path.read_bytes()[:-9]), 3),
+        (".converting/plan.json", lambda path: path.write_bytes(path.read_bytes()[:-9]), 5),
+    ],
+)
+def test_damaged_work_is_repeated(idx, tmp_path, monkeypatch, assert_finishes, name, harm, num_pieces):
+    _convert(monkeypatch, idx, 3)
+    harm(tmp_path / "out" / name)
+    assert_finishes(num_pieces)
 
 
 @pytest.mark.parametrize("change", ["source", "bytes", "options"])
-def test_work_of_another_plan_is_discarded(idx, tmp_path, monkeypatch, make_idx, content, change):
-    _stop_after(monkeypatch, 3, idx)
+def test_work_of_other_plan_is_discarded(idx, tmp_path, monkeypatch, make_idx, assert_finishes, change):
+    _convert(monkeypatch, idx, 3)
     if change == "source":
         make_idx(tmp_path / "source", packed=False, train=91)
     elif change == "bytes":  # Size and time of the last change are as before.
         file = tmp_path / "source" / "train-images-idx3-ubyte"
-        status, data = file.stat(), file.read_bytes()
-        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        status = file.stat()
+        _flip(file)
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     else:
         idx = dataclasses.replace(idx, split_seed=1)
-    assert _count_written(monkeypatch, idx) == 5
-    convert(dataclasses.replace(idx, output=str(tmp_path / "clean")))
-    assert content(tmp_path / "out") == content(tmp_path / "clean")
+    assert_finishes(5, idx)
 
 
-def test_manifest_needs_all_shards_in_bucket(bucket, monkeypatch):
+def test_shard_deleted_from_bucket_is_named(bucket, monkeypatch):
     options = Options(output="gs://demo/out", processes=1)
     monkeypatch.setattr(convert_module, "print_warnings", lambda *args: output.discard(options.output))
     with pytest.raises(UserError, match=r"\d+\.\w+ is missing or damaged"):
