@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature, Split
 from components.convert.hashes import splitmix64
 from components.convert.records import take
 from components.convert.source import Examples
@@ -16,7 +16,7 @@ from components.convert.statistics import Sample, Statistics
 
 
 class _Examples(Examples):
-    """Says what it is, and is read by nobody."""
+    """Examples that are described, and not read."""
 
     def blocks(self, piece):
         raise AssertionError
@@ -68,7 +68,7 @@ def _count(examples, columns, missing, splits, rows) -> Statistics:
 
 @pytest.mark.parametrize(("examples", "columns", "missing"), _cases())
 @given(cuts=st.lists(st.integers(0, _N), max_size=4))
-def test_absorb_pieces_equals_all_at_once(examples, columns, missing, cuts):
+def test_pieces_add_up_to_all(examples, columns, missing, cuts):
     """Figures are those of all records, whatever the pieces, but for the last digits; samples are the same."""
     splits = np.array(["train", "test", "validation"])[np.random.default_rng(1).integers(0, 3, _N)]
     merged = Statistics(examples)
@@ -87,34 +87,32 @@ def test_absorb_pieces_equals_all_at_once(examples, columns, missing, cuts):
     assert merged.pictures.columns == expected.state()["pictures"][1]
 
 
-def test_describe_is_exact():
-    absent = _ROWS["fare"] < 2
-    statistics = Statistics(_TABLE)
-    statistics.add("train", {**_ROWS, "label": np.arange(_N) % 2}, {"fare": absent}, {}, _HASHES)
-    summary = statistics.describe()["train"].summaries["fare"]
-    values = _ROWS["fare"][~absent].astype(np.float64)
-    assert (summary.missing, summary.min, summary.max) == (absent.sum(), values.min(), values.max())
-    assert (summary.mean, summary.std) == pytest.approx((values.mean(), values.std()), rel=1e-12)
-    assert statistics.describe()["train"].class_histogram == (150, 150)
-
-
-def test_describe_constant_has_no_deviation():
-    statistics = Statistics(_TABLE)
-    rows = {**_ROWS, "fare": np.full(_N, 0.1, np.float32), "label": np.zeros(_N, np.int64)}
-    statistics.add("train", rows, {}, {}, _HASHES)
-    assert statistics.describe()["train"].summaries["fare"].std == 0
-
-
-def test_describe_normalised_column_needs_values():
-    examples = dataclasses.replace(_TABLE, deep=(Encoding(kind="numeric", columns=("fare",)),))
+def _fares(fares: np.ndarray, is_missing: np.ndarray, examples: Examples = _TABLE) -> Split:
     statistics = Statistics(examples)
-    columns = {**_ROWS, "label": np.zeros(_N, np.int64)}
-    statistics.add("train", columns, {"fare": np.ones(_N, bool)}, {}, _HASHES)
+    statistics.add("train", {**_ROWS, "fare": fares, "label": np.arange(_N) % 2}, {"fare": is_missing}, {}, _HASHES)
+    return statistics.describe()["train"]
+
+
+def test_describe_is_exact():
+    fares, is_missing = _ROWS["fare"], _ROWS["fare"] < 2
+    split, values = _fares(fares, is_missing), fares[~is_missing].astype(np.float64)
+    summary = split.summaries["fare"]
+    assert (summary.missing, summary.min, summary.max) == (is_missing.sum(), values.min(), values.max())
+    assert (summary.mean, summary.std) == pytest.approx((values.mean(), values.std()), rel=1e-12)
+    assert split.class_histogram == (150, 150)
+
+
+def test_constant_has_no_deviation():
+    assert _fares(np.full(_N, 0.1, np.float32), np.zeros(_N, bool)).summaries["fare"].std == 0
+
+
+def test_normalised_column_needs_values():
+    examples = dataclasses.replace(_TABLE, deep=(Encoding(kind="numeric", columns=("fare",)),))
     with pytest.raises(UserError, match="'fare' has no values in the training split"):
-        statistics.describe()
+        _fares(_ROWS["fare"], np.ones(_N, bool), examples)
 
 
-def test_sample_is_bounded_and_has_smallest_hashes():
+def test_sample_has_smallest_hashes():
     sample = Sample(10)
     for rows in np.array_split(np.arange(_N), 7):
         chosen = sample.candidates(_HASHES[rows])

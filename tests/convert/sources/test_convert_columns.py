@@ -14,7 +14,7 @@ def test_booleans_times_marks(tmp_path):
         columns=columns(f="float", b="bool?", t="time?", y="int"),
         missing=("", "-9", "0"),
         label=Label(column="b", classes=("false", "true")),
-        filter="b IS NOT NULL",
+        filter="b OR NOT b",
     )
     content = (
         "f,b,t,y\n1, YES,2024-01-31,3\n2,F,1969-12-31 23:59:59.5,4\n4,t,-9,5\n5,0,,6\n6,no,1970-01-01T01:00+01:00,7\n"

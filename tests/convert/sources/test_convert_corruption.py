@@ -1,4 +1,4 @@
-"""Whatever happens to a file of a dataset, nobody reads it without a word."""
+"""A file of a dataset that has changed is named, whatever has happened to it."""
 
 import contextlib
 import pathlib
@@ -86,23 +86,23 @@ def damaged(directory: pathlib.Path, seed: int, kind: Callable[..., pathlib.Path
             path.write_bytes(data)
 
 
-def verify(dataset: pathlib.Path, seed: int) -> None:
+def verify(dataset: pathlib.Path) -> None:
     manifest = Manifest.load(dataset)
     for split in manifest.splits:
         shards.verify(manifest, str(dataset), split)
 
 
-def read_as_it_is_used(dataset: pathlib.Path, seed: int) -> None:
+def read(dataset: pathlib.Path) -> None:
     manifest = Manifest.load(dataset)
     for split, content in manifest.splits.items():
         if split == "train":
             provide_files(Choice(str(dataset), "mapped", "as asked for", None), manifest)
-        read = records.batches(manifest, str(dataset), split, 100)
-        assert sum(len(batch["label"]) for batch in read) == content.examples
+        batches = records.batches(manifest, str(dataset), split, 100)
+        assert sum(len(batch["label"]) for batch in batches) == content.examples
         assert sum(map(len, shards.content_hashes(manifest, str(dataset), split))) == content.examples
 
 
-def compare(dataset: pathlib.Path, seed: int) -> None:
+def compare(dataset: pathlib.Path) -> None:
     output.verify(str(dataset), Manifest.load(dataset))
 
 
@@ -110,15 +110,15 @@ KINDS = {flip: 7, resize: 9, swap: 3, delete: 3, edit: 12, scribble: 4}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_damaged_is_refused_and_named(dataset, kind):
-    whole = Manifest.load(dataset)
+def test_damaged_file_is_named(dataset, kind):
+    before = Manifest.load(dataset)
     for seed in range(KINDS[kind]):
-        with damaged(dataset, seed, kind) as named:
-            for check in (verify, read_as_it_is_used, compare):
+        with damaged(dataset, seed, kind) as path:
+            for check in (verify, read, compare):
                 try:
-                    check(dataset, seed)
+                    check(dataset)
                 except UserError as error:
-                    assert str(named) in str(error) and "\n" not in str(error), seed
-                else:  # 1e5 and 1E5 are the same
-                    assert named.name == FILE and Manifest.load(dataset) == whole, seed
-    verify(dataset, 0)
+                    assert str(path) in str(error) and "\n" not in str(error), seed
+                else:  # 1e5 and 1E5 are the same.
+                    assert path.name == FILE and Manifest.load(dataset) == before, seed
+    verify(dataset)
