@@ -1,3 +1,5 @@
+import itertools
+import operator
 import pathlib
 import re
 
@@ -12,33 +14,27 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import find_source
 
+_PAIR = operator.itemgetter("image", "label")
+
 
 def _assert_holds_source(options: Options, manifest: Manifest, held) -> None:
-    """The directory holds just what the manifest says, and every record of the source once."""
+    """Checks that the directory holds what the manifest says and no more, and every record of the source once."""
     directory = pathlib.Path(options.output)
     assert Manifest.load(directory) == manifest
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    assert {path.name for path in directory.iterdir()} == {
-        "manifest.json",
-        "dataset.html",
-        *(name for split in manifest.splits.values() for name in split.checksums),
-    }
-    assert all((directory / shard.file).stat().st_size == shard.bytes for shard in shards)
-    assert all(shard.examples for shard in shards)
-    source = read_all(find_source(options.dataset), options.source)
-    for native, columns in source.splits.items():
-        drawn = [split for split in manifest.splits if split == native or split not in source.splits]
-        records = [record for split in (drawn if native == "train" else [native]) for record in held(directory, split)]
-        expected = [
-            {"image": image.tobytes(), "label": label}
-            for image, label in zip(columns["image"], columns["label"].tolist(), strict=True)
-        ]
-        key = lambda record: (record["image"], record["label"])  # noqa: E731
-        assert sorted(records, key=key) == sorted(expected, key=key)
+    files = {name for split in manifest.splits.values() for name in split.checksums}
+    assert {path.name for path in directory.iterdir()} == {"manifest.json", "dataset.html", *files}
+    records = {split: held(directory, split) for split in manifest.splits}
     for name, split in manifest.splits.items():
-        labels = [record["label"] for record in held(directory, name)]
+        assert all(shard.examples for shard in split.shards)
+        assert all((directory / shard.file).stat().st_size == shard.bytes for shard in split.shards)
+        labels = [record["label"] for record in records[name]]
         assert split.examples == len(labels) == sum(shard.examples for shard in split.shards)
         assert list(split.class_histogram) == np.bincount(labels, minlength=len(manifest.class_names)).tolist()
+    source = read_all(find_source(options.dataset), options.source)
+    for native, columns in reversed(source.splits.items()):  # What is not the source's test split is from train.
+        stored = records.pop("test") if native == "test" else itertools.chain(*records.values())
+        pairs = zip(columns["image"], columns["label"].tolist(), strict=True)
+        assert sorted(map(_PAIR, stored)) == sorted((image.tobytes(), label) for image, label in pairs)
 
 
 def test_convert_digits(tmp_path, held):
@@ -53,28 +49,26 @@ def test_convert_digits(tmp_path, held):
     assert other.fingerprint != manifest.fingerprint
 
 
-def test_convert_shards_in_proportion(tmp_path, make_idx, held):
+def test_shards_in_proportion(tmp_path, make_idx, held):
     make_idx(tmp_path / "source", train=1000, test=100)
     source = {"dataset": "idx", "source": str(tmp_path / "source"), "validation_fraction": 0}
-    options = Options(**source, output=str(tmp_path / "a"), shards=40)
-    manifest = convert(options)
-    _assert_holds_source(options, manifest, held)
-    assert [len(split.shards) for split in manifest.splits.values()] == [40, 0, 4]
-    manifest = convert(Options(**source, output=str(tmp_path / "b"), shards=1))
-    assert [len(split.shards) for split in manifest.splits.values()] == [1, 0, 1]
+    for shards, expected in ((40, [40, 0, 4]), (1, [1, 0, 1])):
+        options = Options(**source, output=str(tmp_path / str(shards)), shards=shards)
+        manifest = convert(options)
+        _assert_holds_source(options, manifest, held)
+        assert [len(split.shards) for split in manifest.splits.values()] == expected
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_convert_shards_by_size(tmp_path, make_idx, held, packed):
+def test_shards_by_size(tmp_path, make_idx, packed):
     make_idx(tmp_path / "source", size=(28, 28), packed=packed, train=4000, test=300)
     options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"), shard_mb=0.5)
-    manifest = convert(options)
-    _assert_holds_source(options, manifest, held)
-    sizes = [shard.bytes for shard in manifest.splits["train"].shards]
-    assert 5 <= len(sizes) <= 9 and max(sizes) < 700_000 and len(manifest.splits["test"].shards) == 1
+    splits = convert(options).splits
+    sizes = [shard.bytes for shard in splits["train"].shards]
+    assert 5 <= len(sizes) <= 9 and max(sizes) < 700_000 and len(splits["test"].shards) == 1
 
 
-def test_convert_without_training_examples(tmp_path, make_idx):
+def test_training_examples_are_needed(tmp_path, make_idx):
     make_idx(tmp_path / "source", train=3)
     place = {"source": str(tmp_path / "source"), "output": str(tmp_path / "out")}
     with pytest.raises(UserError, match="'idx': there are no training examples"):
@@ -82,17 +76,12 @@ def test_convert_without_training_examples(tmp_path, make_idx):
     assert not (tmp_path / "out").exists()
 
 
-def test_convert_warns(tmp_path, make_idx, capsys, monkeypatch):
-    pixels = make_idx(tmp_path / "source", train=200, test=20, packed=False)
-    for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"):
-        train = (tmp_path / "source" / f"train-{kind}").read_bytes()
-        test = bytearray((tmp_path / "source" / f"t10k-{kind}").read_bytes())
-        head = 16 if "images" in kind else 8
-        test[head:] = train[head : len(test)]
-        (tmp_path / "source" / f"t10k-{kind}").write_bytes(test)
-    assert len(pixels["test"][0]) == 20
-    place = {"source": str(tmp_path / "source"), "output": str(tmp_path / "out")}
-    convert(Options(dataset="idx", **place, validation_fraction=0))
+def test_repeated_records_are_warned_of(tmp_path, make_idx, idx_bytes, capsys, monkeypatch):
+    images, labels = make_idx(tmp_path / "source", train=200, packed=False)["train"]
+    for kind, values in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
+        (tmp_path / "source" / f"t10k-{kind}").write_bytes(idx_bytes(values[:20]))
+    source = {"dataset": "idx", "source": str(tmp_path / "source"), "validation_fraction": 0}
+    convert(Options(**source, output=str(tmp_path / "out")))
     printed = capsys.readouterr().out
     assert "warning: validation: no examples" in printed
     assert "warning: 20 different records are in both train and test" in printed

@@ -22,34 +22,26 @@ DATA = np.random.default_rng(0).bytes(300_000)
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 
-def send(handler, *, status=200, data=DATA, promised=None, **headers) -> None:
-    handler.send_response(status)
-    handler.send_header("Content-Length", str(len(data) if promised is None else promised))
-    for name, value in headers.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.end_headers()
-    handler.wfile.write(data)
+def sends(data: bytes = DATA, *, status: int = 200, promised: int | None = None, pause_s: float = 0) -> Answer:
+    """Returns what sends data and then waits, and may promise more of it."""
+
+    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(promised or len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+        time.sleep(pause_s)
+
+    return answer
 
 
-def sends(**how) -> Answer:
-    return lambda handler: send(handler, **how)
-
-
-def status(number: int) -> Answer:
-    return sends(status=number, data=b"sorry")
-
-
-def hangs(handler) -> None:
-    send(handler, data=DATA[:1000], promised=len(DATA))
-    time.sleep(1)
-
-
-whole, cut = sends(), sends(data=DATA[:100_000], promised=len(DATA))
+good, not_found, unavailable = sends(), sends(b"sorry", status=404), sends(b"sorry", status=500)
+cut, hangs = sends(DATA[:100_000], promised=len(DATA)), sends(DATA[:1000], promised=len(DATA), pause_s=1)
 
 
 @dataclasses.dataclass
 class Server:
-    """Gives the answers one after another, the last one again and again; counts the requests."""
+    """Server that gives the answers one after another, the last one again and again, and counts the requests."""
 
     url: str
     answers: list[Answer] = dataclasses.field(default_factory=list)
@@ -95,31 +87,30 @@ def server(monkeypatch) -> Iterator[Server]:
 
 @pytest.mark.parametrize(
     "answers",
-    [[whole], [status(500), status(503), whole], [status(429), whole], [cut, whole], [hangs, whole]],
+    [[good], [unavailable, unavailable, good], [sends(status=429), good], [cut, good], [hangs, good]],
     ids=["good", "5xx", "429", "cut", "hangs"],
 )
-def test_download_is_tried_again(tmp_path, server, answers):
-    file = server.offer(*answers)
-    assert download([file], tmp_path / "new") == [tmp_path / "new" / "data.gz"]
-    assert (tmp_path / "new" / "data.gz").read_bytes() == DATA
-    assert server.requests == len(answers) and [path.name for path in (tmp_path / "new").iterdir()] == ["data.gz"]
+def test_download_is_repeated(tmp_path, server, answers):
+    file, folder = server.offer(*answers), tmp_path / "new"
+    assert download([file], folder) == [folder / "data.gz"]
+    assert (folder / "data.gz").read_bytes() == DATA
+    assert server.requests == len(answers) and [path.name for path in folder.iterdir()] == ["data.gz"]
 
 
 @pytest.mark.parametrize(
-    ("answers", "message", "requests"),
+    ("answer", "message", "requests"),
     [
-        ([sends(data=DATA[::-1])], f"SHA-256 is {hashlib.sha256(DATA[::-1]).hexdigest()} where .* was", 1),
-        ([sends(data=DATA + b"more")], "300,004 bytes, whose SHA-256 is", 1),
-        ([status(404)], "404 Client Error", 3),
-        ([status(500)], "500 Server Error", 3),
-        ([sends(data=b"")], "0 bytes, whose SHA-256 is", 1),
-        ([lambda handler: time.sleep(0.6)], "Read timed out. .read timeout=0.3", 3),
-        ([lambda handler: handler.connection.shutdown(socket.SHUT_RDWR)], "data.gz: .", 3),
+        (sends(DATA[::-1]), f"SHA-256 is {hashlib.sha256(DATA[::-1]).hexdigest()} where .* was", 1),
+        (sends(DATA + b"more"), "300,004 bytes, whose SHA-256 is", 1),
+        (sends(b""), "0 bytes, whose SHA-256 is", 1),
+        (not_found, "404 Client Error", 3),
+        (lambda handler: time.sleep(0.6), "Read timed out. .read timeout=0.3", 3),
+        (lambda handler: handler.connection.shutdown(socket.SHUT_RDWR), "data.gz: .", 3),
     ],
-    ids=["checksum", "too long", "404", "500", "empty", "silent", "closes"],
+    ids=["checksum", "too long", "empty", "404", "silent", "closes"],
 )
-def test_failed_download_names_url_and_source(tmp_path, server, answers, message, requests):
-    file = server.offer(*answers)
+def test_failed_download_names_url(tmp_path, server, answer, message, requests):
+    file = server.offer(answer)
     with pytest.raises(UserError, match=message) as error:
         download([file], tmp_path)
     assert "--source" in str(error.value) and file.urls[0] in str(error.value) and "\n" not in str(error.value)
@@ -127,7 +118,7 @@ def test_failed_download_names_url_and_source(tmp_path, server, answers, message
 
 
 def test_damaged_file_is_downloaded_again(tmp_path, server):
-    file, path = server.offer(whole), tmp_path / "data.gz"
+    file, path = server.offer(good), tmp_path / "data.gz"
     for content, requests in ((DATA, 0), (DATA[:-1] + b"x", 1)):
         path.write_bytes(content)
         server.requests = 0
@@ -135,27 +126,27 @@ def test_damaged_file_is_downloaded_again(tmp_path, server):
         assert server.requests == requests and path.read_bytes() == DATA
 
 
-def test_another_url_takes_over(tmp_path, server):
-    file = server.offer(sends(data=DATA[::-1]), whole)
+def test_other_url_takes_over(tmp_path, server):
+    file = server.offer(sends(DATA[::-1]), good)
     download([dataclasses.replace(file, urls=(*file.urls, f"{server.url}/mirror/data.gz"))], tmp_path)
     assert (tmp_path / "data.gz").read_bytes() == DATA
 
 
-def test_parallel_downloads_ask_once(tmp_path, server):
-    file = server.offer(whole)
+def test_parallel_downloads_share_request(tmp_path, server):
+    file = server.offer(good)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(download, [[file]] * 4, [tmp_path] * 4))
     assert server.requests == 1 and (tmp_path / "data.gz").read_bytes() == DATA
 
 
-def test_directory_that_cannot_be_written(tmp_path, server):
+def test_unwritable_directory_is_refused(tmp_path, server):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write downloads to .*Not a directory; set XDG_CACHE_HOME"):
-        download([server.offer(whole)], tmp_path / "file" / "d")
+        download([server.offer(good)], tmp_path / "file" / "d")
 
 
-def test_one_reachable_host_or_proxy_suffices(server, monkeypatch):
-    server.answers = [status(500)]
+def test_one_reachable_host_suffices(server, monkeypatch):
+    server.answers = [unavailable]
     downloads.require_reachable(["http://no.such.host.invalid/x", f"{server.url}/x"])
     monkeypatch.setenv("http_proxy", server.url)
     downloads.require_reachable(["http://no.such.host.invalid/x"])
@@ -164,46 +155,29 @@ def test_one_reachable_host_or_proxy_suffices(server, monkeypatch):
         downloads.require_reachable(["http://no.such.host.invalid/x"])
 
 
-@pytest.fixture
-def offered(monkeypatch, server, tmp_path, make_idx) -> tuple[pathlib.Path, tuple[RemoteFile, ...]]:
-    """IDX files in a directory, and `fashion_mnist` offered by the server with just these files."""
-    make_idx(tmp_path / "offered", train=20, test=5)
-    files = []
-    for path in (pathlib.Path(file.path) for file in find_source("fashion_mnist").files(str(tmp_path / "offered"))):
-        data = path.read_bytes()
-        files.append(
-            RemoteFile(
-                name=path.name,
-                urls=(f"{server.url}/{path.name}",),
-                num_bytes=len(data),
-                sha256=hashlib.sha256(data).hexdigest(),
-            )
-        )
-    server.answers = [lambda handler: send(handler, data=(tmp_path / "offered" / handler.path[1:]).read_bytes())]
-    monkeypatch.setitem(OFFERED, "fashion_mnist", tuple(files))
-    return tmp_path / "offered", tuple(files)
-
-
-def test_dataset_without_source_is_downloaded(tmp_path, server, offered, content, monkeypatch, capsys):
+def test_dataset_without_source_is_downloaded(tmp_path, server, make_idx, content, monkeypatch, capsys, fails):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder, files = offered
+    folder, files = tmp_path / "offered", []
+    make_idx(folder, train=20, test=5)
+    for path in (pathlib.Path(file.path) for file in find_source("fashion_mnist").files(str(folder))):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        url = f"{server.url}/{path.name}"
+        files.append(RemoteFile(name=path.name, urls=(url,), num_bytes=path.stat().st_size, sha256=digest))
+    monkeypatch.setitem(OFFERED, "fashion_mnist", tuple(files))
     assert source_digest("fashion_mnist", None) == source_digest("fashion_mnist", str(folder))
     assert find_paths("fashion_mnist", "given") == "given" and find_paths("idx", None) is None
     assert not server.requests
+    server.answers = [not_found]
+    line = fails("--dataset", "fashion_mnist", "--output", tmp_path / "out")
+    assert "404 Client Error" in line and "--source" in line and not (tmp_path / "out").exists()
+    server.answers = [lambda handler: sends((folder / handler.path[1:]).read_bytes())(handler)]
     downloaded = find_paths("fashion_mnist", None)
     assert downloaded == str(tmp_path / "cache" / "tfrecord-training-pipeline" / "fashion_mnist")
-    assert server.requests == 4 and content(pathlib.Path(downloaded)) == content(folder)
+    assert content(pathlib.Path(downloaded)) == content(folder)
     assert f"downloading {files[0].urls[0]}" in capsys.readouterr().out
 
 
-def test_failed_download_leaves_no_output(tmp_path, offered, server, fails, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    server.answers = [status(404)]
-    line = fails("--dataset", "fashion_mnist", "--output", tmp_path / "out")
-    assert "404 Client Error" in line and "--source" in line and not (tmp_path / "out").exists()
-
-
-def test_offers_are_those_of_tensorflow_datasets():
+def test_offers_equal_tensorflow_datasets():
     root = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent / "url_checksums"
     for name, files in OFFERED.items():
         assert find_source(name).name == name
