@@ -1,6 +1,5 @@
-"""Sources of every kind, some hundreds of examples each, and what they have to come out as."""
+"""Sources that are read in different ways, some hundreds of examples each."""
 
-import json
 import pathlib
 from collections.abc import Callable
 
@@ -10,25 +9,16 @@ import pyarrow.parquet
 import trips
 from PIL import Image
 
-KINDS = ("idx", "cifar10", "images", "records", "csv", "jsonl", "parquet")
+KINDS = ("idx", "images", "records", "csv", "parquet")
 
 
 def make(kind: str, root: pathlib.Path, make_idx: Callable, write_records: Callable) -> dict[str, object]:
-    """Makes such a source below a directory; returns the options that name it. Tables are looked at before they are written."""
+    """Makes a source below a directory; returns the options that name it."""
     source = root / "source"
     if kind == "idx":
         make_idx(source, size=(9, 7), packed=False, train=900, test=90)
-    elif kind == "cifar10":
-        source.mkdir(parents=True)
-        for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
-            pixels = np.random.default_rng(len(name)).integers(0, 256, (60, 3073))
-            pixels[:, 0] %= 10  # the label
-            (source / name).write_bytes(pixels.astype(np.uint8).tobytes())
-    elif kind in ("images", "records"):
-        return _images(kind, source, write_records)
-    else:
-        return {**_table(kind, root), "dataset": kind}
-    return {"dataset": kind, "source": str(source)}
+        return {"dataset": "idx", "source": str(source)}
+    return _images(kind, source, write_records) if kind in ("images", "records") else _table(kind, root)
 
 
 def _images(kind: str, source: pathlib.Path, write_records: Callable) -> dict[str, object]:
@@ -52,7 +42,4 @@ def _table(kind: str, root: pathlib.Path) -> dict[str, object]:
     source = pathlib.Path(table["source"]).with_suffix(f".{kind}")
     if kind == "parquet":
         pyarrow.parquet.write_table(pyarrow.csv.read_csv(table["source"]), source, row_group_size=100)
-    elif kind == "jsonl":
-        rows = [{name: None if value == "" else value for name, value in row.items()} for row in rows]
-        source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return {**table, "source": str(source)}
+    return {**table, "dataset": kind, "source": str(source)}

@@ -183,11 +183,12 @@ def test_cifar_archive(bucket, cifar, mode, shards):
 
 
 @pytest.mark.parametrize("inner", [False, True], ids=["the files", "the archive's folder"])
-def test_cifar_directory(tmp_path, cifar, inner):
+def test_cifar_directory(bucket, cifar, inner):
     files = contents(cifar)
-    unpack(tmp_path / "d" / cifar.folder if inner else tmp_path / "d", files)
-    assert_holds(cifar, tmp_path / "d", files)
-    assert [pathlib.Path(file.path).name for file in cifar.files(str(tmp_path / "d"))] == list(files)
+    unpack(bucket / "d" / cifar.folder if inner else bucket / "d", files)
+    for place in (str(bucket / "d"), "gs://demo/d"):
+        assert_holds(cifar, place, files)
+        assert [os.path.basename(file.path) for file in cifar.files(place)] == list(files)
 
 
 def test_cifar_fine_classes_have_names():

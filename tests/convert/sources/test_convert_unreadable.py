@@ -1,4 +1,4 @@
-"""What cannot be read is told as that, with its path: the output is not to blame."""
+"""An error of a source that cannot be read names its path, and not the output."""
 
 import errno
 import os
@@ -52,52 +52,51 @@ def exchanged(path: pathlib.Path) -> None:
         or place[1] not in ("lily", "rose/2.png", "b.csv", "b.parquet", "more", "a.tfrecord", "more/b.tfrecord")
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path, made, fails, dataset, place, broken):
+def test_unreadable_path_is_named(tmp_path, made, fails, dataset, place, broken):
     flags, path = made(dataset, place)
     broken(path)
     listed = [part for name, value in flags.items() for part in (f"--{name}", value)]
     line = fails(*listed, "--output", tmp_path / "out")
     assert "--output" not in line and path.name in line and sorted(os.listdir(tmp_path)) in ([], ["source"])
     if (dataset, place, broken) != ("cifar10", "", exchanged):  # which may be an archive
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError, match=path.name):
             source_digest(flags["dataset"], flags["source"], flags.get("schema"))
-        assert path.name in str(told.value)
 
 
 @pytest.mark.parametrize("dataset", ["csv", "parquet", "tfrecord"])
-def test_what_is_not_read_is_named_once(tmp_path, made, capsys, dataset):
+def test_other_files_are_named_once(tmp_path, made, capsys, dataset):
     flags, source = made(dataset, "")
-    for name in ("2023/b.csv.lz4", *(f"c{i}.csv.bz2" for i in range(7)), ".hidden", "_SUCCESS"):
+    strays = ["2023/b.csv.lz4", *(f"c{i}.csv.bz2" for i in range(7))]
+    for name in (*strays, ".hidden", "_SUCCESS"):
         (source / name).parent.mkdir(exist_ok=True)
         (source / name).touch()
+    os.mkfifo(source / f"2023/pipe.{dataset}")
     convert(Options(**flags, output=str(tmp_path / "out")))
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "left out" in line)
-    names = ", ".join(["2023/b.csv.lz4", *(f"c{i}.csv.bz2" for i in range(4))])
-    assert line.startswith(f"{source}: left out: {names} and {3 if dataset == 'tfrecord' else 4} more (")
+    names = ", ".join(["2023/b.csv.lz4", f"2023/pipe.{dataset}", *strays[1:4]])
+    assert line.startswith(f"{source}: left out: {names} and {4 if dataset == 'tfrecord' else 5} more (")
 
 
 @pytest.mark.parametrize("where", ["x" * 300, "loop/out", "file/out"])
-def test_an_output_that_cannot_be_is_told_in_one_line(tmp_path, fails, where):
+def test_impossible_output_is_refused(tmp_path, fails, where):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").write_text("precious")
     assert f"cannot write --output {tmp_path / where}: " in fails("--output", tmp_path / where)
 
 
 @pytest.mark.cluster  # a process
-def test_a_reader_of_standard_output_that_leaves_is_no_fault_of_the_output(tmp_path):
+def test_closed_pipe_is_no_fault_of_output(tmp_path):
     command = f"{sys.executable} -m components.convert --output {tmp_path / 'out'}"
     run = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | true"], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode in (0, 141) and run.stderr == ""
 
 
-def test_a_shard_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+def test_forbidden_shard_is_not_damaged(tmp_path, monkeypatch):
     convert(Options(output=str(tmp_path)))
 
     def denied(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(output, "crc32c_of", denied)
-    with pytest.raises(
-        UserError, match=r"(train|validation|test)-0000\d.tfrecord: cannot be read \(Permission denied\)"
-    ):
+    with pytest.raises(UserError, match=r"-0000\d.tfrecord: cannot be read \(Permission denied\)"):
         convert(Options(output=str(tmp_path)))
