@@ -22,7 +22,7 @@ def forking(monkeypatch):
 
 
 @pytest.mark.parametrize("processes", [1, 3, 30])
-def test_run_calls_each_task_once(processes):
+def test_each_task_is_called_once(processes):
     tasks = [5, 3, 8, 1, 9, 2, 7]
     results = dict(engine.run(lambda task: (task**2, os.getpid()), tasks, processes=processes))
     assert {i: value for i, (value, _) in results.items()} == {i: task**2 for i, task in enumerate(tasks)}
@@ -31,13 +31,13 @@ def test_run_calls_each_task_once(processes):
     assert list(engine.run(str, [], processes=processes)) == []
 
 
-def test_run_with_tensorflow_forks_nothing(monkeypatch):
+def test_nothing_is_forked_with_tensorflow(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", object())
     assert [*engine.run(lambda task: os.getpid(), range(3), processes=3)] == [(i, os.getpid()) for i in range(3)]
 
 
 @pytest.mark.parametrize("error", [UserError("trips.csv: line 3"), OSError(28, "No space left"), KeyError("bug")])
-def test_run_raises_what_a_task_raises(error):
+def test_error_of_task_is_raised(error):
     def fail_or_sleep(task):
         if task == 3:
             raise error
@@ -50,7 +50,7 @@ def test_run_raises_what_a_task_raises(error):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_run_names_a_killed_process(number):
+def test_killed_process_is_named(number):
     def kill_itself(task):
         if task == 2:
             os.kill(os.getpid(), number)
@@ -61,7 +61,7 @@ def test_run_names_a_killed_process(number):
     assert not multiprocessing.active_children()
 
 
-def test_run_notices_kills_amid_results():
+def test_kill_amid_results_is_noticed():
     code = r"""
 import os, signal, threading
 from components.convert import engine
@@ -98,7 +98,7 @@ list(engine.run(sleep, range(3), processes=3))
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_run_ends_when_stopped_at_any_moment():
+def test_stop_at_any_moment():
     code = r"""
 import os, signal, sys, time
 from components.convert import engine

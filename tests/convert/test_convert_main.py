@@ -10,7 +10,7 @@ from components.convert.__main__ import main
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def test_ends_with_a_summary(tmp_path, capsys):
+def test_summary(tmp_path, capsys):
     assert main(["--output", str(tmp_path / "out"), "--shards", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
@@ -37,7 +37,7 @@ def test_imports_nothing_heavy(tmp_path):
     assert not heavy & set(modules)
 
 
-def test_help_gives_the_defaults(capsys):
+def test_help_shows_defaults(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["--help"])
     assert stopped.value.code == 0
@@ -54,15 +54,14 @@ def test_help_gives_the_defaults(capsys):
         (("--source", "."), "'digits' is built in; leave out --source"),
         (("--dataset", "mnist", "--source", "a", "b"), "--source a b: dataset 'mnist' takes one path, not 2"),
         (("--dataset", "csv", "--source", "README.md", "--schema", "no.yaml"), "no.yaml: cannot be read (No such file"),
-        (("--dataset", "taxi", "--source", "components/convert"), "components/convert: holds no *.csv or *.tsv files"),
+        (("--dataset", "taxi", "--source", "docs"), "docs: holds no *.csv or *.tsv files"),
         (
             ("--dataset", "tfds:mnist", "--source", "gs://bucket/mnist"),
             "gs://bucket/mnist: dataset 'tfds:mnist' is read from this machine; copy it, or mount the bucket",
         ),
-        (("--dataset", "mnist", "--source", "gs://"), "--source: 'gs://' is not a path or gs://BUCKET/NAME"),
         (("--shards", "1000000000"), "--shards: '1000000000' is not a whole number of at least 1 and at most 99999"),
     ],
 )
-def test_wrong_flags_are_told_in_one_line_and_leave_nothing(tmp_path, fails, flags, message):
+def test_wrong_flags_leave_nothing(tmp_path, fails, flags, message):
     assert message in fails("--output", tmp_path / "a" / "b", *flags)
     assert not list(tmp_path.iterdir())

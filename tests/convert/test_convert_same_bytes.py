@@ -1,4 +1,4 @@
-"""Processes and the order of tasks decide how fast a conversion is, and nothing else."""
+"""Processes and the order of tasks decide how fast a conversion is, and no byte of it."""
 
 import dataclasses
 import random
@@ -14,18 +14,18 @@ from components.convert.options import Options
 
 @pytest.fixture(scope="module", params=[*kinds.KINDS, "packed idx", "targets"])
 def options(request, tmp_path_factory, make_idx, write_records) -> Options:
-    """A source of several hundred or thousand examples."""
+    """A conversion of several hundred or thousand examples."""
     root = tmp_path_factory.mktemp("source")
     if request.param == "targets":
         targets = {"same": "same", "sum": "same + seconds", "when": "when"}
         schema = {**trips.SCHEMA, "label": {"regression": targets}, "deep": trips.SCHEMA["deep"][:1], "wide": []}
-        kind = trips.write(root, trips.rows(3000), schema)
+        source = trips.write(root, trips.rows(3000), schema)
     elif request.param == "packed idx":
         make_idx(root / "packed", size=(9, 7), train=3000, test=500)
-        kind = {"dataset": "idx", "source": str(root / "packed")}
+        source = {"dataset": "idx", "source": str(root / "packed")}
     else:
-        kind = kinds.make(request.param, root, make_idx, write_records)
-    return Options(**kind, output=str(root / "out"), shards=7)
+        source = kinds.make(request.param, root, make_idx, write_records)
+    return Options(**source, output=str(root / "out"), shards=7)
 
 
 @pytest.mark.cluster

@@ -22,7 +22,7 @@ def test_splitmix64_published_numbers():
 
 
 @given(old=keys, new=keys, validation=fractions, test=fractions, seed=seeds)
-def test_assign_added_records_move_none(old, new, validation, test, seed):
+def test_added_records_move_no_other(old, new, validation, test, seed):
     """A record's split depends on its key alone."""
     splits = Splits(validation_fraction=validation, test_fraction=test, seed=seed)
     order = np.random.default_rng(0).permutation(len(old) + len(new))
@@ -30,26 +30,28 @@ def test_assign_added_records_move_none(old, new, validation, test, seed):
     assert both[np.argsort(order)][: len(old)].tolist() == assign(splits, old).tolist()
 
 
-def test_assign_shares_are_the_fractions():
+def test_shares_are_fractions():
+    """Raising the test fraction keeps all test records, and another seed draws independently."""
     keys = splitmix64(7, np.arange(50_000))
-    places = assign(Splits(validation_fraction=0.25, test_fraction=0.2, seed=3), keys)
+    places, raised, other = (
+        assign(Splits(validation_fraction=0.25, test_fraction=test, seed=seed), keys)
+        for test, seed in ((0.2, 3), (0.3, 3), (0.2, 4))
+    )
     assert np.bincount(places) / len(keys) == pytest.approx([0.6, 0.2, 0.2], abs=0.01)
-    raised = assign(Splits(validation_fraction=0.25, test_fraction=0.3, seed=3), keys)
     assert (raised[places == 2] == 2).all()
-    other = assign(Splits(validation_fraction=0.25, test_fraction=0.2, seed=4), keys)
     assert ((places == 2) & (other == 2)).mean() == pytest.approx(0.04, rel=0.1)
 
 
-def test_assign_keeps_native_splits():
+def test_native_splits_are_kept():
     keys = splitmix64(7, np.arange(1000))
     natives = {"train", "test"}
     assert set(assign(Splits(), keys, native="test", natives=natives)) == {SPLITS.index("test")}
     assert set(assign(Splits(), keys, natives=natives)) == {SPLITS.index("train"), SPLITS.index("validation")}
 
 
-def test_assign_schema_before_hash():
-    keys = splitmix64(7, np.arange(100))
-    late, later = np.arange(100) >= 70, np.arange(100) >= 80
+def test_schema_decides_before_hash():
+    keys, rows = splitmix64(7, np.arange(100)), np.arange(100)
+    late, later = rows >= 70, rows >= 80
     places = assign(Splits(validation_fraction=0.5, test_fraction=0.5), keys, assigned={"test": later})
     assert (places[80:] == 2).all() and set(places[:80]) == {0, 1}
     places = assign(Splits(), keys, assigned={"test": later, "validation": late})
