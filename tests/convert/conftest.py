@@ -31,7 +31,7 @@ def idx_bytes() -> Callable[[np.ndarray], bytes]:
 def make_idx() -> Callable[..., dict[str, tuple[np.ndarray, np.ndarray]]]:
     """Writes random images as a directory of IDX files; returns images and labels by split."""
 
-    def make(directory: pathlib.Path, *, size=(5, 4), classes=10, dots=False, packed=True, **examples: int):
+    def make(directory: pathlib.Path, *, size=(5, 4), classes=10, packed=True, **examples: int):
         directory.mkdir(parents=True, exist_ok=True)
         made = {}
         for split, count in examples.items():
@@ -39,7 +39,7 @@ def make_idx() -> Callable[..., dict[str, tuple[np.ndarray, np.ndarray]]]:
             images = random.integers(0, 256, (count, *size), np.uint8)
             labels = (np.arange(count) % classes).astype(np.uint8)
             for kind, array in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
-                name = {"train": "train-", "test": "t10k-"}[split] + (kind.replace("-idx", ".idx") if dots else kind)
+                name = {"train": "train-", "test": "t10k-"}[split] + kind
                 data = _idx_bytes(array)
                 (directory / (name + ".gz" * packed)).write_bytes(gzip.compress(data, mtime=0) if packed else data)
             made[split] = (images, labels)

@@ -22,6 +22,6 @@ def made(tmp_path, make_idx, write_records) -> Callable[..., tuple[dict[str, str
             make_idx(root, train=30, test=10, packed=False)
             paths = {"source": root}
         flags = {name: str(path) for name, path in paths.items()}
-        return {"dataset": dataset.split()[0], **flags}, root / place
+        return {"dataset": dataset, **flags}, root / place
 
     return make

@@ -1,7 +1,6 @@
 """A small source of every kind."""
 
 import pathlib
-import tarfile
 
 import numpy as np
 import pyarrow.csv
@@ -14,13 +13,6 @@ def cifar(root: pathlib.Path) -> dict[str, pathlib.Path]:
     for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
         (root / name).write_bytes(bytes(range(10)) * 3073)
     return {"source": root}
-
-
-def archive(root: pathlib.Path) -> dict[str, pathlib.Path]:
-    cifar(root)
-    with tarfile.open(root / "cifar.tar.gz", "w:gz") as tar:
-        tar.add(root / "test_batch.bin")
-    return {"source": root / "cifar.tar.gz"}
 
 
 def images(root: pathlib.Path) -> dict[str, pathlib.Path]:
@@ -50,10 +42,9 @@ def tables(root: pathlib.Path) -> dict[str, pathlib.Path]:
     return paths
 
 
-SOURCES = {  # by dataset, what makes one, and paths in it to break, "" for the source itself
+SOURCES = {  # By dataset what makes one, and paths in it to break, "" for the source itself.
     "mnist": (None, ("", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte")),
     "cifar10": (cifar, ("", "data_batch_3.bin")),
-    "cifar10 archive": (archive, ("cifar.tar.gz",)),
     "images": (images, ("", "lily", "rose/2.png")),
     "csv": (rows, ("", "b.csv", "schema.yaml")),
     "parquet": (tables, ("", "b.parquet", "schema.yaml")),

@@ -37,7 +37,10 @@ def test_digits_are_original():
 @pytest.mark.parametrize("dots", [False, True])
 @pytest.mark.parametrize("packed", [False, True])
 def test_idx_original_names(bucket, make_idx, dots, packed):
-    written = make_idx(bucket / "data", dots=dots, packed=packed, train=7, test=3)
+    written = make_idx(bucket / "data", packed=packed, train=7, test=3)
+    if dots:
+        for path in [*(bucket / "data").iterdir()]:
+            path.rename(path.with_name(path.name.replace("-idx", ".idx")))
     for place in (str(bucket / "data"), "gs://demo/data"):
         opened = read_all(MNIST, place)
         assert opened.splits.keys() == written.keys() and opened.examples.class_names == tuple("0123456789")

@@ -4,7 +4,7 @@ import contextlib
 import pathlib
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import trips
@@ -26,64 +26,42 @@ def dataset(request, tmp_path_factory) -> pathlib.Path:
     return root / "out"
 
 
-def flip(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
-    path = chance.choice(paths)
-    data = bytearray(path.read_bytes())
-    data[chance.randrange(len(data))] ^= chance.randrange(1, 256)
-    path.write_bytes(data)
-    return path
-
-
-def resize(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
-    path = chance.choice(paths)
+def damage(directory: pathlib.Path, kind: str, chance: random.Random) -> pathlib.Path:
+    """Damages a dataset; returns the file that has to be named."""
+    paths = sorted(path for path in directory.iterdir() if path.suffix in (".tfrecord", ".hashes"))
+    paths += directory.glob("train-*.index")  # Reading in order takes no other index.
+    path = directory / FILE if kind in ("edit", "scribble") else chance.choice(paths)
     data = path.read_bytes()
-    less = data[: chance.choice([0, -1, chance.randrange(len(data))])]
-    path.write_bytes(chance.choice([less, data + b"\0", data + chance.choice(paths).read_bytes()]))
+    if kind in ("flip", "scribble"):
+        place = chance.randrange(len(data))
+        path.write_bytes(data[:place] + bytes([data[place] ^ chance.randrange(1, 256)]) + data[place + 1 :])
+    elif kind == "resize":
+        shorter = data[: chance.choice([0, -1, chance.randrange(len(data))])]
+        path.write_bytes(chance.choice([shorter, data + b"\0", data + chance.choice(paths).read_bytes()]))
+    elif kind == "swap":
+        other = chance.choice([other for other in paths if other.suffix == path.suffix and other != path])
+        path.write_bytes(other.read_bytes())
+        other.write_bytes(data)
+        return min(path, other)
+    elif kind == "delete":
+        path.unlink()
+    else:
+        # A value of the manifest, or a name in it, is another one.
+        text = data.decode()
+        value = chance.choice(list(re.finditer(r'"[^"]*"|(?<=[ \[])-?[\d.]+|null|true|false', text)))
+        news = ["null", "0", "-1", "1.5", '"x"', "[]", "{}", "[1]", "true", "1" + 30 * "0"]
+        new = '"x"' if text[value.end()] == ":" else chance.choice(news)
+        path.write_text(text[: value.start()] + new + text[value.end() :])
     return path
-
-
-def swap(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
-    first = chance.choice(paths)
-    second = chance.choice([path for path in paths if path.suffix == first.suffix and path != first])
-    data = first.read_bytes(), second.read_bytes()
-    second.write_bytes(data[0])
-    first.write_bytes(data[1])
-    return min(first, second)
-
-
-def delete(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
-    path = chance.choice(paths)
-    path.unlink()
-    return path
-
-
-def edit(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
-    """Changes one value of the manifest, or a name in it."""
-    path = directory / FILE
-    text = path.read_text()
-    value = chance.choice(list(re.finditer(r'"[^"]*"|(?<=[ \[])-?[\d.]+|null|true|false', text)))
-    news = ["null", "0", "-1", "1.5", '"x"', "[]", "{}", "[1]", "true", "1" + 30 * "0"]
-    new = '"x"' if text[value.end()] == ":" else chance.choice(news)
-    path.write_text(text[: value.start()] + new + text[value.end() :])
-    return path
-
-
-def scribble(directory: pathlib.Path, paths: list[pathlib.Path], chance: random.Random) -> pathlib.Path:
-    """Changes a byte of the manifest that is not between values."""
-    return flip(directory, [directory / FILE], chance)
 
 
 @contextlib.contextmanager
-def damaged(directory: pathlib.Path, seed: int, kind: Callable[..., pathlib.Path]) -> Iterator[pathlib.Path]:
-    """Around what is done with a dataset while it is damaged; gives the file to be named."""
-    before = {path: path.read_bytes() for path in sorted(directory.iterdir())}
-    paths = [path for path in before if path.suffix in (".tfrecord", ".hashes")]
-    paths += directory.glob("train-*.index")  # reading in order takes no index
-    try:
-        yield kind(directory, paths, random.Random(seed))
-    finally:
-        for path, data in before.items():
-            path.write_bytes(data)
+def restored(directory: pathlib.Path) -> Iterator[None]:
+    """Restores the files of a directory at the end."""
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    yield
+    for path, data in before.items():
+        path.write_bytes(data)
 
 
 def verify(dataset: pathlib.Path) -> None:
@@ -106,14 +84,15 @@ def compare(dataset: pathlib.Path) -> None:
     output.verify(str(dataset), Manifest.load(dataset))
 
 
-KINDS = {flip: 7, resize: 9, swap: 3, delete: 3, edit: 12, scribble: 4}
+KINDS = {"flip": 7, "resize": 9, "swap": 3, "delete": 3, "edit": 12, "scribble": 4}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_file_is_named(dataset, kind):
     before = Manifest.load(dataset)
     for seed in range(KINDS[kind]):
-        with damaged(dataset, seed, kind) as path:
+        with restored(dataset):
+            path = damage(dataset, kind, random.Random(seed))
             for check in (verify, read, compare):
                 try:
                     check(dataset)
