@@ -37,15 +37,6 @@ def test_imports_nothing_heavy(tmp_path):
     assert not heavy & set(modules)
 
 
-def test_help_shows_defaults(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
-    assert stopped.value.code == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "cifar10, cifar100, taxi, taxi_cents, csv, jsonl, parquet, bigquery, images, tfrecord, or tfds:NAME" in text
-    assert all(f"(default: {default})" in text for default in (128.0, 0.1, 0.2, 0))
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

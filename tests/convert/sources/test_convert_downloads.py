@@ -117,13 +117,11 @@ def test_failed_download_names_url(tmp_path, server, answer, message, requests):
     assert not list(tmp_path.iterdir()) and server.requests == requests
 
 
-def test_damaged_file_is_downloaded_again(tmp_path, server):
-    file, path = server.offer(good), tmp_path / "data.gz"
-    for content, requests in ((DATA, 0), (DATA[:-1] + b"x", 1)):
-        path.write_bytes(content)
-        server.requests = 0
-        download([file], tmp_path)
-        assert server.requests == requests and path.read_bytes() == DATA
+@pytest.mark.parametrize(("content", "requests"), [(DATA, 0), (DATA[:-1] + b"x", 1)], ids=["good", "damaged"])
+def test_damaged_file_is_downloaded_again(tmp_path, server, content, requests):
+    (tmp_path / "data.gz").write_bytes(content)
+    download([server.offer(good)], tmp_path)
+    assert server.requests == requests and (tmp_path / "data.gz").read_bytes() == DATA
 
 
 def test_other_url_takes_over(tmp_path, server):
@@ -179,10 +177,7 @@ def test_dataset_without_source_is_downloaded(tmp_path, server, make_idx, conten
 
 def test_offers_equal_tensorflow_datasets():
     root = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent / "url_checksums"
-    for name, files in OFFERED.items():
-        assert find_source(name).name == name
-        lines = (root / f"{name}.txt").read_text().splitlines() if name != "taxi" else ()
-        listed = {line.split("\t")[0]: line.split("\t")[1:3] for line in lines}
-        for file in files:
-            assert {url.rpartition("/")[2] for url in file.urls} == {file.name}
-            assert name == "taxi" or [str(file.num_bytes), file.sha256] in map(listed.get, file.urls)
+    for name in OFFERED.keys() - {"taxi"}:
+        lines = [line.split("\t")[:3] for line in (root / f"{name}.txt").read_text().splitlines()]
+        for file in OFFERED[name]:
+            assert any([url, str(file.num_bytes), file.sha256] in lines for url in file.urls)
