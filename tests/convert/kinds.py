@@ -1,27 +1,27 @@
 """Sources that are read in different ways, some hundreds of examples each."""
 
 import pathlib
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import trips
+from dataset_files import make_idx, write_records
 from PIL import Image
 
 KINDS = ("idx", "images", "records", "csv", "parquet")
 
 
-def make(kind: str, root: pathlib.Path, make_idx: Callable, write_records: Callable) -> dict[str, object]:
+def make(kind: str, root: pathlib.Path) -> dict[str, object]:
     """Makes a source below a directory; returns the options that name it."""
     source = root / "source"
     if kind == "idx":
         make_idx(source, size=(9, 7), packed=False, train=900, test=90)
         return {"dataset": "idx", "source": str(source)}
-    return _images(kind, source, write_records) if kind in ("images", "records") else _table(kind, root)
+    return _images(kind, source) if kind in ("images", "records") else _table(kind, root)
 
 
-def _images(kind: str, source: pathlib.Path, write_records: Callable) -> dict[str, object]:
+def _images(kind: str, source: pathlib.Path) -> dict[str, object]:
     pixels = (np.random.default_rng(i).integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300))
     paths = [source / "ab"[i % 2] / f"{i}.png" for i in range(300)]
     for path, image in zip(paths, pixels, strict=True):

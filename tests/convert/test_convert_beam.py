@@ -10,6 +10,7 @@ import time
 
 import psutil
 import pytest
+from dataset_files import read_folder
 from PIL import Image
 
 from common.errors import UserError
@@ -30,25 +31,25 @@ def start(options: Options, directory: pathlib.Path | str, *arguments: str) -> s
 
 
 @on_beam
-def test_beam_writes_the_same_bytes(options, expected, tmp_path, content):
+def test_beam_writes_the_same_bytes(options, expected, tmp_path):
     process = start(options, tmp_path / "out", *WORKERS)
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert content(tmp_path / "out") == expected
+    assert read_folder(tmp_path / "out") == expected
     assert "apache_beam" not in output
 
 
 @on_beam
-def test_beam_in_a_bucket(options, expected, busy_bucket, content):
+def test_beam_in_a_bucket(options, expected, busy_bucket):
     process = start(options, "gs://demo/out", *WORKERS)
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert content(busy_bucket / "out") == expected
+    assert read_folder(busy_bucket / "out") == expected
 
 
 @on_beam
 @pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
-def test_beam_goes_on_after_kills(options, expected, tmp_path, content, kills):
+def test_beam_goes_on_after_kills(options, expected, tmp_path, kills):
     chance = random.Random(kills)
     while True:
         process = start(options, tmp_path / "out", *WORKERS)
@@ -61,11 +62,11 @@ def test_beam_goes_on_after_kills(options, expected, tmp_path, content, kills):
             kills -= 1
         process.communicate()
         if process.returncode == 0:
-            assert content(tmp_path / "out") == expected
+            assert read_folder(tmp_path / "out") == expected
             shutil.rmtree(tmp_path / "out")
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert content(tmp_path / "out") == expected
+    assert read_folder(tmp_path / "out") == expected
 
 
 @on_beam

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from dataset_files import idx_bytes, make_idx, read_split
 from opened import read_all
 
 from common.errors import UserError
@@ -17,13 +18,13 @@ from components.convert.sources.registry import find_source
 _PAIR = operator.itemgetter("image", "label")
 
 
-def _assert_holds_source(options: Options, manifest: Manifest, held) -> None:
+def _assert_holds_source(options: Options, manifest: Manifest) -> None:
     """Checks that the directory holds what the manifest says and no more, and every record of the source once."""
     directory = pathlib.Path(options.output)
     assert Manifest.load(directory) == manifest
     files = {name for split in manifest.splits.values() for name in split.checksums}
     assert {path.name for path in directory.iterdir()} == {"manifest.json", "dataset.html", *files}
-    records = {split: held(directory, split) for split in manifest.splits}
+    records = {split: read_split(directory, split) for split in manifest.splits}
     for name, split in manifest.splits.items():
         assert all(shard.examples for shard in split.shards)
         assert all((directory / shard.file).stat().st_size == shard.bytes for shard in split.shards)
@@ -37,10 +38,10 @@ def _assert_holds_source(options: Options, manifest: Manifest, held) -> None:
         assert sorted(map(_PAIR, stored)) == sorted((image.tobytes(), label) for image, label in pairs)
 
 
-def test_convert_digits(tmp_path, held):
+def test_convert_digits(tmp_path):
     options = Options(output=str(tmp_path / "out"))
     manifest = convert(options)
-    _assert_holds_source(options, manifest, held)
+    _assert_holds_source(options, manifest)
     assert manifest.feature("image").shape == (8, 8, 1) and manifest.feature("image").value_range == (0, 16)
     assert manifest.class_names == tuple("0123456789") and manifest.label == "label"
     assert manifest.splits["train"].shards[0].file == "train-00000.tfrecord"
@@ -49,18 +50,18 @@ def test_convert_digits(tmp_path, held):
     assert other.fingerprint != manifest.fingerprint
 
 
-def test_shards_in_proportion(tmp_path, make_idx, held):
+def test_shards_in_proportion(tmp_path):
     make_idx(tmp_path / "source", train=1000, test=100)
     source = {"dataset": "idx", "source": str(tmp_path / "source"), "validation_fraction": 0}
     for shards, expected in ((40, [40, 0, 4]), (1, [1, 0, 1])):
         options = Options(**source, output=str(tmp_path / str(shards)), shards=shards)
         manifest = convert(options)
-        _assert_holds_source(options, manifest, held)
+        _assert_holds_source(options, manifest)
         assert [len(split.shards) for split in manifest.splits.values()] == expected
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_shards_by_size(tmp_path, make_idx, packed):
+def test_shards_by_size(tmp_path, packed):
     make_idx(tmp_path / "source", size=(28, 28), packed=packed, train=4000, test=300)
     options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"), shard_mb=0.5)
     splits = convert(options).splits
@@ -68,7 +69,7 @@ def test_shards_by_size(tmp_path, make_idx, packed):
     assert 5 <= len(sizes) <= 9 and max(sizes) < 700_000 and len(splits["test"].shards) == 1
 
 
-def test_training_examples_are_needed(tmp_path, make_idx):
+def test_training_examples_are_needed(tmp_path):
     make_idx(tmp_path / "source", train=3)
     place = {"source": str(tmp_path / "source"), "output": str(tmp_path / "out")}
     with pytest.raises(UserError, match="'idx': there are no training examples"):
@@ -76,7 +77,7 @@ def test_training_examples_are_needed(tmp_path, make_idx):
     assert not (tmp_path / "out").exists()
 
 
-def test_repeated_records_are_warned_of(tmp_path, make_idx, idx_bytes, capsys, monkeypatch):
+def test_repeated_records_are_warned_of(tmp_path, capsys, monkeypatch):
     images, labels = make_idx(tmp_path / "source", train=200, packed=False)["train"]
     for kind, values in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
         (tmp_path / "source" / f"t10k-{kind}").write_bytes(idx_bytes(values[:20]))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import trips
+from dataset_files import parse_examples
 
 from common.errors import UserError
 from common.manifest import MULTI_LABEL, REGRESSION, Manifest
@@ -28,57 +29,57 @@ def read(tmp_path, label, rows=ROWS, **changes) -> Manifest:
     return convert(Options(**flags, output=str(tmp_path / "out"), shards=2, validation_fraction=0))
 
 
-def labels(tmp_path, manifest: Manifest, examples) -> dict[int, list]:
+def labels(tmp_path, manifest: Manifest) -> dict[int, list]:
     """Returns the label of each day, as the official library parses it."""
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    records = [record for shard in shards for record in examples((tmp_path / "out" / shard.file).read_bytes())]
+    records = [record for shard in shards for record in parse_examples((tmp_path / "out" / shard.file).read_bytes())]
     return {record["day"][0]: record["label"] for record in records}
 
 
-def test_one_target(tmp_path, examples):
+def test_one_target(tmp_path):
     manifest = read(tmp_path, {"regression": "rain"})
     assert Manifest.load(tmp_path / "out") == manifest
     assert (manifest.task, manifest.targets, manifest.class_names) == (REGRESSION, ("rain",), ())
     label = manifest.feature("label")
     assert (label.dtype, label.shape, label.num_bytes, label.value_range) == ("float32", (), 4, None)
     assert [feature.name for feature in manifest.inputs] == ["day"]
-    assert labels(tmp_path, manifest, examples) == {i: [np.float32(i / 10)] for i in range(90)}
+    assert labels(tmp_path, manifest) == {i: [np.float32(i / 10)] for i in range(90)}
     parts = [split for split in manifest.splits.values() if split.examples]
     assert [part.class_histogram for part in parts] == [(), ()]
     total = sum(part.summaries["label.rain"].mean * part.examples for part in parts)
     assert total == pytest.approx(sum(range(90)) / 10)
 
 
-def test_several_computed_targets(tmp_path, examples):
+def test_several_computed_targets(tmp_path):
     manifest = read(tmp_path, {"regression": {"rain": "rain", "worst": "rain + 2 * wind"}})
     label = manifest.feature("label")
     assert (manifest.targets, label.shape, label.num_bytes) == (("rain", "worst"), (2,), 8)
     expected = {i: [np.float32(i / 10), np.float32(i / 10 + 2 * (i % 7))] for i in range(90)}
-    assert labels(tmp_path, manifest, examples) == expected
+    assert labels(tmp_path, manifest) == expected
     assert manifest.splits["train"].summaries.keys() >= {"label.rain", "label.worst"}
 
 
-def test_several_labels(tmp_path, examples):
+def test_several_labels(tmp_path):
     conditions = {"wet": "rain > 3", "windy": "wind > 4", "flooded": "flood"}
     manifest = read(tmp_path, {"multi_label": conditions})
     assert (manifest.task, manifest.targets) == (MULTI_LABEL, ("wet", "windy", "flooded"))
     label = manifest.feature("label")
     assert (label.dtype, label.shape, label.num_bytes, label.value_range) == ("int64", (3,), 3, (0.0, 1.0))
     expected = {i: [int(i > 30), int(i % 7 > 4), int(i % 5 == 0)] for i in range(90)}
-    assert labels(tmp_path, manifest, examples) == expected
+    assert labels(tmp_path, manifest) == expected
     histograms = [split.class_histogram for split in manifest.splits.values()]
     assert np.sum(histograms, axis=0).tolist() == np.sum([*expected.values()], axis=0).tolist()
 
 
 @pytest.mark.parametrize("written", [{"multi_label": {"wet": "wet", "dry": "NOT wet"}}, "condition", "column"])
-def test_bool_column_as_label(tmp_path, examples, written):
+def test_bool_column_as_label(tmp_path, written):
     is_several = isinstance(written, dict)
     label = written if is_several else {written: "wet", "classes": ["false", "true"]}
     rows = [{**row, "wet": ("F", " true", "no", "YES")[row["day"] % 4]} for row in ROWS]
     columns = {**SCHEMA["columns"], "wet": {"type": "bool"}}
     manifest = read(tmp_path, label, rows, columns=columns, filter="wet OR day > 9")
     kept = [i for i in range(90) if i % 2 or i > 9]
-    assert labels(tmp_path, manifest, examples) == {i: [i % 2, 1 - i % 2] if is_several else [i % 2] for i in kept}
+    assert labels(tmp_path, manifest) == {i: [i % 2, 1 - i % 2] if is_several else [i % 2] for i in kept}
 
 
 def without(column: str, *days: int, rows=ROWS) -> list[dict]:
@@ -98,12 +99,12 @@ TWO = {"regression": {"rain": "rain", "wind": "2 * wind", "flood": "flood"}}
         (FLOODS, without("flood", 40, 60), "flood IS NOT NULL AND wind IS NOT NULL"),
     ],
 )
-def test_missing_target_names_filter(tmp_path, examples, label, rows, kept):
+def test_missing_target_names_filter(tmp_path, label, rows, kept):
     with pytest.raises(UserError, match=rf"rows\.csv: line 42: (rain|flood):? is missing.*'filter: {kept}'"):
         read(tmp_path, label, rows)
     assert not (tmp_path / "out").exists()
     manifest = read(tmp_path, label, rows, filter=kept)
-    assert labels(tmp_path, manifest, examples).keys() == {row["day"] for row in rows if "" not in row.values()}
+    assert labels(tmp_path, manifest).keys() == {row["day"] for row in rows if "" not in row.values()}
 
 
 def test_condition_on_missing_value(tmp_path):

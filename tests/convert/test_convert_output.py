@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
+from dataset_files import make_idx, read_folder
 
 from common.errors import UserError
 from components.convert import convert as convert_module
@@ -25,7 +26,7 @@ COMMAND = (sys.executable, "-m", "components.convert")
 
 
 @pytest.fixture
-def idx(tmp_path, make_idx) -> Options:
+def idx(tmp_path) -> Options:
     """Options of a conversion of 90 images in 5 pieces, by one process."""
     make_idx(tmp_path / "source", packed=False, train=90)
     place = {"source": str(tmp_path / "source"), "output": str(tmp_path / "out")}
@@ -55,13 +56,13 @@ def _convert(monkeypatch, options: Options, pieces: int = 99) -> int:
 
 
 @pytest.fixture
-def assert_finishes(idx, tmp_path, monkeypatch, content) -> Callable[..., None]:
+def assert_finishes(idx, tmp_path, monkeypatch) -> Callable[..., None]:
     """Converts, which has to write so many pieces and leave the files that a conversion into an empty directory makes."""
 
     def finish(num_pieces: int, options: Options = idx) -> None:
         assert _convert(monkeypatch, options) == num_pieces
         convert(dataclasses.replace(options, output=str(tmp_path / "clean")))
-        assert content(tmp_path / "out") == content(tmp_path / "clean")
+        assert read_folder(tmp_path / "out") == read_folder(tmp_path / "clean")
 
     return finish
 
@@ -167,7 +168,7 @@ def test_damaged_work_is_repeated(idx, tmp_path, monkeypatch, assert_finishes, n
 
 
 @pytest.mark.parametrize("change", ["source", "bytes", "options"])
-def test_work_of_other_plan_is_discarded(idx, tmp_path, monkeypatch, make_idx, assert_finishes, change):
+def test_work_of_other_plan_is_discarded(idx, tmp_path, monkeypatch, assert_finishes, change):
     _convert(monkeypatch, idx, 3)
     if change == "source":
         make_idx(tmp_path / "source", packed=False, train=91)
@@ -190,7 +191,7 @@ def test_shard_deleted_from_bucket_is_named(bucket, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory, make_idx):
+def large(tmp_path_factory):
     """Flags of a conversion that takes long enough to be interrupted, and its result."""
     root = tmp_path_factory.mktemp("large")
     make_idx(root / "source", size=(28, 28), packed=False, train=20_000)
@@ -204,7 +205,7 @@ def large(tmp_path_factory, make_idx):
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
 )
-def test_signal_ends_all_processes(tmp_path, large, content, number, code):
+def test_signal_ends_all_processes(tmp_path, large, number, code):
     flags, clean = large
     command = [*COMMAND, *flags, "--output", str(tmp_path / "out"), "--processes", "2"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -215,7 +216,7 @@ def test_signal_ends_all_processes(tmp_path, large, content, number, code):
     assert process.wait(60) == code and (tmp_path / "out" / ".converting" / "plan.json").exists()
     assert not psutil.wait_procs(workers, timeout=20)[1]
     subprocess.run([*COMMAND, *flags, "--output", tmp_path / "out"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    assert content(tmp_path / "out") == content(clean)
+    assert read_folder(tmp_path / "out") == read_folder(clean)
 
 
 def test_refuse_other_compares_long_values():

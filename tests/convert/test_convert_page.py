@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import trips
+from dataset_files import make_idx
 from PIL import Image
 
 from common.manifest import Manifest
@@ -141,7 +142,7 @@ def _images(page: _Parsed) -> list[np.ndarray]:
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1])))) for uri in page.addresses]
 
 
-def test_page_shows_some_classes_of_many(tmp_path, make_idx):
+def test_page_shows_some_classes_of_many(tmp_path):
     make_idx(tmp_path / "source", size=(100, 90), classes=256, train=300, test=9)
     text = convert(tmp_path, {"dataset": "idx", "source": tmp_path / "source"})
     assert len(text) < 700_000 and "156 more" in _Parsed(text).text

@@ -6,6 +6,7 @@ import random
 import kinds
 import pytest
 import trips
+from dataset_files import make_idx, read_folder
 
 from components.convert import engine
 from components.convert.convert import convert
@@ -13,7 +14,7 @@ from components.convert.options import Options
 
 
 @pytest.fixture(scope="module", params=[*kinds.KINDS, "packed idx", "targets"])
-def options(request, tmp_path_factory, make_idx, write_records) -> Options:
+def options(request, tmp_path_factory) -> Options:
     """A conversion of several hundred or thousand examples."""
     root = tmp_path_factory.mktemp("source")
     if request.param == "targets":
@@ -24,18 +25,18 @@ def options(request, tmp_path_factory, make_idx, write_records) -> Options:
         make_idx(root / "packed", size=(9, 7), train=3000, test=500)
         source = {"dataset": "idx", "source": str(root / "packed")}
     else:
-        source = kinds.make(request.param, root, make_idx, write_records)
+        source = kinds.make(request.param, root)
     return Options(**source, output=str(root / "out"), shards=7)
 
 
 @pytest.mark.cluster
-def test_processes_do_not_matter(tmp_path, options, expected, content):
+def test_processes_do_not_matter(tmp_path, options, expected):
     convert(dataclasses.replace(options, output=str(tmp_path), processes=2))
-    assert content(tmp_path) == expected
+    assert read_folder(tmp_path) == expected
 
 
 @pytest.mark.cluster
-def test_order_of_pieces_does_not_matter(tmp_path, monkeypatch, options, expected, content):
+def test_order_of_pieces_does_not_matter(tmp_path, monkeypatch, options, expected):
     run = engine.run
 
     def shuffled(function, tasks, *, processes):
@@ -44,4 +45,4 @@ def test_order_of_pieces_does_not_matter(tmp_path, monkeypatch, options, expecte
 
     monkeypatch.setattr(engine, "run", shuffled)
     convert(dataclasses.replace(options, output=str(tmp_path), processes=3))
-    assert content(tmp_path) == expected
+    assert read_folder(tmp_path) == expected

@@ -4,6 +4,7 @@ import tracemalloc
 import numpy as np
 import pyarrow as pa
 import pytest
+from dataset_files import parse_examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def example_values(kind: str, values: object, row: int) -> list:
     width=st.integers(1, 40),
     strings=st.booleans(),
 )
-def test_protobuf_reads_records(tmp_path_factory, examples, rows, size, label_bytes, width, strings):
+def test_protobuf_reads_records(tmp_path_factory, rows, size, label_bytes, width, strings):
     """The official library reads every value, and fixed ones lie at the layout's offsets in every record."""
     count, random, most = len(rows), np.random.default_rng(size), 2 ** (7 * label_bytes) - 1
     floats, integers, a, b = zip(*rows, strict=True)
@@ -73,7 +74,7 @@ def test_protobuf_reads_records(tmp_path_factory, examples, rows, size, label_by
     starts = np.fromfile(index, "<i8") if strings else np.arange(count + 1) * layout.record_bytes
     assert shard.index_crc32c == (crc32c_of(index) if strings else None)
     assert (starts[0], starts[-1]) == (0, len(data))
-    for i, record in enumerate(examples(data)):
+    for i, record in enumerate(parse_examples(data)):
         assert record == {name: example_values(kind, values, i) for name, (kind, _, values) in table.items()}
         for name, offset in layout.offsets.items():
             kind, num_bytes, values = table[name]
@@ -84,15 +85,15 @@ def test_protobuf_reads_records(tmp_path_factory, examples, rows, size, label_by
 
 
 @given(name=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=140))
-def test_field_has_any_name(tmp_path_factory, examples, name):
+def test_field_has_any_name(tmp_path_factory, name):
     path = tmp_path_factory.mktemp("names") / "file"
     columns = {name: pa.array([b"abc"], pa.large_binary()), f"{name}2": np.array([5])}
     fields = [Field(name=name, kind="string", num_bytes=3), Field(name=f"{name}2", kind="int64", num_bytes=1)]
     write(path, Layout(fields), columns)
-    assert examples(path.with_suffix(".tfrecord").read_bytes()) == [{name: [b"abc"], f"{name}2": [5]}]
+    assert parse_examples(path.with_suffix(".tfrecord").read_bytes()) == [{name: [b"abc"], f"{name}2": [5]}]
 
 
-def test_long_string_takes_no_more_memory(tmp_path, examples):
+def test_long_string_takes_no_more_memory(tmp_path):
     texts = pa.array([b"short"] * 5000 + [b"x" * 3_000_000] + [b"short"] * 5000, pa.large_binary())
     layout = Layout([Field(name="text", kind="string", num_bytes=3_000_000)])
     tracemalloc.start()
@@ -101,7 +102,7 @@ def test_long_string_takes_no_more_memory(tmp_path, examples):
         assert tracemalloc.get_traced_memory()[1] < 100_000_000  # 10,000 times as long would be 30 GB
     finally:
         tracemalloc.stop()
-    lengths = [len(example["text"][0]) for example in examples((tmp_path / "file.tfrecord").read_bytes())]
+    lengths = [len(example["text"][0]) for example in parse_examples((tmp_path / "file.tfrecord").read_bytes())]
     assert lengths == [5] * 5000 + [3_000_000] + [5] * 5000
 
 

@@ -11,6 +11,7 @@ import tarfile
 
 import numpy as np
 import pytest
+from dataset_files import make_idx
 from opened import read_all
 
 from common.errors import UserError
@@ -34,7 +35,7 @@ def test_digits_are_original():
 
 @pytest.mark.parametrize("dots", [False, True])
 @pytest.mark.parametrize("packed", [False, True])
-def test_idx_original_names(bucket, make_idx, dots, packed):
+def test_idx_original_names(bucket, dots, packed):
     written = make_idx(bucket / "data", packed=packed, train=7, test=3)
     if dots:
         for path in [*(bucket / "data").iterdir()]:
@@ -48,7 +49,7 @@ def test_idx_original_names(bucket, make_idx, dots, packed):
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_idx_in_several_blocks(tmp_path, make_idx, shards):
+def test_idx_in_several_blocks(tmp_path, shards):
     written = make_idx(tmp_path, size=(700, 1000), packed=False, train=5)
     opened = read_all(IDX, str(tmp_path), shards=shards)
     assert len(opened.blocks["train"]) == 3
@@ -62,7 +63,7 @@ def refused(source: arrays.IdxSource, path: pathlib.Path) -> str:
     return str(error.value)
 
 
-def test_idx_missing_files_are_named(tmp_path, make_idx):
+def test_idx_missing_files_are_named(tmp_path):
     missing = f"{tmp_path}: missing "
     hint = " (each may end in .gz)"
     assert refused(IDX, tmp_path) == f"{missing}train-images-idx3-ubyte, train-labels-idx1-ubyte{hint}"
@@ -74,7 +75,7 @@ def test_idx_missing_files_are_named(tmp_path, make_idx):
     assert refused(IDX, tmp_path) == f"{missing}t10k-labels-idx1-ubyte{hint}"
 
 
-def test_idx_contradicting_files_are_named(tmp_path, make_idx):
+def test_idx_contradicting_files_are_named(tmp_path):
     make_idx(tmp_path, classes=11, train=20, test=5)
     assert "train-labels-idx1-ubyte.gz: record 10 has label 10; mnist has labels 0 to 9" in refused(MNIST, tmp_path)
     make_idx(tmp_path, classes=300, test=15)
@@ -107,7 +108,7 @@ PACKED = gzip.compress(GOOD, mtime=0)
         (lzma.compress(GOOD)[:-9], "cannot be read"),
     ],
 )
-def test_idx_broken_file_is_named(tmp_path, make_idx, data, message):
+def test_idx_broken_file_is_named(tmp_path, data, message):
     make_idx(tmp_path, train=2, packed=False)
     path = tmp_path / "train-images-idx3-ubyte"
     path.write_bytes(data)
@@ -115,7 +116,7 @@ def test_idx_broken_file_is_named(tmp_path, make_idx, data, message):
         read_all(IDX, str(tmp_path))
 
 
-def test_plain_file_may_not_change(tmp_path, make_idx):
+def test_plain_file_may_not_change(tmp_path):
     """A plain file is read where it is, and may not change; of a packed one there is a copy."""
     (tmp_path / "work").mkdir()
     for packed in (True, False):
@@ -238,7 +239,7 @@ def test_cifar_damaged_archive_is_named(tmp_path, mode):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
-def test_full_disk_is_no_fault_of_source(tmp_path, make_idx):
+def test_full_disk_is_no_fault_of_source(tmp_path):
     make_idx(tmp_path / "in", train=900)
     (tmp_path / "train-images-idx3-ubyte.gz").symlink_to("/dev/full")
     with pytest.raises(UserError, match=f"^cannot write {tmp_path}/train.*No space left"):

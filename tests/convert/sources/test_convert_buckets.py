@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from dataset_files import make_idx, write_records
 from opened import read_all
 from PIL import Image
 
@@ -21,7 +22,7 @@ SCHEMA = "name: t\norigin: t\nimage: image\nlabel: label\nclasses: 9\nshape: [60
 
 
 @pytest.fixture
-def large(tmp_path, bucket, make_idx, write_records):
+def large(tmp_path, bucket):
     """Makes a source of some megabytes, here and as `gs://demo/data`; returns its flags but `source`, and its folder."""
 
     def make(dataset: str) -> tuple[dict[str, str], pathlib.Path]:

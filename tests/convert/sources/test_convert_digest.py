@@ -3,6 +3,7 @@ import pathlib
 import shutil
 
 import pytest
+from small_sources import make
 
 from components.convert.sources.registry import source_digest
 
@@ -16,8 +17,8 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("dataset", "place", "renamed"), PLACES)
-def test_digest_follows_contents_names_and_schema(tmp_path, made, dataset, place, renamed):
-    flags, path = made(dataset, place)
+def test_digest_follows_contents_names_and_schema(tmp_path, dataset, place, renamed):
+    flags, path = make(dataset, place, tmp_path)
     root = pathlib.Path(flags["source"])
 
     def digest(source: pathlib.Path = root) -> str:
@@ -41,8 +42,8 @@ def test_digest_follows_contents_names_and_schema(tmp_path, made, dataset, place
 
 
 @pytest.mark.parametrize(("dataset", "place"), [place[:2] for place in PLACES])
-def test_digest_of_bucket_reads_no_file(bucket, made, bytes_read, dataset, place):
-    flags, path = made(dataset, place)
+def test_digest_of_bucket_reads_no_file(tmp_path, bucket, bytes_read, dataset, place):
+    flags, path = make(dataset, place, tmp_path)
     for name in ("one", "two"):
         shutil.copytree(flags["source"], bucket / name)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from dataset_files import make_idx, read_folder
 
 from common.errors import UserError
 from components.convert.sources import downloads
@@ -153,7 +154,7 @@ def test_one_reachable_host_suffices(server, monkeypatch):
         downloads.require_reachable(["http://no.such.host.invalid/x"])
 
 
-def test_dataset_without_source_is_downloaded(tmp_path, server, make_idx, content, monkeypatch, capsys, fails):
+def test_dataset_without_source_is_downloaded(tmp_path, server, monkeypatch, capsys, fails):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder, files = tmp_path / "offered", []
     make_idx(folder, train=20, test=5)
@@ -171,7 +172,7 @@ def test_dataset_without_source_is_downloaded(tmp_path, server, make_idx, conten
     server.answers = [lambda handler: sends((folder / handler.path[1:]).read_bytes())(handler)]
     downloaded = find_paths("fashion_mnist", None)
     assert downloaded == str(tmp_path / "cache" / "tfrecord-training-pipeline" / "fashion_mnist")
-    assert content(pathlib.Path(downloaded)) == content(folder)
+    assert read_folder(pathlib.Path(downloaded)) == read_folder(folder)
     assert f"downloading {files[0].urls[0]}" in capsys.readouterr().out
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trips
+from dataset_files import parse_examples, read_folder, write_records
 from hypothesis import given
 from hypothesis import strategies as st
 from opened import read_all
@@ -68,7 +69,7 @@ def dots(i: int, kind: str = "PNG") -> dict[str, Any]:
     return {"file": stream.getvalue(), "pixels": pixels.tobytes(), **targets}
 
 
-def test_table_values_and_defaults(tmp_path, write_records, read):
+def test_table_values_and_defaults(tmp_path, read):
     rows = [row(i) for i in range(30)]
     del rows[3]["trip/seconds"]
     rows[4]["trip/seconds"], rows[5]["company"], rows[6]["company"], rows[7]["trip/seconds"] = (), b"", (), 99
@@ -87,7 +88,7 @@ def test_table_values_and_defaults(tmp_path, write_records, read):
     assert (block.missing["seconds"].sum(), block.missing["company"].sum()) == (3, 2)
 
 
-def test_table_equals_csv(tmp_path, write_records, content):
+def test_table_equals_csv(tmp_path):
     rows = trips.rows(200)
     flags = trips.write(tmp_path, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
     records = [{name: value for name, value in row.items() if value != ""} for row in rows]
@@ -97,11 +98,13 @@ def test_table_equals_csv(tmp_path, write_records, content):
     for source in ({}, {"dataset": "tfrecord", "source": str(path)}):
         output = tmp_path / f"out{len(outputs)}"
         convert(Options(**{**flags, **source}, output=str(output), shards=1))
-        outputs.append({name: data for name, data in content(output).items() if name.endswith(("tfrecord", "hashes"))})
+        outputs.append(
+            {name: data for name, data in read_folder(output).items() if name.endswith(("tfrecord", "hashes"))}
+        )
     assert outputs[0] == outputs[1] and len(outputs[0]) == 6
 
 
-def test_image_files_keep_bytes(tmp_path, write_records, read):
+def test_image_files_keep_bytes(tmp_path, read):
     records = [dots(i, ("PNG", "JPEG")[i % 2]) for i in range(12)]
     Image.new("L", (9, 8)).save(stream := io.BytesIO(), "PNG")
     records.append({"file": stream.getvalue(), "y": b"tulip"})
@@ -122,7 +125,7 @@ def test_image_files_keep_bytes(tmp_path, write_records, read):
         (TAGS, lambda i: [i % 2, i > 5], "age, box, pixels, y", 4),
     ],
 )
-def test_image_pixels_and_targets(tmp_path, write_records, examples, capsys, text, labels, others, figures):
+def test_image_pixels_and_targets(tmp_path, capsys, text, labels, others, figures):
     path = write_records(tmp_path / "a.tfrecord", [dots(i) for i in range(12)])
     (tmp_path / "schema.yaml").write_text(text)
     flags = {"schema": str(tmp_path / "schema.yaml"), "validation_fraction": 0, "test_fraction": 0, "shards": 1}
@@ -130,7 +133,7 @@ def test_image_pixels_and_targets(tmp_path, write_records, examples, capsys, tex
     feature = manifest.feature("label")
     assert manifest.feature("image").shape == (4, 5, 3)
     (shard,) = manifest.splits["train"].shards
-    for i, record in enumerate(examples((tmp_path / "out" / shard.file).read_bytes())):
+    for i, record in enumerate(parse_examples((tmp_path / "out" / shard.file).read_bytes())):
         assert record["image"] == [dots(i)["pixels"]]
         assert np.array_equal(record["label"], np.array(labels(i), feature.dtype).reshape(-1))
     assert (tmp_path / "out" / "dataset.html").read_text().count("<figure>") == figures
@@ -149,7 +152,7 @@ def test_image_pixels_and_targets(tmp_path, write_records, examples, capsys, tex
         (["one.tfrecord", "README.md", ".hidden", "_SUCCESS"], ["train"]),
     ],
 )
-def test_names_decide_splits(tmp_path, write_records, read, names, splits):
+def test_names_decide_splits(tmp_path, read, names, splits):
     for i, name in enumerate(names):
         write_records(tmp_path / "in" / name, [{"pixels": bytes(60), "y": i % 3}])
     opened = read(PIXELS, tmp_path / "in").splits.items()
@@ -166,7 +169,7 @@ def test_names_decide_splits(tmp_path, write_records, read, names, splits):
         ((), "holds no files"),
     ],
 )
-def test_contradicting_names_are_refused(tmp_path, write_records, read, names, message):
+def test_contradicting_names_are_refused(tmp_path, read, names, message):
     (tmp_path / "in").mkdir()
     for name in names:
         write_records(tmp_path / "in" / name, [dots(0)])
@@ -174,7 +177,7 @@ def test_contradicting_names_are_refused(tmp_path, write_records, read, names, m
         read(FILES, tmp_path / "in")
 
 
-def test_missing_schema_lists_features(tmp_path, write_records):
+def test_missing_schema_lists_features(tmp_path):
     record = {"image/encoded": bytes(1234), "image/class/label": 5, "sizes": [1.5, 2.0], "tags": [b"a", b"b"], "no": ()}
     path = write_records(tmp_path / "x.tfrecord", [record])
     features = (
@@ -205,7 +208,7 @@ def test_missing_schema_lists_features(tmp_path, write_records):
         (TAGS, {"tags": [1, 2]}, "tags is 2, neither 0 nor 1"),
     ],
 )
-def test_wrong_record_is_named(tmp_path, write_records, read, text, change, message):
+def test_wrong_record_is_named(tmp_path, read, text, change, message):
     good = row(1) if text == TABLE else dots(1)
     path = write_records(tmp_path / "x.tfrecord", [good, {**good, **change}, good])
     second = 16 + struct.unpack_from("<Q", path.read_bytes())[0]
@@ -213,7 +216,7 @@ def test_wrong_record_is_named(tmp_path, write_records, read, text, change, mess
         read(text, write_records(tmp_path / "before.tfrecord", [good]), path)
 
 
-def test_file_without_examples_is_named(tmp_path, write_records, read):
+def test_file_without_examples_is_named(tmp_path, read):
     path = write_records(tmp_path / "x", [dots(0)])
     start, end = path.stat().st_size, "is no tf.train.Example with features"
     contents = [write_records(path, [dots(0), record]).read_bytes() for record in (b"", b"no Example", b"\x0a\x00")]
@@ -224,7 +227,7 @@ def test_file_without_examples_is_named(tmp_path, write_records, read):
             read(PIXELS, path)
 
 
-def test_delimiter_is_refused(tmp_path, write_records, read):
+def test_delimiter_is_refused(tmp_path, read):
     path = write_records(tmp_path / "x", [row(0)])
     with pytest.raises(UserError, match="dataset 'trips' is no CSV files; leave delimiter out of its schema"):
         read(f"{TABLE}delimiter: ';'\n", path)
@@ -244,7 +247,7 @@ def values(path: pathlib.Path) -> list[bytes]:
     levels=st.lists(st.integers(0, 9), max_size=3),
     cut=st.integers(1, 15),
 )
-def test_packed_or_cut_file(tmp_path_factory, write_records, sizes, levels, cut):
+def test_packed_or_cut_file(tmp_path_factory, sizes, levels, cut):
     """A file gives all its records, however it is packed, and is refused if its end is missing."""
     path, records = tmp_path_factory.mktemp("records") / "x", [payloads(size) for size in sizes]
     data = write_records(path, [{"x": record} for record in records]).read_bytes()
@@ -259,7 +262,7 @@ def test_packed_or_cut_file(tmp_path_factory, write_records, sizes, levels, cut)
         values(path)
 
 
-def test_damaged_record_is_named(tmp_path, write_records):
+def test_damaged_record_is_named(tmp_path):
     path = write_records(tmp_path / "x", [{"x": payloads(100)} for _ in range(50)])
     data = path.read_bytes()
     size = len(data) // 50

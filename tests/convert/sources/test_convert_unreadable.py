@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from small_sources import SOURCES
+from small_sources import PLACES, make
 
 from common.errors import UserError
 from components.convert import output
@@ -17,7 +17,6 @@ from components.convert.options import Options
 from components.convert.sources.registry import source_digest
 
 ROOT = pathlib.Path(__file__).parents[3]
-PLACES = [(dataset, place) for dataset, (_, places) in SOURCES.items() for place in places]
 
 
 def gone(path: pathlib.Path) -> None:
@@ -44,16 +43,17 @@ def exchanged(path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("dataset", "place", "broken"),
     [
-        (*place, broken)
-        for place in PLACES
+        (dataset, place, broken)
+        for dataset, places in PLACES.items()
+        for place in places
         for broken in (gone, dangling, loop, exchanged)
         # Nobody can know what is gone from among many, and other classes and images are another source.
-        if (broken in (dangling, loop) and place[1] != "more")
-        or place[1] not in ("lily", "rose/2.png", "b.csv", "b.parquet", "more", "a.tfrecord", "more/b.tfrecord")
+        if (broken in (dangling, loop) and place != "more")
+        or place not in ("lily", "rose/2.png", "b.csv", "b.parquet", "more", "a.tfrecord", "more/b.tfrecord")
     ],
 )
-def test_unreadable_path_is_named(tmp_path, made, fails, dataset, place, broken):
-    flags, path = made(dataset, place)
+def test_unreadable_path_is_named(tmp_path, fails, dataset, place, broken):
+    flags, path = make(dataset, place, tmp_path)
     broken(path)
     listed = [part for name, value in flags.items() for part in (f"--{name}", value)]
     line = fails(*listed, "--output", tmp_path / "out")
@@ -64,8 +64,8 @@ def test_unreadable_path_is_named(tmp_path, made, fails, dataset, place, broken)
 
 
 @pytest.mark.parametrize("dataset", ["csv", "parquet", "tfrecord"])
-def test_other_files_are_named_once(tmp_path, made, capsys, dataset):
-    flags, source = made(dataset, "")
+def test_other_files_are_named_once(tmp_path, capsys, dataset):
+    flags, source = make(dataset, "", tmp_path)
     strays = ["2023/b.csv.lz4", *(f"c{i}.csv.bz2" for i in range(7))]
     for name in (*strays, ".hidden", "_SUCCESS"):
         (source / name).parent.mkdir(exist_ok=True)
