@@ -143,13 +143,17 @@ def test_table_equals_tfds(prepared, tmp_path):
     opened = read_all(dataclasses.replace(TINY, schema=str(tmp_path / "schema.yaml")), str(data_dir))
     for split, columns in opened.splits.items():
         theirs = read(data_dir, split)
-        assert columns["survived"].tolist() == columns["label"].tolist() == [row["survived"] for row in theirs]
-        theirs = [row["features"] for row in theirs]
-        assert columns["home"].to_pylist() == [row["home.dest"] for row in theirs]
-        assert columns["last"].tolist() == [np.float32(row["sizes"][2]) for row in theirs]
-        assert columns["age"].tolist() == [np.float32(row["age"]) for row in theirs]
-        for name in ("born", "alone"):
-            assert columns[name].tolist() == [row[name] for row in theirs]
+        values = {name: [row["features"][name] for row in theirs] for name in TABLE}
+        survived = [row["survived"] for row in theirs]
+        assert {name: column.tolist() for name, column in columns.items()} == {
+            "age": np.float32(values["age"]).tolist(),
+            "last": np.float32(values["sizes"])[:, 2].tolist(),
+            "home": values["home.dest"],
+            "born": values["born"],
+            "alone": values["alone"],
+            "survived": survived,
+            "label": survived,
+        }
 
 
 @pytest.mark.parametrize(
