@@ -12,15 +12,14 @@ from components.convert.splits import Splits
 DEFAULTS = {"float": 1.5, "int": -7, "string": "none", "bool": False, "time": 0}
 
 
-def columns(**types: str | Column) -> dict[str, Column]:
-    """Columns by name, `int` or, with a default, `int?`."""
-    made = {}
+def columns(**types: str) -> dict[str, Column]:
+    """Returns columns by name, each of a type such as `int` or, with a default, `int?`."""
+    columns = {}
     for name, kind in types.items():
         plain = kind.removesuffix("?")
-        made[name] = Column(
-            name=name, header=name, type=plain, **({"default": DEFAULTS[plain]} if kind != plain else {})
-        )
-    return made
+        default = {} if kind == plain else {"default": DEFAULTS[plain]}
+        columns[name] = Column(name=name, header=name, type=plain, **default)
+    return columns
 
 
 INPUT = Input(column="f", numeric="z_score")
@@ -35,14 +34,13 @@ def make_schema(label: Label | None = None, **changes) -> TableSchema:
 SCHEMA = make_schema()
 
 
-def read(source, paths, directory: pathlib.Path, **opening) -> TableExamples:
+def read(source, path, directory: pathlib.Path, **opening) -> TableExamples:
     (directory / "work").mkdir(exist_ok=True)
-    paths = [str(path) for path in paths] if isinstance(paths, list) else str(paths)
-    return source.open(paths, Opening(directory=str(directory / "work"), splits=Splits(), **opening))
+    return source.open(str(path), Opening(directory=str(directory / "work"), splits=Splits(), **opening))
 
 
 def rows(examples: TableExamples) -> list[dict]:
-    """All rows in order, None where a value is missing."""
+    """Returns all rows in order, None where a value is missing."""
     result = []
     for piece in examples.pieces:
         for block in examples.blocks(piece):
@@ -54,14 +52,14 @@ def rows(examples: TableExamples) -> list[dict]:
     return result
 
 
-def write_csv(path: pathlib.Path, cells: list[list[str]], *, delimiter=",", line_end="\n", quoting=csv.QUOTE_ALL):
+def write_csv(path: pathlib.Path, cells: list[list[str]], *, line_end="\n", quoting=csv.QUOTE_ALL):
     file = io.StringIO(newline="")
-    csv.writer(file, delimiter=delimiter, lineterminator=line_end, quoting=quoting).writerows(cells)
+    csv.writer(file, lineterminator=line_end, quoting=quoting).writerows(cells)
     path.write_bytes(file.getvalue().encode())
     return path
 
 
-def read_csv(directory: pathlib.Path, content: bytes | str, schema=SCHEMA, name="t.csv", **options) -> TableExamples:
-    path = directory / name
+def read_csv(directory: pathlib.Path, content: bytes | str, schema=SCHEMA, **options) -> TableExamples:
+    path = directory / "t.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return read(TextSource(name="csv", schema=schema, **options), path, directory)

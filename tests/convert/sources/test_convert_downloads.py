@@ -1,12 +1,8 @@
 import concurrent.futures
-import contextlib
 import dataclasses
 import hashlib
-import http.server
 import importlib.util
 import pathlib
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,40 +14,37 @@ from common.errors import UserError
 from components.convert.sources import downloads
 from components.convert.sources.downloads import OFFERED, RemoteFile, download
 from components.convert.sources.registry import find_paths, find_source, source_digest
+from tests.cloud.faults import Reset
+from tests.cloud.front import Answer, Front, Request
 
 DATA = np.random.default_rng(0).bytes(300_000)
-Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
-
-
-def sends(data: bytes = DATA, *, status: int = 200, promised: int | None = None, pause_s: float = 0) -> Answer:
-    """Returns what sends data and then waits, and may promise more of it."""
-
-    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("Content-Length", str(promised or len(data)))
-        handler.end_headers()
-        handler.wfile.write(data)
-        time.sleep(pause_s)
-
-    return answer
-
-
-good, not_found, unavailable = sends(), sends(b"sorry", status=404), sends(b"sorry", status=500)
-cut, hangs = sends(DATA[:100_000], promised=len(DATA)), sends(DATA[:1000], promised=len(DATA), pause_s=1)
+GOOD, NOT_FOUND, UNAVAILABLE = Answer(200, DATA), Answer(404), Answer(500)
 
 
 @dataclasses.dataclass
 class Server:
-    """Server that gives the answers one after another, the last one again and again, and counts the requests."""
+    """Server that gives the answers, or raises them, one after another and the last one again; it counts the requests."""
 
-    url: str
-    answers: list[Answer] = dataclasses.field(default_factory=list)
+    url: str = ""
+    answers: list[Answer | Reset | Callable[[Request], Answer]] = dataclasses.field(default_factory=list)
     requests: int = 0
 
-    def offer(self, *answers: Answer) -> RemoteFile:
+    def offer(self, *answers: Answer | Reset | Callable[[Request], Answer]) -> RemoteFile:
         self.answers = list(answers)
         sha256 = hashlib.sha256(DATA).hexdigest()
         return RemoteFile(name="data.gz", urls=(f"{self.url}/data.gz",), num_bytes=len(DATA), sha256=sha256)
+
+    def respond(self, request: Request) -> Answer:
+        self.requests += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Reset):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+
+def hang(request: Request) -> Answer:
+    time.sleep(0.6)
+    return GOOD
 
 
 @pytest.fixture(autouse=True)
@@ -64,31 +57,16 @@ def haste(monkeypatch) -> None:
 def server(monkeypatch) -> Iterator[Server]:
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            made.requests += 1
-            answer = made.answers.pop(0) if len(made.answers) > 1 else made.answers[0]
-            answer(self)
-
-        def log_message(self, *_):
-            pass
-
-        def handle(self):
-            with contextlib.suppress(ConnectionError):
-                super().handle()
-
-    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made = Server(url=f"http://127.0.0.1:{httpd.server_port}")
-    threading.Thread(target=httpd.serve_forever, args=(0.01,), daemon=True).start()
-    yield made
-    httpd.shutdown()
-    httpd.server_close()
+    server = Server()
+    with Front(0, server.respond) as front:
+        server.url = f"http://127.0.0.1:{front.server_port}"
+        yield server
+        front.shutdown()
 
 
 @pytest.mark.parametrize(
     "answers",
-    [[good], [unavailable, unavailable, good], [sends(status=429), good], [cut, good], [hangs, good]],
+    [[GOOD], [UNAVAILABLE, UNAVAILABLE, GOOD], [Answer(429), GOOD], [Reset(GOOD), GOOD], [hang, GOOD]],
     ids=["good", "5xx", "429", "cut", "hangs"],
 )
 def test_download_is_repeated(tmp_path, server, answers):
@@ -101,12 +79,12 @@ def test_download_is_repeated(tmp_path, server, answers):
 @pytest.mark.parametrize(
     ("answer", "message", "requests"),
     [
-        (sends(DATA[::-1]), f"SHA-256 is {hashlib.sha256(DATA[::-1]).hexdigest()} where .* was", 1),
-        (sends(DATA + b"more"), "300,004 bytes, whose SHA-256 is", 1),
-        (sends(b""), "0 bytes, whose SHA-256 is", 1),
-        (not_found, "404 Client Error", 3),
-        (lambda handler: time.sleep(0.6), "Read timed out. .read timeout=0.3", 3),
-        (lambda handler: handler.connection.shutdown(socket.SHUT_RDWR), "data.gz: .", 3),
+        (Answer(200, DATA[::-1]), f"SHA-256 is {hashlib.sha256(DATA[::-1]).hexdigest()} where .* was", 1),
+        (Answer(200, DATA + b"more"), "300,004 bytes, whose SHA-256 is", 1),
+        (Answer(200), "0 bytes, whose SHA-256 is", 1),
+        (NOT_FOUND, "404 Client Error", 3),
+        (hang, "Read timed out. .read timeout=0.3", 3),
+        (Reset(), "data.gz: .", 3),
     ],
     ids=["checksum", "too long", "empty", "404", "silent", "closes"],
 )
@@ -121,18 +99,18 @@ def test_failed_download_names_url(tmp_path, server, answer, message, requests):
 @pytest.mark.parametrize(("content", "requests"), [(DATA, 0), (DATA[:-1] + b"x", 1)], ids=["good", "damaged"])
 def test_damaged_file_is_downloaded_again(tmp_path, server, content, requests):
     (tmp_path / "data.gz").write_bytes(content)
-    download([server.offer(good)], tmp_path)
+    download([server.offer(GOOD)], tmp_path)
     assert server.requests == requests and (tmp_path / "data.gz").read_bytes() == DATA
 
 
 def test_other_url_takes_over(tmp_path, server):
-    file = server.offer(sends(DATA[::-1]), good)
+    file = server.offer(Answer(200, DATA[::-1]), GOOD)
     download([dataclasses.replace(file, urls=(*file.urls, f"{server.url}/mirror/data.gz"))], tmp_path)
     assert (tmp_path / "data.gz").read_bytes() == DATA
 
 
 def test_parallel_downloads_share_request(tmp_path, server):
-    file = server.offer(good)
+    file = server.offer(GOOD)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(download, [[file]] * 4, [tmp_path] * 4))
     assert server.requests == 1 and (tmp_path / "data.gz").read_bytes() == DATA
@@ -141,11 +119,11 @@ def test_parallel_downloads_share_request(tmp_path, server):
 def test_unwritable_directory_is_refused(tmp_path, server):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write downloads to .*Not a directory; set XDG_CACHE_HOME"):
-        download([server.offer(good)], tmp_path / "file" / "d")
+        download([server.offer(GOOD)], tmp_path / "file" / "d")
 
 
 def test_one_reachable_host_suffices(server, monkeypatch):
-    server.answers = [unavailable]
+    server.answers = [UNAVAILABLE]
     downloads.require_reachable(["http://no.such.host.invalid/x", f"{server.url}/x"])
     monkeypatch.setenv("http_proxy", server.url)
     downloads.require_reachable(["http://no.such.host.invalid/x"])
@@ -166,10 +144,10 @@ def test_dataset_without_source_is_downloaded(tmp_path, server, monkeypatch, cap
     assert source_digest("fashion_mnist", None) == source_digest("fashion_mnist", str(folder))
     assert find_paths("fashion_mnist", "given") == "given" and find_paths("idx", None) is None
     assert not server.requests
-    server.answers = [not_found]
+    server.answers = [NOT_FOUND]
     line = fails("--dataset", "fashion_mnist", "--output", tmp_path / "out")
     assert "404 Client Error" in line and "--source" in line and not (tmp_path / "out").exists()
-    server.answers = [lambda handler: sends((folder / handler.path[1:]).read_bytes())(handler)]
+    server.answers = [lambda request: Answer(200, (folder / request.path[1:]).read_bytes())]
     downloaded = find_paths("fashion_mnist", None)
     assert downloaded == str(tmp_path / "cache" / "tfrecord-training-pipeline" / "fashion_mnist")
     assert read_folder(pathlib.Path(downloaded)) == read_folder(folder)
