@@ -24,8 +24,8 @@ HEADER = "fare,tips,trip_seconds,company,payment_type,trip_start_hour,trip_miles
 def block(pattern: str, text: str = USING) -> str:
     """Returns the only block of a text that begins so."""
     blocks = re.findall(rf"```{pattern}.*?)```", text, re.DOTALL)
-    (found,) = (block for block in blocks if not re.search("beam.Pipeline|^apiVersion", block))
-    return found
+    (only,) = (block for block in blocks if not re.search("beam.Pipeline|^apiVersion", block))
+    return only
 
 
 def run(code: str) -> dict:

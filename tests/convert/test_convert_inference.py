@@ -20,7 +20,7 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.schema import load
 
-KINDS = {  # Of each a value, given a generator and the number of its row.
+KINDS = {  # Of each a value, from a generator and the number of its row.
     "float": lambda r, i: float(np.float32(r.normal())),
     "category": lambda r, i: int(r.integers(5)),
     "count": lambda r, i: int(r.integers(-(2**40), 2**40)),

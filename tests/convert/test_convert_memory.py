@@ -1,9 +1,9 @@
 """A source larger than memory converts in a fixed budget. The limit is the kernel's, on what a process may write to."""
 
+import functools
 import gzip
 import pathlib
 import resource
-import shutil
 import struct
 import subprocess
 import sys
@@ -30,28 +30,22 @@ def run(limit_mb: int, *flags: object) -> None:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory) -> pathlib.Path:
-    """400 MB of images, as they are and compressed."""
+    """Folder of 400 MB of images, raw and packed."""
     root, count = tmp_path_factory.mktemp("images"), 400 * MB // 784
-    block = np.random.default_rng(0).integers(0, 256, (5000, 784), np.uint8)
-    headers = {
-        "train-images-idx3-ubyte": struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28),
-        "train-labels-idx1-ubyte": struct.pack(">4BI", 0, 0, 8, 1, count),
-    }
-    for kind in ("raw", "packed"):
+    pixels = np.random.default_rng(0).integers(0, 256, (5000, 784), np.uint8)
+    for kind, open_file in (("raw", open), ("packed", functools.partial(gzip.open, compresslevel=1))):
         (root / kind).mkdir()
-    for name, header in headers.items():
-        with open(root / "raw" / name, "wb") as file:
-            file.write(header)
-            for start in range(0, count, len(block)):
-                rows = min(len(block), count - start)
-                file.write((block[:rows] + np.uint8(start % 251)).tobytes() if "images" in name else bytes(rows))
-        with open(root / "raw" / name, "rb") as file, gzip.open(root / "packed" / name, "wb", 1) as packed:
-            shutil.copyfileobj(file, packed)
+        with open_file(root / kind / "train-labels-idx1-ubyte", "wb") as file:
+            file.write(struct.pack(">4BI", 0, 0, 8, 1, count) + bytes(count))
+        with open_file(root / kind / "train-images-idx3-ubyte", "wb") as file:
+            file.write(struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28))
+            for start in range(0, count, len(pixels)):
+                file.write((pixels[: count - start] + np.uint8(start % 251)).tobytes())
     return root
 
 
-def test_images_larger_than_memory_make_the_same_bytes(tmp_path, images):
-    made = set()
+def test_images_larger_than_memory(tmp_path, images):
+    checksums = set()
     # 100 MB are for the interpreter and its libraries; the last one has all memory of the machine.
     for limit_mb, kind, processes in ((200, "raw", 1), (200, "packed", 2), (300, "packed", 1), (16_000, "raw", 2)):
         out = tmp_path / f"{limit_mb} {kind} {processes}"
@@ -59,11 +53,11 @@ def test_images_larger_than_memory_make_the_same_bytes(tmp_path, images):
         run(limit_mb, *flags, "--output", out)
         manifest = Manifest.load(out)
         output.verify(str(out), manifest)
-        made.add(str([split.checksums for split in manifest.splits.values()]))
-    assert len(made) == 1
+        checksums.add(str([split.checksums for split in manifest.splits.values()]))
+    assert len(checksums) == 1
 
 
-def test_a_table_larger_than_memory(tmp_path):
+def test_table_larger_than_memory(tmp_path):
     if not TAXI.is_file():
         pytest.skip("the taxi trips are not in ../shared/data/taxi")
     header, rows = TAXI.read_bytes().rstrip(b"\n").split(b"\n", 1)
@@ -79,7 +73,7 @@ def test_a_table_larger_than_memory(tmp_path):
 
 
 @pytest.mark.parametrize("words", [1, 300])
-def test_a_table_of_texts_takes_a_few_times_its_size(tmp_path, words):
+def test_texts_take_bounded_memory(tmp_path, words):
     rows = 20 * MB // (5 * words + 5)
     lines = (f"{'kind ' * (words - 1)}{i % 4096:07d},{i % 2}\n" for i in range(rows))
     (tmp_path / "rows.csv").write_text("text,class\n" + "".join(lines))

@@ -49,7 +49,7 @@ class _Parsed(html.parser.HTMLParser):
 
 @pytest.fixture
 def page_of(tmp_path):
-    """Converts a table, whose texts are given by column; returns the page."""
+    """Converts a table of texts by column; returns the page."""
 
     def run(columns: dict[str, list[str]], kinds: dict[str, dict], *flags: str) -> str:
         encodings = {"string": {"hash_buckets": 5}, "float": {"numeric": "z_score"}, "int": {"vocabulary": 5}}
@@ -69,8 +69,8 @@ def page_of(tmp_path):
 
 def convert(directory: pathlib.Path, options: dict[str, object], *flags: str) -> str:
     """Converts, and returns the page."""
-    given = [f"--{name}={value}" for name, value in options.items()]
-    main([*given, "--output", str(directory / "out"), "--shards", "1", *flags])
+    source = [f"--{name}={value}" for name, value in options.items()]
+    main([*source, "--output", str(directory / "out"), "--shards", "1", *flags])
     return (directory / "out" / PAGE).read_text(encoding="utf-8")
 
 

@@ -69,7 +69,7 @@ def _count(examples, columns, missing, splits, rows) -> Statistics:
 @pytest.mark.parametrize(("examples", "columns", "missing"), _cases())
 @given(cuts=st.lists(st.integers(0, _N), max_size=4))
 def test_pieces_add_up_to_all(examples, columns, missing, cuts):
-    """Figures are those of all records, whatever the pieces, but for the last digits; samples are the same."""
+    """Figures are those of all records, whatever the pieces, except for the last digits; samples are the same."""
     splits = np.array(["train", "test", "validation"])[np.random.default_rng(1).integers(0, 3, _N)]
     merged = Statistics(examples)
     for rows in np.split(np.arange(_N), sorted(cuts)):

@@ -117,7 +117,7 @@ def test_idx_broken_file_is_named(tmp_path, data, message):
 
 
 def test_plain_file_may_not_change(tmp_path):
-    """A plain file is read where it is, and may not change; of a packed one there is a copy."""
+    """A plain file is read where it is, and may not change; a packed one is copied."""
     (tmp_path / "work").mkdir()
     for packed in (True, False):
         images, _ = make_idx(tmp_path, train=9, packed=packed)["train"]
@@ -239,7 +239,7 @@ def test_cifar_damaged_archive_is_named(tmp_path, mode):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
-def test_full_disk_is_no_fault_of_source(tmp_path):
+def test_full_disk_is_not_the_source(tmp_path):
     make_idx(tmp_path / "in", train=900)
     (tmp_path / "train-images-idx3-ubyte.gz").symlink_to("/dev/full")
     with pytest.raises(UserError, match=f"^cannot write {tmp_path}/train.*No space left"):

@@ -23,7 +23,7 @@ SCHEMA = "name: t\norigin: t\nimage: image\nlabel: label\nclasses: 9\nshape: [60
 
 @pytest.fixture
 def large(tmp_path, bucket):
-    """Makes a source of some megabytes, here and as `gs://demo/data`; returns its flags but `source`, and its folder."""
+    """Makes a source of some megabytes, here and as `gs://demo/data`; returns its flags except `source`, and its folder."""
 
     def make(dataset: str) -> tuple[dict[str, str], pathlib.Path]:
         root, flags = tmp_path / "source", {"dataset": dataset}

@@ -65,9 +65,9 @@ def test_images_of_one_size(folder, capsys):
     assert opened.examples.class_names == ("a", "b")
     assert "images of 6 x 5 pixels are stored as pixels, 6 x 5 x 3" in capsys.readouterr().out
     columns = opened.splits["train"]
-    found = zip(columns["label"].tolist(), columns["image"].tolist(), strict=True)
+    pairs = zip(columns["label"].tolist(), columns["image"].tolist(), strict=True)
     expected = [("ab".index(name[0]), np.asarray(Image.open(root / name)).tolist()) for name in many()]
-    assert sorted(found) == sorted(expected)
+    assert sorted(pairs) == sorted(expected)
 
 
 def test_images_of_several_sizes(folder, capsys):

@@ -45,7 +45,7 @@ def prepared(tmp_path):
 
     def make(features, splits, supervised=None):
         class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-            """Examples that are there already."""
+            """Examples that need no generator."""
 
             VERSION = tfds.core.Version("1.2.3")
 

@@ -85,7 +85,7 @@ def test_impossible_output_is_refused(tmp_path, fails, where):
 
 
 @pytest.mark.cluster  # a process
-def test_closed_pipe_is_no_fault_of_output(tmp_path):
+def test_closed_pipe_is_no_error(tmp_path):
     command = f"{sys.executable} -m components.convert --output {tmp_path / 'out'}"
     run = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | true"], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode in (0, 141) and run.stderr == ""
