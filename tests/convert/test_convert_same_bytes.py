@@ -30,13 +30,7 @@ def options(request, tmp_path_factory) -> Options:
 
 
 @pytest.mark.cluster
-def test_processes_do_not_matter(tmp_path, options, expected):
-    convert(dataclasses.replace(options, output=str(tmp_path), processes=2))
-    assert read_folder(tmp_path) == expected
-
-
-@pytest.mark.cluster
-def test_order_of_pieces_does_not_matter(tmp_path, monkeypatch, options, expected):
+def test_processes_and_order_change_nothing(tmp_path, monkeypatch, options, expected):
     run = engine.run
 
     def shuffled(function, tasks, *, processes):

@@ -8,13 +8,19 @@ import pyarrow.parquet
 from dataset_files import make_idx, write_records
 from PIL import Image
 
-PLACES = {  # By dataset, paths in its source to break; "" is the source itself.
+REQUIRED = {  # By dataset, paths in its source that have to be readable; "" is the source itself.
     "mnist": ("", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
     "cifar10": ("", "data_batch_3.bin"),
-    "images": ("", "lily", "rose/2.png"),
-    "csv": ("", "b.csv", "schema.yaml"),
-    "parquet": ("", "b.parquet", "schema.yaml"),
-    "tfrecord": ("", "more", "a.tfrecord", "more/b.tfrecord", "_schema.yaml"),
+    "images": ("",),
+    "csv": ("", "schema.yaml"),
+    "parquet": ("", "schema.yaml"),
+    "tfrecord": ("", "_schema.yaml"),
+}
+LISTED = {  # Paths that are one of many: without one it is another source.
+    "images": ("lily", "rose/2.png"),
+    "csv": ("b.csv",),
+    "parquet": ("b.parquet",),
+    "tfrecord": ("a.tfrecord", "more/b.tfrecord"),
 }
 
 

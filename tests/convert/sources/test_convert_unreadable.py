@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from small_sources import PLACES, make
+from small_sources import LISTED, REQUIRED, make
 
 from common.errors import UserError
 from components.convert import output
@@ -40,18 +40,16 @@ def exchanged(path: pathlib.Path) -> None:
     path.write_bytes(b"no image") if was_directory else path.mkdir()
 
 
-@pytest.mark.parametrize(
-    ("dataset", "place", "broken"),
-    [
-        (dataset, place, broken)
-        for dataset, places in PLACES.items()
-        for place in places
-        for broken in (gone, dangling, loop, exchanged)
-        # Nobody can know what is gone from among many, and other classes and images are another source.
-        if (broken in (dangling, loop) and place != "more")
-        or place not in ("lily", "rose/2.png", "b.csv", "b.parquet", "more", "a.tfrecord", "more/b.tfrecord")
-    ],
-)
+CASES = [
+    (dataset, place, broken)
+    for all_places, breaks in ((REQUIRED, (gone, dangling, loop, exchanged)), (LISTED, (dangling, loop)))
+    for dataset, places in all_places.items()
+    for place in places
+    for broken in breaks
+]
+
+
+@pytest.mark.parametrize(("dataset", "place", "broken"), CASES)
 def test_unreadable_path_is_named(tmp_path, fails, dataset, place, broken):
     flags, path = make(dataset, place, tmp_path)
     broken(path)
