@@ -10,7 +10,8 @@ is resident, and in the exported model from what a client sends.
 Everything here is graph operations without state: they run in a worker's input, under any strategy, in a SavedModel.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -61,7 +62,7 @@ def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         boundaries = tf.constant(encoding.boundaries, values.dtype)
         return tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
     if encoding.kind == "vocabulary":
-        return _position(tf.constant(encoding.vocabulary, values.dtype), values)
+        return _position(encoding.vocabulary, values)
     texts = [_texts(columns[name]) for name in encoding.columns]
     return tf.strings.to_hash_bucket_fast(tf.strings.join(texts, "_X_"), encoding.hash_buckets)
 
@@ -70,10 +71,11 @@ def _texts(values: tf.Tensor) -> tf.Tensor:
     return values if values.dtype == tf.string else tf.strings.as_string(values)
 
 
-def _position(vocabulary: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+def _position(vocabulary: Sequence[Any], values: tf.Tensor) -> tf.Tensor:
     """Returns positions of values in the vocabulary, its length of others; without a table, which is state."""
+    size = len(vocabulary)
+    vocabulary = tf.constant(vocabulary, values.dtype)
     hashes, wanted = (tf.strings.to_hash_bucket_fast(_texts(x), _FINGERPRINTS) for x in (vocabulary, values))
     order = tf.argsort(hashes)
-    size = len(vocabulary)
     at = tf.gather(order, tf.minimum(tf.searchsorted(tf.gather(hashes, order), wanted), size - 1))
     return tf.cast(tf.where(tf.equal(tf.gather(vocabulary, at), values), at, size), tf.int64)
