@@ -9,6 +9,7 @@ They are forked from a server that has imported TensorFlow, which is most of wha
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import ctypes
 import hashlib
@@ -20,6 +21,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +39,12 @@ CLUSTERS: dict[str, tuple[list[str], list]] = {  # the roles of the replicas, an
     "two_workers": (["chief", "worker"], []),
     "parameter_server": (["chief", "worker", "ps"], []),  # whose one worker takes one step after the other
 }
+
+
+def in_new_process(function: Callable[..., object], *arguments: object) -> Any:
+    """Returns the result of a function in a process where TensorFlow is imported and has not started yet."""
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=_FORKS) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
