@@ -102,3 +102,10 @@ def picture(height: int, width: int, kind: str = "PNG", seed: int = 0) -> bytes:
     file = io.BytesIO()
     Image.fromarray(corners).resize((width, height), Image.Resampling.BICUBIC).save(file, kind, quality=95)
     return file.getvalue()
+
+
+def damage(path: pathlib.Path, position: int) -> None:
+    """Flips a bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)

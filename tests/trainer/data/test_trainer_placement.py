@@ -3,7 +3,7 @@ import pathlib
 import shutil
 
 import pytest
-from numbered import dataset, picture
+from numbered import damage, dataset, picture
 
 from common.errors import UserError
 from common.machine import available_bytes
@@ -11,38 +11,26 @@ from common.manifest import Manifest
 from trainer.data.placement import DEFAULT_DIR, Choice, budget, choose, provide_files
 
 
-@pytest.fixture(scope="module")
-def numbered(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("numbered") / "data"
-    dataset(directory, 100)
-    return directory
+@pytest.fixture
+def manifest(tmp_path):
+    """Returns the manifest of a dataset in `data`."""
+    return dataset(tmp_path / "data", 100)
 
 
-def chosen(directory: pathlib.Path, **changes):
-    manifest = Manifest.load(directory)
+@pytest.mark.parametrize(
+    ("data_dir", "cache_dir"), [("data", None), ("gs://bucket/data", DEFAULT_DIR), ("/gcs/bucket/data", DEFAULT_DIR)]
+)
+def test_split_within_budget_is_resident(manifest, data_dir, cache_dir):
     size = sum(shard.bytes for shard in manifest.split("train").shards)
-    arguments = {"data_dir": str(directory), "budget_bytes": changes.pop("times", 2) * size}
-    return choose(manifest, **{**arguments, **changes})
+    for budget_bytes, mode in ((size, "resident"), (0.9 * size, "mapped")):
+        choice = choose(manifest, data_dir=data_dir, budget_bytes=budget_bytes)
+        assert (choice.mode, choice.cache_dir) == (mode, cache_dir)
+        copied = f", copied to {cache_dir}" if cache_dir else ""
+        assert str(choice).startswith(f"reader: {mode}{copied} (") and "room for" in str(choice)
+        assert choose(manifest, data_dir=data_dir, budget_bytes=budget_bytes, wish="mapped").mode == "mapped"
 
 
-def test_split_that_fits_is_resident(numbered):
-    assert chosen(numbered).mode == "resident"
-    small = chosen(numbered, times=0.9)
-    assert (small.mode, small.cache_dir) == ("mapped", None)
-    assert str(small).startswith("reader: mapped (") and "room for" in str(small)
-    for mode in ("resident", "mapped"):
-        assert str(chosen(numbered, wish=mode, times=0.1)) == f"reader: {mode} (as --reader says)"
-
-
-@pytest.mark.parametrize("remote", ["gs://bucket/data", "/gcs/bucket/data"])
-def test_remote_split_is_copied(numbered, remote):
-    for times, mode in ((1, "resident"), (0.9, "mapped")):
-        choice = chosen(numbered, data_dir=remote, times=times)
-        assert (choice.mode, choice.cache_dir) == (mode, DEFAULT_DIR)
-        assert f", copied to {DEFAULT_DIR} (" in str(choice)
-
-
-def test_budget_is_a_share_of_memory():
+def test_budget_is_share_of_memory():
     assert budget(4, on_gpus=False) == pytest.approx(available_bytes() / 2 / 3 / 4, rel=0.2)
 
 
@@ -55,9 +43,9 @@ def test_budget_is_bounded_by_each_gpu(tmp_path, monkeypatch, free_mib):
     assert budget(1, on_gpus=True) == min(free_mib, default=0) * 2**20 / 2
 
 
-def copied(tmp_path, manifest: Manifest) -> pathlib.Path:
+def copy(tmp_path, manifest: Manifest) -> pathlib.Path:
     """Copies `data` to `cache`."""
-    choice = Choice(str(tmp_path / "data"), "mapped", "as asked for", str(tmp_path / "cache"))
+    choice = Choice(str(tmp_path / "data"), "mapped", "", str(tmp_path / "cache"))
     return pathlib.Path(provide_files(choice, manifest).data_dir)
 
 
@@ -65,50 +53,44 @@ def copied(tmp_path, manifest: Manifest) -> pathlib.Path:
 def test_files_are_copied_once(tmp_path, files):
     manifest = dataset(tmp_path / "data", 100, files=files)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        (copies,) = {job.result() for job in [pool.submit(copied, tmp_path, manifest) for _ in range(4)]}
-    originals = sorted((tmp_path / "data").glob("train-*"))
-    assert copies.name == manifest.fingerprint
-    assert sorted(path.name for path in copies.glob("train-*")) == [path.name for path in originals]
-    for path in originals:
-        assert (copies / path.name).read_bytes() == path.read_bytes()
+        (copies,) = {job.result() for job in [pool.submit(copy, tmp_path, manifest) for _ in range(4)]}
+    contents = [
+        {path.name: path.read_bytes() for path in folder.glob("train-*")} for folder in (tmp_path / "data", copies)
+    ]
+    assert contents[0] == contents[1]
     shutil.rmtree(tmp_path / "data")
-    assert copied(tmp_path, manifest) == copies
+    assert copy(tmp_path, manifest) == copies
 
 
-def test_damaged_file_is_not_copied(tmp_path):
-    manifest = dataset(tmp_path / "data", 100)
+def test_damaged_file_is_not_copied(tmp_path, manifest):
     path = tmp_path / "data" / manifest.split("train").shards[1].file
-    content = bytearray(path.read_bytes())
-    content[99] ^= 1
-    path.write_bytes(content)
+    damage(path, 99)
     for match in ("is not the file", "is missing"):
         with pytest.raises(UserError, match=f"{path.name} {match}"):
-            copied(tmp_path, manifest)
+            copy(tmp_path, manifest)
         assert not list((tmp_path / "cache").rglob(f"{path.name}*"))
         path.unlink(missing_ok=True)
-    shutil.rmtree(tmp_path / "cache")
+
+
+def test_unwritable_cache_is_error(tmp_path, manifest):
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(UserError, match="--cache-dir"):
-        copied(tmp_path, manifest)
+        copy(tmp_path, manifest)
 
 
-def test_disk_without_room_is_refused_with_the_needed_size(tmp_path, monkeypatch):
-    manifest = dataset(tmp_path / "data", 100)
+def test_full_disk_is_error_with_sizes(tmp_path, manifest, monkeypatch):
     usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(UserError, match=r"--cache-dir \S+: 0.0 MB are needed there .* 0.0 MB are free"):
-        copied(tmp_path, manifest)
+        copy(tmp_path, manifest)
 
 
-def test_local_files_are_verified_once(tmp_path):
-    manifest, calls = dataset(tmp_path / "data", 100), []
-    choice = Choice(str(tmp_path / "data"), "mapped", "as asked for", None)
-    for expected in (6, 6):  # three shards and their hashes, and nothing when they are known
+def test_local_files_are_verified_once(tmp_path, manifest):
+    calls, choice = [], Choice(str(tmp_path / "data"), "mapped", "", None)
+    for _ in range(2):
         assert provide_files(choice, manifest, lambda: calls.append(1)) == choice
-        assert len(calls) == expected
+        assert len(calls) == 6  # three shards and their hashes
     path = tmp_path / "data" / manifest.split("train").shards[1].file
-    content = bytearray(path.read_bytes())
-    content[-9] ^= 1
-    path.write_bytes(content)
+    damage(path, -9)
     with pytest.raises(UserError, match=f"{path.name} is not the file"):
         provide_files(choice, manifest)

@@ -1,7 +1,8 @@
-"""A model that is sent what the source has answers as of what the converter made of it, and refuses what that refuses."""
+"""Preprocessing inside an exported model, compared with the converter."""
 
 import contextlib
 import csv
+import itertools
 import pathlib
 import re
 import tempfile
@@ -17,7 +18,7 @@ from opened import read_all
 from common.errors import UserError
 from common.manifest import Encoding, Feature, Manifest
 from common.spellings import marks
-from components.convert.source import Block, Examples
+from components.convert.source import Block
 from components.convert.sources.tables import TextSource
 from trainer.data.serving_preprocessing import parse_texts, serving_preprocessing
 
@@ -75,23 +76,22 @@ def tables(draw, kinds: tuple[str, ...], *, odd: bool = False) -> tuple[dict, di
     return schema, {**cells, "said": ["yes"] * count}
 
 
-def sent(cell: str, kind: str, default: object, missing: list[str]) -> object:
-    """What a client sends for a cell of a file; None where it cannot say that."""
-    if DTYPES[kind] == "string":
+def sent(cell: str, feature: Feature, missing: list[str]) -> object:
+    """Returns what a client sends for a cell of a file; None where it cannot say that."""
+    if feature.dtype == "string":
         return cell.encode()
     if cell in missing:
-        return np.nan if kind == "float" else next(iter(marks(missing, "int64")), default)
+        return np.nan if feature.type == "float" else next(iter(marks(missing, "int64")), feature.default)
     with contextlib.suppress(ValueError):
-        return float(cell) if kind == "float" else int(cell)
+        return float(cell) if feature.type == "float" else int(cell)
 
 
-def convert(schema: dict, cells: dict[str, list[str]]) -> tuple[Examples, Block]:
+def convert(schema: dict, cells: dict[str, list[str]]) -> Block:
     with tempfile.TemporaryDirectory() as directory:
         (file := pathlib.Path(directory, "schema.yaml")).write_text(yaml.safe_dump(schema))
         with open(pathlib.Path(directory, "rows.csv"), "w", newline="", encoding="utf-8") as table:
             csv.writer(table, quoting=csv.QUOTE_ALL).writerows([cells, *zip(*cells.values(), strict=True)])
-        opened = read_all(TextSource(name="csv", schema=file), table.name)
-        return opened.examples, opened.blocks["train"][0]
+        return read_all(TextSource(name="csv", schema=file), table.name).blocks["train"][0]
 
 
 def manifest_of(schema: dict) -> Manifest:
@@ -109,13 +109,13 @@ def manifest_of(schema: dict) -> Manifest:
 
 
 @given(tables(tuple(CELLS), odd=True))
-def test_texts_become_what_the_converter_stores(table):
-    """To the bit; and what the converter refuses has a fault."""
+def test_texts_become_what_converter_stores(table):
+    """Texts become, to the bit, what the converter stores of them, and those that it refuses have a fault."""
     schema, cells = table
     manifest = manifest_of(schema)
     columns, faults = parse_texts(manifest, {f.name: tf.constant(cells[f.name]) for f in manifest.features})
     try:
-        _, block = convert(schema, cells)
+        block = convert(schema, cells)
     except UserError as error:
         assert {fault[:4].decode() for fault in faults.numpy()} & {*re.findall("line [0-9]+: (c[0-9]: )", str(error))}
         return
@@ -126,31 +126,25 @@ def test_texts_become_what_the_converter_stores(table):
         assert values.dtype == tf.string or values.numpy().tobytes() == stored.tobytes()
 
 
-@given(tables((*SENDABLE,)))
-def test_what_a_client_sends_becomes_what_the_converter_stored_to_the_bit_or_both_refuse_it(table):
+@given(tables(SENDABLE))
+def test_values_become_what_their_texts_do(table):
+    """Values that a client sends become, to the bit, what their texts in a file do, or both are refused."""
     schema, cells = table
-    columns, missing = schema["columns"], schema["missing"]
-    columns = {name: column for name, column in columns.items() if name != "said"}
-    given = {n: [sent(cell, c["type"], c.get("default"), missing) for cell in cells[n]] for n, c in columns.items()}
-    sendable = all(value is not None for values in given.values() for value in values)
-    try:
-        _, block = convert(schema, cells)
-    except UserError:
-        block = None
     manifest = manifest_of(schema)
-    if not sendable:
-        assert block is None
+    features = manifest.features
+    parsed, faults = parse_texts(manifest, {f.name: tf.constant(cells[f.name]) for f in features})
+    values = {f.name: [sent(cell, f, schema["missing"]) for cell in cells[f.name]] for f in features}
+    if None in itertools.chain(*values.values()):
+        assert any(faults.numpy())
         return
     with np.errstate(over="ignore"):
-        kinds = {n: c["type"] for n, c in columns.items()}
-        arrays = {n: tf.constant(np.array(v, NUMPY[kinds[n]]), DTYPES[kinds[n]]) for n, v in given.items()}
-    if block is None:
+        typed = {f.name: tf.constant(np.array(values[f.name], NUMPY[f.type]), f.dtype) for f in features}
+    if any(faults.numpy()):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"c\d: a value is"):
-            serving_preprocessing(manifest, arrays)
+            serving_preprocessing(manifest, typed)
         return
-    stored = {n: block.columns[n] for n in columns}
-    clean = {n: tf.constant(v.tolist() if DTYPES[columns[n]["type"]] == "string" else v) for n, v in stored.items()}
-    for columns in (serving_preprocessing(manifest, arrays), serving_preprocessing(manifest, clean)):
-        for name, values in clean.items():
-            assert columns[name].numpy().tolist() == values.numpy().tolist()
-            assert values.dtype == tf.string or columns[name].numpy().tobytes() == values.numpy().tobytes()
+    for columns in (typed, parsed):
+        served = serving_preprocessing(manifest, columns)
+        for name, expected in parsed.items():
+            assert served[name].numpy().tolist() == expected.numpy().tolist()
+            assert expected.dtype == tf.string or served[name].numpy().tobytes() == expected.numpy().tobytes()

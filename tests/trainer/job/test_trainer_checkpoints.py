@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from etils import epath
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
@@ -19,16 +19,16 @@ from trainer.tasks.of_dataset import Classification
 TASK = Classification(("no", "yes"))
 
 
-@pytest.fixture
-def model() -> keras.Model:
-    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(300)])
-
-
-@pytest.fixture
-def state(model) -> State:
+def new_state() -> State:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(300)])
     optimizer = keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
     return State(model, optimizer)
+
+
+@pytest.fixture
+def state() -> State:
+    return new_state()
 
 
 def chief(directory: epath.PathLike, state: State, keep: int = 3) -> Checkpoints:
@@ -39,122 +39,125 @@ def fill(model: keras.Model, value: float) -> None:
     model.set_weights([np.full_like(w, value) for w in model.get_weights()])
 
 
-def saved(checkpoints: Checkpoints, model: keras.Model, *steps: int) -> None:
+def save(checkpoints: Checkpoints, *steps: int) -> None:
+    """Saves states in which each weight is the step."""
+    model = checkpoints.state.model
     for step in steps:
         fill(model, step)
         checkpoints.save(step)
         fill(model, -1)  # training goes on while the files are written
         checkpoints.wait()
-        assert step in checkpoints.steps()
 
 
-def test_the_newest_are_kept_and_what_was_saved_is_what_was_at_that_step(tmp_path, model, state):
+def test_newest_checkpoints_are_kept(tmp_path, state):
     checkpoints = chief(tmp_path, state, 2)
     assert checkpoints.restore() == 0
-    saved(checkpoints, model, 10, 20, 30)
+    save(checkpoints, 10, 20, 30)
     assert checkpoints.steps() == [20, 30]
     assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-30")
     assert chief(tmp_path, state, 2).restore() == 30
-    assert np.unique(model.get_weights()[0]) == [30]
-
-
-DAMAGES = (
-    lambda content, at: content[:at],
-    lambda content, at: content[:at] + bytes(len(content) - at),
-    lambda content, at: content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :],
-    lambda content, at: None,
-)
+    assert np.unique(state.model.get_weights()[0]) == [30]
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory) -> tuple[pathlib.Path, keras.Model, State]:
-    """A job directory with two checkpoints."""
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(300)])
-    state, directory = State(model, keras.optimizers.SGD()), tmp_path_factory.mktemp("two")
-    saved(chief(directory, state), model, 10, 20)
-    return directory, model, state
+def two(tmp_path_factory) -> tuple[pathlib.Path, State]:
+    """Returns a job directory with two checkpoints."""
+    state, directory = new_state(), tmp_path_factory.mktemp("two")
+    save(chief(directory, state), 10, 20)
+    return directory, state
 
 
 @given(st.data())
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_newest_checkpoint_damaged_in_any_way_is_named_once_and_passed_over(two, capsys, data):
-    directory, model, state = two
+def test_damaged_checkpoint_is_passed_over(two, data):
+    """A newest checkpoint that is cut, zeroed, changed or removed in any file at any place is passed over."""
+    directory, state = two
     file = data.draw(st.sampled_from(sorted((directory / "checkpoints").glob("ckpt-20.*"))))
-    whole = file.read_bytes()
-    damaged = data.draw(st.sampled_from(DAMAGES))(whole, data.draw(st.just(0) | st.integers(0, len(whole) - 1)))
+    content = file.read_bytes()
+    at = data.draw(st.just(0) | st.integers(0, len(content) - 1))
+    damages = [
+        content[:at],
+        content[:at] + bytes(len(content) - at),
+        content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :],
+        None,
+    ]
+    damaged = data.draw(st.sampled_from(damages))
     file.unlink()
     if damaged is not None:
         file.write_bytes(damaged)
-    capsys.readouterr()
     try:
         checkpoints = Checkpoints(str(directory), state)
-        # Every byte of a value is under a checksum; what is not read may be anything.
-        assert checkpoints.load_newest() == state.put() == np.unique(model.get_weights()[0])
-        assert checkpoints.load_newest() == state.step
+        with mock.patch("builtins.print") as printed:
+            # Every byte of a value is under a checksum; what is not read may be anything.
+            assert checkpoints.load_newest() == state.put() == np.unique(state.model.get_weights()[0])
+            assert checkpoints.load_newest() == state.step
         assert state.step == 20 or checkpoints.load_newest(after=10) == 0
-        named = 1 if state.step == 10 and 20 in checkpoints.steps() else 0
-        assert capsys.readouterr().out.count("checkpoint 20 cannot be read and is passed over") == named
+        messages = [call.args[0] for call in printed.call_args_list]
+        assert len(messages) == (state.step == 10 and 20 in checkpoints.steps())
+        assert all("checkpoint 20 cannot be read and is passed over" in message for message in messages)
     finally:
-        file.write_bytes(whole)
+        file.write_bytes(content)
 
 
-def test_nothing_that_can_be_read_is_an_error_and_not_a_fresh_start(tmp_path, model, state):
+def test_only_damaged_checkpoints_are_error(tmp_path, state):
+    """Training does not begin anew."""
     checkpoints = chief(tmp_path, state)
-    saved(checkpoints, model, 10)
+    save(checkpoints, 10)
     next((tmp_path / "checkpoints").glob("ckpt-10.data-*")).write_bytes(b"")
     with pytest.raises(OSError, match="none of the checkpoints"):
         checkpoints.restore()
 
 
-def test_a_store_that_is_away_ends_the_attempt_and_damages_no_checkpoint(tmp_path, monkeypatch, model, state):
+def test_unavailable_store_keeps_checkpoints(tmp_path, monkeypatch, state):
     checkpoints = chief(tmp_path, state)
-    saved(checkpoints, model, 10, 20)
+    save(checkpoints, 10, 20)
     away = mock.Mock(side_effect=tf.errors.AbortedError(None, None, "All 10 retry attempts failed."))
-    with monkeypatch.context() as patch:
-        told = "Unsuccessful TensorSliceReader constructor: ABORTED: All 10 retry attempts failed."
-        patch.setattr(tf.train.Checkpoint, "read", mock.Mock(side_effect=ValueError(told)))
-        with pytest.raises(OSError, match="retry"):
-            checkpoints.restore()
-    with monkeypatch.context() as patch:
-        patch.setattr(tf.io.gfile, "listdir", away)
-        with pytest.raises(OSError, match="retry"):
-            checkpoints.restore()
-        patch.setattr(tf.train.Checkpoint, "write", away)
+    unread = mock.Mock(side_effect=ValueError("Unsuccessful constructor: ABORTED: All 10 retry attempts failed."))
+
+    def write() -> None:
         checkpoints.save(30)
-        with pytest.raises(OSError, match="retry"):
-            checkpoints.wait()
-        with pytest.raises(OSError, match="retry"):
-            Scores(str(tmp_path), TASK).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="retry"):
-        patch.setattr(tf.io.gfile, "remove", away)
+        checkpoints.wait()
+
+    def add_score() -> None:
+        Scores(str(tmp_path), TASK).add(30, {"loss": 1.0, "accuracy": 0.5}, state)
+
+    def remove_20() -> None:
         remove(str(tmp_path / "checkpoints" / "ckpt-20"))
+
+    for owner, name, replacement, call in (
+        (tf.train.Checkpoint, "read", unread, checkpoints.restore),
+        (tf.io.gfile, "listdir", away, checkpoints.restore),
+        (tf.train.Checkpoint, "write", away, add_score),
+        (tf.io.gfile, "remove", away, remove_20),
+        (tf.train.Checkpoint, "write", away, write),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="retry"):
+            patch.setattr(owner, name, replacement)
+            call()
     assert checkpoints.restore() == 20
 
 
 @pytest.mark.parametrize("name", ["a*", "é {a]"])
-def test_old_checkpoints_go_and_those_of_a_neighbour_stay_whatever_the_job_is_called(tmp_path, model, state, name):
-    neighbour, own = (chief(tmp_path / each, state, 1) for each in ("ab", name))
-    saved(neighbour, model, 10)
-    for best in ((own_scores := Scores(str(tmp_path / name), TASK)), Scores(str(tmp_path / "ab"), TASK)):
-        best.add(10, {"loss": 1.0, "accuracy": 0.5}, state)
-    saved(own, model, 10, 20)
-    own_scores.add(20, {"loss": 1.0, "accuracy": 0.6}, state)
-    for directory, step in (("ab", 10), (name, 20)):
+def test_checkpoints_of_neighbour_are_kept(tmp_path, state, name):
+    """Names of job directories are no patterns."""
+    for job, keep, scored in (("ab", [10], [(10, 0.5)]), (name, [10, 20], [(10, 0.5), (20, 0.6)])):
+        save(chief(tmp_path / job, state, 1), *keep)
+        for step, accuracy in scored:
+            Scores(str(tmp_path / job), TASK).add(step, {"loss": 1.0, "accuracy": accuracy}, state)
+    for job, step in (("ab", 10), (name, 20)):
         for part in ("checkpoints", "best"):
-            files = {p.name.split(".")[0] for p in (tmp_path / directory / part).iterdir()}
+            files = {path.name.split(".")[0] for path in (tmp_path / job / part).iterdir()}
             assert files - {"checkpoint"} == {f"ckpt-{step}"}
-    assert own.restore() == 20
 
 
-def test_the_best_state_is_kept_and_an_equal_one_is_not_better(tmp_path, model, state):
+def test_best_state_is_kept(tmp_path, state):
     scores = Scores(str(tmp_path), TASK)
     results = []
     for step, accuracy, loss in ((1, 0.5, 1.0), (2, 0.7, 0.9), (3, 0.7, 0.9), (4, 0.6, 0.1)):
-        fill(model, step)
+        fill(state.model, step)
         state.take(step)
         results.append(scores.add(step, {"loss": loss, "accuracy": accuracy}, state))
-    assert results == [True, True, False, False]
-    assert {p.name.split(".")[0] for p in (tmp_path / "best").iterdir()} == {"ckpt-2"}
+    assert results == [True, True, False, False]  # an equal one is not better
+    assert {path.name.split(".")[0] for path in (tmp_path / "best").iterdir()} == {"ckpt-2"}
     assert scores.restore_best(state) == 2
     assert np.unique(next(iter(state.weights().values()))) == [2]
     assert scores.add(5, {"loss": 1.0, "accuracy": 0.1, "auc": 0.8}, state)  # of two classes it goes by that
