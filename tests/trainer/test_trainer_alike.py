@@ -7,16 +7,11 @@ import re
 import subprocess
 import sys
 
-import keras
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from trainer_jobs import Job
 
 from components.train.backends.process import reserved
-from trainer.nn import weights
 
-L = keras.layers
 HERE = pathlib.Path(__file__).parent
 PATHS = {"PYTHONPATH": f"{HERE.parents[1]}:{HERE}"}
 TRAIN = "timeout -s KILL 300 python -m trainer.task --job-dir job --model from_set:chain --deterministic --threads 1"
@@ -48,11 +43,3 @@ def test_attempts_and_replicas_begin_alike(digits, tmp_path):
     starts = r"worker-0: step 10 of model (\w+), worker-1: step 5 of model \1"
     assert all(re.search(starts, error) for error in errors), errors
     assert [replica.returncode for replica in replicas] == [1, 1]
-
-
-@given(names=st.permutations("abcd"))
-def test_digest_tells_order_of_weights(names):
-    """Slots of an optimizer go by the order of the weights, so models of two orders have two digests."""
-    x = keras.Input([3])
-    ordered, other = (keras.Model(x, [L.Dense(2, name=name)(x) for name in order]) for order in (sorted(names), names))
-    assert (weights.digest(other) == weights.digest(ordered)) == (names == sorted(names))

@@ -37,7 +37,8 @@ CLUSTERS: dict[str, tuple[list[str], list]] = {  # the roles of the replicas, an
     "one_device": (["chief"], []),
     "mirrored": (["chief"], ["--strategy", "mirrored"]),
     "two_workers": (["chief", "worker"], []),
-    "parameter_server": (["chief", "worker", "ps"], []),  # whose one worker takes one step after the other
+    # Whose one worker takes one step after the other, of files that are mapped into its memory.
+    "parameter_server": (["chief", "worker", "ps"], ["--reader", "mapped"]),
 }
 
 
