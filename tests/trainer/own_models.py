@@ -33,11 +33,6 @@ def sequential(manifest: Manifest) -> keras.Model:
     return keras.Sequential([*layers, L.Dense(len(manifest.class_names))])
 
 
-def sequential_with_input(manifest: Manifest) -> keras.Model:
-    layers = [L.Rescaling(1 / 16), L.Conv2D(4, 3), L.SpatialDropout2D(0.2), L.Flatten(), L.Dense(24, "relu")]
-    return keras.Sequential([keras.Input((8, 8, 1)), *layers, L.Dense(len(manifest.class_names))])
-
-
 class Subclassed(keras.Model):
     """Takes the image, and has layers in a list."""
 

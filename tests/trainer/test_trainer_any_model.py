@@ -19,7 +19,7 @@ from trainer.nn import weights  # noqa: E402
 
 pytestmark = pytest.mark.cluster
 STEPS, EVERY = 300, 20
-MODELS = ["functional", "sequential", "sequential_with_input", "subclassed", "seed_generator", "lstm"]
+MODELS = ["functional", "sequential", "subclassed", "seed_generator", "lstm"]
 MODELS += ["penalised", "batch_norm", "text", "frozen", "two_inputs:network"]
 # Each model and each cluster once at least.
 OFTEN = {
@@ -37,7 +37,7 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("model", "how"), CELLS)
-def test_it_trains_goes_on_after_a_kill_and_its_export_answers_as_it(make, model, how):
+def test_model_resumes_and_is_exported(make, model, how):
     name, (roles, more) = model if ":" in model else f"own_models:{model}", CLUSTERS[how]
     flags = ["--model", name, "--batch-size", 33, "--train-steps", STEPS, "--deterministic"]
     flags += ["--checkpoint-num-steps", EVERY, "--learning-rate", 0.005, *more]
@@ -75,7 +75,7 @@ def trained(job: Job, built, step: int = STEPS):
 
 
 @pytest.mark.parametrize(("model", "how"), [("softmax", "two_workers"), ("vocabulary", "parameter_server")])
-def test_a_wrong_one_is_refused_in_one_line_before_the_first_step(make, model, how):
+def test_wrong_model_is_refused_before_training(make, model, how):
     refused = make()
     roles, more = CLUSTERS[how]
     refused.start(*roles, flags=["--model", f"wrong_models:{model}", "--train-steps", 2, *more])
@@ -98,7 +98,7 @@ def network(manifest):
 """
 
 
-def test_a_model_that_is_not_what_it_was_is_not_resumed(job, tmp_path, monkeypatch):
+def test_changed_model_is_not_resumed(job, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     flags = ["--model", "changing:network", "--train-steps"]
     for steps, words, code in ((2, [1, 2], 0), (4, [1, 2], 0), (6, [2, 1], 2)):

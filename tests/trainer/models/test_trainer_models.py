@@ -12,11 +12,9 @@ def resized(manifest: Manifest, shape: tuple[int, int, int], high: float) -> Man
     return dataclasses.replace(manifest, features=(image, manifest.feature("label")))
 
 
-def test_cnn_is_the_published_network_on_mnist(digits):
+def test_cnn_has_published_parameters(digits):
     model = cnn.build(resized(Manifest.load(digits), (28, 28, 1), 255.0))
     assert model.count_params() == 93_322
-    kinds = [type(layer).__name__ for layer in model.layers[2:]]
-    assert kinds == ["Conv2D", "MaxPooling2D", "Conv2D", "MaxPooling2D", "Conv2D", "Flatten", "Dense", "Dense"]
 
 
 @pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 1), (17, 18, 1), (18, 18, 1)])
@@ -25,7 +23,7 @@ def test_cnn_takes_any_image(digits, shape):
     assert model({"image": np.zeros((2, *shape), np.uint8)}).shape == (2, 10)
 
 
-def test_pixels_are_scaled_by_the_range_of_the_source(digits):
+def test_pixels_are_scaled_by_range(digits):
     manifest = Manifest.load(digits)
     bright, full = (np.full((1, 8, 8, 1), value, np.uint8) for value in (16, 255))
     narrow = cnn.build(resized(manifest, (8, 8, 1), 16.0))

@@ -26,16 +26,14 @@ def build(manifest: Manifest, num_layers: int = 8, **image) -> keras.Model:
 
 
 @pytest.mark.parametrize(("num_layers", "eleven_classes"), [(8, 75_355), (20, 269_787)])
-def test_it_has_the_parameters_of_the_published_network(manifest, num_layers, eleven_classes):
+def test_resnet_has_published_parameters(manifest, num_layers, eleven_classes):
     model = build(manifest, num_layers)
     assert sum(int(np.prod(w.shape)) for w in model.trainable_weights) == eleven_classes - (64 + 1)
-    kernels = [w for w in model.trainable_weights if w.name == "kernel"]
-    assert len(kernels) == num_layers
-    assert sum(w.name == "bias" for w in model.trainable_weights) == 1  # of the dense layer: convolutions have none
+    assert sum(weight.name == "kernel" for weight in model.trainable_weights) == num_layers
 
 
-@pytest.mark.parametrize("num_layers", [9, 45, 2, -4])
-def test_impossible_depth_is_refused(manifest, num_layers):
+@pytest.mark.parametrize("num_layers", [9, 2])
+def test_impossible_depth_is_error(manifest, num_layers):
     with pytest.raises(UserError, match=rf"^--num-layers {num_layers}: .*6n . 2 layers; use 8, 14, 20"):
         build(manifest, num_layers)
 
@@ -58,7 +56,7 @@ def reference(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
     return tf.reduce_mean(x, (1, 2)) @ next(weights) + next(weights)
 
 
-def test_it_computes_the_published_network(manifest):
+def test_resnet_agrees_with_plain_operations(manifest):
     model = build(manifest)
     norms = [layer for layer in model.layers if isinstance(layer, BatchNormalization)]
     assert {(n.decay, n.epsilon) for n in norms} == {(0.9, 1e-3)} and len(norms) == 7
@@ -80,7 +78,7 @@ def test_it_computes_the_published_network(manifest):
         ("float32", -2, 2, [-2, 0, 2], [-1, 0, 1]),
     ],
 )
-def test_pixels_are_scaled_by_the_range_of_the_source(manifest, dtype, low, high, values, expected):
+def test_pixels_are_scaled_by_range(manifest, dtype, low, high, values, expected):
     model = build(manifest, shape=(1, 1, 1), dtype=dtype, value_range=(float(low), float(high)))
     scaling = next(layer for layer in model.layers if "rescaling" in layer.name)
     pixels = np.reshape(values, (-1, 1, 1, 1)).astype(dtype)

@@ -13,6 +13,7 @@ from trainer import export, options
 from trainer.data import column_encodings, records
 from trainer.data.serving_preprocessing import parse_texts
 from trainer.models import registry, wide_deep
+from trainer.nn import randomness
 from trainer.nn.weights import named
 
 UNITS = (5, 3)
@@ -58,7 +59,7 @@ def rows_of(model: keras.Model, part: str, manifest: Manifest) -> list[np.ndarra
     return [found[id(encoding)] for encoding in getattr(manifest, part)]
 
 
-def test_the_logits_are_those_of_one_keras_layer_for_each_feature(table, columns):
+def test_logits_agree_with_keras_layers(table, columns):
     ours = randomised(wide_deep.build(table, hidden_units=UNITS))
     theirs = wide_deep_peer.ordinary_model(table, hidden_units=UNITS)
     for i, own in enumerate(rows_of(ours, "wide", table)):
@@ -78,9 +79,7 @@ def test_the_logits_are_those_of_one_keras_layer_for_each_feature(table, columns
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_layers_and_dropout_are_as_asked_for(table, columns):
-    from trainer.nn import randomness
-
+def test_options_of_network_are_used(table, columns):
     wider = builder(ask("--model", "wide_deep", "--hidden-units", "7,4"), table)()
     assert [layer.units for layer in wider.layers if type(layer) is keras.layers.Dense] == [7, 4, 2, 2]
     build = builder(ask("--model", "wide_deep", "--dropout", "0.5"), table)
@@ -93,7 +92,7 @@ def test_layers_and_dropout_are_as_asked_for(table, columns):
             builder(ask("--model", "cnn", *flags), table)
 
 
-def test_the_model_follows_from_the_dataset_and_another_that_does_not_fit_is_refused(digits, table):
+def test_model_must_fit_dataset(digits, table):
     images = Manifest.load(digits)
     assert ask().on(table).model == "wide_deep"
     assert ask().on(images).model == "cnn"
@@ -107,39 +106,7 @@ def test_the_model_follows_from_the_dataset_and_another_that_does_not_fit_is_ref
 
 
 @pytest.mark.cluster
-def test_the_exported_model_takes_raw_columns_one_by_one_or_many(table, columns, tmp_path):
-    build = builder(ask("--model", "wide_deep"), table)
-    model = randomised(build())
-    weights = {name: weight.numpy() for name, weight in named(model).items()}
-    export.export(weights, build, table, str(tmp_path / "model"))
-    told = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
-    dataset = {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
-    headers = [column["header"] for column in told.pop("columns")]
-    assert headers == ["area", "company", "miles", "same", "seconds", "when"]
-    signatures = ["serving_default", "raw", "faults"]
-    assert told == {"model": "wide_deep", "task": None, "signatures": signatures, **dataset}
-    served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
-    raw = {feature.name: columns[feature.name] for feature in table.inputs}
-    assert set(served.structured_input_signature[1]) == set(raw)
-    assert "tip" not in raw
-    answers = served(**raw)
-    expected = tf.nn.softmax(model(build.prepare(columns)))
-    np.testing.assert_allclose(answers["probabilities"], expected, rtol=1e-5)
-    names = [table.class_names[i].encode() for i in answers["class_index"].numpy()]
-    assert answers["class_name"].numpy().tolist() == names
-    one = served(**{name: column[3:4] for name, column in raw.items()})
-    np.testing.assert_allclose(one["probabilities"], answers["probabilities"][3:4], rtol=1e-5)
-    defaults, absent = {"miles": 0.0, "company": ""}, {"miles": np.nan, "company": "-"}
-    stood_in, missing = ({**raw, **{n: tf.fill([len(raw[n])], v) for n, v in by.items()}} for by in (defaults, absent))
-    np.testing.assert_array_equal(served(**missing)["probabilities"], served(**stood_in)["probabilities"])
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"same: a value is missing, .* no default for it \(row 3\)"
-    ):
-        served(**raw | {"same": tf.constant([2.5] * 3 + [np.nan] + [2.5] * (len(raw["same"]) - 4))})
-
-
-@pytest.mark.cluster
-def test_export_takes_texts(data, table, tmp_path):
+def test_export_takes_values_and_texts(data, table, columns, tmp_path):
     with open(data.parent / "rows.csv", newline="", encoding="utf-8") as file:
         rows = [*csv.DictReader(file)]
     texts = {f.name: tf.constant([row[f.name] for row in rows]) for f in table.inputs}
@@ -147,21 +114,35 @@ def test_export_takes_texts(data, table, tmp_path):
     model = randomised(build())
     weights = {name: weight.numpy() for name, weight in named(model).items()}
     export.export(weights, build, table, str(tmp_path / "model"))
+    described = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
+    headers = [column["header"] for column in described.pop("columns")]
+    assert headers == ["area", "company", "miles", "same", "seconds", "when"]
+    dataset = {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
+    names = ["serving_default", "raw", "faults"]
+    assert described == {"model": "wide_deep", "task": None, "signatures": names, **dataset}
     signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
-    answers = signatures["raw"](**texts)
+    served = signatures["serving_default"]
+    values = {feature.name: columns[feature.name] for feature in table.inputs}
+    answers = served(**values)
+    np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(model(build.prepare(columns))), rtol=1e-5)
+    one = served(**{name: column[3:4] for name, column in values.items()})
+    np.testing.assert_allclose(one["probabilities"], answers["probabilities"][3:4], rtol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: a value is missing, .* for it \(row 0\)"):
+        served(**values | {"same": tf.fill([len(values["same"])], np.nan)})
+
     typed, faults = parse_texts(table, texts)
     assert not any(faults.numpy()) and not any(signatures["faults"](**texts)["faults"].numpy())
-    expected = signatures["serving_default"](**typed)
-    for name, values in answers.items():
-        np.testing.assert_array_equal(values, expected[name])
-    wrong = {**texts, "same": tf.constant(["2.5", "", "x"]), **{n: texts[n][:3] for n in texts if n != "same"}}
-    expected = [b"", b"same: is missing, and the schema has no default for it", b"same: 'x' is no finite 32-bit number"]
-    assert signatures["faults"](**wrong)["faults"].numpy().tolist() == expected
+    expected = served(**typed)
+    for name, actual in signatures["raw"](**texts).items():
+        np.testing.assert_array_equal(actual, expected[name])
+    wrong = {**{name: text[:3] for name, text in texts.items()}, "same": tf.constant(["2.5", "", "x"])}
+    messages = [b"", b"same: is missing, and the schema has no default for it", b"same: 'x' is no finite 32-bit number"]
+    assert signatures["faults"](**wrong)["faults"].numpy().tolist() == messages
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: is missing, .* for it \(row 1\)"):
         signatures["raw"](**wrong)
 
 
-def test_a_model_without_a_preparation_of_its_own_sees_the_inputs_and_nothing_that_tells_the_label(table, columns):
+def test_own_model_takes_inputs_only(table, columns):
     build = builder(ask("--model", "trips:of_my_own"), table)
     found = set(build.prepare({**columns, "label": columns["tip"]}))
     assert found == {"label", "miles", "seconds", "when", "company", "area", "same"}
