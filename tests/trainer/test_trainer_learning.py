@@ -37,7 +37,7 @@ def optimizer(*flags: str):
         (["--model", "cnn", "--boundaries-epochs", "1", "--factors", "1,2"], "is for jobs whose schedule is piecewise"),
     ],
 )
-def test_an_option_that_would_do_nothing_is_refused(flags, message):
+def test_meaningless_option_is_error(flags, message):
     with pytest.raises(UserError, match=message):
         optimizer(*flags)
 
@@ -59,21 +59,21 @@ def test_an_option_that_would_do_nothing_is_refused(flags, message):
         ),
     ],
 )  # fmt: skip
-def test_every_setting_has_the_value_that_a_job_learns_with(flags, expected, meaningless):
+def test_settings_are_those_of_job(flags, expected, meaningless):
     opts = options(*flags)
     found = learning.settings(opts, learning.TrainingSize(batch=64, horizon=7))
     assert None not in found.values() and expected.items() <= found.items()
     assert found.keys() == {*opts.identity(), "horizon_steps"} and {found[name] for name in meaningless} == {"none"}
 
 
-def test_weight_decay_is_that_of_the_flag_or_of_the_model_or_the_customary_one():
+def test_weight_decay_default_follows_optimizer():
     for flags, expected in (("cnn", 0), ("cnn --optimizer adamw", 0.004), ("resnet --optimizer adamw", 2e-4)):
         opts = options("--model", *flags.split())
         assert learning.settings(opts)["weight_decay"] == expected
         assert learning.settings(dataclasses.replace(opts, weight_decay=0.0))["weight_decay"] == 0
 
 
-def test_momentum_is_that_of_the_flag_or_the_customary_one():
+def test_momentum_defaults_to_0_9():
     assert optimizer("--model", "resnet").momentum == 0.9
     assert optimizer("--model", "resnet", "--momentum", "0").momentum == 0
     assert optimizer("--model", "cnn", "--optimizer", "sgd", "--momentum", "0.5").momentum == 0.5
@@ -99,7 +99,7 @@ def own(monkeypatch):
     return make
 
 
-def test_a_module_has_an_optimizer_of_its_own_by_the_schedule_of_the_flags(own):
+def test_own_optimizer_takes_schedule(own):
     made = own(lambda _, schedule: keras.optimizers.Lion(schedule), "--learning-rate", "0.5", "--warmup-steps", "5")
     assert isinstance(made, keras.optimizers.Lion) and made.built
     assert float(made._learning_rate(0)) == pytest.approx(0.1)
@@ -116,23 +116,23 @@ def test_a_module_has_an_optimizer_of_its_own_by_the_schedule_of_the_flags(own):
         (lambda manifest, schedule: keras.optimizers.SGD(schedule, loss_scale_factor=2.0), "uses loss_scale_factor"),
     ],
 )
-def test_an_optimizer_that_would_not_do_what_it_says_is_refused(own, function, message):
+def test_unsuitable_own_optimizer_is_error(own, function, message):
     with pytest.raises(UserError, match=rf"own_models:sequential: its optimizer\(manifest, schedule\) .*{message}"):
         own(function)
 
 
-def test_clipping_of_an_own_optimizer_is_refused_where_each_replica_would_clip_its_part(own, monkeypatch):
+def test_own_clipping_on_replicas_is_error(own, monkeypatch):
     def clipping(manifest, schedule):
         return keras.optimizers.SGD(schedule, global_clipnorm=1.0)
 
     assert own(clipping).global_clipnorm == 1
-    context = types.SimpleNamespace(num_replicas_in_sync=2)
-    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: context)
+    strategy = types.SimpleNamespace(num_replicas_in_sync=2)
+    monkeypatch.setattr(tf.distribute, "get_strategy", lambda: strategy)
     with pytest.raises(UserError, match="uses global_clipnorm, which on several"):
         own(clipping)
 
 
 @pytest.mark.parametrize("flags", [("--optimizer", "sgd"), ("--momentum", "0.5"), ("--clip-norm", "1")])
-def test_flags_that_an_own_optimizer_makes_meaningless_are_refused(own, flags):
+def test_flags_beside_own_optimizer_are_error(own, flags):
     with pytest.raises(UserError, match=f"{flags[0]} is for jobs whose optimizer is .* is the model's own"):
         own(lambda manifest, schedule: keras.optimizers.SGD(schedule), *flags)

@@ -17,19 +17,19 @@ def options(*flags: str, **environ: str) -> Options:
     return parse([*NEEDED, *flags], environ)
 
 
-def test_the_global_batch_does_not_depend_on_the_number_of_replicas_unless_it_is_that_of_a_replica():
+def test_global_batch_is_independent_of_replicas():
     assert options().global_batch_size(1) == options().global_batch_size(4) == 128
     assert options("--batch-size", "60").global_batch_size(4) == 60
     for flag in ("--per-replica-batch-size", "--train-batch-size", "--train_batch_size"):
         assert options(flag, "32").global_batch_size(4) == 128
 
 
-def test_underscores_are_understood_in_flags_and_left_in_values():
+def test_flags_may_have_underscores():
     parsed = parse(["--data_dir=a_b", "--job_dir", "c_d", "--train_steps", "3"], {})
     assert (parsed.data_dir, parsed.job_dir, parsed.train_steps) == ("a_b", "c_d", 3)
 
 
-def test_a_custom_jobs_output_directory_is_the_job_directory_and_the_flag_wins():
+def test_job_dir_defaults_to_output_directory():
     vertex = {"AIP_MODEL_DIR": "gs://b/study/7/model/", "AIP_CHECKPOINT_DIR": "gs://b/study/7/checkpoints/"}
     assert parse(["--data-dir", "d", "--train-steps", "3"], vertex).job_dir == "gs://b/study/7"
     assert options(**vertex).job_dir == "j"
@@ -37,7 +37,7 @@ def test_a_custom_jobs_output_directory_is_the_job_directory_and_the_flag_wins()
         parse(["--data-dir", "d", "--train-steps", "3"], {})
 
 
-def test_the_launcher_gives_threads_and_the_flag_wins():
+def test_threads_default_to_environment():
     assert options(TRAINER_THREADS="2").threads == 2
     assert options("--threads", "3", TRAINER_THREADS="2").threads == 3
     for text in ("x", "-1", str(2**40)):
@@ -61,7 +61,7 @@ def test_the_launcher_gives_threads_and_the_flag_wins():
         (["--job-dir", "a[b"], "TensorFlow takes 'a[b' for a pattern"),
     ],
 )
-def test_what_cannot_be_is_told_with_the_flag_and_what_would_be_allowed(flags, message):
+def test_impossible_value_is_error(flags, message):
     with pytest.raises(UserError, match=re.escape(message)):
         options(*flags)
 
@@ -78,7 +78,7 @@ NUMBERS = [action for action in options_module.parser()._actions if action.type]
     | st.integers()
     | st.floats()
 )
-def test_a_number_of_any_size_is_taken_or_refused_in_one_line_and_what_follows_from_it_fits_too(action, value):
+def test_number_is_accepted_or_error(action, value):
     flag = action.option_strings[0]
     needed = NEEDED[:-2] if flag == "--train-epochs" else NEEDED
     try:
@@ -90,7 +90,7 @@ def test_a_number_of_any_size_is_taken_or_refused_in_one_line_and_what_follows_f
         assert "\n" not in str(error)
 
 
-def test_help_groups_the_flags_and_tells_every_default_and_unit():
+def test_help_has_groups_defaults_and_units():
     parser = options_module.parser()
     groups = {group.title for group in parser._action_groups if group.title not in ("positional arguments", "options")}
     assert groups >= {"job", "batches", "network", "learning", "validation", "checkpoints", "machine"}
@@ -104,7 +104,7 @@ def test_help_groups_the_flags_and_tells_every_default_and_unit():
             assert action.metavar == "SECONDS", action.dest
 
 
-def test_a_resume_may_change_what_docs_training_says_and_nothing_else():
+def test_resume_may_change_documented_options():
     free = {"job", "reader", "validation", "checkpoints", "machine"}
     assert {f.name for f in dataclasses.fields(Options) if f.metadata["group"] == "job"} == {
         *("data_dir", "job_dir", "train_steps", "train_epochs")
@@ -114,6 +114,6 @@ def test_a_resume_may_change_what_docs_training_says_and_nothing_else():
         assert (field.name in options().identity()) == (learnt or field.name == "strategy"), field.name
 
 
-def test_synchronous_strategies_learn_the_same():
+def test_synchronous_strategies_have_one_identity():
     one, many, servers = (options("--strategy", s) for s in ("one_device", "multi_worker_mirrored", "parameter_server"))
     assert one.identity() == many.identity() != servers.identity()
