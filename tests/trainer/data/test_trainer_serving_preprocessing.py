@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opened import read_all
 
@@ -126,6 +126,7 @@ def test_texts_become_what_converter_stores(table):
         assert values.dtype == tf.string or values.numpy().tobytes() == stored.tobytes()
 
 
+@settings(max_examples=5 * settings.default.max_examples)
 @given(tables(SENDABLE))
 def test_values_become_what_their_texts_do(table):
     """Values that a client sends become, to the bit, what their texts in a file do, or both are refused."""
