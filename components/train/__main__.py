@@ -1,4 +1,4 @@
-"""Trains on a cluster: python -m components.train --cluster FILE [--dry-run] -- <trainer flags>"""
+"""Trains on a cluster: `python -m components.train --help`."""
 
 import argparse
 import dataclasses

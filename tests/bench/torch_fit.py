@@ -1,4 +1,4 @@
-"""A contestant: PyTorch, one thread, channels last, the data in memory. `... tests.bench.torch_fit MODEL NPZ STEPS`
+"""PyTorch as a peer, with one thread, channels last, and the data in memory: `tests.bench.torch_fit MODEL NPZ STEPS`.
 
 The same networks and optimizers as ours. Needs PyTorch and NumPy alone, so that it may run in an environment of its own.
 """

@@ -182,7 +182,9 @@ def malformed(draw: random.Random) -> tuple[str, bytes]:
     )
     content = json.dumps(body).encode()
     if draw.random() < 0.2:
-        content = draw.choice([content[:-1], b"\xff" + content, content.replace(b":", b"", 1) + b"}", b"", b"\0", b"[" * 50_000])
+        content = draw.choice(
+            [content[:-1], b"\xff" + content, content.replace(b":", b"", 1) + b"}", b"", b"\0", b"[" * 50_000]
+        )
     return path, content
 
 
