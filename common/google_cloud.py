@@ -12,7 +12,7 @@ OURS = 'labels.{}="{}"'.format(*MANAGED_BY)  # by which Vertex AI lists that
 LOGIN = "run: gcloud auth application-default login"
 
 
-class Refused(UserError):
+class RefusedError(UserError):
     """Google Cloud refuses a request, and would refuse it again."""
 
 
@@ -40,7 +40,7 @@ def refusals(subject: str) -> Iterator[None]:
     """Turns errors of Google's clients into ones that begin with `subject`.
 
     Raises:
-      Refused: If a request is refused.
+      RefusedError: If a request is refused.
       UserError: If there are no valid credentials.
       ConnectionError: If a service does not answer, or says that it cannot now. It may have done what was asked.
     """
@@ -54,4 +54,4 @@ def refusals(subject: str) -> Iterator[None]:
     except (GoogleAuthError, Unauthorized) as error:
         raise UserError(f"{subject}: no credentials for Google Cloud ({error}); {LOGIN}") from None
     except GoogleAPICallError as error:
-        raise Refused(f"{subject}: {' '.join(str(error).split())}") from None
+        raise RefusedError(f"{subject}: {' '.join(str(error).split())}") from None

@@ -22,7 +22,7 @@ from common.google_cloud import refusals
 from common.storage.storage import (
     MAX_THREADS,
     File,
-    FileChanged,
+    FileChangedError,
     Storage,
     Writer,
 )
@@ -180,7 +180,7 @@ def _download_range(file: File, span: range) -> bytes:
         content = _download(blob, start=span.start, end=span.stop - 1)
         if len(content) == len(span):
             return content
-    raise FileChanged(file.path)
+    raise FileChangedError(file.path)
 
 
 def _list(folder: str, **options: Any) -> tuple[list[str], list[File]]:

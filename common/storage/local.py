@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from common.errors import UserError
-from common.storage.storage import File, FileChanged, Storage, Writer
+from common.storage.storage import File, FileChangedError, Storage, Writer
 
 
 class LocalStorage(Storage):
@@ -77,12 +77,12 @@ class _Reader(io.FileIO):
         try:
             super().__init__(file.path)
         except FileNotFoundError:
-            raise FileChanged(file.path) from None
+            raise FileChangedError(file.path) from None
         self.seek(start)
 
     def readinto(self, buffer: Any) -> int:
         if _stat(self.fileno()).version != self._listed.version:
-            raise FileChanged(self._listed.path)
+            raise FileChangedError(self._listed.path)
         left = self._stop - self.tell()  # Another reader is likely to have what follows.
         return super().readinto(memoryview(buffer)[:left] if left > 0 else buffer)
 

@@ -32,7 +32,7 @@ Path = str | os.PathLike[str]
 IMPLEMENTATIONS = {"": "common.storage.local:LocalStorage", "gs": "common.storage.bucket:Bucket"}
 
 
-class FileChanged(UserError):
+class FileChangedError(UserError):
     """A file was replaced or deleted after it was listed."""
 
     def __init__(self, path: str) -> None:
@@ -100,7 +100,7 @@ class Storage(abc.ABC):
           stop: Offset up to which is read ahead; with 0, `read` reads no byte but those that are asked for.
 
         Raises:
-          FileChanged: From here or from `read`, if the file is not the listed one any more.
+          FileChangedError: From here or from `read`, if the file is not the listed one any more.
         """
 
     @abc.abstractmethod

@@ -24,7 +24,7 @@ from common.locks import locked
 from common.progress import track
 from common.storage.files import copy_tree, list_folder, read_bytes, stat_file, write_bytes
 from common.storage.storage import is_remote, map_in_threads
-from components.convert.engine import ProcessLost, attempt
+from components.convert.engine import ProcessLostError, attempt
 
 _POLL_S, _END_S = 2.0, 5.0
 
@@ -42,7 +42,7 @@ def run(
       work: Folder of all machines, for results.
 
     Raises:
-      ProcessLost: If the job failed. What `function` raises is raised.
+      ProcessLostError: If the job failed. What `function` raises is raised.
     """
     try:
         import apache_beam as beam
@@ -94,7 +94,9 @@ def run(
         raise min(errors, key=operator.itemgetter(0))[2]
     if len(outcomes) < len(tasks):
         fault = faults[0] if faults else "it does not say why"
-        raise ProcessLost(f"the job of Apache Beam failed ({fault}); convert again: what is done is not done again")
+        raise ProcessLostError(
+            f"the job of Apache Beam failed ({fault}); convert again: what is done is not done again"
+        )
     yield from (outcome[:2] for outcome in outcomes)
 
 

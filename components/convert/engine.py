@@ -23,7 +23,7 @@ from common import lifeline
 from common.errors import UserError
 
 
-class ProcessLost(UserError):
+class ProcessLostError(UserError):
     """A process was killed; what the others have done is as good as it was."""
 
 
@@ -31,7 +31,7 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
     """Yields position and result of each task as they come.
 
     Raises:
-      ProcessLost: If a process was killed. What `function` raises is raised; the other processes are ended then.
+      ProcessLostError: If a process was killed. What `function` raises is raised; the other processes are ended then.
     """
     processes = min(processes, len(tasks))
     if processes <= 1 or sys.platform != "linux" or "tensorflow" in sys.modules:
@@ -56,7 +56,7 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
                 if (upcoming := next(positions, None)) is not None:
                     connection.send(upcoming)
             except (EOFError, OSError):
-                raise ProcessLost(
+                raise ProcessLostError(
                     "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
                     "--processes; what is done is not done again"
                 ) from None

@@ -33,7 +33,7 @@ from common.storage.files import (
     write_text,
 )
 from common.storage.storage import is_remote, map_in_threads
-from components.convert.engine import ProcessLost
+from components.convert.engine import ProcessLostError
 
 PAGE, SKIPPED = "dataset.html", "skipped.txt"
 WORK = ".converting"
@@ -60,7 +60,7 @@ def claim(output: str) -> Iterator[Manifest | None]:
         existing = _load_finished(output)
         try:
             yield existing
-        except ProcessLost:
+        except ProcessLostError:
             raise  # What is done stays.
         except (UserError, OSError):
             discard(output)

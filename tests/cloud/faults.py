@@ -10,7 +10,7 @@ from typing import Any
 from google.api_core import exceptions
 
 
-class Reset(Exception):
+class ResetError(Exception):
     """The connection is to be broken without an answer, or in the middle of this one."""
 
     def __init__(self, answer: Any = None) -> None:
@@ -42,7 +42,7 @@ class Faults:
             self._rules[name] = [Fault(**rule) for rule in rules]
 
     def meet(self, request: str) -> bool:
-        """Refuses (by google.api_core.exceptions) or resets (`Reset`) as the rules ask for this request.
+        """Refuses (by google.api_core.exceptions) or resets (`ResetError`) as the rules ask for this request.
 
         Returns:
           Whether the answer is to be cut.
@@ -51,7 +51,7 @@ class Faults:
             hits = [rule for rules in self._rules.values() for rule in rules if self._hits(rule, request)]
         for rule in hits:
             if rule.reset:
-                raise Reset
+                raise ResetError
             if rule.status:
                 raise exceptions.from_http_status(rule.status, f"the loopback cloud was asked to fail {rule.match}")
         return any(rule.cut for rule in hits)

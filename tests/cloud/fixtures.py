@@ -72,7 +72,7 @@ def busy_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """The same of a store that fails one request in forty; Google's client asks again soon."""
     from google.cloud.storage import retry
 
-    from tests.cloud.faults import Faults, Reset
+    from tests.cloud.faults import Faults, ResetError
     from tests.cloud.storage import Storage
 
     faults, answer = Faults(), Storage.answer
@@ -82,7 +82,7 @@ def busy_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     def failing(store: Storage, asked: Any) -> Any:
         cut, answered = faults.meet(str(asked)), answer(store, asked)
         if cut:
-            raise Reset(answered)
+            raise ResetError(answered)
         return answered
 
     monkeypatch.setattr(Storage, "answer", failing)

@@ -25,7 +25,7 @@ import grpc
 from google.api_core import exceptions, path_template
 from google.protobuf import json_format
 
-from tests.cloud.faults import Reset
+from tests.cloud.faults import ResetError
 
 
 class Request(NamedTuple):
@@ -69,7 +69,7 @@ class _Requests(http.server.BaseHTTPRequestHandler):
         except exceptions.GoogleAPICallError as error:
             status = int(error.code)
             content, headers = {"error": {"code": status, "message": error.message}}, {}
-        except Reset as reset:
+        except ResetError as reset:
             lost = True
             status, content, headers = reset.answer or (0, b"", {})
         if not isinstance(content, bytes):
@@ -189,7 +189,7 @@ def _unary(host: str, rest: Any, request_type: Any, reply_type: Any, answer: Han
         except exceptions.GoogleAPICallError as error:
             unnamed = grpc.StatusCode.UNAUTHENTICATED if error.code == 401 else grpc.StatusCode.UNKNOWN
             context.abort(error.grpc_status_code or unnamed, error.message)
-        except Reset:
+        except ResetError:
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
         message = reply_type.pb(reply_type()) if hasattr(reply_type, "pb") else reply_type()
         return json_format.ParseDict(answered.content, message, ignore_unknown_fields=True).SerializeToString()

@@ -22,7 +22,7 @@ from google.cloud.aiplatform_v1.services import (
 
 from tests.cloud.bigquery import BigQuery
 from tests.cloud.entries import Entries
-from tests.cloud.faults import Faults, Reset
+from tests.cloud.faults import Faults, ResetError
 from tests.cloud.front import Answer, Front, Request, serve_grpc
 from tests.cloud.iam import Iam, account
 from tests.cloud.machines import GRACE_S, Run
@@ -61,7 +61,7 @@ class _Cloud:
             cut = self._faults.meet(str(request))
             answer = self._answer(request)
             if cut:
-                raise Reset(answer)
+                raise ResetError(answer)
         except exceptions.GoogleAPICallError as error:
             self._log.write(f"{request} {error.code:d}\n")
             raise

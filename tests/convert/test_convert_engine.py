@@ -74,7 +74,7 @@ for i in range(20):
     try:
         for _ in engine.run(send, range(1000), processes=3):
             pass
-    except engine.ProcessLost:
+    except engine.ProcessLostError:
         print("lost")
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)

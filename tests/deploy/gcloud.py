@@ -80,7 +80,7 @@ class _Call(socketserver.BaseRequestHandler):
         _, home, here, *words = sent.decode().split("\0")[:-1]
         try:
             code, told = 0, main(pathlib.Path(home), pathlib.Path(here), words)
-        except (AssertionError, Refused) as error:
+        except (AssertionError, RefusedError) as error:
             code, told = 1, f"ERROR: (gcloud) {error}"
         self.request.sendall(f"{code}\n{told}{chr(10) if told else ''}".encode())
 
@@ -134,7 +134,7 @@ class Project:
         ]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """What gcloud says and ends with 1."""
 
 
@@ -178,7 +178,7 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
             name = f"{flags['--parent'][0].removeprefix('projects/')}/{name}"
         for each in names if verb == "enable" else [name or flags["--display-name"][0]]:
             if each in things and verb == "create":
-                raise Refused(f"{each} already exists")
+                raise RefusedError(f"{each} already exists")
             things[each] = {"file": file, "description": yaml.safe_load(file)["description"]} if file else {}
             if "--description" in flags:
                 things[each]["description"] = flags["--description"][-1]
@@ -190,7 +190,7 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
     elif verb == "ls":
         return "\n".join(state["objects"])
     elif name not in things:
-        raise Refused(f"NOT_FOUND: {group} {name}")
+        raise RefusedError(f"NOT_FOUND: {group} {name}")
     elif verb == "describe":
         keys = flags.get("--format", ["value(name)"])[0].removeprefix("value(").removesuffix(")")
         return "\t".join(field(name, things[name], key) for key in keys.split(","))
@@ -200,7 +200,7 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
         things[name]["labels"] = things[name].get("labels", {}) | labels(flags["--update-labels"])
     elif verb == "set-cleanup-policies":
         if "--location" not in flags or not {"--policy", "--no-dry-run"} & flags.keys():
-            raise Refused("Must be specified: --location, and --policy or --no-dry-run")
+            raise RefusedError("Must be specified: --location, and --policy or --no-dry-run")
         things[name]["cleanupPolicies"] = dict.fromkeys(cleanup_policies(here / flags["--policy"][0]), "")
     elif verb == "delete":
         del things[name]
@@ -210,12 +210,12 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
     else:
         condition = flags.get("--condition", [""])[0]
         if not condition and any(binding[2] for binding in policies.get(name, ())):
-            raise Refused("a policy with conditions asks for --condition=None")
+            raise RefusedError("a policy with conditions asks for --condition=None")
         binding = [flags["--role"][0], flags["--member"][0], condition.removeprefix("None")]
         member = binding[1].removeprefix("serviceAccount:")
         ours = member.endswith(f"@{state['project']}.iam.gserviceaccount.com")
         if ours and member not in state["things"]["iam service-accounts"]:
-            raise Refused(f"{member} does not exist")
+            raise RefusedError(f"{member} does not exist")
         bound = policies.setdefault(name, [])
         (bound.append if verb == "add-iam-policy-binding" else bound.remove)(binding)
     return ""
@@ -240,13 +240,13 @@ def cleanup_policies(file: pathlib.Path) -> list[str]:
     for policy in json.loads(file.read_text()):
         names.append(policy["name"])
         if ("condition" in policy) == ("mostRecentVersions" in policy):
-            raise Refused(f'One of "condition" or "mostRecentVersions" in policy "{names[-1]}"')
+            raise RefusedError(f'One of "condition" or "mostRecentVersions" in policy "{names[-1]}"')
         if policy["action"]["type"] not in ("Delete", "Keep"):
-            raise Refused(f"Invalid action {policy['action']}")
+            raise RefusedError(f"Invalid action {policy['action']}")
         unknown = policy.get("condition", {}).keys() - {"tagState", "tagPrefixes", "olderThan"}
         unknown |= policy.get("mostRecentVersions", {}).keys() - {"keepCount"}
         if unknown or policy.keys() - {"name", "action", "condition", "mostRecentVersions"}:
-            raise Refused(f'Unknown fields in policy "{names[-1]}"')
+            raise RefusedError(f'Unknown fields in policy "{names[-1]}"')
     if len(set(names)) < len(names):
-        raise Refused(f"Duplicate key in {names}")
+        raise RefusedError(f"Duplicate key in {names}")
     return names

@@ -29,7 +29,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.storage.files import list_folder, stat_file
-from common.storage.storage import File, FileChanged
+from common.storage.storage import File, FileChangedError
 from components.convert.source import LABEL, Block, Examples, Opening, Paths, Piece, Source, image_feature
 from components.convert.sources.unpacking import plain_path
 
@@ -97,7 +97,7 @@ class ArrayExamples(Examples):
     def _require_unchanged(self) -> None:
         for file in self.files:
             if stat_file(file.path) != file:
-                raise FileChanged(file.path)
+                raise FileChangedError(file.path)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

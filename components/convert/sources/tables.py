@@ -23,7 +23,7 @@ import numpy as np
 from common.errors import UserError, about, readable
 from common.manifest import Encoding, Feature
 from common.storage.files import open_random_access, require_file, stat_file
-from common.storage.storage import MAX_THREADS, File, FileChanged, map_in_threads
+from common.storage.storage import MAX_THREADS, File, FileChangedError, map_in_threads
 from components.convert.hashes import content_hashes
 from components.convert.records import lengths
 from components.convert.source import (
@@ -244,7 +244,7 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
             if path != files[i].path:
                 os.unlink(path)
             elif stat_file(path) != files[i]:  # DuckDB reads it without a look at its version.
-                raise FileChanged(path)
+                raise FileChangedError(path)
 
 
 def delimiter_of(path: str) -> str:

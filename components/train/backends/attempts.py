@@ -24,10 +24,10 @@ import pydantic.dataclasses
 
 from common import documents
 from common.errors import UserError, reading
-from common.google_cloud import Refused
+from common.google_cloud import RefusedError
 from common.storage.files import list_folder, write_bytes
 from common.storage.storage import storage_of
-from components.train.backends.vertex_client import Ending, NoCapacity, ending, exit_code
+from components.train.backends.vertex_client import Ending, NoCapacityError, ending, exit_code
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.restart_policy import (
     KILLED,
@@ -222,7 +222,7 @@ class JobStore:
         self.write([*self.attempts, attempt])
         try:
             attempt.name = send()
-        except NoCapacity as error:
+        except NoCapacityError as error:
             self.refuse(str(error))
         except UserError:  # Without an answer it may have begun.
             with contextlib.suppress(UserError, ConnectionError):
@@ -257,5 +257,5 @@ class JobStore:
         try:
             self._version = write_bytes(self._path, content, if_version=self._version).version
         except FileExistsError:
-            raise Refused(f"{self.job_dir}: another command submits jobs for it; end that, or wait") from None
+            raise RefusedError(f"{self.job_dir}: another command submits jobs for it; end that, or wait") from None
         self.attempts = attempts

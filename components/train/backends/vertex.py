@@ -215,7 +215,7 @@ def _unfinished(store: JobStore, jobs: Jobs) -> Any:
     return job
 
 
-class _Left(Exception):
+class _LeftError(Exception):
     """A signal asks to leave the job to itself; its argument is the number."""
 
 
@@ -250,7 +250,7 @@ class Training:
                 self._show(f"{attempt.display_name} {attempt.ending} {took}. {attempt.error}".rstrip())
                 self._patiently(store.write, store.attempts)
                 order = next_attempt(store.attempts, bounds, num_earlier)
-        except _Left as left:
+        except _LeftError as left:
             number = left.args[0]
             self._show(f"{signal.Signals(number).name}: the job goes on without this; {self._link}")
             return 128 + number
@@ -329,7 +329,7 @@ class Training:
         for number in received(self._signals):
             is_first = not self._request.number
             if self._request.is_repeated_by(number) or (number == signal.SIGHUP and is_first):
-                raise _Left(number)
+                raise _LeftError(number)
             if is_first:
                 self._show(f"{signal.Signals(number).name}: stopping the replicas")
 

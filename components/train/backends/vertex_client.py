@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from common.errors import UserError
-from common.google_cloud import OURS, Refused, credentials, refusals
+from common.google_cloud import OURS, RefusedError, credentials, refusals
 
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"}  # States.
 # The first is what Vertex AI's page on the training service says. A Spot machine that is taken "fails with a STOCKOUT
@@ -40,7 +40,7 @@ class Ending(enum.StrEnum):
     FAILED = "failed"
 
 
-class NoCapacity(Refused):
+class NoCapacityError(RefusedError):
     """Vertex AI refuses a job for lack of quota; other machines have other quotas."""
 
 
@@ -52,7 +52,7 @@ class Jobs:
         self._parent = f"projects/{project}/locations/{location}"
 
     def create(self, body: Mapping[str, Any]) -> str:
-        """Has a job begin, and returns its name; raises `NoCapacity` for lack of quota."""
+        """Has a job begin, and returns its name; raises `NoCapacityError` for lack of quota."""
         from google.api_core.exceptions import TooManyRequests
         from google.cloud import aiplatform_v1 as v1
 
@@ -61,7 +61,7 @@ class Jobs:
             try:
                 return self._client().create_custom_job(parent=self._parent, custom_job=job).name
             except TooManyRequests as error:
-                raise NoCapacity(f"{_SERVICE}: {error}") from None
+                raise NoCapacityError(f"{_SERVICE}: {error}") from None
 
     def named(self, display_name: str) -> Any:
         """Returns our job of this display name; None if there is none."""
@@ -101,7 +101,7 @@ class Outages:
 
         try:
             yield
-        except Refused:
+        except RefusedError:
             raise
         except (OSError, UserError) as error:
             if (reason := str(error)) not in self._reasons:

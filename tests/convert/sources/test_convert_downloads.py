@@ -14,7 +14,7 @@ from common.errors import UserError
 from components.convert.sources import downloads
 from components.convert.sources.downloads import OFFERED, RemoteFile, download
 from components.convert.sources.registry import find_paths, find_source, source_digest
-from tests.cloud.faults import Reset
+from tests.cloud.faults import ResetError
 from tests.cloud.front import Answer, Front, Request
 
 DATA = np.random.default_rng(0).bytes(300_000)
@@ -26,10 +26,10 @@ class Server:
     """Server that gives the answers, or raises them, one after another and the last one again; it counts the requests."""
 
     url: str = ""
-    answers: list[Answer | Reset | Callable[[Request], Answer]] = dataclasses.field(default_factory=list)
+    answers: list[Answer | ResetError | Callable[[Request], Answer]] = dataclasses.field(default_factory=list)
     requests: int = 0
 
-    def offer(self, *answers: Answer | Reset | Callable[[Request], Answer]) -> RemoteFile:
+    def offer(self, *answers: Answer | ResetError | Callable[[Request], Answer]) -> RemoteFile:
         self.answers = list(answers)
         sha256 = hashlib.sha256(DATA).hexdigest()
         return RemoteFile(name="data.gz", urls=(f"{self.url}/data.gz",), num_bytes=len(DATA), sha256=sha256)
@@ -37,7 +37,7 @@ class Server:
     def respond(self, request: Request) -> Answer:
         self.requests += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Reset):
+        if isinstance(answer, ResetError):
             raise answer
         return answer(request) if callable(answer) else answer
 
@@ -66,7 +66,7 @@ def server(monkeypatch) -> Iterator[Server]:
 
 @pytest.mark.parametrize(
     "answers",
-    [[GOOD], [UNAVAILABLE, UNAVAILABLE, GOOD], [Answer(429), GOOD], [Reset(GOOD), GOOD], [hang, GOOD]],
+    [[GOOD], [UNAVAILABLE, UNAVAILABLE, GOOD], [Answer(429), GOOD], [ResetError(GOOD), GOOD], [hang, GOOD]],
     ids=["good", "5xx", "429", "cut", "hangs"],
 )
 def test_download_is_repeated(tmp_path, server, answers):
@@ -84,7 +84,7 @@ def test_download_is_repeated(tmp_path, server, answers):
         (Answer(200), "0 bytes, whose SHA-256 is", 1),
         (NOT_FOUND, "404 Client Error", 3),
         (hang, "Read timed out. .read timeout=0.3", 3),
-        (Reset(), "data.gz: .", 3),
+        (ResetError(), "data.gz: .", 3),
     ],
     ids=["checksum", "too long", "empty", "404", "silent", "closes"],
 )
