@@ -1,5 +1,6 @@
-"""`--backend vertex` with Google's clients, and a Vertex AI, a store and a log here; what the jobs do is written down."""
+"""Runs `--backend vertex` with Google's clients against a local Vertex AI, store and log whose jobs follow a script."""
 
+import itertools
 import json
 import os
 import signal
@@ -23,41 +24,54 @@ def training(vertex, bucket, tmp_path, monkeypatch) -> Iterator[Training]:
         yield training
 
 
-def test_without_capacity_next_machines_are_taken(training, capfd):
+def failing(training: Training, error: Exception, number: int = 1, is_made: bool = False) -> None:
+    """Answers the submission with this number with an error, after the job was made or before."""
+    create, numbers = training.vertex.custom_jobs.create, itertools.count(1)
+
+    def answer(request: Any, parent: str) -> v1.CustomJob:
+        is_due = next(numbers) == number
+        if is_due and not is_made:
+            raise error
+        job = create(request, parent)
+        if is_due:
+            raise error
+        return job
+
+    training.vertex.route("POST", "{parent}/customJobs", answer)
+
+
+def endings(training: Training) -> list[str]:
+    return [line.get("ending") for line in training.record()]
+
+
+def test_stockout_takes_next_machines(training, capfd):
     training.endings = [STOCKOUT, STOCKOUT, (0, "", 9, 1800)]
     assert training() == 0
-    machines = [[p["machineSpec"]["machineType"] for p in job["jobSpec"]["workerPoolSpecs"]] for job in training.jobs()]
+    jobs = training.jobs()
+    machines = [[p["machineSpec"]["machineType"] for p in job["jobSpec"]["workerPoolSpecs"]] for job in jobs]
     assert machines == [
         ["n1-standard-4", "n1-standard-8"],
         ["n2-standard-4", "n2-standard-8"],
         ["n2-standard-4", "e2-standard-8"],
     ]
-    assert {job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"] for job in training.jobs()} == {"gs://demo/job"}
-    assert len({job["displayName"] for job in training.jobs()}) == 3
-    endings = [(line["choice"], line["ending"], line["step_after"]) for line in training.record()]
-    assert endings == [(0, "stockout", -1), (1, "stockout", -1), (2, "succeeded", 9)]
+    assert {job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"] for job in jobs} == {"gs://demo/job"}
+    assert len({job["displayName"] for job in jobs}) == 3
+    assert endings(training) == ["stockout", "stockout", "succeeded"]
     printed = capfd.readouterr().out
     assert printed.count("worker/0 | worker-0 of 3\n") == 15 and "chief/0 | chief-0 of 3\n" in printed
     assert "launcher | done after 1800.0 s, at step 9" in printed
 
 
-def test_without_quota_next_machines_are_taken(training):
-    create = training.vertex.custom_jobs.create
-
-    def refuse_n1(request: Any, parent: str) -> v1.CustomJob:
-        if "n1-standard-4" in request.body.decode():
-            raise exceptions.ResourceExhausted("quota metrics exceed quota limits: custom_model_training_cpus")
-        return create(request, parent)
-
-    training.vertex.route("POST", "{parent}/customJobs", refuse_n1)
-    training.endings = [(8, "The following quota metrics exceed quota limits: n2_cpus"), (0, "", 9, 1800)]
+def test_missing_quota_takes_next_machines(training):
+    failing(training, exceptions.ResourceExhausted("quota metrics exceed quota limits: n1_cpus"))
+    training.endings = [(0, "", 9)]
     assert training() == 0
-    lines = training.record()
-    assert [(line["choice"], line["ending"]) for line in lines] == [(0, "stockout"), (1, "stockout"), (2, "succeeded")]
-    assert lines[0]["error"].startswith("Vertex AI: ") and lines[0]["machine_hours"] == 0
+    assert endings(training) == ["stockout", "succeeded"]
+    line = training.record()[0]
+    assert line["error"].startswith("Vertex AI: ") and line["machine_hours"] == 0
 
 
-def test_failure_ends_with_replica_and_its_lines(training, capfd):
+def test_failure_shows_replica_and_last_lines(training, capfd):
     training.endings = [FAILED]
     assert training() == 7
     last = capfd.readouterr().out.partition("worker/0 failed first: ")[2].splitlines()
@@ -65,9 +79,9 @@ def test_failure_ends_with_replica_and_its_lines(training, capfd):
     assert last[-1] == "launcher |   worker-0 of 1" and len(last) == 11
 
 
-def test_next_command_has_what_is_left(training):
+def test_limits_are_shared_by_commands(training):
     training.endings = [(*FAILED, 3, 3240)]
-    training.before = _once(lambda: os.kill(os.getpid(), signal.SIGHUP))
+    training.before = _once(signal.SIGHUP)
     for code in (129, 7):
         assert training("--max-machine-hours", "3", "--max-restarts", "0") == code
     with pytest.raises(UserError, match=r"no restart after errors is left \(max_restarts: 0\); .*; allow more"):
@@ -94,32 +108,22 @@ def test_finished_job_is_not_submitted_again(training, capfd, done):
 
 
 @pytest.mark.parametrize("is_made", [False, True])
-def test_failing_service_delays_another_attempt(training, is_made):
-    create, calls = training.vertex.custom_jobs.create, []
-
-    def busy(*asked: Any, **more: Any) -> v1.CustomJob:
-        calls.append(asked)
-        is_busy = len(calls) == 2
-        job = None if is_busy and not is_made else create(*asked, **more)
-        if is_busy:
-            raise exceptions.ServiceUnavailable("busy")
-        return job
-
-    training.vertex.route("POST", "{parent}/customJobs", busy)
+def test_busy_service_delays_another_attempt(training, is_made):
+    failing(training, exceptions.ServiceUnavailable("busy"), 2, is_made)
     training.endings = [(*FAILED, 3), (0, "", 9)]
     assert training() == 0
-    assert [line["ending"] for line in training.record()] == ["failed", "succeeded"]
+    assert endings(training) == ["failed", "succeeded"]
     assert len(training.jobs()) == 2
 
 
-@pytest.mark.parametrize("record", ["[{", "{}", "[1]", '[{"display_name": "a", "ending": "failed"}]'])
+@pytest.mark.parametrize("record", ["[{", '[{"display_name": "a"}]'])
 def test_damaged_record_is_kept(training, refused, record):
     (training.files / "attempts.json").write_text(record)
     assert "gs://demo/job/attempts.json cannot be used" in refused(lambda _: training())
     assert (training.files / "attempts.json").read_text() == record and not training.jobs()
 
 
-def test_failing_service_is_waited_for(training, capfd):
+def test_outage_is_waited_for(training, capfd):
     faults = [exceptions.Unauthenticated("expired")] * 3 + [exceptions.ServiceUnavailable("busy")] * 2
 
     def fail() -> None:
@@ -134,80 +138,66 @@ def test_failing_service_is_waited_for(training, capfd):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_has_job_save_and_end(training, capfd, number: int, code: int):
-    training.before, training.endings = _once(lambda: os.kill(os.getpid(), number)), [(0, "", 9)]
+def test_signal_cancels_job(training, number: int, code: int):
+    training.before, training.endings = _once(number), [(0, "", 9)]
     assert training() == code
-    assert [line["ending"] for line in training.record()] == ["cancelled"]
+    assert endings(training) == ["cancelled"]
 
 
 def test_closed_terminal_leaves_job(training, capfd):
-    training.before, training.endings = _once(lambda: os.kill(os.getpid(), signal.SIGHUP)), [(0, "", 9)]
+    training.before, training.endings = _once(signal.SIGHUP), [(0, "", 9)]
     assert training() == 129
-    assert "the job goes on" in capfd.readouterr().out and "ending" not in training.record()[0]
+    assert "the job goes on" in capfd.readouterr().out and endings(training) == [None]
     assert training() == 0
-    assert len(training.jobs()) == 1 and training.record()[0]["ending"] == "succeeded"
+    assert len(training.jobs()) == 1 and endings(training) == ["succeeded"]
 
 
-def test_refused_job_leaves_nothing(training):
-    training.vertex.route(
-        "POST", "{parent}/customJobs", lambda *_, **__: (_ for _ in ()).throw(exceptions.Forbidden("no"))
-    )
+def test_refused_job_leaves_no_record(training):
+    failing(training, exceptions.Forbidden("no"))
     with pytest.raises(UserError, match=r"Vertex AI: .*no"):
         training()
     assert not training.jobs() and training.record() == []
 
 
-def test_job_with_lost_answer_is_found(training):
-    create = training.vertex.custom_jobs.create
-
-    def lost(*asked: Any, **more: Any) -> None:
-        create(*asked, **more)
-        raise exceptions.ServiceUnavailable("the answer is lost")
-
-    training.vertex.route("POST", "{parent}/customJobs", lost)
+def test_job_with_lost_answer_is_followed(training):
+    failing(training, exceptions.ServiceUnavailable("the answer is lost"), is_made=True)
     with pytest.raises(ConnectionError, match="the answer is lost"):
         training()
     training.endings = [(0, "", 9)]
     assert training() == 0
-    assert len(training.jobs()) == 1 and [line["ending"] for line in training.record()] == ["succeeded"]
+    assert len(training.jobs()) == 1 and endings(training) == ["succeeded"]
 
 
 def test_foreign_job_of_same_name_stays(training):
-    def lost(*_: Any, **__: Any) -> None:
-        raise exceptions.ServiceUnavailable("it was not made")
-
-    training.vertex.route("POST", "{parent}/customJobs", lost)
+    failing(training, exceptions.ServiceUnavailable("it was not made"))
     with pytest.raises(ConnectionError):
         training()
     foreign = v1.CustomJob(name=f"{training.vertex.parent}/customJobs/7", labels={"managed_by": "others"})
     foreign.display_name, foreign.state = training.record()[0]["display_name"], v1.JobState.JOB_STATE_PENDING
     training.vertex.custom_jobs.items[foreign.name] = foreign
-    training.vertex.route("POST", "{parent}/customJobs", training.vertex.custom_jobs.create)
     training.endings = [(0, "", 9)]
     assert training() == 0
     assert [line["name"] for line in training.record()] != [foreign.name]
     assert foreign.state == v1.JobState.JOB_STATE_PENDING
 
 
-def test_of_two_commands_one_goes_on(training):
-    def other() -> None:
-        (training.files / "attempts.json").write_text(json.dumps([]))
-
-    training.before, training.endings = other, [STOCKOUT, (0, "", 9)]
+def test_second_command_for_job_is_refused(training):
+    training.before = lambda: (training.files / "attempts.json").write_text("[]")
+    training.endings = [STOCKOUT, (0, "", 9)]
     with pytest.raises(UserError, match="another command submits jobs for it"):
         training()
     assert len(training.jobs()) == 1
 
 
-def _once(call: Callable[[], Any]) -> Callable[[], None]:
-    """Makes a call the first time; that time and the next few the job goes on."""
-    calls = []
+def _once(number: int) -> Callable[[], None]:
+    """Sends this process a signal the first time; that time and the next few the job goes on."""
+    numbers = itertools.count()
 
-    def made() -> None:
-        calls.append(0)
-        if len(calls) == 1:
-            call()
-        if len(calls) < 5:
+    def send() -> None:
+        count = next(numbers)
+        if count == 0:
+            os.kill(os.getpid(), number)
+        if count < 4:
             raise exceptions.ServiceUnavailable("later")
 
-    return made
+    return send
