@@ -1,11 +1,12 @@
+import contextlib
 import dataclasses
 import fcntl
 import os
 import re
 import signal
 import socket
-import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ from train_fakes import ONE, Bench, guard_of, wait_until
 
 from common.errors import UserError
 from components.train.__main__ import main
-from components.train.supervision.lock import FILE, holder, locked
+from components.train.supervision.lock import FILE, Launcher, holder, locked
 
 
 @pytest.mark.cluster
@@ -45,53 +46,48 @@ def test_killed_launcher_is_over_with_its_guard(bench: Bench):
     launcher.communicate()
 
 
-def crafted(path: Path, **changes: object) -> None:
-    """The lock file of a holder that is this process but for the changes."""
-    with locked(str(path)):
-        me = holder(str(path))
-    (path / FILE).write_text(me.model_copy(update=changes).model_dump_json())
+@pytest.fixture
+def signals() -> Iterator[list[int]]:
+    """Yields the list of the SIGTERM signals that this process receives."""
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    yield received
+    signal.signal(signal.SIGTERM, before)
 
 
-ELSEWHERE = [
-    ({"host": "node-7"}, "process 1 of node-7"),
-    ({"host": f"{socket.gethostname()}, pid:[7]"}, f"process 1 of {socket.gethostname()}, pid:[7]"),
-]
-
-
-@pytest.mark.parametrize(("changes", "name"), ELSEWHERE)
-def test_holder_elsewhere_is_named_and_not_signalled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], name: str
-):
-    sent = []
-    monkeypatch.setattr(os, "kill", lambda *words: sent.append(words))
-    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *words: sent.append(words))
-    crafted(tmp_path, pid=1, **changes)
-    with open(tmp_path / FILE) as file:
+@contextlib.contextmanager
+def held(path: Path, **changes: object) -> Iterator[None]:
+    """Holds the lock as this process, apart from the changes to what the lock file says of it."""
+    (path / FILE).write_text(Launcher.of(os.getpid()).model_copy(update=changes).model_dump_json())
+    with open(path / FILE) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match=f"{re.escape(name)}.*; run the same command there"):
+        yield
+
+
+@pytest.mark.parametrize("host", ["node-7", f"{socket.gethostname()}, pid:[7]"])
+def test_holder_elsewhere_is_refused_by_name(tmp_path: Path, signals: list[int], host: str):
+    name = re.escape(f"process {os.getpid()} of {host}")
+    with held(tmp_path, host=host):
+        with pytest.raises(UserError, match=f"{name}.*; run the same command there"):
             main(["--stop", str(tmp_path)])
-        with pytest.raises(UserError, match=f"{re.escape(name)}.*end it, there, with"), locked(str(tmp_path)):
+        with pytest.raises(UserError, match=f"{name}.*end it, there, with"), locked(str(tmp_path)):
             pass
         holder(str(tmp_path)).terminate()
-    assert not sent
+    assert not signals
 
 
-def test_holder_without_name_is_nowhere(tmp_path: Path):
-    with open(tmp_path / FILE, "w") as file:  # As of a launcher that has only just taken it.
-        fcntl.flock(file, fcntl.LOCK_EX)
+def test_holder_without_name_is_unknown(tmp_path: Path):
+    with held(tmp_path):
+        (tmp_path / FILE).write_text("")  # As of a launcher that has only just taken the lock.
         assert holder(str(tmp_path)).name == "process 0 of an unknown host"
 
 
-def test_reused_process_id_is_not_signalled(tmp_path: Path):
-    with subprocess.Popen(["sleep", "60"]) as other:
-        crafted(tmp_path, pid=other.pid, started=1.0)
-        with open(tmp_path / FILE) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            found = holder(str(tmp_path))
-            found.terminate()
-            assert found.is_here and not found.is_alive
-        assert other.poll() is None
-        other.kill()
+def test_reused_process_id_is_not_signalled(tmp_path: Path, signals: list[int]):
+    with held(tmp_path, started=1.0):
+        launcher = holder(str(tmp_path))
+        launcher.terminate()
+    assert launcher.is_here and not launcher.is_alive
+    assert not signals
 
 
 def test_unusable_directory_is_user_error(bench: Bench):
