@@ -7,31 +7,33 @@ from components.train.cluster.lookup import read
 
 CLUSTERS = Path(__file__).parents[3] / "clusters"
 SYNC = ["--train-steps", "9", "--sync"]
-
-
 TOGETHER = "multi_worker_mirrored"
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "strategy", "becomes", "by"),
+    ("name", "flags", "override", "flag"),
     [
-        ("STANDARD_1", SYNC, None, TOGETHER, "--sync"),
-        ("vertex-ps", SYNC, None, TOGETHER, "--sync"),
-        ("local-sync", SYNC, None, TOGETHER, None),  # which is synchronous anyway
-        ("STANDARD_1", ["--strategy", TOGETHER], None, TOGETHER, "--strategy"),
-        ("STANDARD_1", [f"--strategy={TOGETHER}"], None, TOGETHER, "--strategy"),
-        ("local-ps", [], TOGETHER, TOGETHER, "--strategy"),
-        ("local", [], "mirrored", "mirrored", None),
+        ("STANDARD_1", SYNC, None, "--sync"),
+        (CLUSTERS / "vertex-ps.yaml", SYNC, None, "--sync"),
+        ("STANDARD_1", ["--strategy", TOGETHER], None, "--strategy"),
+        (CLUSTERS / "local-ps.yaml", [], TOGETHER, "--strategy"),
     ],
 )
-def test_flags_choose_and_dropped_servers_are_noted(
-    name: str, flags: list[str], strategy: str | None, becomes: str, by: str | None
-):
-    source = read(CLUSTERS / f"{name}.yaml" if name.islower() else name, flags, strategy)
-    cluster = source.cluster
-    assert (cluster.strategy, cluster.ps) == (becomes, None)
-    dropped = f"{by}: the parameter servers are dropped: synchronous workers reduce gradients among themselves, which "
-    assert [text.startswith(dropped) for text in source.replacements if "dropped" in text] == [True] * bool(by)
+def test_flag_drops_parameter_servers(name: str | Path, flags: list[str], override: str | None, flag: str):
+    source = read(name, flags, override)
+    assert (source.cluster.strategy, source.cluster.ps) == (TOGETHER, None)
+    assert f"{flag}: the parameter servers are dropped: synchronous workers reduce gradients" in "".join(
+        source.replacements
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "strategy"), [("local-sync", None, TOGETHER), ("local", "mirrored", "mirrored")]
+)
+def test_flag_replaces_nothing_else(name: str, override: str | None, strategy: str):
+    source = read(CLUSTERS / f"{name}.yaml", SYNC, override)
+    assert source.cluster.strategy == strategy
+    assert not source.replacements
     assert source.trainer_flags(SYNC) == ["--train-steps", "9"]
 
 
