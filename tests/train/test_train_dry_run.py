@@ -8,43 +8,37 @@ from google.cloud import aiplatform_v1 as v1
 
 from components.train.__main__ import main
 
-ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).with_name("sources")
+POOL = "{machine: n1-standard-4}"
 
 
-def output(capsys: pytest.CaptureFixture, *args: str) -> str:
-    assert main([str(each) for each in args]) == 0
-    return capsys.readouterr().out
+def dry_run(capsys: pytest.CaptureFixture, cluster: Path, *words: str) -> tuple[str, str]:
+    """Returns the output and the notes of a dry run of Vertex AI."""
+    assert main(["--cluster", str(cluster), "--backend", "vertex", "--image", "i", "--dry-run", *words]) == 0
+    return capsys.readouterr()
 
 
-def test_vertex_dry_run_prints_json_alone_and_notes_beside_it(capsys: pytest.CaptureFixture):
-    args = ["--cluster", SOURCES / "everything.yaml", "--backend", "vertex", "--image", "i", "--dry-run"]
-    assert main([str(each) for each in args]) == 0
-    out, err = capsys.readouterr()
+def test_dry_run_prints_job_and_notes(capsys: pytest.CaptureFixture):
+    out, err = dry_run(capsys, SOURCES / "everything.yaml")
+    v1.CustomJobSpec.from_json(out, ignore_unknown_fields=False)
     job = json.loads(out)
     specs = job["workerPoolSpecs"]
     assert [spec["replicaCount"] for spec in specs] == [1, 4, 2, 1]
-    flags = ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000", "--job-dir", "gs://my-bucket/census"]
-    flags += ["--strategy", "parameter_server"]
-    assert specs[0]["containerSpec"]["args"] == flags
+    flags = "--data-dir gs://my-bucket/data --train-steps 1000 --job-dir gs://my-bucket/census"
+    assert specs[0]["containerSpec"]["args"] == [*flags.split(), "--strategy", "parameter_server"]
     assert specs[0]["diskSpec"] == {"bootDiskType": "pd-standard", "bootDiskSizeGb": 500}
     assert job["baseOutputDirectory"] == {"outputUriPrefix": "gs://my-bucket/census"}
-    v1.CustomJobSpec.from_json(out, ignore_unknown_fields=False)
-
     assert "replaced: " in err
 
 
-def test_vertex_names_misplaced_roles(tmp_path: Path, capsys: pytest.CaptureFixture):
-    pool = "{machine: n1-standard-4}"
-    (tmp_path / "c.yaml").write_text(f"{{strategy: one_device, chief: {pool}, evaluator: {pool}}}")
-    args = ["--cluster", tmp_path / "c.yaml", "--backend", "vertex", "--image", "i", "--dry-run"]
-    assert main([*map(str, args), "--command", "mine", "--job-dir", "gs://b/j"]) == 0
-    assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in capsys.readouterr().err
+def test_misplaced_role_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture):
+    (tmp_path / "c.yaml").write_text(f"{{strategy: one_device, chief: {POOL}, evaluator: {POOL}}}")
+    _, err = dry_run(capsys, tmp_path / "c.yaml", "--command", "mine", "--job-dir", "gs://b/j")
+    assert "note: Vertex AI's TF_CONFIG gives evaluator another role, by position" in err
 
 
-def test_own_program_gets_its_arguments_as_they_are(capsys: pytest.CaptureFixture):
-    args = ["--cluster", SOURCES / "everything.yaml", "--backend", "vertex", "--image", "i", "--dry-run"]
-    out = output(capsys, *args, "--command", "python -m mine --x 'a b'")
+def test_own_program_keeps_its_arguments(capsys: pytest.CaptureFixture):
+    out, _ = dry_run(capsys, SOURCES / "everything.yaml", "--command", "python -m mine --x 'a b'")
     container = json.loads(out)["workerPoolSpecs"][2]["containerSpec"]
     assert container["command"] == ["python", "-m", "mine", "--x", "a b"]
     assert container["args"] == ["--data-dir", "gs://my-bucket/data", "--train-steps", "1000"]
