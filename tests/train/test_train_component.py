@@ -9,7 +9,7 @@ from components.train import component
 from components.train.cluster.lookup import load_cluster
 
 
-def test_a_dataset_that_no_model_can_be_judged_by_is_refused_before_training(tmp_path):
+def test_dataset_without_test_split_is_refused(tmp_path):
     cluster = load_cluster("clusters/local.yaml").to_json()
 
     def planned(test_fraction: float) -> list:

@@ -1,4 +1,4 @@
-"""docs/CLUSTERS.md and docs/RUNNING.md say what is so."""
+"""Tests of statements in docs/CLUSTERS.md and docs/RUNNING.md."""
 
 import re
 import shlex
@@ -20,13 +20,13 @@ RUNNING = (ROOT / "docs" / "RUNNING.md").read_text()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_works_as_written(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+def test_command_of_clusters_page_works(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     monkeypatch.chdir(ROOT)
     assert main(shlex.split(command)) == 0
     assert capsys.readouterr().out
 
 
-def test_every_key_stands_in_the_table_with_its_default_and_meaning():
+def test_key_table_matches_schema():
     rows = {row.split("|")[1].strip(): row for row in TEXT.splitlines() if row.startswith("| `")}
     for name, key, required in described_keys():
         row = rows[f"`{name}`"]
@@ -39,14 +39,14 @@ def test_every_key_stands_in_the_table_with_its_default_and_meaning():
         assert "| name |" in row or all(choice in row for choice in key.get("enum", ()))
 
 
-def test_the_cluster_file_shown_is_one(tmp_path: Path):
+def test_cluster_file_on_page_loads(tmp_path: Path):
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     (tmp_path / "cluster.yaml").write_text(example)
     assert load_cluster(tmp_path / "cluster.yaml").replicas == 8
 
 
 @pytest.mark.slow
-def test_every_command_of_running_works_as_written(tmp_path: Path):
+def test_command_of_running_page_works(tmp_path: Path):
     (tmp_path / "clusters").symlink_to(ROOT / "clusters")
     package = tmp_path / "src" / "mytrainer"
     package.mkdir(parents=True)
@@ -61,12 +61,12 @@ def test_every_command_of_running_works_as_written(tmp_path: Path):
         assert done.stdout or expected
 
 
-def test_figures_of_running_are_those_of_the_code():
+def test_limits_on_running_page_match_code():
     limits = Patience()
-    for said in (
+    for text in (
         f"stopped for {limits.stopped_s:.0f} s is frozen",
         f"not up after {limits.start_s:.0f} s",
         f"{limits.silence_s['training']:.0f} s in training, {limits.silence_s['saving']:.0f} s in saving",
         f"frozen after {limits.silence_s['serving']:.0f} s without",
     ):
-        assert said in RUNNING, said
+        assert text in RUNNING, text
