@@ -108,8 +108,19 @@ def test_restarts_are_shared_by_commands(past: str, why: str, code: int):
     assert order_after(past) == order_after(past, is_earlier=True) == Over(why=why, exit_code=code)
 
 
-def test_errors_and_preemptions_count_apart():
-    assert isinstance(order_after("0 failed 9, 0 failed 9, 0 stockout 9, 0 stockout 9"), Again)
+@pytest.mark.parametrize(
+    ("past", "choice"),
+    [
+        ("0 stockout 0, 1 stockout 0", 2),
+        ("0 stockout 0, 1 stockout 9", 0),
+        ("0 stockout 0, 1 failed 9", 1),
+        ("0 stockout 0, 1 lost 9", 1),
+        ("1 failed 9, 1 stockout 0, 2 stockout 0", 0),
+        ("0 failed 9, 0 failed 9, 0 stockout 9, 0 stockout 9", 0),  # Errors and preemptions count apart.
+    ],
+)
+def test_next_attempt_takes_choice(past: str, choice: int):
+    assert order_after(past).choice == choice
 
 
 @pytest.mark.parametrize("past", ["1 failed 9, 1 failed 0", "0 cancelled 9", "0 2 9"])
