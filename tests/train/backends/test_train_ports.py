@@ -7,7 +7,7 @@ from common.errors import UserError
 from components.train.backends import process
 
 
-def test_ports_are_nobody_elses_until_the_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_ports_are_reserved_until_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with process.reserved(5) as first:
         monkeypatch.setenv("TMPDIR", str(tmp_path))  # As the steps of a pipeline have each their own.
         with process.reserved(5) as second:

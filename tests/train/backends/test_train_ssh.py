@@ -1,4 +1,4 @@
-"""The ssh back end, with a stand-in for ssh."""
+"""Tests of the ssh back end with a stand-in for ssh."""
 
 import json
 import subprocess
@@ -49,7 +49,7 @@ def test_lost_connection_is_a_preemption():
     assert done.stdout == "the connection to host h is lost\n"
 
 
-def test_replica_dies_when_the_launcher_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_silent_launcher_kills_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     agent = tmp_path / "agent.py"
     agent.write_text(Path(host_agent.__file__).read_text().replace("SILENCE_S = 10.0", "SILENCE_S = 0.2"))
     monkeypatch.setattr(host_agent, "__file__", str(agent))
@@ -59,7 +59,7 @@ def test_replica_dies_when_the_launcher_is_silent(tmp_path: Path, monkeypatch: p
         assert process.wait() == 137
 
 
-def test_job_directory_that_a_host_does_not_share_is_refused(clients: Clients, refused):
+def test_unshared_job_directory_is_refused(clients: Clients, refused):
     script = (clients.path / "ssh").read_text()
     (clients.path / "ssh").write_text(
         script.replace("env -u", "sed s,/.training-,/no-such-,g | env -u").replace("<&0", "")
