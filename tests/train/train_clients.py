@@ -1,4 +1,4 @@
-"""Stand-ins for the clients of other back ends: what they are to run elsewhere runs here, apart from the launcher."""
+"""Stand-ins for the clients `ssh` and `docker`, which run on this machine what would run elsewhere."""
 
 import dataclasses
 import shlex
@@ -16,7 +16,6 @@ host=${1#ssh://}; shift
 case $host in *dead*) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;; esac
 env -u TRAINER_RUN sh -c "$*" <&0
 """
-SYNC = "strategy: multi_worker_mirrored\nchief: {}\nworker: {}\n"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,11 +26,12 @@ class Clients:
 
     @classmethod
     def install(cls, path: Path) -> Self:
-        for name, text in (("ssh", _SSH), ("docker", _docker())):
+        docker = shlex.join([sys.executable, "-S", str(Path(__file__).with_name("fake_docker.py"))])
+        for name, text in (("ssh", _SSH), ("docker", f'#!/bin/sh\nexec {docker} "$@"\n')):
             (path / name).write_text(text)
             (path / name).chmod(0o755)
         (path / "hosts").write_text("localhost slots=2\n")
-        (path / "sync.yaml").write_text(SYNC)
+        (path / "sync.yaml").write_text("{strategy: multi_worker_mirrored, chief: {}, worker: {}}")
         return cls(path=path)
 
     def flags(self, backend: str) -> list[str]:
@@ -52,18 +52,13 @@ class Clients:
         return launcher.returncode, out, err
 
     def processes(self, word: str) -> list[psutil.Process]:
-        """Whose command line has `word` as a whole argument."""
+        """Returns the processes with the argument `word`."""
         return [each for each in psutil.process_iter(["cmdline"]) if word in (each.info["cmdline"] or ())]
 
     def program(self, text: str) -> tuple[str, ...]:
-        """Flags that run it as a program of the user's own."""
+        """Returns flags that run the text as a program of the user's own."""
         code = self.path / "code"
         code.mkdir()
         (code / "mine.py").write_text(text)
         job = str(self.path / "job")
         return ("--command", "python -m mine 'a b' \"it's\"", "--code", str(code), "--job-dir", job)
-
-
-def _docker() -> str:
-    line = shlex.join([sys.executable, "-S", str(Path(__file__).with_name("fake_docker.py"))])
-    return f'#!/bin/sh\nexec {line} "$@"\n'

@@ -1,4 +1,4 @@
-"""Tiny replicas without TensorFlow, and what runs them."""
+"""Small replicas without TensorFlow, and a bench that runs them."""
 
 import dataclasses
 import functools
@@ -57,7 +57,7 @@ QUICK = Patience(grace_period_s=0.3, failure_s=0.3, report_delay_s=0, join_s=0.3
 
 
 def planned(job: Job, log_dir: Path) -> Plan:
-    """The plan of processes on a machine with one core and no GPU."""
+    """Returns the plan of processes on a machine with one core and no GPU."""
     machine = Machine(name="here", cores=1, gpus=(), replicas=job.cluster.members)
     addresses = [f"127.0.0.1:{20_001 + i}" for i in range(job.cluster.replicas)]
     return ProcessBackend(LocalOptions(log_dir=str(log_dir))).job_plan(job, addresses, [machine])
@@ -70,16 +70,15 @@ class Bench:
     path: Path
 
     def plan(self, cluster: Cluster, max_restarts: int = 0, reports: bool = False, **scripts: str) -> Plan:
-        """A plan in which `chief_0="..."` is what chief/0 runs; who is not named sleeps for a minute."""
+        """Returns a plan in which chief/0 runs the script `chief_0`; a replica without a script sleeps."""
         scripts = {name.replace("_", "/"): script for name, script in scripts.items()}
         command = (sys.executable, "-S", "-c", FAKE, repr(scripts))
-        plan = planned(
-            Job(cluster=cluster, program=Program(command=command, job_dir=str(self.path))), self.path / "logs"
-        )
+        job = Job(cluster=cluster, program=Program(command=command, job_dir=str(self.path)))
+        plan = planned(job, self.path / "logs")
         return dataclasses.replace(plan, max_restarts=max_restarts, reports=reports, notes=())
 
     def run(self, plan: Plan, patience: Patience = QUICK) -> tuple[int, list[str]]:
-        """Exit code and merged lines of a job run in this process."""
+        """Runs a job in this process; returns its exit code and merged lines."""
         with open(self.path / "merged", "w+b") as merged:
             with Output(merged.fileno()) as output:
                 code = run(plan, output, patience)
@@ -87,7 +86,7 @@ class Bench:
             return code, merged.read().decode().splitlines()
 
     def start(self, plan: Plan, patience: Patience = QUICK) -> subprocess.Popen:
-        """A launcher in a process of its own, once all its replicas run."""
+        """Starts a launcher in a process of its own, and waits until all its replicas run."""
         launcher = self.launch(plan, patience)
         wait_until(lambda: len(self.processes()) >= len(plan.replicas))
         return launcher
@@ -95,7 +94,7 @@ class Bench:
     def launch(
         self, plan: Plan, patience: Patience = QUICK, stdout: int = subprocess.PIPE, **env: str
     ) -> subprocess.Popen:
-        """A launcher in a process of its own."""
+        """Starts a launcher in a process of its own."""
         job = self.path / "job.pickle"
         job.write_bytes(pickle.dumps((plan, patience)))
         return subprocess.Popen(
@@ -108,19 +107,19 @@ class Bench:
         )
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """What the newest launcher wrote down, of these kinds."""
+        """Returns the events of these kinds that the newest launcher recorded."""
         return [event for event in last_run(str(self.path)) if event["event"] in kinds]
 
     def endings(self) -> dict[str, str]:
-        """How each replica ended."""
+        """Returns the ending of each replica by name."""
         return {event["replica"]: event["ending"] for event in self.events("down")}
 
     def starts(self) -> list[str]:
-        """The replicas in the order in which they started."""
+        """Returns the replicas in the order in which they started."""
         return [event["replica"] for event in self.events("up")]
 
     def processes(self) -> list[psutil.Process]:
-        """What runs of this bench's jobs: replicas, their descendants, guards."""
+        """Returns the processes of this bench's jobs: replicas, their descendants, guards."""
         return [process for process in psutil.process_iter() if self._is_mine(process)]
 
     def _is_mine(self, process: psutil.Process) -> bool:
@@ -139,17 +138,17 @@ def wait_until(condition: Callable[[], object], limit_s: float = 30.0, poll_s: f
 
 
 def guard_of(launcher: subprocess.Popen) -> psutil.Process:
-    """The process that cleans up after a launcher."""
+    """Returns the process that cleans up after a launcher."""
     (guard,) = [each for each in psutil.Process(launcher.pid).children() if "guard.py" in " ".join(each.cmdline())]
     return guard
 
 
 def waits(bench: Bench, *names: str) -> str:
-    """A script's beginning that waits until the named replicas have printed a line, end and all."""
+    """Returns the begin of a script that waits until the named replicas have printed a whole line."""
     logs = [str(bench.path / "logs" / f"{name}.log") for name in names]
     return f"while not all(os.path.exists(log) and '\\n' in open(log).read() for log in {logs}): time.sleep(0.01)\n"
 
 
 def of(name: str, lines: list[str]) -> list[str]:
-    """What one replica, or the launcher, wrote among the merged lines."""
+    """Returns the lines of one replica, or of the launcher, among the merged lines."""
     return [line.removeprefix(f"{name} | ") for line in lines if line.startswith(f"{name} | ")]
