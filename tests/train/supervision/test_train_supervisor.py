@@ -14,8 +14,12 @@ from components.train.supervision.health import Patience
 pytestmark = pytest.mark.cluster
 
 SLOW = Patience(grace_period_s=30, failure_s=30, join_s=30, evaluator_s=30, **CALM)
-OBEY = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready', flush=True); time.sleep(60)"
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+# Writes `saved` half a second after its first SIGTERM.
+SAVING = (
+    "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), print('saved'), sys.exit(143)));"
+    "print('ready', flush=True); time.sleep(60)"
+)
 
 
 def test_output_is_shown_in_whole_lines(bench: Bench):
@@ -40,7 +44,7 @@ os.write(1, {last!r} + b"y" * 200_000)
 
 def test_failure_stops_others_and_is_reported(bench: Bench):
     failing = waits(bench, "chief-0", "worker-0") + "for i in range(30): print('line', i)\nsys.exit(3)"
-    plan = bench.plan(SYNC, chief_0=STUBBORN, worker_0=OBEY, worker_1=failing)
+    plan = bench.plan(SYNC, chief_0=STUBBORN, worker_0=SAVING, worker_1=failing)
     code, lines = bench.run(plan, Patience(failure_s=0.5, grace_period_s=3600))
     assert code == 3
     assert bench.endings()["chief/0"] == "SIGKILL"
@@ -90,28 +94,16 @@ def test_synchronous_workers_may_end_by_themselves(bench: Bench):
 
 
 def test_preempted_replicas_get_time_to_save(bench: Bench):
-    saving = (
-        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.6), print('saved'), sys.exit(143)));"
-        "print('ready', flush=True); time.sleep(60)"
-    )
     first = waits(bench, "worker-0", "worker-1") + "sys.exit(143)"
-    code, lines = bench.run(
-        bench.plan(SYNC, chief_0=first, worker_0=saving, worker_1=saving), Patience(grace_period_s=30, failure_s=0.1)
-    )
+    plan = bench.plan(SYNC, chief_0=first, worker_0=SAVING, worker_1=SAVING)
+    code, lines = bench.run(plan, Patience(grace_period_s=30, failure_s=0.1))
     assert code == 143
     assert sum(line.endswith("| saved") for line in lines) == 2
     assert any("chief/0 was preempted first: exit code 143" in line for line in lines)
 
 
-# Writes `saved` half a second after its first SIGTERM.
-SAVING = (
-    "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), print('saved'), sys.exit(143)));"
-    "print('ready', flush=True); time.sleep(60)"
-)
-
-
 def stopping(bench: Bench, script: str, patience: Patience = SLOW, **changes: object) -> subprocess.Popen:
-    """A launcher whose chief runs the script and is ready."""
+    """Starts a launcher whose chief runs the script, and waits until it is ready."""
     launcher = bench.start(dataclasses.replace(bench.plan(ONE, chief_0=script), **changes), patience)
     while "ready" not in launcher.stdout.readline():
         pass
