@@ -11,7 +11,7 @@ from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
 
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
-PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(), evaluator=Pool())
+PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(replicas=2), evaluator=Pool())
 MIRRORED = Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool())
 GPUS = Pool(replicas=2, accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=2))
 WITH_GPUS = Cluster(strategy="multi_worker_mirrored", chief=GPUS.model_copy(update={"replicas": 1}), worker=GPUS)
@@ -25,7 +25,7 @@ def on_one(cluster: Cluster, gpus: str = "", cores: int = 4) -> list[dict[str, s
 
 @pytest.mark.parametrize(("cores", "threads"), [(9, "2"), (1, "1")])
 def test_cores_go_to_computing_replicas(cores: int, threads: str):
-    assert on_one(PS, cores=cores) == [{"TRAINER_THREADS": threads}] * 5
+    assert on_one(PS, cores=cores) == [{"TRAINER_THREADS": threads}] * 6
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_cores_go_to_computing_replicas(cores: int, threads: str):
         (WITH_GPUS, "02579ab", ["0,2", "5,7", "9,a"]),
         (SYNC, "0123456", ["0,1", "2,3", "4,5"]),
         (SYNC, "0", ["", "", ""]),
-        (PS, "0123", ["", "0", "1", "", ""]),
+        (PS, "0123", ["", "0", "1", "", "", ""]),
         (MIRRORED, "0123", ["0,1,2,3", ""]),
     ],
 )
@@ -47,17 +47,19 @@ def test_too_few_gpus_are_refused():
         on_one(WITH_GPUS, "0123")
 
 
-def test_only_servers_need_no_gpu():
-    pools = {"chief": Pool(), "worker": Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4")), "ps": Pool()}
-    cluster = Cluster(strategy="parameter_server", **pools)
-    chief, worker, ps = cluster.members
-    without = Machine(name="a", cores=4, gpus=(), replicas=[chief, ps])
-    with_some = Machine(name="b", cores=4, gpus=("0", "1"), replicas=[worker])
-    assert divide(cluster, [without, with_some])[worker]["CUDA_VISIBLE_DEVICES"] == "0"
-    without = Machine(name="a", cores=4, gpus=(), replicas=[worker])
-    with_some = Machine(name="b", cores=4, gpus=("0", "1"), replicas=[chief, ps])
-    with pytest.raises(UserError, match="asks for 1 GPUs on a, which has 0"):
-        divide(cluster, [without, with_some])
+@pytest.mark.parametrize("worker", [Pool(), Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4"))])
+def test_only_servers_need_no_gpu(worker: Pool):
+    cluster = Cluster(strategy="parameter_server", chief=Pool(), worker=worker, ps=Pool())
+    servers = Machine(name="a", cores=4, gpus=(), replicas=[("chief", 0), ("ps", 0)])
+    workers = Machine(name="b", cores=4, gpus=("0", "1"), replicas=[("worker", 0)])
+    assert divide(cluster, [servers, workers])["worker", 0]["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_host_without_gpus_is_refused():
+    with_some = Machine(name="a", cores=4, gpus="0123", replicas=WITH_GPUS.members[:2])
+    without = Machine(name="b", cores=4, gpus=(), replicas=WITH_GPUS.members[2:])
+    with pytest.raises(UserError, match="asks for 2 GPUs on b, which has 0"):
+        divide(WITH_GPUS, [with_some, without])
 
 
 def test_machine_without_gpus_is_noted(tmp_path: Path):
