@@ -34,6 +34,8 @@ def test_replicas_share_one_address_list(stem: str):
     replicas = planned(Job(cluster=cluster, program=program), Path("logs")).replicas
     members = [from_environment(replica.env) for replica in replicas]
     assert [(me.role, me.index) for me in members] == cluster.members
+    # TensorFlow would wait for an evaluator among those who train.
+    assert not any('"evaluator": [' in replica.env.get("TF_CONFIG", "") for replica in replicas)
     assert all(me.addresses == members[0].addresses for me in members)
     hosts = [host for of_role in members[0].addresses.values() for host in of_role]
     training = [role for role, _ in cluster.members if role != "evaluator"]
