@@ -38,6 +38,9 @@ def test_arguments_and_job_directory_become_flags(tmp_path: Path):
     assert not config.notes
     assert config.trainer_flags(["--job-dir=jobs/b"]) == ["--job-dir=jobs/b"]
     assert config.notes == ["trainingInput.args: not used, as flags are given to the trainer here"]
+    config = source(tmp_path, jobDir="gs://bucket/a")
+    assert config.trainer_flags(["--sync"]) == ["--job-dir", "gs://bucket/a"]
+    assert not config.notes
 
 
 @pytest.mark.parametrize("name", sorted(LEGACY_MACHINES.keys() - {"cloud_tpu"}))
