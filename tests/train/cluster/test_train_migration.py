@@ -8,11 +8,12 @@ from common.errors import UserError
 from components.train.cluster.ai_platform import LEGACY_MACHINES
 from components.train.cluster.lookup import read
 
-MACHINES = st.sampled_from([*LEGACY_MACHINES.keys() - {"cloud_tpu"}, "n1-standard-4", "n1-highcpu-8"])
-POOLS = {name: st.tuples(MACHINES, st.integers(0, 2)) for name in ("worker", "parameterServer", "evaluator")}
+ROLES = {"worker": "worker", "parameterServer": "ps", "evaluator": "evaluator"}
+MACHINES = st.sampled_from(sorted(LEGACY_MACHINES.keys() - {"cloud_tpu"} | {"n1-standard-4", "n1-highcpu-8"}))
+POOLS = st.fixed_dictionaries(dict.fromkeys(ROLES, st.tuples(MACHINES, st.integers(0, 2))))
 
 
-@given(st.fixed_dictionaries(POOLS), MACHINES)
+@given(POOLS, MACHINES)
 def test_strict_refuses_every_replacement(
     tmp_path_factory: pytest.TempPathFactory, pools: dict[str, tuple[str, int]], master: str
 ):
@@ -29,9 +30,9 @@ def test_strict_refuses_every_replacement(
     except UserError as error:
         assert "\n" not in str(error)
         return
-    counts = [1, *(count for _, count in pools.values() if count)]
-    machines = [master, *(machine for machine, count in pools.values() if count)]
-    assert [pool.replicas for pool in cluster.pools.values()] == counts
-    for pool, machine in zip(cluster.pools.values(), machines, strict=True):
+    expected = {"chief": (master, 1)} | {role: pools[name] for name, role in ROLES.items() if pools[name][1]}
+    assert cluster.pools.keys() == expected.keys()
+    for role, (machine, count) in expected.items():
         legacy = LEGACY_MACHINES.get(machine, {"machine": machine})
-        assert pool.machine == legacy["machine"] and "was" not in legacy
+        assert "was" not in legacy
+        assert (cluster.pools[role].machine, cluster.pools[role].replicas) == (legacy["machine"], count)
