@@ -144,7 +144,7 @@ def guard_of(launcher: subprocess.Popen) -> psutil.Process:
 
 
 def waits(bench: Bench, *names: str) -> str:
-    """Returns the begin of a script that waits until the named replicas have printed a whole line."""
+    """Returns the first lines of a script, which wait until each named replica has printed a line."""
     logs = [str(bench.path / "logs" / f"{name}.log") for name in names]
     return f"while not all(os.path.exists(log) and '\\n' in open(log).read() for log in {logs}): time.sleep(0.01)\n"
 

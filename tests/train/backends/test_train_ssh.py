@@ -25,7 +25,7 @@ with open(os.environ["TRAINER_STATUS"], "w") as file:
 """
 
 
-def test_code_of_job_is_private_and_removed(clients: Clients):
+def test_job_code_is_private_and_removed(clients: Clients):
     words = clients.program(SHOWS_ITS_CODE)
     code = clients.path / "code"
     for path in ("pkg/run.sh", ".env", ".env.local", ".git/config", "pkg/.env"):

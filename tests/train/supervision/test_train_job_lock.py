@@ -34,7 +34,7 @@ def test_second_launcher_is_refused(bench: Bench):
 
 
 @pytest.mark.cluster
-def test_killed_launcher_is_over_with_its_guard(bench: Bench):
+def test_guard_outlives_killed_launcher(bench: Bench):
     launcher = bench.start(bench.plan(ONE))
     guard = guard_of(launcher)
     guard.suspend()
@@ -56,7 +56,7 @@ def signals() -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def held(path: Path, **changes: object) -> Iterator[None]:
+def holding(path: Path, **changes: object) -> Iterator[None]:
     """Holds the lock as this process, apart from the changes to what the lock file says of it."""
     (path / FILE).write_text(Launcher.of(os.getpid()).model_copy(update=changes).model_dump_json())
     with open(path / FILE) as file:
@@ -67,7 +67,7 @@ def held(path: Path, **changes: object) -> Iterator[None]:
 @pytest.mark.parametrize("host", ["node-7", f"{socket.gethostname()}, pid:[7]"])
 def test_holder_elsewhere_is_refused_by_name(tmp_path: Path, signals: list[int], host: str):
     name = re.escape(f"process {os.getpid()} of {host}")
-    with held(tmp_path, host=host):
+    with holding(tmp_path, host=host):
         with pytest.raises(UserError, match=f"{name}.*; run the same command there"):
             main(["--stop", str(tmp_path)])
         with pytest.raises(UserError, match=f"{name}.*end it, there, with"), locked(str(tmp_path)):
@@ -77,13 +77,13 @@ def test_holder_elsewhere_is_refused_by_name(tmp_path: Path, signals: list[int],
 
 
 def test_holder_without_name_is_unknown(tmp_path: Path):
-    with held(tmp_path):
+    with holding(tmp_path):
         (tmp_path / FILE).write_text("")  # As of a launcher that has only just taken the lock.
         assert holder(str(tmp_path)).name == "process 0 of an unknown host"
 
 
 def test_reused_process_id_is_not_signalled(tmp_path: Path, signals: list[int]):
-    with held(tmp_path, started=1.0):
+    with holding(tmp_path, started=1.0):
         launcher = holder(str(tmp_path))
         launcher.terminate()
     assert launcher.is_here and not launcher.is_alive

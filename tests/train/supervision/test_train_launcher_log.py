@@ -9,7 +9,7 @@ def write(path: Path, *events: str) -> None:
             record(event, "")
 
 
-def test_last_run_is_that_of_newest_launcher(tmp_path: Path):
+def test_last_run_is_newest(tmp_path: Path):
     assert not last_run(str(tmp_path))
     write(tmp_path, "start", "end")
     write(tmp_path, "start", "down")

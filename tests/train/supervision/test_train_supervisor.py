@@ -195,7 +195,7 @@ def test_replica_knows_nothing_of_outer_job(bench: Bench, monkeypatch: pytest.Mo
     assert of("chief/0", bench.run(bench.plan(ONE, chief_0=script))[1]) == ["False"]
 
 
-def test_bad_command_or_log_is_user_error(bench: Bench):
+def test_bad_command_is_user_error(bench: Bench):
     plan = bench.plan(SYNC)
     missing = dataclasses.replace(plan.replicas[2], command=("no-such-program",))
     with pytest.raises(UserError, match=r"worker/1: cannot start: .*No such file .*no-such-program"):
