@@ -1,0 +1,53 @@
+import json
+import pathlib
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kfp import dsl
+
+from components.evaluate import component
+from components.evaluate.__main__ import main
+from components.register.directory import DirectoryRegistry
+
+
+@pytest.fixture
+def evaluate(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
+    """Runs the command; returns the content of `evaluation.json`."""
+
+    def run(model, data, *flags, output=tmp_path / "evaluation"):
+        arguments = ["--model-dir", model, "--data-dir", data, "--output", output, *flags]
+        assert main([str(argument) for argument in arguments]) == 0
+        return json.loads((output / "evaluation.json").read_text())
+
+    return run
+
+
+@pytest.fixture
+def evaluate_step(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
+    """Runs the pipeline's step; returns its artifacts by name, with the answer of the step as `output`."""
+
+    def run(job, data, *flags):
+        types = typing.get_type_hints(component.evaluate)
+        kinds = {name: kind for name, kind in types.items() if issubclass(kind, dsl.Artifact)}
+        artifacts = {name: kind(name=name, uri=str(tmp_path / name)) for name, kind in kinds.items()}
+        artifacts["dataset"].uri = str(data)
+        places = {"job_dir": f"{job}/", "registry": str(tmp_path / "registry"), "name": "m"}
+        output = component.evaluate(**places, evaluate_args=[*flags], **artifacts)
+        return {**artifacts, "output": output}
+
+    return run
+
+
+@pytest.fixture
+def champion(tmp_path: pathlib.Path) -> Callable[[pathlib.Path], list[str]]:
+    """Makes a model the champion of a new registry; returns the flags that compare with it."""
+
+    def make(model):
+        registry = DirectoryRegistry(str(tmp_path / "registry"))
+        version = registry.register("m", str(model), {"metrics": {}, "fingerprint": "other", "split": "test"})
+        assert registry.promote("m", version, instead_of=None)
+        return ["--registry", str(tmp_path / "registry"), "--name", "m"]
+
+    return make
