@@ -18,7 +18,7 @@ from trainer.tasks.task import Task
 
 @st.composite
 def classified(draw, most: int = 4) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities that often are equal, and labels."""
+    """Draws probabilities, which often are equal, and labels."""
     classes, count = draw(st.integers(2, most)), draw(st.integers(1, 40))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     scores = random.integers(1, draw(st.integers(2, 9)), (count, classes)).astype(float)
@@ -30,24 +30,28 @@ def answered(task: Task, answers: np.ndarray, labels: np.ndarray) -> Answers:
     return Answers(records=records, positions=np.arange(len(labels)), answers=answers, labels=labels)
 
 
-def share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def share(part: int, total: int) -> float | None:
+    return part / total if total else None
 
 
 @given(classified())
 def test_figures_by_class_and_top_k(data):
+    """Each class has its shares, and top k the share of labels with fewer than k likelier classes, ties aside."""
     answers, labels = data
-    said, names = answers.argmax(axis=1), list("abcd")[: answers.shape[1]]
-    found = plain(figures("classification", names, answers, labels))
-    for i, shown in enumerate(found["classes"]):
-        hits, positives, records = (int(each.sum()) for each in ((said == i) & (labels == i), said == i, labels == i))
+    predicted, names = answers.argmax(axis=1), list("abcd")[: answers.shape[1]]
+    values = plain(figures("classification", names, answers, labels))
+    for i, row in enumerate(values["classes"]):
+        hits, positives, records = (
+            int(each.sum()) for each in ((predicted == i) & (labels == i), predicted == i, labels == i)
+        )
         ratios = {"precision": share(hits, positives), "recall": share(hits, records)}
         ratios["f1"] = share(2 * hits, positives + records)
-        assert shown == pytest.approx({"name": names[i], "records": records, **ratios})
-    for k, value in found["top_k"].items():  # of equally likely classes either may be the likelier
-        better = [sum(p > row[t] for p in row) < int(k) for row, t in zip(answers.tolist(), labels, strict=True)]
-        no_worse = [sum(p >= row[t] for p in row) <= int(k) for row, t in zip(answers.tolist(), labels, strict=True)]
-        assert np.mean(no_worse) - 1e-9 <= value <= np.mean(better) + 1e-9
+        assert row == pytest.approx({"name": names[i], "records": records, **ratios})
+    chances = answers[np.arange(len(labels)), labels][:, np.newaxis]
+    for k, value in values["top_k"].items():
+        least = ((answers >= chances).sum(axis=1) <= int(k)).mean()
+        most = ((answers > chances).sum(axis=1) < int(k)).mean()
+        assert least - 1e-9 <= value <= most + 1e-9
 
 
 @given(classified(most=2))
@@ -55,28 +59,28 @@ def test_two_classes_have_curves(data):
     """Every point of a curve is what its threshold makes."""
     answers, labels = data
     scores, positive = answers[:, 1], labels == 1
-    found = plain(figures("classification", ["no", "yes"], answers, labels))
+    values = plain(figures("classification", ["no", "yes"], answers, labels))
     if positive.all() or not positive.any():
-        assert "roc" not in found
+        assert "roc" not in values
         return
-    for miss, hit, threshold in found["roc"][1:]:
-        said = scores >= threshold
-        assert (miss, hit) == (pytest.approx(said[~positive].mean()), pytest.approx(said[positive].mean()))
-    misses, hits, thresholds = np.transpose(found["roc"])
+    for miss, hit, threshold in values["roc"][1:]:
+        predicted = scores >= threshold
+        assert (miss, hit) == pytest.approx((predicted[~positive].mean(), predicted[positive].mean()))
+    misses, hits, thresholds = np.transpose(values["roc"])
     assert np.trapezoid(hits, misses) == pytest.approx(roc_auc_score(positive, scores)) and thresholds[0] == 1
     area, before = 0.0, 0.0
-    for recall, precision, threshold in found["precision_recall"]["points"]:
-        said = scores >= threshold
-        count = (said & positive).sum()
-        assert (recall, precision) == (pytest.approx(count / positive.sum()), pytest.approx(count / said.sum()))
-        area, before = area + (recall - before) * precision, recall
-    assert before == 1 and found["precision_recall"]["average_precision"] == pytest.approx(area)
+    for recall, precision, threshold in values["precision_recall"]["points"]:
+        predicted = scores >= threshold
+        assert (recall, precision) == pytest.approx((predicted[positive].mean(), positive[predicted].mean()))
+        area += (recall - before) * precision
+        before = recall
+    assert before == 1 and values["precision_recall"]["average_precision"] == pytest.approx(area)
 
 
 def test_long_curve_thinned():
     scores = np.random.default_rng(0).random(5000)
-    found = figures("classification", ["no", "yes"], np.stack([1 - scores, scores], 1), (scores > 0.5).astype(int))
-    roc = found["roc"]
+    answers = np.stack([1 - scores, scores], axis=1)
+    roc = figures("classification", ["no", "yes"], answers, (scores > 0.5).astype(int))["roc"]
     assert len(roc) <= 101 and (roc[0][:2], roc[-1][:2]) == ([0, 0], [1, 1])
 
 
@@ -86,36 +90,40 @@ def test_figures_of_labels_and_numbers():
     assert rain == {"name": "rain", "records": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
     assert wind == {"name": "wind", "records": 2, "precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3)}
     truth = np.random.default_rng(0).normal(size=999).astype(np.float32)
-    (found,) = figures("regression", ["tip"], (truth + np.arange(999) / 998)[:, np.newaxis], truth)["residuals"]
-    assert found["mean"] == pytest.approx(0.5)
-    assert all(value == pytest.approx(float(q), abs=1e-6) for q, value in found["quantiles"].items())
+    errors = np.linspace(0, 1, 999)
+    (residuals,) = figures("regression", ["tip"], (truth + errors)[:, np.newaxis], truth)["residuals"]
+    assert residuals["mean"] == pytest.approx(0.5)
+    assert residuals["quantiles"] == pytest.approx({q: float(q) for q in residuals["quantiles"]}, abs=1e-6)
     assert figures("own", ["x"], answers, labels) == {}
 
 
 @given(classified())
 def test_slices_have_metrics_of_their_records(data):
+    """Every record is in one slice, whose metrics are those of its records."""
     answers, labels = data
-    of = answered(Classification(tuple("abcd")), answers, labels)
+    task = Classification(tuple("abcd"))
     words = np.array([b"Bonn", b"K\xc3\xb6ln"], object)[np.arange(len(labels)) % 2]
-    shown = slices(of, words)
-    assert sum(part["records"] for part in shown) == len(labels)
-    for part in shown:
-        assert part["metrics"] == of.of(words == part["value"].encode()).measure()
+    parts = slices(answered(task, answers, labels), words)
+    assert sum(part["records"] for part in parts) == len(labels)
+    for part in parts:
+        chosen = words == part["value"].encode()
+        assert part["metrics"] == task.measure(answers[chosen], labels[chosen])
 
 
 def test_categories_of_numbers_and_texts():
-    numbers = np.arange(1000, dtype=np.float32)
-    quarters = Categories(numbers, 24, 4)
+    values = np.arange(1000, dtype=np.float32)
+    quarters = Categories(values, 24, 4)
     assert quarters.names() == ["x < 249.75", "249.75 <= x < 499.5", "499.5 <= x < 749.25", "x >= 749.25"]
-    assert np.bincount(quarters.of(numbers)).tolist() == [250] * 4
+    assert np.bincount(quarters.of(values)).tolist() == [250] * 4
     companies = np.array([b"c%d" % min(i, 500 - i) for i in range(500)], object)
-    kept = Categories(companies, 24, 4)
-    assert len({*kept.of(companies).tolist()}) == len(kept) == 25 and kept.names()[-1] == "227 others"
-    assert kept.of(np.array([b"never seen"], object)) == 24
+    frequent = Categories(companies, 24, 4)
+    assert len({*frequent.of(companies).tolist()}) == len(frequent) == 25
+    assert frequent.names()[-1] == "227 others"
+    assert frequent.of(np.array([b"never seen"], object)) == 24
     few = Categories(np.array([3, 1, 3]), 24, 4)
     assert few.of(np.array([3, 1])).tolist() == [1, 0] and few.names()[:2] == ["1", "3"]
 
 
 def test_worst_slice_is_first():
-    of = answered(Regression(("tip",), (1.0,)), np.float32([[1], [2], [9]]), np.float32([1, 2, 3]))
-    assert [part["value"] for part in slices(of, np.array([0, 0, 1]))] == ["1", "0"]
+    answers = answered(Regression(("tip",), (1.0,)), np.float32([[1], [2], [9]]), np.float32([1, 2, 3]))
+    assert [part["value"] for part in slices(answers, np.array([0, 0, 1]))] == ["1", "0"]
