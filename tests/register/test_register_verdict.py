@@ -1,4 +1,4 @@
-"""One decision, whoever is asked: the gate's step, registration, promotion, the registry, the page and the summary."""
+"""The gate's step, registration, promotion, the registry, the page and the summary agree on one decision."""
 
 import json
 
@@ -13,25 +13,25 @@ from components.register.register import promote, register
 
 
 @pytest.mark.parametrize("verdict", [REJECT, REGISTER, PROMOTE])
-def test_everybody_says_the_same_verdict(evaluated, tmp_path, verdict):
-    directory, evaluation = evaluated("job", 0.9)
-    model, place = str(directory / "model"), str(tmp_path / "registry")
+def test_verdict_is_followed_everywhere(evaluated, tmp_path, verdict):
+    directory, evaluation = evaluated()
     comparisons = [
         Comparison(who=BASELINE, passed=verdict != REJECT, words="of the baseline"),
         Comparison(who=CHAMPION, passed=verdict == PROMOTE, words="of the champion"),
     ]
-    evaluation |= {"gate": {}, "figures": {}, "parts": {}}
-    evaluation["decision"] = decide("accuracy", comparisons)
-    (tmp_path / "evaluation").write_text(json.dumps(evaluation))
-    assert component.gate(evaluation=dsl.Artifact(name="evaluation", uri=str(tmp_path / "evaluation"))) == verdict
+    evaluation |= {"gate": {}, "figures": {}, "parts": {}, "decision": decide("accuracy", comparisons)}
+    file = directory / "evaluation.json"
+    file.write_text(json.dumps(evaluation))
+    assert component.gate(evaluation=dsl.Artifact(name="evaluation", uri=str(file))) == verdict
     assert f"Decision: {verdict}<" in report.page(evaluation)
     assert report.summary(evaluation).startswith(f"## {verdict}\n")
+    about = {"evaluation": evaluation, "registry": str(tmp_path / "registry"), "name": "m"}
+    model, registry = str(directory / "model"), DirectoryRegistry(about["registry"])
     if verdict == REJECT:
         with pytest.raises(UserError, match=r"the evaluation rejects .*: of the baseline"):
-            register(model_dir=model, evaluation=evaluation, registry=place, name="m")
-        assert DirectoryRegistry(place).versions("m") == []
+            register(model_dir=model, **about)
+        assert registry.versions("m") == []
         return
-    version = register(model_dir=model, evaluation=evaluation, registry=place, name="m")
-    told = promote(evaluation=evaluation, registry=place, name="m", version=version)
-    assert told.startswith("version 1 is the champion" if verdict == PROMOTE else "not promoted: of the baseline")
-    assert DirectoryRegistry(place).aliases("m").get(CHAMPION) == (version if verdict == PROMOTE else None)
+    outcome = promote(version=register(model_dir=model, **about), **about)
+    assert outcome.startswith("version 1 is the champion" if verdict == PROMOTE else "not promoted: of the baseline")
+    assert registry.aliases("m") == ({CHAMPION: "1"} if verdict == PROMOTE else {})
