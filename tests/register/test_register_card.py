@@ -13,20 +13,21 @@ from components.register.directory import DirectoryRegistry
 from components.serve.request import ask
 
 pytestmark = pytest.mark.cluster
-FACTS = {
-    "task": "classification",
-    "metric": "accuracy",
-    "metrics": {"accuracy": 0.9, "examples": 1200},
-    "split": "test",
-    "features": {"image": "uint8[8, 8, 1]"},
-}
 
 
-@pytest.mark.parametrize("model", ["wide_deep", "cnn"])
-def test_card_has_code_that_runs(data, digits, tmp_path, capsys, model):
-    manifest = Manifest.load({"wide_deep": data, "cnn": digits}[model])
+@pytest.mark.parametrize(("model", "dataset"), [("wide_deep", "data"), ("cnn", "digits")])
+def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
+    manifest = Manifest.load(request.getfixturevalue(dataset))
     registry = DirectoryRegistry(str(tmp_path / "registry"))
-    facts = {**FACTS, "dataset": manifest.name, "class_names": list(manifest.class_names)}
+    facts = {
+        "task": "classification",
+        "metric": "accuracy",
+        "metrics": {"accuracy": 0.9, "examples": 1200},
+        "split": "test",
+        "features": {"image": "uint8[8, 8, 1]"},
+        "dataset": manifest.name,
+        "class_names": list(manifest.class_names),
+    }
     registry.register("m", export_untrained(manifest, tmp_path / "model", model), facts)
     main(["card", "--registry", str(registry), "--name", "m", "1"])
     text = capsys.readouterr().out
@@ -35,10 +36,9 @@ def test_card_has_code_that_runs(data, digits, tmp_path, capsys, model):
         assert '| `company` | `company` | string |  | `""` stands for it |' in text
         assert "| `seconds` | `seconds` | int |  | an error |" in text
         (request,) = re.findall("curl -d '(.*)' localhost", text)
-        asked = ask(Model.load(registry.find("m", "1").model_dir), json.loads(request), max_rows=1)
-        assert asked["class_name"][0].decode() in manifest.class_names
+        answers = ask(Model.load(registry.find("m", "1").model_dir), json.loads(request), max_rows=1)
+        assert answers["class_name"][0].decode() in manifest.class_names
     (code,) = re.findall("```python\n(.*?)```", text, re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    answers = eval(done.stdout)
-    assert answers["class_name"][0].decode() in manifest.class_names
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert eval(process.stdout)["class_name"][0].decode() in manifest.class_names

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import os
 import pathlib
 import shutil
 import tempfile
@@ -24,53 +23,52 @@ CONTENTS = (
     | st.dictionaries(st.sampled_from(["version", "run", "managed_by"]), st.text()).map(
         lambda d: json.dumps(d).encode()
     )
-    | st.just(json.dumps({"version": "2", **marked("registry/m/2")}).encode())  # a copy of a record of ours
+    | st.just(json.dumps({"version": "2", **marked("registry/m/2")}).encode())  # A copy of a record of ours.
 )
 PLACES = [
     *("foo.bar/1/saved_model.pb", "other/7/version.json", "other/history.jsonl", "other/aliases.json"),
     *("m/7/version.json", "m/7/saved_model.pb", "m/aliases.json", "m/notes.txt"),
     *("m/.partial-x/version.json", "m/.partial-x/model/saved_model.pb"),
-    *("m/DELETED/version.json", "m/DELETED/saved_model.pb"),
 ]
 
 
-@given(st.dictionaries(st.sampled_from(PLACES), CONTENTS))
-def test_foreign_files_in_registry_stay(contents):
+def put(directory: pathlib.Path, contents: dict[str, bytes]) -> dict[pathlib.Path, bytes]:
+    for place, content in contents.items():
+        path = directory / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return {directory / place: content for place, content in contents.items()}
+
+
+@given(
+    st.dictionaries(st.sampled_from(PLACES), CONTENTS),
+    st.dictionaries(st.sampled_from(["version.json", "saved_model.pb"]), CONTENTS),
+)
+def test_foreign_files_in_registry_stay(contents, in_place_of_deleted):
     """Whatever else lies in a registry, versions come and go, and each foreign file stays and costs one note at most."""
     with tempfile.TemporaryDirectory() as root, contextlib.redirect_stderr(io.StringIO()) as notes:
-        registry, model = DirectoryRegistry(f"{root}/registry"), pathlib.Path(root, "model")
-        model.mkdir()
-        (model / "saved_model.pb").touch()
-
-        def put(deleted=""):
-            for place, content in contents.items():
-                path = pathlib.Path(root, "registry", place.replace("DELETED", deleted))
-                if ("DELETED" in place) == bool(deleted):
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(content)
-                    os.utime(path.parent, (0, 0))
-                    yield path, content
-
-        foreign = dict(put())
-        first, second, third = (registry.register("m", str(model), {}) for _ in range(3))
+        place, model = pathlib.Path(root, "registry"), f"{root}/model"
+        registry = DirectoryRegistry(str(place))
+        put(pathlib.Path(model), {"saved_model.pb": b""})
+        foreign = put(place, contents)
+        first, second, third = (registry.register("m", model, {}) for _ in range(3))
         assert registry.promote("m", second, instead_of=None) and registry.promote("m", third, instead_of=second)
         assert registry.rollback("m") == second
         registry.delete("m", first)
-        foreign |= put(first)
-        fourth = registry.register("m", str(model), {})
+        foreign |= put(place / "m" / first, in_place_of_deleted)
+        fourth = registry.register("m", model, {})
         assert registry.names() == ["m"]
         assert [version.number for version in registry.versions("m")] == [second, third, fourth]
         assert {path: path.read_bytes() for path in foreign} == foreign
         assert notes.getvalue().count("\n") <= len(foreign)
 
 
-@pytest.mark.parametrize("content", ["", "half a line", '{"step": 1}\n', "[]\n"])
+@pytest.mark.parametrize("content", [b"", b"half a line", b'{"step": 1}\n', b"[]\n"])
 def test_foreign_history_is_refused(tmp_path, job, content):
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "history.jsonl").write_text(content)
+    (history,) = put(tmp_path / "m", {"history.jsonl": content})
     with pytest.raises(UserError, match=r"m/history\.jsonl cannot be used .* somebody else's file"):
         DirectoryRegistry(str(tmp_path)).register("m", str(job() / "model"), {})
-    assert (tmp_path / "m" / "history.jsonl").read_text() == content
+    assert history.read_bytes() == content
 
 
 LABELS = [{}, dict([MANAGED_BY]), dict([MANAGED_BY]) | {"name": "n"}, {MANAGED_BY[0]: "me", "name": "m"}]
@@ -79,7 +77,7 @@ VERSIONS = st.tuples(st.sampled_from(LABELS), st.sets(st.sampled_from(["default"
 
 @settings(
     max_examples=5,
-    phases=[Phase.explicit, Phase.generate],  # a shorter example is not worth the minutes
+    phases=[Phase.explicit, Phase.generate],  # A shorter example is not worth the minutes.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @example([({}, {"default"})], b"")
@@ -91,8 +89,7 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, v
 
     vertex.models.versions.clear()
     shutil.rmtree(bucket / "models", ignore_errors=True)
-    (bucket / "job").mkdir(exist_ok=True)
-    (bucket / "job" / "saved_model.pb").write_text("m")
+    put(bucket / "job", {"saved_model.pb": b"m"})
     registry, facts = open_registry(vertex_place), {"decision": {"reasons": []}, "image": IMAGE}
     first, second, third = (registry.register("m", "gs://demo/job", facts) for _ in range(3))
     resources = {model.version_id: model for model in registry.resources("m")}
@@ -105,11 +102,11 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, v
     if record is not None:
         (folder / "version.json").write_bytes(record)
 
-    def theirs():
+    def foreign():
         models = vertex.models.versions[registry.resource_name("m")]
         return [v1.Model(model) for model in models if model.version_id not in resources]
 
-    before = theirs()
+    before = foreign()
     with contextlib.redirect_stderr(io.StringIO()) as notes:
         if any("champion" in model.version_aliases for model in before):
             with pytest.raises(UserError, match="champion is a version of somebody else's"):
@@ -120,5 +117,5 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, v
         registry.delete("m", second)
     assert [version.number for version in registry.versions("m")] == [first, third]
     assert set(registry.names()) <= {"m"}
-    assert theirs() == before and folder.exists() == (record is not None)
+    assert foreign() == before and folder.exists() == (record is not None)
     assert notes.getvalue().count("\n") <= len(versions) + 1
