@@ -3,7 +3,9 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
+from kfp import dsl
 
+from components.cleanup.component import cleanup
 from pipelines.local.record import RunRecord
 
 
@@ -46,3 +48,15 @@ def files() -> Callable[[pathlib.Path], set[str]]:
     return lambda directory: {
         str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_symlink() or not path.is_dir()
     }
+
+
+@pytest.fixture(scope="session")
+def exit_handler() -> Callable[..., None]:
+    """Runs the pipeline's exit handler after a run that ended in a state."""
+
+    def run(state: str, run_id: str, *, run_dir: str = "", project: str = "", location: str = "") -> None:
+        names = {"pipeline_job_resource_name": "", "pipeline_task_name": "", "error_code": None, "error_message": None}
+        status = dsl.PipelineTaskFinalStatus(state=state, **names)
+        cleanup(run_id=run_id, run_dir=run_dir, project=project, location=location, status=status)
+
+    return run

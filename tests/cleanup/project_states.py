@@ -60,12 +60,12 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
     # Files of somebody else's in our bucket.
     files = dict.fromkeys(["runs/notes.txt", "other/x.tmp", "models/bert/7/saved_model.pb", "runs/77/other/x.tmp"], 10)
     for name, run in runs.items():
-        told, ours = {} if run["scheduled"] else {"run": name}, run["labels"] == OURS
+        of_run, ours = {} if run["scheduled"] else {"run": name}, run["labels"] == OURS
         for attempt, live in enumerate(run["live"]):
             id = f"{name}-{attempt + 1}" if attempt else name
-            pipelines.append(job(f"pipelineJobs/{id}", id, run["labels"] | told, live))
+            pipelines.append(job(f"pipelineJobs/{id}", id, run["labels"] | of_run, live))
         for live, labels in run["jobs"]:
-            jobs.append(job(f"customJobs/{len(jobs)}", name, labels | told, live))
+            jobs.append(job(f"customJobs/{len(jobs)}", name, labels | of_run, live))
             if live and labels == OURS and ours and name not in running:
                 goes["job", jobs[-1].name] = name
         own, steps, quiet = f"runs/{name}/job/", f"runs/77/{name}/", ours and name not in busy

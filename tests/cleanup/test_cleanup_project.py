@@ -1,4 +1,4 @@
-"""What cleanup does in a project: Google's clients over states of an in-process Vertex AI and store."""
+"""Cleanup of a project: Google's clients over states of an in-process Vertex AI and store."""
 
 import datetime
 import io
@@ -15,144 +15,126 @@ from components.cleanup.__main__ import main
 from components.register.registry import marked
 
 FLAGS = ["--project", "demo-project", "--location", "us-central1", "--bucket", BUCKET]
-
-
-def there(vertex, bucket):
-    """Jobs and versions that are in the cloud, by kind and name, and the files of the bucket."""
-    live = [name for name, job in vertex.custom_jobs.items.items() if job.state.name != "JOB_STATE_CANCELLED"]
-    numbers = {
-        ("version", f"{name.partition('/models/m-')[2]} {v.version_id}")
-        for name, versions in vertex.models.versions.items()
-        for v in versions
-    }
-    files = {str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file()}
-    return {("job", name) for name in live} | numbers, files
+JOB, FOLDER = f"{PARENT}/customJobs/training-1", f"models/m/{0:016x}"
 
 
 @pytest.fixture
-def project(vertex, bucket):
-    """One run that has ended: a job that still runs, a dataset that nothing was trained on, two versions."""
-    labels, folder = OURS | {"run": "training-1"}, f"{BUCKET}/models/m/{0:016x}"
-    newer = version("m", 2, OURS, folder.replace("00", "11"), aliases=("default",))
-    files = {
-        "runs/77/training-1/convert/output/manifest.json": {"fingerprint": "d"},
-        "runs/77/training-1/convert/output/train-00000-of-00001.tfrecord": {},
-        f"{folder.removeprefix(f'{BUCKET}/')}/1/saved_model.pb": {},
-        f"{folder.removeprefix(f'{BUCKET}/')}/version.json": marked(folder),
-        "models/bert/7/saved_model.pb": {},  # of nobody that we know
-    }
-    for name, content in files.items():
-        (bucket / name).parent.mkdir(parents=True, exist_ok=True)
-        (bucket / name).write_text(json.dumps(content))
-        os.utime(bucket / name, (0, 0))
-    for collection, made in (
-        (vertex.pipeline_jobs, job("pipelineJobs/training-1", "training-1", labels, False)),
-        (vertex.custom_jobs, job("customJobs/training-1", "training-1", labels, True)),
+def state(vertex, bucket):
+    """Returns jobs and versions of the cloud, by kind and name, and the files of the bucket."""
+
+    def read():
+        jobs = [name for name, job in vertex.custom_jobs.items.items() if job.state.name != "JOB_STATE_CANCELLED"]
+        versions = [version for versions in vertex.models.versions.values() for version in versions]
+        things = {*jobs, *(f"{version.labels['name']} {version.version_id}" for version in versions)}
+        return things, {str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file()}
+
+    return read
+
+
+@pytest.fixture
+def project(vertex, bucket, state):
+    """A run that has ended, with a job that still runs, a dataset and two versions; beside them things of others."""
+    labels, foreign = OURS | {"run": "training-1"}, {"managed_by": "others", "run": "training-1"}
+    for name in (
+        "runs/77/training-1/convert/output/manifest.json",
+        "runs/77/training-1/notes.txt",
+        "runs/77/training-10/x.tmp",
+        "runs/x/job/a.tmp",
+        "runs/training-1/job/checkpoints/ckpt-1",
+        f"{FOLDER}/1/saved_model.pb",
+        f"{FOLDER}/version.json",
+        "models/m/v3/version.json",
+        "models/bert/7/saved_model.pb",
     ):
-        collection.items = {made.name: made}
-    vertex.models.versions = {newer.name: [version("m", 1, OURS, folder), newer]}
+        (bucket / name).parent.mkdir(parents=True, exist_ok=True)
+        (bucket / name).write_text(json.dumps(marked(f"{BUCKET}/{FOLDER}")))
+        os.utime(bucket / name, (0, 0))
+    run = job("pipelineJobs/training-1", "training-1", labels, False)
+    vertex.pipeline_jobs.items = {run.name: run}
+    jobs = [job(f"customJobs/{id}", "training-1", of, True) for id, of in (("training-1", labels), ("7", foreign))]
+    vertex.custom_jobs.items = {job.name: job for job in jobs}
+    newer = version("m", 2, OURS, f"{BUCKET}/models/m/{1:016x}", aliases=("default",))
+    vertex.models.versions = {newer.name: [version("m", 1, OURS, f"{BUCKET}/{FOLDER}"), newer]}
+    return state()
 
 
-def answered(monkeypatch, answer):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{answer}\n"))
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+@pytest.fixture
+def answer(monkeypatch):
+    """Types an answer into a terminal."""
+
+    def type_line(text):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"{text}\n"))
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+
+    return type_line
 
 
-def test_nothing_goes_before_somebody_has_agreed(project, vertex, bucket, monkeypatch, refused, capsys):
-    before = there(vertex, bucket)
+def test_deletion_needs_agreement(project, state, answer, refused, capsys):
     assert "nobody can be asked here whether to delete all of this; add --yes" in refused(main, *FLAGS, "--delete")
-    answered(monkeypatch, "no")
-    assert main([*FLAGS, "--delete"]) == 0 and there(vertex, bucket) == before
-    answered(monkeypatch, "y")
+    answer("no")
+    assert main([*FLAGS, "--delete"]) == 0 and state() == project
+    answer("y")
     assert main([*FLAGS, "--delete"]) == 0
-    assert "deleted 1 items" in capsys.readouterr().out and before[0] - there(vertex, bucket)[0] == {
-        ("job", f"{PARENT}/customJobs/training-1")
-    }
+    assert "deleted 1 items" in capsys.readouterr().out and project[0] - state()[0] == {JOB}
 
 
-def test_what_is_needed_by_the_time_that_somebody_agrees_stays(project, vertex, bucket, monkeypatch):
-    before = there(vertex, bucket)
+def test_needed_by_agreement_stays(project, state, vertex, answer, monkeypatch):
+    """What is in use again when the question is answered is not deleted."""
 
-    def agrees(_):
-        for name in vertex.pipeline_jobs.items:
-            vertex.pipeline_jobs.items[name].state = "PIPELINE_STATE_RUNNING"  # it was submitted again
+    def agree(_):
+        for run in vertex.pipeline_jobs.items.values():
+            run.state = "PIPELINE_STATE_RUNNING"  # It was submitted again.
         vertex.models.versions[f"{PARENT}/models/m-m"][0].version_aliases = ["champion"]
         return "y"
 
-    answered(monkeypatch, "y")
-    monkeypatch.setattr("builtins.input", agrees)
+    answer("y")
+    monkeypatch.setattr("builtins.input", agree)
     assert main([*FLAGS, "--keep-versions", "1", "--delete"]) == 0
-    assert there(vertex, bucket)[0] == before[0]
+    assert state()[0] == project[0]
 
 
-def test_what_is_listed_goes_and_is_noted(project, vertex, bucket, capsys):
-    flags, before = [*FLAGS, "--keep-versions", "1"], there(vertex, bucket)
-    assert main(flags) == 0 and there(vertex, bucket) == before
+def test_listed_things_go_into_journal(project, state, bucket, capsys):
+    """Nothing of others goes, and no file of a run before its live job is cancelled."""
+    flags = [*FLAGS, "--keep-versions", "1"]
+    assert main(flags) == 0 and state() == project
     listed = capsys.readouterr().out
-    assert all(name in listed for name in (f"{PARENT}/customJobs/training-1", "m 1", "2 items"))
+    assert all(name in listed for name in (JOB, "m 1", "2 items"))
     assert main([*flags, "--delete", "--yes"]) == 0
-    things, files = there(vertex, bucket)
-    assert before[0] - things == {("job", f"{PARENT}/customJobs/training-1"), ("version", "m 1")}
-    assert before[1] - files == {f"models/m/{0:016x}/{name}" for name in ("1/saved_model.pb", "version.json")}
-    [journal] = files - before[1]
+    things, files = state()
+    assert project[0] - things == {JOB, "m 1"}
+    assert project[1] - files == {f"{FOLDER}/1/saved_model.pb", f"{FOLDER}/version.json"}
+    (journal,) = files - project[1]
     assert journal.startswith("runs/cleanup/")
     lines = [json.loads(line) for line in (bucket / journal).read_text().splitlines()]
     assert [(line["kind"], line["error"]) for line in lines] == [("job", ""), ("version", "")]
+    assert main([*flags, "--delete", "--yes"]) == 0
+    assert files - state()[1] == {"runs/training-1/job/checkpoints/ckpt-1"}
 
 
-def test_foreign_things_beside_ours_stay(project, vertex, bucket):
-    labels = {"managed_by": "others", "run": "training-1"}
-    jobs, run = vertex.custom_jobs.items, vertex.pipeline_jobs.items[f"{PARENT}/pipelineJobs/training-1"]
-    theirs = job("customJobs/7", "training-1", labels, True)
-    jobs[theirs.name] = theirs
-    foreign = {"runs/x/job/a.tmp", "models/m/v3/version.json", "models/bert/7/saved_model.pb"}
-    foreign |= {f"runs/77/training-1{name}" for name in ("/notes.txt", "/convert/output/manifest.json", "0/x.tmp")}
-    for name in (*foreign, "runs/training-1/job/checkpoints/ckpt-1"):
-        (bucket / name).parent.mkdir(parents=True, exist_ok=True)
-        (bucket / name).write_text("{}")
-        os.utime(bucket / name, (0, 0))
-    before = str(theirs), str(run)
-    for _ in range(2):  # no file of the run goes as long as its job runs
-        assert main([*FLAGS, "--keep-versions", "1", "--delete", "--yes"]) == 0
-    assert (str(theirs), str(run)) == before
-    left = {name for name in there(vertex, bucket)[1] if not name.startswith("runs/cleanup/")}
-    assert left == foreign | {"runs/77/training-1/convert/output/train-00000-of-00001.tfrecord"}
+def test_failure_leaves_others_to_go(project, state, vertex, refused):
+    def refuse(request, parent, id):
+        raise exceptions.PermissionDenied("not you")
+
+    vertex.route("POST", "{parent}/customJobs/{id}:cancel", refuse)
+    line = refused(main, *FLAGS, "--delete", "--yes", "--keep-versions", "1")
+    assert f"1 items are left: {JOB}: " in line and "not you" in line
+    assert project[0] - state()[0] == {"m 1"}
 
 
 def test_endpoints_without_requests_go(vertex, bucket, capsys):
-    made = {"create_time": NOW - datetime.timedelta(days=3), "labels": OURS}
-    busy = {"deployed_models": [{"id": "5", "model": "m"}], "traffic_split": {"5": 100}}
+    idle = {"create_time": NOW - datetime.timedelta(days=3), "labels": OURS}
+    served = {"deployed_models": [{"id": "5", "model": "m"}], "traffic_split": {"5": 100}}
     for name, facts in (
-        ("idle", made),
-        ("busy", {**made, **busy}),
-        ("young", {**made, "create_time": NOW}),
-        ("foreign", {**made, "labels": {}}),
+        ("idle", idle),
+        ("busy", idle | served),
+        ("young", idle | {"create_time": NOW}),
+        ("foreign", idle | {"labels": {}}),
     ):
         endpoint = v1.Endpoint({"name": f"{PARENT}/endpoints/{name}", "display_name": name, **facts})
         vertex.endpoints.items[endpoint.name] = endpoint
     assert main([*FLAGS, "--delete", "--yes"]) == 0
     assert f"made 3 days ago, it gets no requests  {PARENT}/endpoints/idle\n" in capsys.readouterr().out
     assert [endpoint.display_name for endpoint in vertex.endpoints.items.values()] == ["busy", "young", "foreign"]
-
-
-def test_failure_does_not_save_others(project, vertex, bucket, refused):
-    def refuse(request, parent, id):
-        raise exceptions.PermissionDenied("not you")
-
-    vertex.route("POST", "{parent}/customJobs/{id}:cancel", refuse)
-    line = refused(main, *FLAGS, "--delete", "--yes", "--keep-versions", "1")
-    assert f"1 items are left: {PARENT}/customJobs/training-1: " in line and "not you" in line
-    assert ("version", "m 1") not in there(vertex, bucket)[0]
-
-
-def test_foreign_default_version_changes_nothing(project, vertex, bucket):
-    first, second = versions = vertex.models.versions[f"{PARENT}/models/m-m"]
-    second.version_aliases = []
-    versions.append(version("m", 3, {}, f"{BUCKET}/theirs", aliases=("default",)))
-    first.labels = {}  # in the registry still, so its files are needed
-    files = there(vertex, bucket)[1]
-    assert main([*FLAGS, "--delete", "--yes"]) == 0
-    assert files <= there(vertex, bucket)[1]
 
 
 @pytest.mark.parametrize(
@@ -165,5 +147,5 @@ def test_foreign_default_version_changes_nothing(project, vertex, bucket):
         (["--project", "other", *FLAGS[2:]], "vertex://other/us-central1: 403"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(vertex, bucket, refused, flags, message):
+def test_wrong_flags_are_error(vertex, bucket, refused, flags, message):
     assert message in refused(main, *flags)

@@ -1,9 +1,7 @@
 import project_states
 import pytest
+from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
-from kfp import dsl
-
-from components.cleanup.component import cleanup
 
 
 @pytest.fixture
@@ -31,15 +29,15 @@ def states(vertex, names):
     return [vertex.custom_jobs.items[name].state.name.removeprefix("JOB_STATE_") for name in names]
 
 
-def test_the_live_jobs_of_the_run_are_cancelled_and_no_others(vertex, job, cancel_jobs):
+def test_live_jobs_of_run_are_cancelled(vertex, job, cancel_jobs):
     live = [job("r1", state) for state in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
     ended = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "CANCELLING")
     past = [job("r1", state) for state in ended]
-    live.append(job("r1", "RUNNING", managed_by="tfrecord-training"))  # of a schedule, which knows no run's name
+    live.append(job("r1", "RUNNING", managed_by="tfrecord-training"))  # A schedule's jobs have no name of a run.
     batch = v1.BatchPredictionJob(name=live[0].replace("customJobs", "batchPredictionJobs"), display_name="r1")
     batch.labels, batch.state = project_states.OURS, "JOB_STATE_RUNNING"
     vertex.batches.items[batch.name] = batch
-    others = [job(run, "RUNNING") for run in ("r2", "r11")] + [job("r1", "RUNNING", managed_by="others")]
+    others = [job("r2", "RUNNING"), job("r11", "RUNNING"), job("r1", "RUNNING", managed_by="others")]
     assert cancel_jobs(vertex.project, vertex.location, "r1") == [*live, batch.name]
     assert batch.state.name == "JOB_STATE_CANCELLED"
     assert states(vertex, live) == ["CANCELLED"] * 6
@@ -48,9 +46,7 @@ def test_the_live_jobs_of_the_run_are_cancelled_and_no_others(vertex, job, cance
     assert cancel_jobs(vertex.project, vertex.location, "r1") == []
 
 
-def test_a_job_that_cannot_be_cancelled_does_not_save_the_others(vertex, job, cancel_jobs):
-    from google.api_core import exceptions
-
+def test_failure_cancels_the_other_jobs(vertex, job, cancel_jobs):
     names = [job("r1", "RUNNING") for _ in range(4)]
     cancel = vertex.custom_jobs.cancel
 
@@ -58,7 +54,7 @@ def test_a_job_that_cannot_be_cancelled_does_not_save_the_others(vertex, job, ca
         if id == "0":
             raise exceptions.PermissionDenied("not you")
         if id == "1":
-            vertex.custom_jobs.items[names[1]].state = 4  # it succeeds just now
+            vertex.custom_jobs.items[names[1]].state = "JOB_STATE_SUCCEEDED"  # It ends by itself just now.
         return cancel(request, parent, id)
 
     vertex.route("POST", "{parent}/customJobs/{id}:cancel", refuse)
@@ -69,11 +65,8 @@ def test_a_job_that_cannot_be_cancelled_does_not_save_the_others(vertex, job, ca
 
 
 @pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED"])
-def test_the_exit_handler_cancels_whatever_happened(vertex, job, state, capsys):
+def test_exit_handler_always_cancels(vertex, job, exit_handler, state, capsys):
     name = job("r1", "RUNNING")
-    status = dsl.PipelineTaskFinalStatus(
-        state=state, pipeline_job_resource_name="", pipeline_task_name="", error_code=None, error_message=None
-    )
-    cleanup(run_id="r1", run_dir="", status=status, project=vertex.project, location=vertex.location)
+    exit_handler(state, "r1", project=vertex.project, location=vertex.location)
     assert states(vertex, [name]) == ["CANCELLED"]
     assert name in capsys.readouterr().out

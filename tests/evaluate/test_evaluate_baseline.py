@@ -1,4 +1,3 @@
-import math
 import pathlib
 
 import numpy as np
@@ -9,64 +8,56 @@ import trips
 from common.manifest import Manifest
 from components.evaluate.baseline import baseline
 from components.evaluate.eval_set import EvalSet
-from trainer.data import records
-
-
-def columns(data: pathlib.Path, split: str) -> dict[str, list]:
-    found = records.load(Manifest.load(data), str(data), split)
-    return {name: column.numpy().tolist() for name, column in found.items()}
 
 
 def scored(data: pathlib.Path) -> dict:
-    """What the answers to beat are worth, and their rule."""
-    rule, answers = baseline(there := EvalSet.load(str(data), "test"))
-    return {"rule": rule, **there.task.measure(answers, np.array(columns(data, "test")["label"]))}
+    """Returns the metrics of the baseline, with its rule."""
+    records = EvalSet.load(str(data), "test")
+    rule, answers = baseline(records)
+    return {"rule": rule, **records.task.measure(answers, records.columns["label"])}
 
 
-def test_rule_is_over_best_column(tmp_path):
-    data = trips.make(tmp_path)
-    found = scored(data)
-    assert found["rule"] == "best single column, company"
-    train, test = columns(data, "train"), columns(data, "test")
-    prior = sum(train["label"]) / len(train["label"])
-    chances = {}
-    for company in {*train["company"], *test["company"]}:
-        labels = [label for label, of in zip(train["label"], train["company"], strict=True) if of == company]
-        chances[company] = (sum(labels) + prior) / (len(labels) + 1)
-    given = np.array([chances[company] for company in test["company"]])
-    truth = np.array(test["label"]) == 1
-    assert found["auc"] == pytest.approx(sklearn.metrics.roc_auc_score(truth, given))
-    assert found["accuracy"] == pytest.approx(((given > 0.5) == truth).mean())
-    assert found["loss"] == pytest.approx(-np.log(np.where(truth, given, 1 - given)).mean())
+def test_rule_is_over_best_column(data):
+    train, test = (EvalSet.load(str(data), split).columns for split in ("train", "test"))
+    prior = train["label"].mean()
+    chances = np.zeros(len(test["label"]))
+    for company in {*test["company"]}:
+        labels = train["label"][train["company"] == company]
+        chances[test["company"] == company] = (labels.sum() + prior) / (len(labels) + 1)
+    truth = test["label"] == 1
+    metrics = scored(data)
+    assert metrics["rule"] == "best single column, company"
+    assert metrics["auc"] == pytest.approx(sklearn.metrics.roc_auc_score(truth, chances))
+    assert metrics["accuracy"] == pytest.approx(((chances > 0.5) == truth).mean())
+    assert metrics["loss"] == pytest.approx(-np.log(np.where(truth, chances, 1 - chances)).mean())
 
 
-def schema(kind: str, classes: list[str]) -> dict:
+def schema(kind: str, classes: str, **encoding: object) -> dict:
     return {
         **trips.SCHEMA,
         "columns": {"x": {"type": kind}, "noise": {"type": "int"}, "tip": {"type": "string"}},
-        "label": {"column": "tip", "classes": classes},
-        "deep": [{"column": "x", **({"hash_buckets": 9} if kind == "string" else {"numeric": "z_score"})}],
+        "label": {"column": "tip", "classes": [*classes]},
+        "deep": [{"column": "x", **encoding}],
         "wide": [{"column": "noise", "vocabulary": 9}],
     }
 
 
 def test_rule_over_tenths_of_number(tmp_path):
     random = np.random.default_rng(0)
-    x = random.random(3000)
-    rows = [{"x": v, "noise": int(random.integers(5)), "tip": "abc"[int(v > 0.3) + int(v > 0.7)]} for v in x]
-    data = trips.make(tmp_path, rows, schema("float", ["a", "b", "c"]))
-    found = scored(data)
-    assert found.keys() == {"rule", "accuracy", "loss"}
-    assert found["rule"] == "best single column, x"
-    assert found["accuracy"] > 0.97
+    rows = [
+        {"x": x, "noise": noise, "tip": "abc"[int(x > 0.3) + int(x > 0.7)]}
+        for x, noise in zip(random.random(3000), random.integers(5, size=3000), strict=True)
+    ]
+    metrics = scored(trips.make(tmp_path, rows, schema("float", "abc", numeric="z_score")))
+    assert metrics.keys() == {"rule", "accuracy", "loss"}
+    assert metrics["rule"] == "best single column, x" and metrics["accuracy"] > 0.97
 
 
 def test_unseen_text_has_overall_shares(tmp_path):
-    rows = [{"x": f"{i}", "noise": 0, "tip": "yes" if i % 4 else "no"} for i in range(120)]
-    data = trips.make(tmp_path, rows, schema("string", ["no", "yes"]))
-    found = scored(data)
-    assert found["rule"] == "best single column, x"  # by heart, which helps no more: every text is another
-    assert found["auc"] == 0.5
-    histogram = Manifest.load(data).split("train").class_histogram
-    shares = [count / sum(histogram) for count in histogram]
-    assert found["loss"] == pytest.approx(-np.mean([math.log(shares[y]) for y in columns(data, "test")["label"]]))
+    """Texts that all differ are known by heart, which is no help with others."""
+    rows = [{"x": f"{i}", "noise": 0, "tip": "ny"[i % 4 > 0]} for i in range(120)]
+    data = trips.make(tmp_path, rows, schema("string", "ny", hash_buckets=9))
+    metrics = scored(data)
+    assert metrics["rule"] == "best single column, x" and metrics["auc"] == 0.5
+    train, test = (np.array(Manifest.load(data).split(split).class_histogram) for split in ("train", "test"))
+    assert metrics["loss"] == pytest.approx(-(test * np.log(train / train.sum())).sum() / test.sum())

@@ -15,15 +15,15 @@ def line(refused, scored, tmp_path):
 
     def run(model, *flags, data=scored.path):
         output = tmp_path / "output"
-        told = refused(main, "--model-dir", model, "--data-dir", data, "--output", output, *flags)
+        error = refused(main, "--model-dir", model, "--data-dir", data, "--output", output, *flags)
         assert not output.exists()
-        return told
+        return error
 
     return run
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         (
             {"size": 9},
@@ -35,20 +35,20 @@ def line(refused, scored, tmp_path):
         ({"outputs": ("class_index",)}, "signature serving_default does not give class_name and probabilities"),
     ],
 )
-def test_a_model_for_other_data(line, make_model, other, told):
+def test_model_for_other_data_refused(line, make_model, other, message):
     model = make_model(**other)
     error = line(model)
-    assert error.startswith(f"error: {model}") and told in error
+    assert error.startswith(f"error: {model}") and message in error
 
 
-def test_a_model_that_cannot_be_read(line, make_model, tmp_path):
+def test_unreadable_model_is_error(line, make_model, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(make_model(), model)
     (model / "saved_model.pb").write_bytes(b"not a model")
     assert f"{model}: the model cannot be read (" in line(model)
 
 
-def test_a_shard_with_one_bit_changed(line, make_model, scored, tmp_path):
+def test_damaged_shard_is_error(line, make_model, scored, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(scored.path, data)
     shard = next(data.glob("test-*.tfrecord"))
@@ -58,13 +58,13 @@ def test_a_shard_with_one_bit_changed(line, make_model, scored, tmp_path):
     assert f"{shard} is not the file that the manifest lists" in line(make_model(), data=data)
 
 
-def test_an_empty_split(line, make_model, tmp_path):
+def test_empty_split_is_error(line, make_model, tmp_path):
     convert(Options(output=str(tmp_path / "data"), shards=1, validation_fraction=0.0))
-    told = line(make_model(), "--split", "validation", data=tmp_path / "data")
-    assert "has no examples in split 'validation' (splits with examples: test, train)" in told
+    error = line(make_model(), "--split", "validation", data=tmp_path / "data")
+    assert "has no examples in split 'validation' (splits with examples: test, train)" in error
 
 
-def test_flags_that_do_not_fit(line, make_model, tmp_path):
+def test_missing_name_or_directory_is_error(line, make_model, tmp_path):
     assert "--registry needs the --name" in line(make_model(), "--registry", tmp_path)
     assert "no manifest.json" in line(make_model(), data=tmp_path)
     assert "no SavedModel here" in line(tmp_path / "nowhere")
