@@ -154,4 +154,4 @@ def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
     summary = (tmp_path / "summary").read_text()
     assert "| candidate | " in summary and f"| {metrics['auc']:.4f} |" in summary
     assert component.gate(evaluation=artifacts["evaluation"]) == "promote"
-    assert not (tmp_path / "registry").exists()
+    assert (tmp_path / "confusion").exists() and not (tmp_path / "registry").exists()

@@ -29,7 +29,7 @@ def client(vertex: Any) -> Any:
 
 @pytest.fixture
 def uploaded(bucket: pathlib.Path) -> Callable[[pathlib.Path, str], str]:
-    """Takes a model of this machine, with what lies beside it, to a run's directory in the bucket; returns where it is."""
+    """Copies a model and the files beside it to a run's directory in the bucket; returns its place."""
 
     def upload(model: pathlib.Path, run: str) -> str:
         shutil.copytree(model.parent, bucket / "runs" / run / "job")

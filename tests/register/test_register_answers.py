@@ -59,7 +59,7 @@ def test_version_with_other_answers_refused(table, judged, registry, tmp_path, r
     assert promoted(model, evaluation, registry) == "version 1 is the champion now"
     tampered = shutil.copytree(model, tmp_path / "tampered")
     negate(str(tampered / "variables" / "variables"))
-    message = r"does not answer as when it was judged: it gives probabilities \[\[0\..* and gave \[\[0\..*; at most 0\.0\d+ may"
+    message = r"not answer as when it was judged: it gives probabilities \[\[0\..* and gave \[\[0\..*; at most 0\.0\d+"
     with pytest.raises(UserError, match=message):
         promoted(str(tampered), {**evaluation, "champion": {"version": "1"}}, registry)
     place = ["2", "--registry", str(registry), "--name", "m"]

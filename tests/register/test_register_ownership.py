@@ -45,7 +45,7 @@ def put(directory: pathlib.Path, contents: dict[str, bytes]) -> dict[pathlib.Pat
     st.dictionaries(st.sampled_from(["version.json", "saved_model.pb"]), CONTENTS),
 )
 def test_foreign_files_in_registry_stay(contents, in_place_of_deleted):
-    """Whatever else lies in a registry, versions come and go, and each foreign file stays and costs one note at most."""
+    """Versions come and go beside foreign files, each of which stays and costs one note at most."""
     with tempfile.TemporaryDirectory() as root, contextlib.redirect_stderr(io.StringIO()) as notes:
         place, model = pathlib.Path(root, "registry"), f"{root}/model"
         registry = DirectoryRegistry(str(place))
