@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from common.cli import Flags, Parser, as_list, flag, run_cli
 from common.container_engine import DEFAULT_IMAGE, check_engine, remove_containers
-from common.errors import writable
+from common.errors import about, writable
 from common.flags import job_directory, local
 from common.lifeline import OWNER_PID, owner_pid, watch
 from common.storage.storage import is_remote
@@ -81,8 +81,9 @@ def _prepare(config: Config) -> RunRecord:
     if config.dataset != "bigquery":  # whose source is a query
         sources = [_absolute(path) for path in sources]
     predict = [_absolute(path) for path in as_list(config.predict)]
-    if predict:  # Checked before anything is trained.
-        PredictOptions(model_dir="-", source=tuple(predict), output="-.csv").files()
+    if predict:
+        with about("predict"):  # Before anything is trained for it.
+            PredictOptions(model_dir="-", source=tuple(predict), output="-.csv").files()
     arguments = pipeline_arguments(config, cluster, sources)
     key = cache_key(arguments["convert_args"], arguments["schema"])
     with writable(f"--registry {config.registry}"):

@@ -128,7 +128,7 @@ def test_no_source_is_forgotten_however_it_is_given(split):
         (["--gate", "RANGE"], "a threshold of accuracy: 97 is not from 0 to 1"),
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
         (["--runs-dir", "gs://bucket/runs"], "--runs-dir: 'gs://bucket/runs' is not a path"),
-        (["--set", "predict=rows.csv"], "rows.csv: no such file, and no folder with files"),
+        (["--set", "predict=rows.csv"], "predict: --source /"),
         (["--registry", "/proc/registry"], "cannot write --registry /proc/registry: No such file or directory"),
     ],
 )
