@@ -12,7 +12,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-DOCUMENT = (ROOT / "docs" / "CHANGING.md").read_text()
+# The tenth, a source, is tested with the converter.
+DOCUMENT = (ROOT / "docs" / "CHANGING.md").read_text().partition("## Adding a source")[0]
 CHANGES = {section.partition("\n")[0]: section for section in DOCUMENT.split("\n## ")[1:] if "```" in section}
 
 
@@ -57,7 +58,7 @@ def run(tree: pathlib.Path, *words: str) -> str:
 
 def test_no_change_touches_more_than_two_files():
     touched = {change: len({path for path, _, _ in files_of(section)}) for change, section in CHANGES.items()}
-    assert len(touched) == 9 and max(touched.values()) == 2, touched  # the tenth is in DATASETS.md, and tested there
+    assert len(touched) == 9 and max(touched.values()) == 2, touched
 
 
 def test_every_file_that_the_document_names_is_there():

@@ -175,7 +175,7 @@ def _schema(connection: duckdb.DuckDBPyConnection, dataset: str, source: str, la
     if not inputs:
         raise UserError("has no column that a model could learn from")
     lines = [
-        f"# Proposed from {columns[0].num_rows:,} rows; edit it as docs/DATASETS.md says.",
+        f"# Proposed from {columns[0].num_rows:,} rows; edit it as docs/SCHEMAS.md says.",
         _flow(name=re.sub(r"\W+", "_", path.stem)),
         _flow(origin=path.name),
         "columns:",

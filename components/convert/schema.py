@@ -1,4 +1,4 @@
-"""Schema files, of a table or of images in records; docs/DATASETS.md has their keys.
+"""Schema files, of a table or of images in records; docs/SCHEMAS.md has their keys.
 
     schema = load("taxi.yaml")
     schema.columns["fare"].dtype         # "float32"

@@ -1,4 +1,4 @@
-"""Schemas and programs in docs/DATASETS.md work as they are written."""
+"""Schemas and programs in the pages on datasets work as they are written."""
 
 import pathlib
 import re
@@ -16,8 +16,9 @@ from components.convert.schema import Column, ImageSchema, Label, TableSchema, l
 from components.convert.sources.registry import SOURCES
 from pipelines.local.cache import cache_key
 
-TEXT = (pathlib.Path(__file__).parents[2] / "docs" / "DATASETS.md").read_text()
-USING, _, ADDING = TEXT.partition("## Adding a source")
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+USING = (DOCS / "DATASETS.md").read_text() + (DOCS / "SCHEMAS.md").read_text()
+ADDING = (DOCS / "CHANGING.md").read_text().partition("## Adding a source")[2]
 HEADER = "fare,tips,trip_seconds,company,payment_type,trip_start_hour,trip_miles"
 
 
@@ -86,10 +87,10 @@ def test_documentation_names_datasets_and_keys(tmp_path):
     keys = {*SOURCES, *TableSchema.model_fields, *ImageSchema.model_fields} - {"content", "columns"}
     keys |= {f"label.{key}" for key in Label.model_fields}
     keys |= {f"columns.NAME.{key}" for key in Column.model_fields.keys() - {"name"}}
-    assert [key for key in sorted(keys) if f"`{key}`" not in TEXT] == []
+    assert [key for key in sorted(keys) if f"`{key}`" not in USING] == []
     (tmp_path / "records.yaml").write_text(block("\n(name: flowers "))
     assert load(tmp_path / "records.yaml").first_label == 1
-    filters = re.findall(r"^filter: (.*)$", TEXT, re.MULTILINE)
+    filters = re.findall(r"^filter: (.*)$", USING, re.MULTILINE)
     types = {
         "fare": "float",
         "tips": "float",
