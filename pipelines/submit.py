@@ -62,7 +62,7 @@ def _parser() -> Parser:
 
 
 def _submit(args: argparse.Namespace, config: Config) -> int:
-    """Sends a new run, or one that is gone on with."""
+    """Submits a new run, or resumes an earlier one."""
     if config.fail_on_reject and not args.wait:
         raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
     if args.dry_run:

@@ -25,7 +25,8 @@ NAME = "training"
 BACKENDS = ("local", "vertex")
 STEPS = (digest, convert, plan, train, evaluate, gate, register, promote, predict, cleanup)
 LOCAL_STEPS = (train, predict)  # On Vertex AI these are Google's components.
-_OF_EVERY_JOB = {"labels", "service_account", "encryption_spec_key_name"}  # Settings of Google's components.
+# Arguments that a training job and a batch prediction have in common.
+_OF_EVERY_JOB = {"labels", "service_account", "encryption_spec_key_name"}
 _BATCH_MACHINES = {"machine_type": "n1-standard-4", "starting_replica_count": 1, "max_replica_count": 4}
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
 

@@ -109,7 +109,7 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
     return [leftover for leftover in listed if run in ("", leftover.run)]
 
 
-def run_of(job: v1.PipelineJob | v1.CustomJob | v1.BatchPredictionJob) -> str:
+def run_of(job: _Job) -> str:
     """Returns the run that a job is of; of one that was started from a compiled spec only the name says it."""
     name = job.name.rpartition("/")[2] if isinstance(job, v1.PipelineJob) else job.display_name
     return job.labels.get("run") or name
@@ -157,7 +157,7 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
 
 
 def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftover]) -> None:
-    """Deletes leftovers; an error of one does not save the others.
+    """Deletes leftovers, the others too if one cannot be deleted.
 
     `gs://BUCKET/runs/cleanup/<time>.jsonl` has a line for each before anything goes. At the end it has what came of it:
     its `error`, which stays null of what was not tried.

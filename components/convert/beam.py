@@ -101,7 +101,7 @@ def run(
 
 
 def _call(function: Callable[[Any], Any], staged: str, copy: str, results: str, numbered: tuple[int, Any]) -> None:
-    """Leaves the outcome of a task in a file, on whatever machine."""
+    """Computes a task on a worker of Beam, and writes its result or error to a file."""
     i, task = numbered
     if not os.path.isdir(staged):
         with locked(f"{staged}.lock"):

@@ -46,7 +46,7 @@ class Options(Flags):
             raise unknown("ending of --output", suffix, FORMATS)
 
     def files(self) -> list[File]:
-        """Returns the files at the sources; one that has none is a `UserError`."""
+        """Returns the files of all sources, in their order; a source without files is a `UserError`."""
         files = []
         for path in as_list(self.source):
             with readable(path):

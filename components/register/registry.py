@@ -135,7 +135,7 @@ class Registry(abc.ABC):
     def promote(
         self, name: str, version: str, why: str = "", *, instead_of: str | None = _ANY, event: str = PROMOTE
     ) -> bool:
-        """Makes a version the champion, and the champion the previous one.
+        """Moves the alias of the champion to a version, and that of the previous champion to the present one.
 
         Args:
           name: Name of the model.

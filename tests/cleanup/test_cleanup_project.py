@@ -79,7 +79,7 @@ def test_deletion_needs_agreement(project, state, answer, refused, capsys):
 
 
 def test_needed_by_agreement_stays(project, state, vertex, answer, monkeypatch):
-    """What is in use again when the question is answered is not deleted."""
+    """Things that are in use again when the question is answered are not deleted."""
 
     def agree(_):
         for run in vertex.pipeline_jobs.items.values():

@@ -71,9 +71,9 @@ def test_training_records_are_never_scored(tmp_path_factory, changes, seed):
     champion, records = trained_on(old, root / "champion"), EvalSet.load(str(new), "test")
     chosen = records.unseen(str(champion))
     scored, learnt, own = rows(new, "test"), {*rows(old, "train")}, {*rows(new, "train")}
-    known = np.array([row in learnt for row in scored])
-    assert known.any() == ("split" in changes)  # Else every record stays in its split.
-    assert chosen.tolist() == (~known).tolist()
+    is_learnt = np.array([row in learnt for row in scored])
+    assert is_learnt.any() == ("split" in changes)  # Else every record stays in its split.
+    assert chosen.tolist() == (~is_learnt).tolist()
     assert records.repeated.tolist() == [row in own for row in scored]
     # What is repeated in a model's own dataset is known without its records; what it was tuned from is not.
     assert records.unseen(str(trained_on(new, root / "candidate"))).all()
@@ -99,11 +99,11 @@ def test_records_of_other_columns_refused(tmp_path):
 
 def test_champion_compared_on_unseen_records(scored, make_model, champion, evaluate, tmp_path):
     """A candidate that is better only on what the champion was trained on is no better."""
-    count, known = len(scored.labels), np.arange(len(scored.labels)) < 240
+    count, is_learnt = len(scored.labels), np.arange(len(scored.labels)) < 240
     model = shutil.copytree(make_model(wrong=230), tmp_path / "champion")
     hashes = np.concatenate([*content_hashes(scored.manifest, str(scored.path), "test")])
     other = dataclasses.replace(scored.manifest, name="other")
-    provenance.write(other, "m", str(model), learnt=TrainedOn.of(other, [hashes[known]]))
+    provenance.write(other, "m", str(model), learnt=TrainedOn.of(other, [hashes[is_learnt]]))
     flags, left = champion(model), count - 240
 
     evaluation = evaluate(make_model(wrong=210), scored.path, *flags)
@@ -121,4 +121,4 @@ def test_champion_compared_on_unseen_records(scored, make_model, champion, evalu
     own = evaluate(model, scored.path, *flags)
     assert own["metrics"]["examples"] == left and own["champion"]["candidate"] is None
     assert f"judged by the {left} of {count} records of test that it was not trained on" in own["decision"]["reasons"]
-    assert own["baseline"]["accuracy"] == pytest.approx(np.mean(scored.labels[~known] == 3), abs=0.1)
+    assert own["baseline"]["accuracy"] == pytest.approx(np.mean(scored.labels[~is_learnt] == 3), abs=0.1)

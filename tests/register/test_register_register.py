@@ -82,9 +82,9 @@ def test_steps_register_and_promote(evaluated, place):
         directory, _ = evaluated(run, accuracy, champion=champion)
         evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
         about = {"registry": place, "name": "m", "run_id": run, "evaluation": evaluation}
-        made = {**about, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
-        version = component.register(job_dir=f"{directory}/", **made)
-        assert component.register(job_dir=str(directory), **made) == version  # A retry of the step.
+        arguments = {**about, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
+        version = component.register(job_dir=f"{directory}/", **arguments)
+        assert component.register(job_dir=str(directory), **arguments) == version  # A retry of the step.
         assert (read(place, version)["cluster"], read(place, version)["image"]) == ({"chief": {}}, "r/i@sha256:7")
         outcome = component.promote(**about)
         runs.append(about)

@@ -1,4 +1,4 @@
-"""Which weights decay, of layers of every kind."""
+"""Weights that decay, in layers of every kind."""
 
 import types
 

@@ -315,7 +315,7 @@ class Training:
         self._output.lines("launcher", end_message(end).splitlines())
 
     def _patiently(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns what a call to Google Cloud returns; once a job was followed, however long an outage takes."""
+        """Returns the result of a call to Google Cloud, which is repeated during an outage once the job is followed."""
         while self._link:
             with self._outages.tolerated():
                 return call(*arguments)

@@ -75,7 +75,7 @@ class Jobs:
             return self._client().get_custom_job(name=name)
 
     def cancel(self, name: str) -> None:
-        """Has a job end; its replicas save."""
+        """Cancels a job, whose replicas then save a checkpoint."""
         with refusals(_SERVICE):
             self._client().cancel_custom_job(name=name)
 

@@ -50,8 +50,8 @@ def prepared(tmp_path):
             VERSION = tfds.core.Version("1.2.3")
 
             def _info(self):
-                known = tfds.features.FeaturesDict(features)
-                return tfds.core.DatasetInfo(builder=self, features=known, supervised_keys=supervised)
+                described = tfds.features.FeaturesDict(features)
+                return tfds.core.DatasetInfo(builder=self, features=described, supervised_keys=supervised)
 
             def _split_generators(self, manager):
                 return {name: enumerate(examples) for name, examples in splits.items()}

@@ -48,10 +48,10 @@ def cluster(choices: int = 1, replicas: int = 2, max_restarts: int = 5) -> Clust
 
 def attempts(words: str) -> list[Attempt]:
     """Parses words such as `0 stockout 5`: choice, ending (or exit code) and number of new steps."""
-    made, step = [], -1
+    earlier, step = [], -1
     for choice, how, steps in (word.split() for word in words.split(", ") if word):
         after = step + int(steps)
-        made.append(
+        earlier.append(
             Attempt(
                 display_name="a",
                 machines={},
@@ -65,12 +65,12 @@ def attempts(words: str) -> list[Attempt]:
             )
         )
         step = after
-    return made
+    return earlier
 
 
 def order_after(past: str, is_earlier: bool = False, choices: int = 3, **limits: float) -> Again | Over:
-    made = attempts(past)
-    return next_attempt(made, Bounds(cluster=cluster(choices, max_restarts=2), **limits), len(made) * is_earlier)
+    earlier = attempts(past)
+    return next_attempt(earlier, Bounds(cluster=cluster(choices, max_restarts=2), **limits), len(earlier) * is_earlier)
 
 
 NO_PREEMPTIONS_LEFT = "no restart after preemptions is left (max_restarts: 2)"
