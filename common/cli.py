@@ -6,9 +6,10 @@ class Options(Flags):
 
 Options.add_flags(parser)                        # --shards N, with help and default
 options = Options.of(parser.parse_args())
-Options(shards=0)                                # UserError: --shards: '0' is not a whole number of at least 1 and ...
-Options(shards=16).as_flags()                    # ["--shards=16"]
-run_cli(main)                                    # exits with what `main` returns; a UserError is one line and exit code 2
+Options(shards=0)                                # UserError: --shards: '0' is not a whole number of
+at least 1 and ... Options(shards=16).as_flags()                    # ["--shards=16"]
+run_cli(main)                                    # exits with what `main` returns; a UserError is
+one line and exit code 2
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ def flag(
 ) -> Any:
     """A field that is a flag by the same name, and by the `aliases`, which have their dashes; `marks` are its metadata.
 
-    Its `kind` is a type for argparse, `bool` of a flag without a value, or what to choose from; `group` its heading in the
-    help, and `metavar` stands for a value there, in place of what the kind says. Of `several` values one or more are
-    given, also in several places.
+    Its `kind` is a type for argparse, `bool` of a flag without a value, or what to choose from;
+    `group` its heading in the help, and `metavar` stands for a value there, in place of what the
+    kind says. Of `several` values one or more are given, also in several places.
     """
-    takes: dict[str, Any] = {"help": help, "required": True} if required else {"help": help, "default": default}
+    takes: dict[str, Any] = (
+        {"help": help, "required": True} if required else {"help": help, "default": default}
+    )
     if kind is bool:
         takes |= {"action": "store_true", "default": False}
     elif isinstance(kind, tuple):
@@ -81,7 +84,8 @@ class Flags:
         Args:
           parser: Takes the flags.
           but: Names of fields that get no flag.
-          defaults: False to leave a flag that is not on the command line out of the parsed arguments.
+          defaults: False to leave a flag that is not on the command line out of the parsed
+            arguments.
         """
         unset = {} if defaults else {"default": argparse.SUPPRESS}
         groups = {"": parser}

@@ -22,7 +22,9 @@ def check_engine(instead: str) -> bool:
       UserError: If no engine answers; it names the flag to use `instead`.
     """
     try:
-        info = docker("info", "--format", "{{.ServerVersion}} {{json .SecurityOptions}}", limit_s=_ANSWER_S)
+        info = docker(
+            "info", "--format", "{{.ServerVersion}} {{json .SecurityOptions}}", limit_s=_ANSWER_S
+        )
     except FileNotFoundError:
         reason = "there is no program docker"
     except subprocess.TimeoutExpired:
@@ -37,7 +39,8 @@ def check_engine(instead: str) -> bool:
 def security_options(*, rootless: bool) -> dict[str, Any]:
     """Returns what every container of ours is started with, as arguments of Docker's Python client.
 
-    It has no capabilities, can gain none, and runs as this user, who is root in containers of a rootless engine.
+    It has no capabilities, can gain none, and runs as this user, who is root in containers of a
+    rootless engine.
     """
     return {
         "user": "0:0" if rootless else f"{os.getuid()}:{os.getgid()}",
@@ -49,8 +52,13 @@ def security_options(*, rootless: bool) -> dict[str, Any]:
 
 def as_flags(options: Mapping[str, Any]) -> list[str]:
     """Returns the same as flags of `docker run`."""
-    values = {name: value if isinstance(value, list) else [str(value).lower()] for name, value in options.items()}
-    return [f"--{name.replace('_', '-')}={each}" for name, value in values.items() for each in value]
+    values = {
+        name: value if isinstance(value, list) else [str(value).lower()]
+        for name, value in options.items()
+    }
+    return [
+        f"--{name.replace('_', '-')}={each}" for name, value in values.items() for each in value
+    ]
 
 
 def remove_containers(label: str) -> None:
@@ -62,5 +70,9 @@ def remove_containers(label: str) -> None:
 def docker(*arguments: str, limit_s: float | None = None) -> subprocess.CompletedProcess[str]:
     """Has the engine's client do something."""
     return subprocess.run(
-        ["docker", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s
+        ["docker", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
     )

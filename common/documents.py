@@ -2,8 +2,8 @@
 
 parse_json(b'{"step": 7}')              # {"step": 7}
 parse_json(b"[" * 200_000)              # ValueError: its values are nested too deep
-parse_yaml(b"a: 1\na: 2")               # UserError: not valid YAML at line 1, column 1: 'a' stands there twice; remove one
-line_of(b"a: 1\nb: [2]", "b[0]")         # 2
+parse_yaml(b"a: 1\na: 2")               # UserError: not valid YAML at line 1, column 1: 'a' stands
+there twice; remove one line_of(b"a: 1\nb: [2]", "b[0]")         # 2
 with open(path, "rb") as file:
     parse_json(read(file))              # ValueError if the file has more than 128 MiB
 """
@@ -18,7 +18,8 @@ from yaml.composer import Composer
 from common.errors import UserError
 
 MOST_BYTES = 128 << 20  # The largest, manifests of 100,000 files, have some 60 MB.
-_MOST_DIGITS = 20  # Of a whole number: those of 64 bits. A longer one cannot become a float, or takes long to print.
+# Of a whole number: those of 64 bits. A longer one cannot become a float, or takes long to print.
+_MOST_DIGITS = 20
 
 
 def read(file: IO[bytes], most_bytes: int = MOST_BYTES) -> bytes:
@@ -65,7 +66,11 @@ def line_of(text: bytes, place: str) -> int | None:
     for step in re.findall(r"[^.\[\]]+", place):
         children = {}
         if isinstance(node, yaml.MappingNode):
-            children = {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+            children = {
+                key.value: (key, value)
+                for key, value in node.value
+                if isinstance(key, yaml.ScalarNode)
+            }
         elif isinstance(node, yaml.SequenceNode):
             children = {str(i): (value, value) for i, value in enumerate(node.value)}
         if step not in children:
@@ -83,7 +88,9 @@ class _Loader(Composer, yaml.CSafeLoader):
         Composer.__init__(self)
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):  # A few of them in each other have values without end.
+        if self.check_event(
+            yaml.AliasEvent
+        ):  # A few of them in each other have values without end.
             problem = "aliases are not read; repeat the values"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
         return super().compose_node(parent, index)

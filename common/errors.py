@@ -25,7 +25,8 @@ def reading(path: object, repair: str = "put the right one back, or delete it") 
     """Around the use of what the program itself has written: what is wrong with it is the user's to mend.
 
     Raises:
-      UserError: In place of whatever reading and parsing raise; file systems that are far away have errors of their own.
+      UserError: In place of whatever reading and parsing raise; file systems that are far away have
+        errors of their own.
       ConnectionError: If a store fails, which is nobody's mistake.
     """
     try:
@@ -33,7 +34,9 @@ def reading(path: object, repair: str = "put the right one back, or delete it") 
     except (UserError, ConnectionError):
         raise
     except Exception as error:
-        raise UserError(f"{path} cannot be used ({type(error).__name__}: {first_line(error)}); {repair}") from None
+        raise UserError(
+            f"{path} cannot be used ({type(error).__name__}: {first_line(error)}); {repair}"
+        ) from None
 
 
 def first_line(error: Exception) -> str:
@@ -49,7 +52,9 @@ def readable(place: object) -> Iterator[None]:
     except BrokenPipeError:
         raise  # of standard output
     except OSError as error:
-        raise UserError(f"{error.filename or place}: cannot be read ({error.strerror or error})") from None
+        raise UserError(
+            f"{error.filename or place}: cannot be read ({error.strerror or error})"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -79,7 +84,8 @@ def store_errors() -> Iterator[None]:
     Raises:
       FileNotFoundError: If it is not there.
       EOFError: If it ends before the place that was asked for.
-      ConnectionError: If the store still fails after the library has tried again, ten times over some minutes.
+      ConnectionError: If the store still fails after the library has tried again, ten times over
+        some minutes.
       OSError: If the store refuses.
     """
     try:
@@ -88,6 +94,9 @@ def store_errors() -> Iterator[None]:
         library = sys.modules.get("tensorflow")  # where it was not needed yet, the error is not its
         if library is None or not isinstance(error, library.errors.OpError):
             raise
-        kinds: dict[str, type[Exception]] = {"NotFoundError": FileNotFoundError, "OutOfRangeError": EOFError}
+        kinds: dict[str, type[Exception]] = {
+            "NotFoundError": FileNotFoundError,
+            "OutOfRangeError": EOFError,
+        }
         kinds |= dict.fromkeys(("UnavailableError", "AbortedError"), ConnectionError)
         raise kinds.get(type(error).__name__, OSError)(" ".join(error.message.split())) from None

@@ -2,7 +2,8 @@
 
     parser.add_argument("--train-steps", type=at_least(1))
 
-Every number has a largest value too, far beyond use and within what TensorFlow can count: it may end in C++ otherwise.
+Every number has a largest value too, far beyond use and within what TensorFlow can count: it may
+end in C++ otherwise.
 """
 
 import argparse
@@ -42,23 +43,39 @@ def at_least(least: int, most: int = MOST) -> Kind:
     return Kind(int, lambda value: least <= value <= most, says, "N")
 
 
-positive = Kind(float, lambda value: 0 < value <= _MOST_REAL, f"a number greater than 0 and at most {_MOST_REAL:g}")
-not_negative = Kind(float, lambda value: 0 <= value <= _MOST_REAL, f"a number of at least 0 and at most {_MOST_REAL:g}")
+positive = Kind(
+    float,
+    lambda value: 0 < value <= _MOST_REAL,
+    f"a number greater than 0 and at most {_MOST_REAL:g}",
+)
+not_negative = Kind(
+    float,
+    lambda value: 0 <= value <= _MOST_REAL,
+    f"a number of at least 0 and at most {_MOST_REAL:g}",
+)
 share = Kind(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
 zero_to_one = Kind(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 _BUCKET = re.compile("gs://[^/]")
-# A folder `gs:` here would be made of a bucket's name that is misspelt, or given where no bucket can be.
+# A folder `gs:` here would be made of a bucket's name that is misspelt, or given where no bucket
+# can be.
 local = Kind(
     str,
     lambda text: bool(text) and "://" not in text and not text.startswith("gs:/"),
     "a path (a mounted bucket is one)",
 )
-place = Kind(str, lambda text: local.holds(text) or bool(_BUCKET.match(text)), "a path or gs://BUCKET/NAME")
+place = Kind(
+    str, lambda text: local.holds(text) or bool(_BUCKET.match(text)), "a path or gs://BUCKET/NAME"
+)
 
 
 def several(kind: Kind) -> Kind:
     """The type of values with commas between them: a tuple."""
-    return Kind(lambda text: tuple(map(kind, text.split(","))), bool, "a list", f"{kind.metavar},{kind.metavar}")
+    return Kind(
+        lambda text: tuple(map(kind, text.split(","))),
+        bool,
+        "a list",
+        f"{kind.metavar},{kind.metavar}",
+    )
 
 
 def job_directory(text: str) -> str:
@@ -68,12 +85,15 @@ def job_directory(text: str) -> str:
     """
     if set("[\\") & set(text):
         raise argparse.ArgumentTypeError(
-            f"TensorFlow takes {text!r} for a pattern, and would not find its own files; use a name without [ and \\"
+            f"TensorFlow takes {text!r} for a pattern, and would not find its own files; use a "
+            "name without [ and \\"
         )
     return place(text)
 
 
-def variable(name: str, parse: Callable[[str], Any], environ: Mapping[str, str] = os.environ) -> Any:
+def variable(
+    name: str, parse: Callable[[str], Any], environ: Mapping[str, str] = os.environ
+) -> Any:
     """The value of an environment variable; that of "0" where it is not set."""
     try:
         return parse(environ.get(name) or "0")

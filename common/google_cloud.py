@@ -26,7 +26,8 @@ def credentials() -> Any:
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
-    # Where there is no metadata server it is waited for: on a machine of Google's it answers at once.
+    # Where there is no metadata server it is waited for: on a machine of Google's it answers at
+    # once.
     os.environ.setdefault("GCE_METADATA_TIMEOUT", "1")
     try:
         default, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
@@ -42,9 +43,16 @@ def refusals(subject: str) -> Iterator[None]:
     Raises:
       RefusedError: If a request is refused.
       UserError: If there are no valid credentials.
-      ConnectionError: If a service does not answer, or says that it cannot now. It may have done what was asked.
+      ConnectionError: If a service does not answer, or says that it cannot now. It may have done
+        what was asked.
     """
-    from google.api_core.exceptions import GoogleAPICallError, RetryError, ServerError, TooManyRequests, Unauthorized
+    from google.api_core.exceptions import (
+        GoogleAPICallError,
+        RetryError,
+        ServerError,
+        TooManyRequests,
+        Unauthorized,
+    )
     from google.auth.exceptions import GoogleAuthError, TransportError
 
     try:

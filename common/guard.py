@@ -4,11 +4,12 @@
     subprocess.Popen(command, env={**os.environ, MARK: guard.mark("worker-0")})
     guard.close()
 
-The guard is a process of its own, since in a launcher that gets SIGKILL nothing runs any more. It waits for the end of
-a pipe that only the launcher holds open. Then it kills every process that carries the job's mark in its environment:
-children inherit it, so this finds those that left the process group or the session too, as `timeout` and daemons do.
-(Jenkins' ProcessTreeKiller looks for processes in the same way.) Last it runs the job's teardown, for what runs
-elsewhere: containers; and it deletes the job's temporary directory, since TensorFlow leaves files in it when its process
+The guard is a process of its own, since in a launcher that gets SIGKILL nothing runs any more. It
+waits for the end of a pipe that only the launcher holds open. Then it kills every process that
+carries the job's mark in its environment: children inherit it, so this finds those that left the
+process group or the session too, as `timeout` and daemons do. (Jenkins' ProcessTreeKiller looks for
+processes in the same way.) Last it runs the job's teardown, for what runs elsewhere: containers;
+and it deletes the job's temporary directory, since TensorFlow leaves files in it when its process
 is killed.
 """
 
@@ -36,8 +37,11 @@ class Guard:
 
     def __init__(self, *locks: int, teardown: Sequence[str] = ()) -> None:
         """Starts the guard; it keeps descriptors of locks open until its work is done, and runs `teardown` at its end."""
-        self.token = f"{os.getpid()}-{time.time_ns()}"  # The job's mark; those of its replicas begin with it.
-        self.scratch = tempfile.mkdtemp(prefix="training-")  # For the temporary files of the replicas.
+        # The job's mark; those of its replicas begin with it.
+        self.token = f"{os.getpid()}-{time.time_ns()}"
+        self.scratch = tempfile.mkdtemp(
+            prefix="training-"
+        )  # For the temporary files of the replicas.
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__, self.token, self.scratch, *teardown],
             stdin=subprocess.PIPE,
@@ -72,8 +76,13 @@ def kill_marked(*marks: str) -> None:
                 if f"{environ.get(MARK)}:".startswith(beginnings):
                     marked.append(process)
                     process.kill()
-                # In the middle of exec, and while it ends, a process has neither; threads of the kernel never have.
-                is_unsure |= not environ and not process.cmdline() and _KERNEL not in (process.pid, process.ppid())
+                # In the middle of exec, and while it ends, a process has neither; threads of the
+                # kernel never have.
+                is_unsure |= (
+                    not environ
+                    and not process.cmdline()
+                    and _KERNEL not in (process.pid, process.ppid())
+                )
         psutil.wait_procs(marked, timeout=_PAUSE_S)
         if is_unsure:
             time.sleep(_PAUSE_S)

@@ -9,13 +9,18 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def locked(
-    path: str | os.PathLike[str], waiting: Callable[[], object] = lambda: None, *, every_s: float = 0.05
+    path: str | os.PathLike[str],
+    waiting: Callable[[], object] = lambda: None,
+    *,
+    every_s: float = 0.05,
 ) -> Iterator[int]:
     """Holds a lock on a directory, or on a file, which is made where there is none; yields its descriptor.
 
     While others hold it, `waiting` is called every so often, and may raise.
     """
-    descriptor = os.open(path, os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(
+        path, os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT, 0o666
+    )
     try:
         while True:
             try:

@@ -12,7 +12,8 @@ import psutil
 
 ROOT = pathlib.Path("/")  # in which `proc` and `sys` are looked for
 _ANSWER_S = 20.0
-# Instructions for matrices and vectors, which decide how fast a processor computes; the last line is of ARM.
+# Instructions for matrices and vectors, which decide how fast a processor computes; the last line
+# is of ARM.
 _INSTRUCTIONS = re.compile(
     "amx_(tile|bf16|fp16|int8)|avx2|fma|avx_vnni|avx512(f|_bf16|_fp16|_vnni)|sme|asimd|sve2?|bf16"
 )
@@ -33,7 +34,9 @@ def fact(key: str) -> str:
 
 def usable_cores() -> int:
     """Returns the number of cores that this process may run on, or fewer if a control group gives less time than theirs."""
-    limits = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    limits = [
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ]
     for group in _control_groups():
         quota, _, period = _read(group / "cpu.max").partition(" ")
         if quota.isdigit():  # Else "max", or there is no such file.
@@ -48,14 +51,21 @@ def memory_bytes() -> int:
 
 def available_bytes() -> int:
     """Returns the bytes that can be taken without swapping or being killed."""
-    return max(0, min([psutil.virtual_memory().available, *(limit - used for limit, used in _memory_limits())]))
+    return max(
+        0,
+        min(
+            [psutil.virtual_memory().available, *(limit - used for limit, used in _memory_limits())]
+        ),
+    )
 
 
 def gpu_free_bytes() -> int:
     """Returns the free memory of the GPU that has least, according to nvidia-smi; 0 without an answer."""
     query = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=_ANSWER_S).stdout
+        answer = subprocess.run(
+            query, capture_output=True, text=True, check=True, timeout=_ANSWER_S
+        ).stdout
         return min(map(int, answer.split())) << 20
     return 0
 
@@ -77,7 +87,9 @@ def _control_groups() -> Iterator[pathlib.Path]:
         if line.startswith("0::/"):
             # In a container the path may be the host's, and what is mounted is the group itself.
             group = top / line.removeprefix("0::/")
-            yield from (directory for directory in (group, *group.parents) if directory.is_relative_to(top))
+            yield from (
+                directory for directory in (group, *group.parents) if directory.is_relative_to(top)
+            )
 
 
 def _read(path: pathlib.Path) -> str:

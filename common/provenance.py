@@ -4,7 +4,8 @@
     write(manifest, "cnn", "jobs/m/model", learnt=learnt)
     records_of("jobs/m/model").unseen(manifest, hashes)     # bool [N]
 
-Wherever the model and the records lie by then, whoever scores it can tell whether it may have seen them. Imports no TensorFlow.
+Wherever the model and the records lie by then, whoever scores it can tell whether it may have seen
+them. Imports no TensorFlow.
 """
 
 import dataclasses
@@ -22,7 +23,12 @@ from common.manifest import Feature, Manifest
 from common.storage.files import parsed_json, read_bytes, write_bytes, write_text
 
 RECORDS = "trained_on.npz"  # Of a job and, below this directory, of a model.
-SERVING_DEFAULT, RAW, FAULTS, IMAGE_BYTES = "serving_default", "raw", "faults", "image_bytes"  # Signatures of a model.
+SERVING_DEFAULT, RAW, FAULTS, IMAGE_BYTES = (
+    "serving_default",
+    "raw",
+    "faults",
+    "image_bytes",
+)  # Signatures of a model.
 _ASSETS, _FILE, _FORM = "assets.extra", "dataset.json", "form"
 # What decides which examples a split has; the test split is drawn first.
 _DRAWN_BY = {
@@ -36,8 +42,10 @@ class TrainedOn:
     """Training records, of the dataset and of those that the weights were trained on before.
 
     Attributes:
-      form: What a record's hash is made of: of each feature but the label its name, type, shape, encoding, unit and default.
-      hashes: By a dataset's fingerprint the distinct hashes of its training records, uint64, in ascending order.
+      form: What a record's hash is made of: of each feature but the label its name, type, shape,
+        encoding, unit and default.
+      hashes: By a dataset's fingerprint the distinct hashes of its training records, uint64, in
+        ascending order.
     """
 
     form: str
@@ -46,7 +54,10 @@ class TrainedOn:
     @classmethod
     def of(cls, manifest: Manifest, hashes: Iterable[np.ndarray]) -> Self:
         """Records of a dataset, by the hashes of its training split, which come in arrays."""
-        return cls(form=_form(manifest), hashes={manifest.fingerprint: np.unique(np.concatenate([*hashes]))})
+        return cls(
+            form=_form(manifest),
+            hashes={manifest.fingerprint: np.unique(np.concatenate([*hashes]))},
+        )
 
     def and_before(self, other: Self | None) -> Self:
         """Adds what the weights that training begins with have learnt from; records of another form are no records here."""
@@ -56,18 +67,24 @@ class TrainedOn:
     def unseen(self, manifest: Manifest, hashes: np.ndarray) -> np.ndarray:
         """Returns which records of a dataset, by their hashes [N], are none of these: bool [N].
 
-        The records are not for training in that dataset. If it is one that the weights were trained on, its splits say what
-        is not known, and records that its source has twice are not looked for.
+        The records are not for training in that dataset. If it is one that the weights were trained
+        on, its splits say what is not known, and records that its source has twice are not looked
+        for.
 
         Raises:
           UserError: If records have another form there: their hashes tell nothing.
         """
         if self.form != _form(manifest):
             raise UserError(
-                f"it was trained on records with other columns, types, units or defaults than dataset {manifest.name!r} has, "
+                "it was trained on records with other columns, types, units or defaults than "
+                f"dataset {manifest.name!r} has, "
                 "so none can be known again; convert the dataset with those"
             )
-        others = [known for fingerprint, known in self.hashes.items() if fingerprint != manifest.fingerprint]
+        others = [
+            known
+            for fingerprint, known in self.hashes.items()
+            if fingerprint != manifest.fingerprint
+        ]
         return ~np.isin(hashes, np.concatenate([np.empty(0, np.uint64), *others]))
 
     def save(self, directory: str) -> None:
@@ -108,7 +125,8 @@ def write(
       manifest: The dataset's.
       model: Name of the model.
       model_dir: Directory of the SavedModel.
-      task: `package.module:function` that makes the model's task, where the dataset's label does not say it all.
+      task: `package.module:function` that makes the model's task, where the dataset's label does
+        not say it all.
       learnt: Records that it has learnt from.
       signatures: Names of what it can be asked by.
     """
@@ -119,9 +137,14 @@ def write(
         "task": task,
         "arguments": dict(manifest.arguments),
         "signatures": signatures,
-        "columns": [dataclasses.asdict(dataclasses.replace(f, statistics=None)) for f in manifest.source_columns],
+        "columns": [
+            dataclasses.asdict(dataclasses.replace(f, statistics=None))
+            for f in manifest.source_columns
+        ],
     }
-    write_text(os.path.join(model_dir, _ASSETS, _FILE), json.dumps(facts, indent=1, sort_keys=True) + "\n")
+    write_text(
+        os.path.join(model_dir, _ASSETS, _FILE), json.dumps(facts, indent=1, sort_keys=True) + "\n"
+    )
     if learnt:
         learnt.save(os.path.join(model_dir, _ASSETS))
 
@@ -140,7 +163,9 @@ def taken_by(model_dir: str) -> tuple[list[str], list[Feature]]:
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
         if facts is None:
             return [], []
-        return facts["signatures"], pydantic.TypeAdapter(list[Feature]).validate_python(facts["columns"])
+        return facts["signatures"], pydantic.TypeAdapter(list[Feature]).validate_python(
+            facts["columns"]
+        )
 
 
 def records_of(model_dir: str) -> TrainedOn | None:
@@ -157,8 +182,11 @@ def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:
 def check_drawn(manifest: Manifest, split: str, trained: str, arguments: Mapping[str, Any]) -> None:
     """Refuses what was trained on a dataset that was converted with `arguments` if other examples may be in the split here."""
     drawn = [(name, arguments.get(name), manifest.arguments.get(name)) for name in _DRAWN_BY[split]]
-    if differences := [f"{name} {theirs} and not {ours}" for name, theirs, ours in drawn if theirs != ours]:
+    if differences := [
+        f"{name} {theirs} and not {ours}" for name, theirs, ours in drawn if theirs != ours
+    ]:
         raise UserError(
-            f"{trained} was trained on a split with {', '.join(differences)}, so it may know records of {split} here; "
+            f"{trained} was trained on a split with {', '.join(differences)}, so it may know "
+            f"records of {split} here; "
             "convert the dataset with that"
         )

@@ -1,8 +1,9 @@
 """Keeps TensorFlow's own messages, and what it imports, down to what is needed.
 
-`without_advice` imports it without the two lines of advice that no log level turns off; `import_keras` takes a second less
-than an import does, and `import_arrow` a quarter of one; `lost_replicas` cuts reports that run over dozens of lines.
-TF_CPP_MIN_LOG_LEVEL=0 brings back what its runtime has to say.
+`without_advice` imports it without the two lines of advice that no log level turns off;
+`import_keras` takes a second less than an import does, and `import_arrow` a quarter of one;
+`lost_replicas` cuts reports that run over dozens of lines. TF_CPP_MIN_LOG_LEVEL=0 brings back what
+its runtime has to say.
 """
 
 import contextlib
@@ -24,8 +25,8 @@ _ADVICE = re.compile(rb"absl::InitializeLog|oneDNN custom operations are on")
 def without_advice(*, peers: bool = False) -> Iterator[None]:
     """Holds back what is written to stderr, C++ included, and then writes all of it but the advice.
 
-    With `peers`, only fatal errors of the runtime are shown from then on: it reports the end of another replica many
-    times, and each operation that fails of it raises an exception anyway.
+    With `peers`, only fatal errors of the runtime are shown from then on: it reports the end of
+    another replica many times, and each operation that fails of it raises an exception anyway.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if peers else "2")
     sys.stderr.flush()
@@ -44,8 +45,8 @@ def without_advice(*, peers: bool = False) -> Iterator[None]:
 def import_keras() -> None:
     """Imports Keras and TensorFlow, which find none of `_EXTRAS`; afterwards these can be imported.
 
-    Python's garbage collector passes over what they create, now and later: these objects live as long as the process,
-    and to look through them again and again takes a sixth of the time.
+    Python's garbage collector passes over what they create, now and later: these objects live as
+    long as the process, and to look through them again and again takes a sixth of the time.
     """
     hidden = _EXTRAS.difference(sys.modules)
     sys.modules.update(dict.fromkeys(hidden))
@@ -80,7 +81,9 @@ def lost_replicas() -> None:
         return not record.msg.startswith("Remote function on worker")
 
     def hook(error: "sys.UnraisableHookArgs") -> None:  # a name for type checkers only
-        if not error.exc_type.__module__.startswith("tensorflow."):  # of a destructor that cannot reach the replica
+        if not error.exc_type.__module__.startswith(
+            "tensorflow."
+        ):  # of a destructor that cannot reach the replica
             sys.__unraisablehook__(error)
 
     logging.getLogger("tensorflow").addFilter(cut)

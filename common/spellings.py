@@ -31,7 +31,9 @@ ABSENT = "is missing, and the schema has no default for it"
 _INT64 = np.iinfo(np.int64)
 
 
-def marks(texts: Sequence[str], dtype: str) -> tuple[str, ...] | tuple[int, ...] | tuple[float, ...]:
+def marks(
+    texts: Sequence[str], dtype: str
+) -> tuple[str, ...] | tuple[int, ...] | tuple[float, ...]:
     """The values of a column that stand for a missing one, given the texts that do; NaN, which equals nothing, is left out.
 
     Its dtype is `float32` (they are exactly what it holds), `int64` or `string`.

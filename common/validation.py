@@ -7,7 +7,8 @@ class Disk(Model):
     \"\"\"Size in GB.\"\"\"
 
 Disk.read({"size_gb": 200}).size_gb == 200
-Disk.read({"size_gb": 2})     # UserError: size_gb: 2 is not a whole number from 100 to 64000; write for example 100
+Disk.read({"size_gb": 2})     # UserError: size_gb: 2 is not a whole number from 100 to 64000; write
+for example 100
 """
 
 import re
@@ -15,7 +16,15 @@ import reprlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from common.errors import UserError, about, unknown
 
@@ -87,7 +96,8 @@ def _check_duration(value: Any) -> str:
         or seconds(value) > seconds("30d")
     ):
         raise UserError(
-            f"{show(value)} is not a duration of at most 30 days; write a number with s, m, h or d, as in '90s', '1h', '7d'"
+            f"{show(value)} is not a duration of at most 30 days; write a number with s, m, h or "
+            "d, as in '90s', '1h', '7d'"
         )
     return value
 
@@ -102,7 +112,8 @@ def number(low: int, high: int) -> Any:
     def parse(value: Any) -> int:
         if not re.fullmatch(r"\d{1,9}(\.0)?", str(value)) or not low <= float(value) <= high:
             raise UserError(
-                f"{show(value)} is not a whole number from {low} to {high}; write for example {max(low, 1)}"
+                f"{show(value)} is not a whole number from {low} to {high}; write for example "
+                f"{max(low, 1)}"
             )
         return int(float(value))
 

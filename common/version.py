@@ -11,7 +11,15 @@ def code_version() -> str:
 
     if version := os.environ.get("CODE_VERSION"):
         return version
-    git = ["git", "-C", os.path.dirname(__file__), "describe", "--always", "--dirty=+", "--abbrev=12"]
+    git = [
+        "git",
+        "-C",
+        os.path.dirname(__file__),
+        "describe",
+        "--always",
+        "--dirty=+",
+        "--abbrev=12",
+    ]
     try:
         return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -1,7 +1,8 @@
 """Writes made-up taxi trips with the columns of the Chicago data: `python examples/make_taxi_sample.py data/taxi.csv`.
 
-For a first try without a download. Gaps, payment types and the relation of tips to payment resemble those of the real
-trips, which `--dataset taxi` downloads where no `--source` is given. Nothing in the rows is of a real trip.
+For a first try without a download. Gaps, payment types and the relation of tips to payment resemble
+those of the real trips, which `--dataset taxi` downloads where no `--source` is given. Nothing in
+the rows is of a real trip.
 """
 
 import argparse
@@ -12,7 +13,13 @@ import time
 from typing import Any
 
 COMPANIES = ["Lakeside Cabs", "Northern Taxi", "Prairie Cab Co.", "Harbor Dispatch", ""]
-AREAS = {8: (41.90, -87.63), 32: (41.88, -87.63), 28: (41.87, -87.66), 6: (41.94, -87.65), 76: (41.98, -87.90)}
+AREAS = {
+    8: (41.90, -87.63),
+    32: (41.88, -87.63),
+    28: (41.87, -87.66),
+    6: (41.94, -87.65),
+    76: (41.98, -87.90),
+}
 FIRST_TIMESTAMP = 1_356_998_400  # 2013-01-01 in UTC
 SECONDS = 4 * 365 * 24 * 3600
 
@@ -25,8 +32,11 @@ def make_trip(rng: random.Random) -> dict[str, Any]:
     seconds = 60 * (2 + int(3 * miles + rng.expovariate(0.2)))
     fare = round(3.25 + 1.8 * miles + 0.005 * seconds, 2)
     payment_type = rng.choices(["Cash", "Credit Card", "No Charge", "Unknown"], [66, 32, 1, 1])[0]
-    # Who pays by card tips, more generously after a short trip; what is given in cash is not recorded.
-    tip_share = max(0.0, rng.gauss(0.3 - 0.03 * miles, 0.05)) if payment_type == "Credit Card" else 0.0
+    # Who pays by card tips, more generously after a short trip; what is given in cash is not
+    # recorded.
+    tip_share = (
+        max(0.0, rng.gauss(0.3 - 0.03 * miles, 0.05)) if payment_type == "Credit Card" else 0.0
+    )
     pickup, dropoff = rng.choices(list(AREAS), [40, 26, 12, 12, 10], k=2)
     has_dropoff = rng.random() < 0.97
     return {
@@ -54,9 +64,18 @@ def make_trip(rng: random.Random) -> dict[str, Any]:
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("output", type=pathlib.Path, help="CSV file to write; its directory is made if needed")
-    parser.add_argument("--rows", type=int, default=4000, help="number of trips; default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same rows; default: %(default)s")
+    parser.add_argument(
+        "output", type=pathlib.Path, help="CSV file to write; its directory is made if needed"
+    )
+    parser.add_argument(
+        "--rows", type=int, default=4000, help="number of trips; default: %(default)s"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="the same seed gives the same rows; default: %(default)s",
+    )
     args = parser.parse_args()
     rng = random.Random(args.seed)
     trips = [make_trip(rng) for _ in range(args.rows)]

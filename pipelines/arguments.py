@@ -1,7 +1,7 @@
 """What a pipeline run is to do, for every way to run it: its keys, and the pipeline's arguments from them.
 
-Keys of `convert`, `evaluate` and the trainer are declared in their own `options.py`, and are keys here by that; their
-values go on as a list of flags, which the step reads with the same declaration.
+Keys of `convert`, `evaluate` and the trainer are declared in their own `options.py`, and are keys
+here by that; their values go on as a list of flags, which the step reads with the same declaration.
 """
 
 import argparse
@@ -30,7 +30,17 @@ from trainer.options import parse
 
 # Keys that `run.py` and `submit.py` have as flags too.
 FLAGS = (
-    *("dataset", "source", "schema", "model", "train_steps", "cluster", "name", "gate", "min_accuracy"),
+    *(
+        "dataset",
+        "source",
+        "schema",
+        "model",
+        "train_steps",
+        "cluster",
+        "name",
+        "gate",
+        "min_accuracy",
+    ),
     *("fail_on_reject", "image"),
 )
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
@@ -38,7 +48,14 @@ DEFAULT_STEPS = 600
 EXIT_REJECTED = 3  # of --fail-on-reject
 # What the pipeline gives to its steps itself.
 _CONVERT_OWN = {"output": "-"}
-EVALUATE_OWN = {"model_dir": "-", "data_dir": "-", "output": "-", "split": "test", "registry": "", "name": ""}
+EVALUATE_OWN = {
+    "model_dir": "-",
+    "data_dir": "-",
+    "output": "-",
+    "split": "test",
+    "registry": "",
+    "name": "",
+}
 _TRAINER_OWN = {"data_dir": "-", "job_dir": "-"}
 _TRAINER_KEYS = {"model", "train_steps", "train_epochs", "batch_size", "seed"}
 
@@ -49,15 +66,21 @@ class RunOptions(Flags):
 
     cluster: str | None = flag(
         str,
-        "cluster file: pools, machines, strategy (None: clusters/local-sync.yaml here, clusters/vertex-cpu.yaml there)",
+        "cluster file: pools, machines, strategy (None: clusters/local-sync.yaml here, "
+        "clusters/vertex-cpu.yaml there)",
         metavar="FILE",
     )
-    deterministic: bool | None = flag(str, "the same bits in every run (None: unless the training is asynchronous)")
+    deterministic: bool | None = flag(
+        str, "the same bits in every run (None: unless the training is asynchronous)"
+    )
     name: str | None = flag(str, "of the model in the registry (None: that of the dataset)")
-    fail_on_reject: bool = flag(bool, f"exit code {EXIT_REJECTED} if the model is rejected, for builds")
+    fail_on_reject: bool = flag(
+        bool, f"exit code {EXIT_REJECTED} if the model is rejected, for builds"
+    )
     predict: str | tuple[str, ...] | None = flag(
         place,
-        "files that the model predicts for once it is registered, as --source of components.predict; on Vertex AI JSON lines, "
+        "files that the model predicts for once it is registered, as --source of "
+        "components.predict; on Vertex AI JSON lines, "
         "gs://BUCKET/NAME.jsonl, where * in NAME stands for anything",
         several=True,
     )
@@ -91,9 +114,13 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
     source = find_source(convert.dataset, **convert.source_options)
-    needs_schema = "schema" in source.takes and not convert.dataset.startswith(TFDS)  # Whose images do without.
+    needs_schema = "schema" in source.takes and not convert.dataset.startswith(
+        TFDS
+    )  # Whose images do without.
     if needs_schema and not source.schema:
-        raise UserError(f"--dataset {convert.dataset} needs --schema FILE, which says what it holds")
+        raise UserError(
+            f"--dataset {convert.dataset} needs --schema FILE, which says what it holds"
+        )
     schema = schemas.load(source.schema) if source.schema else None
     name = schema.name if convert.schema else convert.dataset
     name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:61] or "model"
@@ -109,7 +136,9 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
         "convert_args": convert.as_flags(but=(*_CONVERT_OWN, "schema")),
         "evaluate_args": evaluate.as_flags(but=EVALUATE_OWN),
         # The text: a file of this machine is not where the steps run.
-        "schema": pathlib.Path(convert.schema).read_text(encoding="utf-8") if convert.schema else "",
+        "schema": pathlib.Path(convert.schema).read_text(encoding="utf-8")
+        if convert.schema
+        else "",
         "name": name,
     }
 
@@ -131,8 +160,12 @@ def _trainer_args(config: Any, cluster: Cluster) -> tuple[list[str], str | None]
     if config.train_steps is None and config.train_epochs is None:
         fixed["train_steps"] = DEFAULT_STEPS
     own = TrainerOptions.of(config, **fixed).as_flags(but=_TRAINER_OWN)
-    more = [flag for flag in as_list(config.trainer_flags) if flag != SYNC]  # that is the cluster's strategy by now
+    more = [
+        flag for flag in as_list(config.trainer_flags) if flag != SYNC
+    ]  # that is the cluster's strategy by now
     parsed = parse(["--data-dir=-", "--job-dir=-", *trainer_flags(cluster, [*own, *more])])
     if {"data_dir": parsed.data_dir, "job_dir": parsed.job_dir} != _TRAINER_OWN:
-        raise UserError("--data-dir and --job-dir come from the pipeline; leave them out behind the --")
+        raise UserError(
+            "--data-dir and --job-dir come from the pipeline; leave them out behind the --"
+        )
     return [*own, *more], parsed.model

@@ -23,7 +23,10 @@ NEEDED = {
     "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "my-project"),
     "location": (r"[a-z]+-[a-z]+\d+", "us-central1"),
     "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "gs://my-bucket"),
-    "image": (serving.IMAGE, f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}"),
+    "image": (
+        serving.IMAGE,
+        f"us-docker.pkg.dev/my-project/training/tfrecord-training@sha256:{'0' * 64}",
+    ),
 }
 
 
@@ -34,7 +37,9 @@ class CloudOptions(Flags):
     project: str | None = flag(str, "id of the project (None: GOOGLE_CLOUD_PROJECT)", metavar="ID")
     location: str = flag(str, "region", default=DEFAULT_REGION, metavar="REGION")
     bucket: str | None = flag(str, "gs://BUCKET for everything that the run writes, in that region")
-    service_account: str | None = flag(account, "that the run acts as (None: the project's default)")
+    service_account: str | None = flag(
+        account, "that the run acts as (None: the project's default)"
+    )
     step_resources: str | tuple[str, ...] | None = flag(
         matching(
             rf"({'|'.join(STEPS)})=[1-9]\d{{0,2}}:[1-9]\d{{0,4}}G",
@@ -49,7 +54,9 @@ class CloudOptions(Flags):
         "how machines are obtained (None: as the cluster file says; so the next two)",
     )
     timeout: str | None = flag(str, "of the training, all attempts together: 90m, 12h, 7d")
-    max_restarts: int | None = flag(at_least(0), "further attempts after failures, and after preemptions")
+    max_restarts: int | None = flag(
+        at_least(0), "further attempts after failures, and after preemptions"
+    )
     max_machine_hours: float | None = flag(positive, "of the training, all attempts together")
 
 
@@ -64,17 +71,25 @@ def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
     for key in keys:
         form, example = NEEDED[key]
         if not re.fullmatch(form, getattr(args, key) or ""):
-            raise UserError(f"--{key} {getattr(args, key) or 'is missing'}: give one such as {example}")
+            raise UserError(
+                f"--{key} {getattr(args, key) or 'is missing'}: give one such as {example}"
+            )
 
 
 def cluster_of(config: Config) -> Cluster:
     """Returns the cluster that the keys give, scheduled as they say."""
-    return scheduled_as(load_cluster(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config)
+    return scheduled_as(
+        load_cluster(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config
+    )
 
 
 def scheduled_as(cluster: Cluster, config: Config) -> Cluster:
     """Returns the cluster with the scheduling that the keys give."""
-    flags = {"strategy": config.scheduling, "timeout": config.timeout, "max_restarts": config.max_restarts}
+    flags = {
+        "strategy": config.scheduling,
+        "timeout": config.timeout,
+        "max_restarts": config.max_restarts,
+    }
     content = cluster.model_dump(exclude_none=True)
     content["scheduling"] |= {key: value for key, value in flags.items() if value is not None}
     return Cluster.read(content)

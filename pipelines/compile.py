@@ -21,14 +21,19 @@ def compile_specs(image: str, output_dir: str, **options: Any) -> list[pathlib.P
     with writable(f"--output-dir {output_dir}"):
         pathlib.Path(output_dir).mkdir(parents=True, exist_ok=True)
         for backend, path in zip(BACKENDS, paths, strict=True):
-            compiler.Compiler().compile(build(backend, image, is_template=True, **options), str(path))
+            compiler.Compiler().compile(
+                build(backend, image, is_template=True, **options), str(path)
+            )
     return paths
 
 
 def main() -> int:
     """Runs the command line."""
     keys = dataclasses.replace(KEYS, flags=("image", "cluster"))
-    p = Parser(prog="pipelines/compile.py", description="Writes build/training-vertex.yaml and training-local.yaml.")
+    p = Parser(
+        prog="pipelines/compile.py",
+        description="Writes build/training-vertex.yaml and training-local.yaml.",
+    )
     p.add_argument("--output-dir", type=local, default="build", help="made when it is not there")
     keys.add_flags(p)
     args = p.parse_args()

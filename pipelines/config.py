@@ -3,10 +3,11 @@
 keys = Keys(options={ConvertOptions: ("output",), Own: ()}, flags=("dataset", "source"))
 keys.add_flags(parser)
 args = parser.parse_args()
-config = keys.read(args)      # the pydantic model: flags before --set, --set before the file, the file before defaults
-config.shards, config.model_fields_set
+config = keys.read(args)      # the pydantic model: flags before --set, --set before the file, the
+file before defaults config.shards, config.model_fields_set
 
-A key is a field of the `Flags` that use it, such as the options of a step; nothing declares it a second time.
+A key is a field of the `Flags` that use it, such as the options of a step; nothing declares it a
+second time.
 """
 
 import argparse
@@ -33,7 +34,9 @@ class Config(Model, coerce_numbers_to_str=True):
 class Keys:
     """Keys of a command."""
 
-    options: Mapping[type[Flags], Collection[str]]  # What declares them, with its fields that are no keys.
+    options: Mapping[
+        type[Flags], Collection[str]
+    ]  # What declares them, with its fields that are no keys.
     flags: Collection[str]  # Keys that are flags as well.
 
     @functools.cached_property
@@ -43,24 +46,43 @@ class Keys:
         for options, hidden in self.options.items():
             for field in dataclasses.fields(options):
                 if field.name not in hidden:
-                    kind = Annotated[field.type, pydantic.AfterValidator(functools.partial(check_value, field))]
+                    kind = Annotated[
+                        field.type, pydantic.AfterValidator(functools.partial(check_value, field))
+                    ]
                     text = field.metadata["argparse"]["help"]
-                    keys[field.name] = (kind, pydantic.Field(default=field.default, description=text))
+                    keys[field.name] = (
+                        kind,
+                        pydantic.Field(default=field.default, description=text),
+                    )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of the key `schema`, which pydantic once had a method for
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # of the key `schema`, which pydantic once had a method for
             return pydantic.create_model("RunConfig", __base__=Config, **keys)
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Adds the flags, `--config`, `--set` and `--help-config`."""
         for options, hidden in self.options.items():
-            others = [field.name for field in dataclasses.fields(options) if field.name not in self.flags]
+            others = [
+                field.name for field in dataclasses.fields(options) if field.name not in self.flags
+            ]
             options.add_flags(parser, but={*others, *hidden}, defaults=False)
         if "trainer_flags" in self.model.model_fields:
             unset = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
             parser.add_argument("trainer_flags", nargs="*", metavar="-- trainer flags", **unset)
         group = parser.add_argument_group("all other keys of a run")
-        group.add_argument("--config", metavar="FILE", help="run.yaml with any of them, or of the flags; the flags win")
-        group.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one of them, VALUE in YAML")
+        group.add_argument(
+            "--config",
+            metavar="FILE",
+            help="run.yaml with any of them, or of the flags; the flags win",
+        )
+        group.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="one of them, VALUE in YAML",
+        )
         group.add_argument("--help-config", action="store_true", help="list them, and exit")
 
     def read(self, args: argparse.Namespace) -> Config:
@@ -80,5 +102,9 @@ class Keys:
             with about(f"--set {text}"):
                 content[key] = documents.parse_yaml(value.encode())
                 self.model.read({key: content[key]})
-        flags = {name: value for name, value in vars(args).items() if name in self.model.model_fields and value != []}
+        flags = {
+            name: value
+            for name, value in vars(args).items()
+            if name in self.model.model_fields and value != []
+        }
         return self.model.read(content | flags)

@@ -1,6 +1,7 @@
 """Runs the whole pipeline on this machine: `python pipelines/run.py --help`.
 
-Every run has a directory, `runs/<id>`: `summary.json`, `report.html`, `evaluation.json`, `logs/`, `job/`.
+Every run has a directory, `runs/<id>`: `summary.json`, `report.html`, `evaluation.json`, `logs/`,
+`job/`.
 """
 
 import contextlib
@@ -37,10 +38,16 @@ class LocalOptions(Flags):
     """Keys of a run on this machine."""
 
     runner: str = flag(("subprocess", "docker"), "what steps run in", default="subprocess")
-    registry: str = flag(local, "directory of the model registry", default="registry", metavar="DIR")
-    # Where TensorFlow would not find its files is refused before a dataset is converted for nothing.
+    registry: str = flag(
+        local, "directory of the model registry", default="registry", metavar="DIR"
+    )
+    # Where TensorFlow would not find its files is refused before a dataset is converted for
+    # nothing.
     runs_dir: str = flag(
-        lambda text: job_directory(os.path.abspath(local(text))), "where the runs are", default="runs", metavar="DIR"
+        lambda text: job_directory(os.path.abspath(local(text))),
+        "where the runs are",
+        default="runs",
+        metavar="DIR",
     )
 
 
@@ -64,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     p = Parser(
         prog="pipelines/run.py",
-        description="Converts a dataset, trains on a cluster of processes of this machine, evaluates, registers the "
+        description="Converts a dataset, trains on a cluster of processes of this machine, "
+        "evaluates, registers the "
         "model if it earns it, and cleans up.",
     )
     KEYS.add_flags(p)
@@ -89,7 +97,9 @@ def _prepare(config: Config) -> RunRecord:
     with writable(f"--registry {config.registry}"):
         pathlib.Path(config.registry).mkdir(parents=True, exist_ok=True)
     runs_dir = pathlib.Path(config.runs_dir).resolve()
-    dataset = dataset_dir(runs_dir, config.dataset, key, arguments["convert_args"], arguments["schema"])
+    dataset = dataset_dir(
+        runs_dir, config.dataset, key, arguments["convert_args"], arguments["schema"]
+    )
     registry = os.path.realpath(config.registry)
     return begin(
         runs_dir,
@@ -119,7 +129,10 @@ def execute(record: RunRecord, fail_on_reject: bool = False) -> int:
     started = time.monotonic()
     for part in ("logs", "tmp"):
         (record.dir / part).mkdir(exist_ok=True)
-    print(f"run {record.id}: {record.dataset} on {record.cluster}; logs in {shown(record.dir / 'logs')}")
+    print(
+        f"run {record.id}: {record.dataset} on {record.cluster}; logs in "
+        f"{shown(record.dir / 'logs')}"
+    )
     progress = Progress(record.dir / "logs")
     code = _drive(record, progress)
     status = {0: "succeeded", 1: "failed"}.get(code, "interrupted")
@@ -141,7 +154,12 @@ def _drive(record: RunRecord, progress: Progress) -> int:
         stderr=subprocess.STDOUT,
         # A group of its own: Ctrl-C reaches only this process, which then stops the child in order.
         start_new_session=True,
-        env={**os.environ, OWNER_PID: str(os.getpid()), "TMPDIR": str(record.dir / "tmp"), "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            OWNER_PID: str(os.getpid()),
+            "TMPDIR": str(record.dir / "tmp"),
+            "PYTHONUNBUFFERED": "1",
+        },
     )
     request = StopRequest()
 
@@ -154,9 +172,18 @@ def _drive(record: RunRecord, progress: Progress) -> int:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if is_first or is_repeated:
             step = progress.first(RUNNING)
-            saves = is_first and record.runner == "subprocess" and step is not None and step.name == "train"
+            saves = (
+                is_first
+                and record.runner == "subprocess"
+                and step is not None
+                and step.name == "train"
+            )
             _signal_group(child, signal.SIGTERM if saves else signal.SIGKILL)
-            progress.print("interrupted; the training saves and stops (again: at once)" if saves else "interrupted")
+            progress.print(
+                "interrupted; the training saves and stops (again: at once)"
+                if saves
+                else "interrupted"
+            )
 
     for number in STOPPING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # of nohup, say
@@ -164,7 +191,9 @@ def _drive(record: RunRecord, progress: Progress) -> int:
     try:
         with progress:
             for step in progress.follow(child.stdout):
-                if request.number and step.status != RUNNING:  # it has saved, or had ended by itself
+                if (
+                    request.number and step.status != RUNNING
+                ):  # it has saved, or had ended by itself
                     _signal_group(child, signal.SIGKILL)
         if child.wait() and request.number:
             return 128 + request.number

@@ -22,7 +22,9 @@ from pipelines.local.cache import cache_key
 from pipelines.local.record import FILE, RunRecord, lock, read_or_empty
 from pipelines.run import execute
 
-KEYS = Keys(options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate"))
+KEYS = Keys(
+    options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate")
+)
 _COLUMNS = ("run", "status", "verdict", "metric", "version", "dataset", "cluster", "seconds")
 _COMPARED = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args", "source_digest")
 
@@ -34,7 +36,9 @@ class Run:
     dir: pathlib.Path
     row: Mapping[str, str]  # by `_COLUMNS`; empty where nothing is known
     record: RunRecord | None = None  # None if the run is broken
-    summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # empty before the run has ended
+    summary: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # empty before the run has ended
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,20 +50,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    p = Parser(prog="pipelines/runs.py", description="Looks at runs, goes on with them and deletes them.")
+    p = Parser(
+        prog="pipelines/runs.py", description="Looks at runs, goes on with them and deletes them."
+    )
     verbs = p.add_subparsers(required=True, metavar="VERB")
     for name, verb, num_runs, description in (
         ("list", _list, 0, "the runs, the oldest first"),
         ("show", _show, 1, "what one was to do, and what became of it"),
         ("compare", _show, 2, "metrics of two, and all else in which they differ"),
-        ("resume", _resume, 1, "finish a run, whatever ended it; keys of its evaluation may be others"),
+        (
+            "resume",
+            _resume,
+            1,
+            "finish a run, whatever ended it; keys of its evaluation may be others",
+        ),
         ("delete", _delete, "+", "delete runs; datasets, and versions in the registry, stay"),
     ):
         parser = verbs.add_parser(name, help=description, description=description)
         parser.set_defaults(verb=verb, runs=())
         parser.add_argument("--runs-dir", type=local, default="runs", help="where the runs are")
         if num_runs:
-            parser.add_argument("runs", nargs=num_runs, metavar="RUN", help="id of a run, or its directory")
+            parser.add_argument(
+                "runs", nargs=num_runs, metavar="RUN", help="id of a run, or its directory"
+            )
         if verb is _resume:
             KEYS.add_flags(parser)
         if verb is _delete:
@@ -75,8 +88,13 @@ def _list(args: argparse.Namespace) -> None:
 def _show(args: argparse.Namespace) -> None:
     """Prints what is known of a run, or of several all metrics and the rest in which they differ."""
     facts = [_facts(run) for run in args.runs]
-    rows = [(name, *(_text(each.get(name)) for each in facts)) for name in dict.fromkeys(itertools.chain(*facts))]
-    shown = [row for row in rows if len(facts) == 1 or len({*row[1:]}) > 1 or row[0].startswith("test ")]
+    rows = [
+        (name, *(_text(each.get(name)) for each in facts))
+        for name in dict.fromkeys(itertools.chain(*facts))
+    ]
+    shown = [
+        row for row in rows if len(facts) == 1 or len({*row[1:]}) > 1 or row[0].startswith("test ")
+    ]
     print(table(shown))
 
 
@@ -113,22 +131,33 @@ def _resume(args: argparse.Namespace) -> int:
     lock(run_dir)
     run = find(run_dir, args.runs_dir)  # another process may have finished it meanwhile
     arguments = run.record.arguments
-    evaluate_args = evaluation(KEYS.read(args), arguments["evaluate_args"]).as_flags(but=EVALUATE_OWN)
+    evaluate_args = evaluation(KEYS.read(args), arguments["evaluate_args"]).as_flags(
+        but=EVALUATE_OWN
+    )
     if run.row["status"] == "succeeded":
         if evaluate_args != arguments["evaluate_args"]:
-            raise UserError(f"run {run_dir.name} is finished; give other keys of evaluation to a new run")
+            raise UserError(
+                f"run {run_dir.name} is finished; give other keys of evaluation to a new run"
+            )
         print(f"run {run_dir.name} is finished; there is nothing to go on with")
         return 0
     if arguments["run_dir"] != str(run_dir):
-        raise UserError(f"{run_dir} was moved; move it back to {arguments['run_dir']} to go on with it")
-    has_dataset = (pathlib.Path(arguments["dataset_dir"]) / MANIFEST).exists()
-    if not has_dataset and arguments["source_digest"] != cache_key(arguments["convert_args"], arguments["schema"]):
         raise UserError(
-            f"run {run_dir.name}: its dataset is gone, and the source, or the code that converts it, has changed since; "
+            f"{run_dir} was moved; move it back to {arguments['run_dir']} to go on with it"
+        )
+    has_dataset = (pathlib.Path(arguments["dataset_dir"]) / MANIFEST).exists()
+    if not has_dataset and arguments["source_digest"] != cache_key(
+        arguments["convert_args"], arguments["schema"]
+    ):
+        raise UserError(
+            f"run {run_dir.name}: its dataset is gone, and the source, or the code that converts "
+            "it, has changed since; "
             "start a new run with pipelines/run.py"
         )
     (run_dir / summary.FILE).unlink(missing_ok=True)
-    resumed = dataclasses.replace(run.record, arguments={**arguments, "evaluate_args": evaluate_args})
+    resumed = dataclasses.replace(
+        run.record, arguments={**arguments, "evaluate_args": evaluate_args}
+    )
     resumed.save()
     lock(run_dir)  # the file is another one now
     return execute(resumed)
@@ -144,7 +173,9 @@ def list_runs(runs_dir: pathlib.Path) -> list[Run]:
 
 def find(name: str, runs_dir: pathlib.Path) -> Run:
     """Returns the run of that id in `runs_dir`, or at that path."""
-    run_dir = next((path for path in (runs_dir / name, pathlib.Path(name)) if (path / FILE).is_file()), None)
+    run_dir = next(
+        (path for path in (runs_dir / name, pathlib.Path(name)) if (path / FILE).is_file()), None
+    )
     if run_dir is None:
         raise unknown("run", name, [run.dir.name for run in list_runs(runs_dir)])
     run = read(run_dir.resolve())

@@ -1,6 +1,7 @@
 """Submits the pipeline to Vertex AI: `python pipelines/submit.py --help`.
 
-`--dry-run` prints the exact request and sends nothing; what is not given yet is filled in with a name that says so.
+`--dry-run` prints the exact request and sends nothing; what is not given yet is filled in with a
+name that says so.
 """
 
 import argparse
@@ -43,18 +44,24 @@ def _parser() -> Parser:
     )
     KEYS.add_flags(p)
     command = p.add_argument_group("this command")
-    command.add_argument("--dry-run", action="store_true", help="print the request and send nothing; needs no account")
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the request and send nothing; needs no account",
+    )
     command.add_argument("--yes", action="store_true", help="do not ask before it is sent")
     command.add_argument(
         "--wait",
         action="store_true",
-        help="until the run has ended, telling what it does; training that Vertex AI gives up is submitted again as "
+        help="until the run has ended, telling what it does; training that Vertex AI gives up is "
+        "submitted again as "
         "long as it comes further or there are other machines to try",
     )
     command.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on with a run of this bucket as it was submitted, but for keys of limits and of the evaluation",
+        help="go on with a run of this bucket as it was submitted, but for keys of limits and of "
+        "the evaluation",
     )
     command.add_argument("--list", action="store_true", help="runs of ours, and nothing else")
     command.add_argument("--cancel", metavar="NAME", help="end a run, and nothing else")
@@ -69,7 +76,10 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
         missing = {key: example for key, (_, example) in NEEDED.items() if not getattr(config, key)}
         config = config.model_copy(update=missing)
         if missing:
-            print(f"note: {', '.join(f'--{key}' for key in missing)} not given; examples stand in", file=sys.stderr)
+            print(
+                f"note: {', '.join(f'--{key}' for key in missing)} not given; examples stand in",
+                file=sys.stderr,
+            )
     if args.resume:
         check_place(config, ["bucket"])
         earlier = Submission.load(config.bucket, args.resume)
@@ -103,7 +113,9 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
 
 def _resumed(submission: Submission, config: Config) -> Submission:
     """Returns a run as it was submitted, with the keys that are given of its limits and its evaluation."""
-    evaluate_args = evaluation(config, submission.values["evaluate_args"]).as_flags(but=EVALUATE_OWN)
+    evaluate_args = evaluation(config, submission.values["evaluate_args"]).as_flags(
+        but=EVALUATE_OWN
+    )
     cluster = scheduled_as(submission.cluster, config)
     return dataclasses.replace(
         submission,
@@ -115,7 +127,9 @@ def _resumed(submission: Submission, config: Config) -> Submission:
 def _machines(cluster: Cluster, longest_s: float) -> Iterator[str]:
     """The pools and the machine-hours that they take at most, a line each."""
     for role, pool in cluster.pools.items():
-        others = (choice.pools[role].shape for choice in cluster.choices[1 : 1 + len(pool.alternatives)])
+        others = (
+            choice.pools[role].shape for choice in cluster.choices[1 : 1 + len(pool.alternatives)]
+        )
         yield f"  {role:10}{pool.replicas} x {', else '.join([pool.shape, *others])}"
     hours = longest_s / 3600
     machines = f"{cluster.replicas} machine{'s' if cluster.replicas > 1 else ''}"
@@ -152,7 +166,11 @@ def _manage(args: argparse.Namespace, config: Config) -> int:
         return 0
     # Asked of a list of what is ours: a name may be that of somebody else's job.
     live = [job for job in client.runs() if watch.is_live(job)]
-    names = [job.name for job in live if args.cancel in (job.labels.get("run"), job.name.rpartition("/")[2])]
+    names = [
+        job.name
+        for job in live
+        if args.cancel in (job.labels.get("run"), job.name.rpartition("/")[2])
+    ]
     if not names:
         raise UserError(f"--cancel {args.cancel}: no live run of this program; --list shows them")
     for name in names:

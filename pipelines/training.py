@@ -1,7 +1,8 @@
 """THE pipeline: convert, plan, train, evaluate, gate, register, promote, predict; cleanup whatever happens.
 
-One definition for this machine and for Vertex AI. Three slots differ: what starts the worker pools (`train`), what
-predicts (`predict`), and what computes the digest of the source: `run.py` here, a step of its own (`digest`) there.
+One definition for this machine and for Vertex AI. Three slots differ: what starts the worker pools
+(`train`), what predicts (`predict`), and what computes the digest of the source: `run.py` here, a
+step of its own (`digest`) there.
 """
 
 import types
@@ -27,7 +28,11 @@ STEPS = (digest, convert, plan, train, evaluate, gate, register, promote, predic
 LOCAL_STEPS = (train, predict)  # On Vertex AI these are Google's components.
 # Arguments that a training job and a batch prediction have in common.
 _OF_EVERY_JOB = {"labels", "service_account", "encryption_spec_key_name"}
-_BATCH_MACHINES = {"machine_type": "n1-standard-4", "starting_replica_count": 1, "max_replica_count": 4}
+_BATCH_MACHINES = {
+    "machine_type": "n1-standard-4",
+    "starting_replica_count": 1,
+    "max_replica_count": 4,
+}
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
@@ -47,15 +52,22 @@ def build(
       image: Container image of the steps, for Vertex AI by digest.
       job: Arguments of `CustomTrainingJobOp`, by `JobSettings`.
       job_args: The same settings as flags, for `plan`.
-      is_template: Whether many runs are started from the spec: Vertex AI names each, which has a directory in `job_dir`.
+      is_template: Whether many runs are started from the spec: Vertex AI names each, which has a
+        directory in `job_dir`.
       resources: CPUs and memory (`4`, `16G`) by step, in place of what Vertex AI gives by default.
     """
-    # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task otherwise).
-    by_name = {f.__name__: dsl.component(f, base_image=image, install_kfp_package=False) for f in STEPS}
+    # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task
+    # otherwise).
+    by_name = {
+        f.__name__: dsl.component(f, base_image=image, install_kfp_package=False) for f in STEPS
+    }
     steps = types.SimpleNamespace(**by_name)
     is_local = backend == "local"
 
-    @dsl.pipeline(name=NAME, description="Converts a dataset, trains on a cluster, evaluates, registers, cleans up.")
+    @dsl.pipeline(
+        name=NAME,
+        description="Converts a dataset, trains on a cluster, evaluates, registers, cleans up.",
+    )
     def training(
         job_dir: str, cluster: str, trainer_args: list[str], convert_args: list[str],
         evaluate_args: list[str], run_id: str = "", schema: str = "", source_digest: str = "", dataset_dir: str = "",
@@ -75,37 +87,55 @@ def build(
                 tasks.append(steps.digest(**source).set_caching_options(False))
                 source_digest = tasks[-1].output
             converted = steps.convert(**source, source_digest=source_digest, directory=dataset_dir)
-            data = {"dataset": converted.outputs["output"], "evaluate_args": evaluate_args, "job_dir": job_dir}
+            data = {
+                "dataset": converted.outputs["output"],
+                "evaluate_args": evaluate_args,
+                "job_dir": job_dir,
+            }
             trainer = {"trainer_args": trainer_args, "job_args": list(job_args)}
             planned = steps.plan(cluster=cluster, backend=backend, image=image, **trainer, **data)
             if is_local:
-                trained = steps.train(cluster=cluster, worker_pool_specs=planned.output, log_dir=log_dir)
+                trained = steps.train(
+                    cluster=cluster, worker_pool_specs=planned.output, log_dir=log_dir
+                )
             else:
                 from google_cloud_pipeline_components.v1.custom_job import CustomTrainingJobOp
 
                 output = {"base_output_directory": job_dir, "display_name": run_id}
-                trained = CustomTrainingJobOp(**job, worker_pool_specs=planned.output, **output, **place)
+                trained = CustomTrainingJobOp(
+                    **job, worker_pool_specs=planned.output, **output, **place
+                )
             trained.set_display_name("train")
             evaluated = steps.evaluate(**model, **data).after(trained)
             evaluation = {"evaluation": evaluated.outputs["evaluation"]}
             verdict = steps.gate(**evaluation)
-            # A condition may look at a task's only output, and at nothing with a name: kfp.local takes that for False.
+            # A condition may look at a task's only output, and at nothing with a name: kfp.local
+            # takes that for False.
             with dsl.If(verdict.output != REJECT, name="accepted"):
                 version = {**model, **evaluation, "run_id": run_id}
-                registered = steps.register(**version, job_dir=job_dir, cluster=cluster, image=image)
+                registered = steps.register(
+                    **version, job_dir=job_dir, cluster=cluster, image=image
+                )
                 with dsl.If(verdict.output == PROMOTE, name="better"):
                     promoted = steps.promote(**version).after(registered)
                 with dsl.If(should_predict == True, name="asked"):  # noqa: E712
                     if is_local:
                         predicted = steps.predict(
-                            **model, version=registered.output, source=predict_source, output=f"{run_dir}/{RUN_FILE}"
+                            **model,
+                            version=registered.output,
+                            source=predict_source,
+                            output=f"{run_dir}/{RUN_FILE}",
                         )
                     else:
-                        from google_cloud_pipeline_components.v1.batch_predict_job import ModelBatchPredictOp
+                        from google_cloud_pipeline_components.v1.batch_predict_job import (
+                            ModelBatchPredictOp,
+                        )
                         from google_cloud_pipeline_components.v1.model import ModelGetOp
 
                         version_id = f"{MODEL_ID_PREFIX}{name}@{registered.output}"
-                        fetched = ModelGetOp(model_name=version_id, **place).set_caching_options(False)
+                        fetched = ModelGetOp(model_name=version_id, **place).set_caching_options(
+                            False
+                        )
                         predicted = ModelBatchPredictOp(
                             job_display_name=run_id,
                             model=fetched.outputs["model"],
@@ -116,7 +146,9 @@ def build(
                             **place,
                         ).set_display_name("predict")
             for task in (planned, trained, evaluated, verdict, registered, promoted, predicted):
-                task.set_caching_options(is_local)  # here for the resume of this one run, which takes what is done
+                task.set_caching_options(
+                    is_local
+                )  # here for the resume of this one run, which takes what is done
         for task in (*tasks, converted, planned, evaluated, verdict, registered, promoted):
             if machine := resources.get(task.name):
                 task.set_cpu_limit(machine[0]).set_memory_limit(machine[1])

@@ -3,8 +3,9 @@
     python -m tests.chaos --trials 30 --seed 0 # MNIST if ../shared/data has it, else the digits
     python -m tests.chaos --trials 1 --seed 17 # one of them again
 
-Every trial must end at the asked step with the accuracy of an undisturbed job, lose no step beyond the last checkpoint,
-leave no process, and have records that tell what happened. Prints a row a trial.
+Every trial must end at the asked step with the accuracy of an undisturbed job, lose no step beyond
+the last checkpoint, leave no process, and have records that tell what happened. Prints a row a
+trial.
 """
 
 import argparse
@@ -35,8 +36,14 @@ ROOT = pathlib.Path(__file__).parents[1]
 MNIST = ROOT.parent / "shared" / "data" / "mnist"
 REPLICAS = {"sync": ("chief/0", "worker/0"), "ps": ("chief/0", "worker/0", "worker/1", "ps/0")}
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
-BLOWS = [(cluster, victim, number) for cluster in REPLICAS for victim in REPLICAS[cluster] for number in SIGNALS]
-# Of undisturbed asynchronous jobs the accuracies differ among each other; synchronous ones are equal.
+BLOWS = [
+    (cluster, victim, number)
+    for cluster in REPLICAS
+    for victim in REPLICAS[cluster]
+    for number in SIGNALS
+]
+# Of undisturbed asynchronous jobs the accuracies differ among each other; synchronous ones are
+# equal.
 NOISE = {"sync": 0.002, "ps": 0.03}
 _LIMIT_S, _POLL_S = 240.0, 0.003
 
@@ -47,7 +54,9 @@ class Blow:
 
     victim: str
     number: signal.Signals
-    when: float  # Share of the job's steps that are made by then; negative while the replica starts.
+    when: (
+        float  # Share of the job's steps that are made by then; negative while the replica starts.
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,16 +68,26 @@ class Arena:
     steps: int  # That every job is to make.
     every: int  # Steps between checkpoints.
 
-    def run(self, cluster: pathlib.Path, blows: Sequence[Blow], name: str) -> tuple[float, list[tuple[str, ...]]]:
+    def run(
+        self, cluster: pathlib.Path, blows: Sequence[Blow], name: str
+    ) -> tuple[float, list[tuple[str, ...]]]:
         """Runs a job that suffers blows one after the other, each when the one before is overcome.
 
-        Returns the accuracy on the validation split, and who started again after each blow; fails if it did not bear them.
+        Returns the accuracy on the validation split, and who started again after each blow; fails
+        if it did not bear them.
         """
         job = self.base / name
         command = [
             *(sys.executable, "-m", "components.train", "--cluster", cluster),
             *("--max-restarts", "20", "--", "--data-dir", self.data_dir, "--job-dir", job),
-            *("--train-steps", self.steps, "--checkpoint-num-steps", self.every, "--batch-size", 64),
+            *(
+                "--train-steps",
+                self.steps,
+                "--checkpoint-num-steps",
+                self.every,
+                "--batch-size",
+                64,
+            ),
         ]
         with open(self.base / f"{name}.out", "wb") as output:
             launcher = subprocess.Popen(
@@ -76,7 +95,10 @@ class Arena:
                 cwd=ROOT,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, OWNER_PID: str(os.getpid())},  # It ends with this process, however that ends.
+                env={
+                    **os.environ,
+                    OWNER_PID: str(os.getpid()),
+                },  # It ends with this process, however that ends.
             )
             try:
                 restarted = [self._strike(job, launcher, blow) for blow in blows]
@@ -96,15 +118,20 @@ class Arena:
         """Waits for the moment, strikes, and waits until the job has got over it or has ended."""
 
         def starts() -> list[dict[str, Any]]:
-            return [e for e in last_run(str(job)) if e["event"] == "up" and e["replica"] == blow.victim]
+            return [
+                e for e in last_run(str(job)) if e["event"] == "up" and e["replica"] == blow.victim
+            ]
 
         def restarts() -> list[dict[str, Any]]:
-            return [e for e in last_run(str(job)) if e["event"] == "restart" and e["time"] >= struck]
+            return [
+                e for e in last_run(str(job)) if e["event"] == "restart" and e["time"] >= struck
+            ]
 
         def is_overcome() -> bool:
             since = [event["time"] for event in restarts()]
             return bool(since) and any(
-                event["event"] == "step" and event["time"] > since[-1] for event in events(job, "chief-0")
+                event["event"] == "step" and event["time"] > since[-1]
+                for event in events(job, "chief-0")
             )
 
         def wait(condition: Any) -> None:
@@ -122,13 +149,17 @@ class Arena:
 def _check_records(job: pathlib.Path, blows: Sequence[Blow]) -> None:
     """The launcher's record tells of every blow that had all or one start again, and why."""
     record = last_run(str(job))
-    assert (record[0]["event"], record[-1]["event"]) == ("start", "end"), "the record has no beginning or end"
+    assert (record[0]["event"], record[-1]["event"]) == ("start", "end"), (
+        "the record has no beginning or end"
+    )
     blames = [event for event in record if event["event"] == "blame"]
     assert len(blames) == len(blows), f"{len(blames)} blames for {len(blows)} blows"
     for blow, blame in zip(blows, blames, strict=True):
         kind = "error" if blow.number == signal.SIGSTOP else "preemption"
         assert blame["kind"] == kind, f"{blow}: {blame['kind']}"
-        if blow.number == signal.SIGTERM:  # All save at one step and leave; who is first does not matter.
+        if (
+            blow.number == signal.SIGTERM
+        ):  # All save at one step and leave; who is first does not matter.
             assert blame["ending"] in ("exit code 143", "SIGTERM"), f"{blow}: {blame['ending']}"
         else:
             assert blame["replica"] == blow.victim, f"{blow}: {blame['replica']} was blamed"
@@ -140,7 +171,9 @@ def _check_steps(job: pathlib.Path) -> None:
     for event in reversed([*events(job, "chief-0")]):
         if event["event"] in ("start", "resume"):
             # The file may have been complete when its writer died before it told.
-            assert event["step"] >= saved, f"resumed at {event['step']} with a checkpoint at {saved}"
+            assert event["step"] >= saved, (
+                f"resumed at {event['step']} with a checkpoint at {saved}"
+            )
         elif event["event"] == "checkpoint":
             saved = max(saved, event["step"])
 
@@ -156,7 +189,13 @@ def arena(base: pathlib.Path, dataset: str) -> Arena:
     """Converts the dataset."""
     data_dir = base / "data"
     with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(dataset=dataset, source=str(MNIST) if dataset == "mnist" else None, output=str(data_dir)))
+        convert(
+            Options(
+                dataset=dataset,
+                source=str(MNIST) if dataset == "mnist" else None,
+                output=str(data_dir),
+            )
+        )
     return Arena(base=base, data_dir=data_dir, steps=1000 if dataset == "mnist" else 300, every=25)
 
 
@@ -164,7 +203,9 @@ def main() -> int:
     """Runs the trials: every cluster, role and signal in turn, at random moments. Returns how many failed."""
     parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0, help="of the first trial; the next ones count up")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the first trial; the next ones count up"
+    )
     args = parser.parse_args()
     base = pathlib.Path(tempfile.mkdtemp(prefix="chaos-"))
     ring, failed = arena(base, "mnist" if MNIST.exists() else "digits"), 0
@@ -181,7 +222,10 @@ def main() -> int:
             shutil.rmtree(base / f"trial-{trial}")
         except Exception as error:
             failed, outcome = failed + 1, f"FAILED: {error}"
-        print(f"{trial:>5}  {cluster:<5}{number.name:<9}{victim:<10}{blow.when:>5.2f}  {outcome}", flush=True)
+        print(
+            f"{trial:>5}  {cluster:<5}{number.name:<9}{victim:<10}{blow.when:>5.2f}  {outcome}",
+            flush=True,
+        )
     print(f"{args.trials - failed} of {args.trials} trials went well")
     if not failed:
         shutil.rmtree(base)

@@ -23,7 +23,8 @@ from tests.cloud.objects import Objects
 
 pytest_plugins = ["saved_models", "tests.cloud.fixtures"]
 
-# A machine that is busy with something else is no failure, hence no deadline. `make test-slow` takes many examples.
+# A machine that is busy with something else is no failure, hence no deadline. `make test-slow`
+# takes many examples.
 settings.register_profile("check", max_examples=25, deadline=None)
 settings.register_profile("many", max_examples=500, deadline=None)
 settings.load_profile("check")

@@ -1,6 +1,7 @@
 """TensorFlow's file system in memory, reached by epath and by `common.storage` as `gs://` is.
 
-`AWAY` is below a scheme that TensorFlow has no file system for: every request fails, as of a store that is away.
+`AWAY` is below a scheme that TensorFlow has no file system for: every request fails, as of a store
+that is away.
 """
 
 from __future__ import annotations
@@ -35,12 +36,19 @@ class EpathStorage(storage.Storage):
     def list(self, folder: str, *, follow_links: bool = True) -> list[storage.File]:
         """Returns the files below a folder."""
         folders, files = self.list_folder(folder)
-        return sorted([*files, *(file for inner in folders for file in self.list(inner))], key=lambda file: file.path)
+        return sorted(
+            [*files, *(file for inner in folders for file in self.list(inner))],
+            key=lambda file: file.path,
+        )
 
     def list_folder(self, folder: str) -> tuple[list[str], list[storage.File]]:
         """Returns the folders and files directly in a folder."""
         with store_errors():
-            paths = sorted(map(os.fspath, epath.Path(folder).iterdir())) if epath.Path(folder).is_dir() else []
+            paths = (
+                sorted(map(os.fspath, epath.Path(folder).iterdir()))
+                if epath.Path(folder).is_dir()
+                else []
+            )
             folders = [path for path in paths if epath.Path(path).is_dir()]
         return folders, [self.stat(path) for path in paths if path not in folders]
 
@@ -79,7 +87,9 @@ class EpathStorage(storage.Storage):
         return str(zlib.crc32(content))
 
 
-def _open_anew(self: backend.Backend, path: str, mode: str) -> contextlib.AbstractContextManager[IO]:
+def _open_anew(
+    self: backend.Backend, path: str, mode: str
+) -> contextlib.AbstractContextManager[IO]:
     if "w" in mode and self.exists(path):
         self.remove(path)  # TensorFlow would append to it, which no store does
     return _open(self, path, mode)
@@ -95,7 +105,11 @@ def mounted() -> Iterator[str]:
             (gpath, "_URI_SCHEMES", gpath._URI_SCHEMES | {"ram"}),
             (gpath, "_URI_MAP_ROOT", {**gpath._URI_MAP_ROOT, "ram://": "/ram/"}),
             (gpath, "_PREFIX_TO_BACKEND", {**gpath._PREFIX_TO_BACKEND, "ram": backend.tf_backend}),
-            (register, "_URI_PREFIXES_TO_CLS", {**register._URI_PREFIXES_TO_CLS, "ram://": gpath.PosixGPath}),
+            (
+                register,
+                "_URI_PREFIXES_TO_CLS",
+                {**register._URI_PREFIXES_TO_CLS, "ram://": gpath.PosixGPath},
+            ),
         ):
             changes.enter_context(mock.patch.object(holder, name, value))
         schemes = dict.fromkeys(("ram", "s3"), f"{__name__}:EpathStorage")

@@ -27,7 +27,9 @@ class Opened:
     blocks: dict[str, list[Block]]
 
 
-def read_all(source: Source, paths: Paths = None, *, splits: Splits | None = None, **options: Any) -> Opened:
+def read_all(
+    source: Source, paths: Paths = None, *, splits: Splits | None = None, **options: Any
+) -> Opened:
     """Opens a source and reads each piece, as another process would; `options` are those of `Opening`."""
     with tempfile.TemporaryDirectory() as directory:
         opening = Opening(directory=directory, splits=splits or Splits(), **options)
@@ -44,4 +46,6 @@ def read_all(source: Source, paths: Paths = None, *, splits: Splits | None = Non
 
 
 def _join(columns: list[Any]) -> Any:
-    return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else pa.concat_arrays(columns)
+    return (
+        np.concatenate(columns) if isinstance(columns[0], np.ndarray) else pa.concat_arrays(columns)
+    )

@@ -62,7 +62,11 @@ def write_csv(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
     writer = csv.DictWriter(text, rows[0])
     writer.writeheader()
     writer.writerows([{k: "" if v is None else v for k, v in row.items()} for row in rows])
-    path.write_bytes(gzip.compress(text.getvalue().encode()) if path.suffix == ".gz" else text.getvalue().encode())
+    path.write_bytes(
+        gzip.compress(text.getvalue().encode())
+        if path.suffix == ".gz"
+        else text.getvalue().encode()
+    )
 
 
 def source(folder: pathlib.Path, rows: list[dict[str, object]], **schema: object) -> Options:

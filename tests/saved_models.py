@@ -40,16 +40,23 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     with contextlib.redirect_stdout(io.StringIO()):
         convert(Options(output=str(path), shards=4))
     files = tf.data.TFRecordDataset([str(file) for file in sorted(path.glob("test-*.tfrecord"))])
-    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
     records = [tf.io.parse_single_example(record, features) for record in files]
-    images = np.stack([np.frombuffer(r["image"].numpy(), np.uint8).reshape(8, 8, 1) for r in records])
+    images = np.stack(
+        [np.frombuffer(r["image"].numpy(), np.uint8).reshape(8, 8, 1) for r in records]
+    )
     assert len({image.tobytes() for image in images}) == len(images)
     labels = np.array([int(r["label"]) for r in records])
     return Dataset(path=path, manifest=Manifest.load(path), images=images, labels=labels)
 
 
 @pytest.fixture(scope="session")
-def make_model(scored: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., pathlib.Path]:
+def make_model(
+    scored: Dataset, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., pathlib.Path]:
     """Writes a SavedModel that knows the test images by heart."""
     import numpy as np
     import tensorflow as tf
@@ -66,8 +73,8 @@ def make_model(scored: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Cal
     ) -> pathlib.Path:
         """A model, made once and not to be changed, that gives the right class `confidence`, and all others equal shares of the rest.
 
-        Of the first `wrong` test images it takes the class behind the right one for right. It answers class 0 for
-        images that it does not know.
+        Of the first `wrong` test images it takes the class behind the right one for right. It
+        answers class 0 for images that it does not know.
         """
         classes = len(class_names)
         answers = scored.labels.copy()
@@ -76,14 +83,22 @@ def make_model(scored: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Cal
         chosen, names = tf.constant(answers), tf.constant(class_names)
 
         def serve(image: tf.Tensor) -> dict[str, tf.Tensor]:
-            seen = tf.cast(tf.reshape(image, [-1, 1, size * size]), tf.uint8)[:, :, : table.shape[1]]
+            seen = tf.cast(tf.reshape(image, [-1, 1, size * size]), tf.uint8)[
+                :, :, : table.shape[1]
+            ]
             index = tf.gather(chosen, tf.argmax(tf.reduce_all(seen == table, axis=2), axis=1))
             probabilities = tf.one_hot(index, classes, confidence, (1 - confidence) / (classes - 1))
-            given = {"probabilities": probabilities, "class_index": index, "class_name": tf.gather(names, index)}
+            given = {
+                "probabilities": probabilities,
+                "class_index": index,
+                "class_name": tf.gather(names, index),
+            }
             return {key: given[key] for key in outputs}
 
         module = tf.Module()
-        module.serve = tf.function(serve, input_signature=[tf.TensorSpec([None, size, size, 1], dtype, name="image")])
+        module.serve = tf.function(
+            serve, input_signature=[tf.TensorSpec([None, size, size, 1], dtype, name="image")]
+        )
         module.weight = tf.Variable(np.float32(wrong))
         path = tmp_path_factory.mktemp("models") / "model"
         tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
@@ -92,7 +107,9 @@ def make_model(scored: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return make
 
 
-def export_untrained(manifest: Manifest, directory: pathlib.Path, model: str = "wide_deep", seed: int = 1) -> str:
+def export_untrained(
+    manifest: Manifest, directory: pathlib.Path, model: str = "wide_deep", seed: int = 1
+) -> str:
     """Exports a model whose weights are random, the same for each seed; returns its directory."""
     import keras
 
@@ -103,5 +120,10 @@ def export_untrained(manifest: Manifest, directory: pathlib.Path, model: str = "
     keras.utils.set_random_seed(seed)
     build = registry.builder(model, manifest, {})
     network = build()
-    export({name: weight.numpy() for name, weight in named(network).items()}, build, manifest, str(directory))
+    export(
+        {name: weight.numpy() for name, weight in named(network).items()},
+        build,
+        manifest,
+        str(directory),
+    )
     return str(directory)

@@ -7,7 +7,10 @@ import yaml
 
 from tests.deploy.build_file import BUILTIN, ROOT, BuildFile
 
-FILES = ["cloudbuild.yaml", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "deploy/builds").iterdir()))]
+FILES = [
+    "cloudbuild.yaml",
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "deploy/builds").iterdir())),
+]
 TRIGGERS = sorted((ROOT / "deploy/triggers").iterdir())
 ACCOUNTS = (
     "--service-account training-pipeline@my-project.iam.gserviceaccount.com "
@@ -18,7 +21,9 @@ MAIN = BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b"})
 
 @pytest.mark.parametrize("path", [*FILES, *TRIGGERS])
 def test_the_api_itself_reads_every_file(path):
-    api = pytest.importorskip("google.cloud.devtools.cloudbuild_v1", reason="needs the package google-cloud-build")
+    api = pytest.importorskip(
+        "google.cloud.devtools.cloudbuild_v1", reason="needs the package google-cloud-build"
+    )
     from google.protobuf import json_format
 
     kind = api.BuildTrigger if path in TRIGGERS else api.Build
@@ -40,7 +45,9 @@ def test_every_substitution_is_declared_and_used(path):
 @pytest.mark.parametrize("path", TRIGGERS, ids=lambda path: path.stem)
 def test_triggers_set_what_their_build_has(path):
     trigger = yaml.safe_load(path.read_text())
-    assert set(trigger["substitutions"]) <= set(BuildFile(path=trigger["filename"]).content["substitutions"])
+    assert set(trigger["substitutions"]) <= set(
+        BuildFile(path=trigger["filename"]).content["substitutions"]
+    )
     assert trigger["name"] == f"training-{path.stem}"
 
 
@@ -53,10 +60,16 @@ def test_a_pull_request_takes_the_steps_that_keep_nothing_and_an_account_that_ma
 
 
 @pytest.mark.parametrize(
-    "values", [{"_BUCKET": "my-bucket.example_1"}, {"_BUCKET": "b", "_UNTIL": "verdict", "_ACCELERATOR": "gpu"}]
+    "values",
+    [
+        {"_BUCKET": "my-bucket.example_1"},
+        {"_BUCKET": "b", "_UNTIL": "verdict", "_ACCELERATOR": "gpu"},
+    ],
 )
 def test_good_settings_pass(tmp_path, values):
-    assert BuildFile(path="cloudbuild.yaml", values=values).step("settings", tmp_path).returncode == 0
+    assert (
+        BuildFile(path="cloudbuild.yaml", values=values).step("settings", tmp_path).returncode == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,15 +114,21 @@ def workspace(tmp_path):
         (
             {"_CONFIG": "c.yaml", "_CLUSTER": "STANDARD_1", "_DATASET": "mnist", "_SOURCE": "gs://b/x gs://b/*", "_GATE": "gates/default.yaml", "_SERVICE_ACCOUNT": "p@x", "_TRAINING_ACCOUNT": "t@x",
              "_FLAGS": "--train-steps 9 -- --momentum 0.9"},
-            "--config c.yaml --cluster STANDARD_1 --dataset mnist --source gs://b/x gs://b/* --gate gates/default.yaml --service-account p@x --set training_service_account=t@x "
+            "--config c.yaml --cluster STANDARD_1 --dataset mnist --source gs://b/x gs://b/* "
+            "--gate gates/default.yaml --service-account p@x --set training_service_account=t@x "
             "--dry-run --train-steps 9 -- --momentum 0.9",
         ),
     ],
     ids=["push", "submit", "verdict", "all settings"],
 )  # fmt: skip
 def test_substitutions_become_flags(workspace, values, flags):
-    done = BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b", **values}).step("submit", workspace)
-    expected = "pipelines/submit.py --image r/i@sha256:0 --project my-project --location us-central1 --bucket gs://b"
+    done = BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b", **values}).step(
+        "submit", workspace
+    )
+    expected = (
+        "pipelines/submit.py --image r/i@sha256:0 --project my-project --location "
+        "us-central1 --bucket gs://b"
+    )
     assert done.stdout.split() == f"{expected} {flags}".split()
 
 
@@ -120,7 +139,9 @@ def test_accounts_of_a_config_stay(workspace):
 
 def test_every_push_to_main_is_built():
     main = yaml.safe_load((ROOT / "deploy/triggers/main.yaml").read_text())
-    assert not {"ignoredFiles", "includedFiles"} & set(main), "a tag may be on a commit that changes pages only"
+    assert not {"ignoredFiles", "includedFiles"} & set(main), (
+        "a tag may be on a commit that changes pages only"
+    )
 
 
 def test_a_rejected_model_fails_the_build(workspace):

@@ -25,14 +25,45 @@ from trainer import options
 from trainer.job import done, identity, journal
 
 GOAL = options.parse(
-    ["--data-dir=d", "--job-dir=j", "--train-steps=9", "--eval-every-steps=1", "--patience=3"], environ={}
+    ["--data-dir=d", "--job-dir=j", "--train-steps=9", "--eval-every-steps=1", "--patience=3"],
+    environ={},
 )
 LAUNCHER = {"host": "h, pid:[1]", "pid": 7, "started": 1.0}
-START = {"event": "start", "time": 1.0, "pid": 7, "replicas": [{"replica": "chief/0", "log": "l", "status": "s"}]}
-DONE = {"step": 7, "epochs": 1.0, "loss": 0.5, "accuracy": 0.9, "validation": {}, "seconds": 1.0, "examples_per_s": 9.0}
-JOB = {"identity": {"dataset": "digits", "seed": 0}, "settings": {"width": 1}, "arguments": {"shards": 1}}
-RUN = {"id": "a", "runner": "subprocess", "image": "i", "dataset": "d", "cluster": "c", "arguments": {"job_dir": "j"}}
-MANIFEST = {"format_version": 1, "name": "d", "features": [], "splits": {"train": {"shards": []}}, "wide": []}
+START = {
+    "event": "start",
+    "time": 1.0,
+    "pid": 7,
+    "replicas": [{"replica": "chief/0", "log": "l", "status": "s"}],
+}
+DONE = {
+    "step": 7,
+    "epochs": 1.0,
+    "loss": 0.5,
+    "accuracy": 0.9,
+    "validation": {},
+    "seconds": 1.0,
+    "examples_per_s": 9.0,
+}
+JOB = {
+    "identity": {"dataset": "digits", "seed": 0},
+    "settings": {"width": 1},
+    "arguments": {"shards": 1},
+}
+RUN = {
+    "id": "a",
+    "runner": "subprocess",
+    "image": "i",
+    "dataset": "d",
+    "cluster": "c",
+    "arguments": {"job_dir": "j"},
+}
+MANIFEST = {
+    "format_version": 1,
+    "name": "d",
+    "features": [],
+    "splits": {"train": {"shards": []}},
+    "wide": [],
+}
 
 
 def read_status(directory: pathlib.Path) -> None:
@@ -64,11 +95,27 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[pathlib.Path], object]]] = {
     "launcher.lock": (LAUNCHER, read_lock),
     "DONE.json": (DONE, read_done),
     "job.json": (JOB, read_job),
-    "journal-chief-0-0.jsonl": ({"event": "done", "step": 7}, lambda path: journal.last(str(path), "chief-0", "done")),
+    "journal-chief-0-0.jsonl": (
+        {"event": "done", "step": 7},
+        lambda path: journal.last(str(path), "chief-0", "done"),
+    ),
     "run.json": (RUN, read),
     "manifest.json": (MANIFEST, Manifest.load),
 }
-HOSTILE = ["[" * 200_000, "9" * 401, "9" * 5000, "1e999", "NaN", '"\\ud800"', "null", "[]", "{}", "-1", '"x"', "true"]
+HOSTILE = [
+    "[" * 200_000,
+    "9" * 401,
+    "9" * 5000,
+    "1e999",
+    "NaN",
+    '"\\ud800"',
+    "null",
+    "[]",
+    "{}",
+    "-1",
+    '"x"',
+    "true",
+]
 
 
 @st.composite
@@ -124,7 +171,10 @@ def test_large_files_are_refused_unread(tmp_path: pathlib.Path):
                 reader(tmp_path)
             except UserError as error:
                 assert "\n" not in str(error)
-    with open(tmp_path / "status.json", "rb") as file, pytest.raises(ValueError, match="more than 65,536 bytes"):
+    with (
+        open(tmp_path / "status.json", "rb") as file,
+        pytest.raises(ValueError, match="more than 65,536 bytes"),
+    ):
         documents.read(file, health.MOST_BYTES)
 
 
@@ -157,9 +207,12 @@ def test_yaml_without_end_is_refused(text: str, why: str):
 
 def test_length_of_record_is_bounded(tmp_path: pathlib.Path, refused: Callable[..., str]):
     length = struct.pack("<Q", 1 << 60)
-    (tmp_path / "train-0.tfrecord").write_bytes(length + checksums([length], 1).tobytes() + b"x" * 100)
+    (tmp_path / "train-0.tfrecord").write_bytes(
+        length + checksums([length], 1).tobytes() + b"x" * 100
+    )
     (tmp_path / "schema.yaml").write_text(
-        "{name: x, origin: y, columns: {a: {type: int}, b: {type: int}}, label: {column: b, classes: [x, y]}, "
+        "{name: x, origin: y, columns: {a: {type: int}, b: {type: int}}, label: {column: b, "
+        "classes: [x, y]}, "
         "deep: [{column: a, numeric: z_score}]}"
     )
     words = ["--dataset", "tfrecord", "--source", tmp_path, "--schema", tmp_path / "schema.yaml"]

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-# What stands for a reader's own names. A line that would send something only shows what it would send.
+# What stands for a reader's own names. A line that would send something only shows what it would
+# send.
 EXAMPLES = {
     "@sha256:...": f"@sha256:{'0' * 64}",
     "image REF": f"image us-docker.pkg.dev/p/r/i@sha256:{'0' * 64}",
@@ -24,7 +25,11 @@ def commands() -> list[str]:
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     lines = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
     python = [line for line in lines if line.startswith(".venv/bin/python")]
-    return [line for line in python if "docker" not in line.replace("-docker", "") and "serve" not in line]
+    return [
+        line
+        for line in python
+        if "docker" not in line.replace("-docker", "") and "serve" not in line
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,9 @@ def run(command: str, folder: pathlib.Path) -> str:
     if "<id>" in command:
         newest = max((folder / "runs").glob("*/run.json")).parent
         command = command.replace("<id>", newest.name)
-    done = subprocess.run(shlex.split(command), cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        shlex.split(command), cwd=folder, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 

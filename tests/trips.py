@@ -77,16 +77,32 @@ def write(
         writer = csv.DictWriter(file, schema["columns"])
         writer.writeheader()
         writer.writerows(rows() if table is None else table)
-    (directory / "schema.yaml").write_text(yaml.safe_dump(schema, sort_keys=False), encoding="utf-8")
-    return {"dataset": "csv", "source": str(directory / "rows.csv"), "schema": str(directory / "schema.yaml")}
+    (directory / "schema.yaml").write_text(
+        yaml.safe_dump(schema, sort_keys=False), encoding="utf-8"
+    )
+    return {
+        "dataset": "csv",
+        "source": str(directory / "rows.csv"),
+        "schema": str(directory / "schema.yaml"),
+    }
 
 
 def make(
-    directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA, **options: object
+    directory: pathlib.Path,
+    table: list[dict[str, object]] | None = None,
+    schema: dict = SCHEMA,
+    **options: object,
 ) -> pathlib.Path:
     """Makes both, and converts them; returns the dataset's directory."""
     with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(**write(directory, table, schema), output=str(directory / "data"), shards=3, **options))
+        convert(
+            Options(
+                **write(directory, table, schema),
+                output=str(directory / "data"),
+                shards=3,
+                **options,
+            )
+        )
     return directory / "data"
 
 

@@ -14,17 +14,25 @@ _PAUSE_S = 0.1  # Before a result is fetched again.
 class AsyncSteps:
     """Steps of a parameter-server job, scheduled by the chief on whichever worker is free.
 
-    The step number is an argument of the scheduled call, so a call repeated after a worker died sees the same batch.
+    The step number is an argument of the scheduled call, so a call repeated after a worker died
+    sees the same batch.
     """
 
     def __init__(
-        self, coordinator: tf.distribute.coordinator.ClusterCoordinator, step: TrainStep, reader: Reader, workers: int
+        self,
+        coordinator: tf.distribute.coordinator.ClusterCoordinator,
+        step: TrainStep,
+        reader: Reader,
+        workers: int,
     ) -> None:
         self._coordinator, self._step, self._workers = coordinator, step, workers
         self._reader = reader
-        # The data is held by each worker: a dataset that yields the same tensors again and again copies nothing.
+        # The data is held by each worker: a dataset that yields the same tensors again and again
+        # copies nothing.
         self._loaded = iter(
-            coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(reader.load()).repeat())
+            coordinator.create_per_worker_dataset(
+                lambda: tf.data.Dataset.from_tensors(reader.load()).repeat()
+            )
         )
         self._function = tf.function(self._call)
         self._under_way = collections.deque()  # Of each call its steps and its result.
@@ -47,10 +55,14 @@ class AsyncSteps:
         if self.idle:
             self._scheduled, self._last_s = step, time.perf_counter()
         # Two calls a worker keep all busy; more would only delay a stop.
-        while self._scheduled < until and len(self._under_way) < (1 if drain else 2 * self._workers):
+        while self._scheduled < until and len(self._under_way) < (
+            1 if drain else 2 * self._workers
+        ):
             steps = min(self._steps_a_call, until - self._scheduled)
             arguments = (self._loaded, tf.constant(self._scheduled, tf.int64), tf.constant(steps))
-            self._under_way.append((steps, self._coordinator.schedule(self._function, args=arguments)))
+            self._under_way.append(
+                (steps, self._coordinator.schedule(self._function, args=arguments))
+            )
             self._scheduled += steps
         steps, result = self._under_way.popleft()
         sums = self._sums(result)
@@ -66,8 +78,9 @@ class AsyncSteps:
     def _sums(self, result: tf.distribute.coordinator.RemoteValue) -> tuple[float, ...]:
         """Waits for the result of a call.
 
-        TensorFlow shows a result as soon as the call is done. If the worker ends before the chief has a copy, fetching fails
-        here, while the coordinator has the call repeated; only an error that ends the job is raised.
+        TensorFlow shows a result as soon as the call is done. If the worker ends before the chief
+        has a copy, fetching fails here, while the coordinator has the call repeated; only an error
+        that ends the job is raised.
         """
         while True:
             is_final = self._coordinator.done()  # raises what the coordinator could not mend
@@ -82,7 +95,9 @@ class AsyncSteps:
         loaded = next(source)
         totals = tf.zeros([self._step.values])
         for i in tf.range(steps):
-            totals += self._coordinator.strategy.run(self._one, args=(loaded, step + tf.cast(i, tf.int64)))
+            totals += self._coordinator.strategy.run(
+                self._one, args=(loaded, step + tf.cast(i, tf.int64))
+            )
         return totals
 
     @tf.autograph.experimental.do_not_convert

@@ -1,12 +1,13 @@
 """Evaluation on the validation split, by the replicas that train or by one of its own, and what is remembered of it.
 
-`validation.json` in the job directory holds the latest and the best evaluation (`step` and the task's score), and the
-steps of those since the best, none of them better; `best/ckpt-<step>` holds the whole state of the best. A value that is
-not finite is null there. A score whose loss or ranking metric is not finite is never the best, and does not count against
-`--patience`. Selection is never on the test split.
+`validation.json` in the job directory holds the latest and the best evaluation (`step` and the
+task's score), and the steps of those since the best, none of them better; `best/ckpt-<step>` holds
+the whole state of the best. A value that is not finite is null there. A score whose loss or ranking
+metric is not finite is never the best, and does not count against `--patience`. Selection is never
+on the test split.
 
-Replicas that evaluate together score a part of the split each. The score does not depend on how many they are: their
-batches are those of one, and the states of batches are added exactly.
+Replicas that evaluate together score a part of the split each. The score does not depend on how
+many they are: their batches are those of one, and the states of batches are added exactly.
 """
 
 import dataclasses
@@ -42,7 +43,8 @@ from trainer.options import Options
 from trainer.tasks.task import Task
 
 SPLIT = "validation"
-# By which Vertex AI (`HyperparameterTuningJob`), and AI Platform before it, have a trial of a study write its metrics.
+# By which Vertex AI (`HyperparameterTuningJob`), and AI Platform before it, have a trial of a study
+# write its metrics.
 _STUDY = "CLOUD_ML_HP_METRIC_FILE"
 _POLL_S, _POLL_IN_STORE_S = 0.5, 5.0
 _TIMEOUT_S = 600.0  # that the chief waits at the end for the evaluator's last score
@@ -52,7 +54,11 @@ class Scores:
     """The evaluations of the job in `job_dir`."""
 
     def __init__(self, job_dir: str, task: Task) -> None:
-        self._job_dir, self._path, self._task = job_dir, os.path.join(job_dir, "validation.json"), task
+        self._job_dir, self._path, self._task = (
+            job_dir,
+            os.path.join(job_dir, "validation.json"),
+            task,
+        )
 
     def load(self) -> dict[str, dict[str, Any]]:
         """Returns `latest` and, once a score was finite, `best`; nothing before the first evaluation."""
@@ -106,7 +112,10 @@ class Scores:
     def restore_best(self, state: State) -> int:
         """Reads the best state into `state`. Returns its step."""
         best = self._best(self.load()["best"]["step"])
-        with reading(best, "the same command with --export last exports the last state"), store_errors():
+        with (
+            reading(best, "the same command with --export last exports the last state"),
+            store_errors(),
+        ):
             state.checkpoint.read(best).assert_consumed()
         return state.step
 
@@ -152,15 +161,20 @@ class Validator:
                     _study().report_hyperparameter_tuning_metric(name, value, step)
         self._writer.flush()
         best = self.scores.add(step, score, state)
-        self.journal.event("evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3))
+        self.journal.event(
+            "evaluation", step, **score, best=best, seconds=round(time.perf_counter() - start, 3)
+        )
         values = "  ".join(f"{name} {value:.4f}" for name, value in score.items())
         print(f"step {step}  validation {values}")
         return True
 
-    def score(self, values: Mapping[str, np.ndarray], interrupted: Callable[[], bool]) -> dict[str, float] | None:
+    def score(
+        self, values: Mapping[str, np.ndarray], interrupted: Callable[[], bool]
+    ) -> dict[str, float] | None:
         """Returns the task's score of a model with these weights, on all replicas, which must be given the same ones.
 
-        None when `interrupted`, which is asked before every batch, says on any of them that there is no time for it.
+        None when `interrupted`, which is asked before every batch, says on any of them that there
+        is no time for it.
         """
         weights.put(values, self._model)
         replicas = self.strategy.num_replicas_in_sync
@@ -210,14 +224,17 @@ def replica_batches(
 ) -> Iterator[tuple[Columns, bool]]:
     """Yields as many batches for each replica, and whether each counts there.
 
-    Batches are those of the whole split, on however many replicas. All replicas take part in every round, since they agree
-    in each whether to go on; so one whose part is shorter is given batches of its neighbours too, which do not count.
+    Batches are those of the whole split, on however many replicas. All replicas take part in every
+    round, since they agree in each whether to go on; so one whose part is shorter is given batches
+    of its neighbours too, which do not count.
     """
     count = math.ceil(manifest.split(SPLIT).examples / batch_size)
     rounds = math.ceil(count / replicas)
     start = min(replica * rounds, count - rounds)
     stop = (start + rounds) * batch_size
-    read = records.batches(manifest, data_dir, SPLIT, batch_size, start=start * batch_size, stop=stop)
+    read = records.batches(
+        manifest, data_dir, SPLIT, batch_size, start=start * batch_size, stop=stop
+    )
     for position, columns in enumerate(read, start):
         yield columns, position // rounds == replica
 
@@ -242,7 +259,9 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
     with stop.at_once():  # what is interrupted is scored again
         build = opts.builder(manifest)
         model = build()
-        state = State(model, learning.optimizer(opts, model, manifest))  # which gives its slots places in a checkpoint
+        state = State(
+            model, learning.optimizer(opts, model, manifest)
+        )  # which gives its slots places in a checkpoint
         checkpoints = Checkpoints(opts.job_dir, state)
         scores = Scores(opts.job_dir, build.task)
         validator = Validator(opts, build, manifest, scores, journal, tf.distribute.get_strategy())
@@ -264,7 +283,10 @@ def await_evaluator(opts: Options, scores: Scores, step: int, journal: Journal) 
     deadline = time.monotonic() + _TIMEOUT_S
     while scores.latest_step < step:
         if time.monotonic() > deadline:
-            print(f"the evaluator has not scored step {step} within {_TIMEOUT_S:.0f} s; going on without")
+            print(
+                f"the evaluator has not scored step {step} within {_TIMEOUT_S:.0f} s; going on "
+                "without"
+            )
             return
         journal.status("waiting", step)
         _pause(opts.job_dir)

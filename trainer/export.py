@@ -38,9 +38,12 @@ from trainer.data.serving_preprocessing import parse_texts, refuse, serving_prep
 from trainer.models.registry import Builder
 from trainer.nn import weights
 
-_OF_A_FILE = (0.0, 255.0)  # what pixels of image files can be; others are on a scale that no file has
-# Names by `trainer.nn.weights` of the variables, in the order in which the archive numbers them; null of a random
-# generator's state.
+_OF_A_FILE = (
+    0.0,
+    255.0,
+)  # what pixels of image files can be; others are on a scale that no file has
+# Names by `trainer.nn.weights` of the variables, in the order in which the archive numbers them;
+# null of a random generator's state.
 WEIGHT_NAMES = "assets.extra/weights.json"
 
 
@@ -53,7 +56,8 @@ def export(
 ) -> None:
     """Writes the model with its preprocessing and what it has learnt from; it replaces what was there when it is complete.
 
-    In a store it is deleted before. The model is built anew, outside any strategy, so nothing of that is saved.
+    In a store it is deleted before. The model is built anew, outside any strategy, so nothing of
+    that is saved.
     """
     served = build()
     weights.put(values, served)
@@ -67,20 +71,35 @@ def export(
 
         def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
             # What is stored as files was decoded by the reader, what as pixels by the converter.
-            pixels = features.decode_images(image_bytes, image.shape, accurate=image.encoding is None)
+            pixels = features.decode_images(
+                image_bytes, image.shape, accurate=image.encoding is None
+            )
             return serve(pixels)
 
-        endpoints[IMAGE_BYTES] = _traced(from_files, {IMAGE_BYTES: tf.TensorSpec([None], tf.string)})
+        endpoints[IMAGE_BYTES] = _traced(
+            from_files, {IMAGE_BYTES: tf.TensorSpec([None], tf.string)}
+        )
     for name, endpoint in endpoints.items():
         archive.add_endpoint(name, endpoint)
-    # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last that counts, appears.
+    # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last
+    # that counts, appears.
     partial = directory if is_remote(directory) else f"{directory}.partial"
     with store_errors():
         if tf.io.gfile.exists(partial):
             tf.io.gfile.rmtree(partial)
-        provenance.write(manifest, build.name, partial, task=build.task_by, learnt=learnt, signatures=[*endpoints])
+        provenance.write(
+            manifest,
+            build.name,
+            partial,
+            task=build.task_by,
+            learnt=learnt,
+            signatures=[*endpoints],
+        )
         names = {id(weight): name for name, weight in weights.named(served).items()}
-        write_text(os.path.join(partial, WEIGHT_NAMES), json.dumps([names.get(id(v)) for v in served.variables]) + "\n")
+        write_text(
+            os.path.join(partial, WEIGHT_NAMES),
+            json.dumps([names.get(id(v)) for v in served.variables]) + "\n",
+        )
         archive.write_out(partial, verbose=False)
         if partial != directory:
             if tf.io.gfile.exists(directory):
@@ -90,13 +109,19 @@ def export(
             raise OSError(f"{directory}: the export is not complete")
 
 
-def signature(served: keras.Model, build: Builder, manifest: Manifest) -> tf.types.experimental.PolymorphicFunction:
+def signature(
+    served: keras.Model, build: Builder, manifest: Manifest
+) -> tf.types.experimental.PolymorphicFunction:
     """Returns a function, traced, from the dataset's inputs in their order to the task's answers by the model."""
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
-        return build.task.answer(served(build.prepare(serving_preprocessing(manifest, features)), training=False))
+        return build.task.answer(
+            served(build.prepare(serving_preprocessing(manifest, features)), training=False)
+        )
 
-    return _traced(serve, {f.name: tf.TensorSpec([None, *f.shape], f.dtype) for f in manifest.inputs})
+    return _traced(
+        serve, {f.name: tf.TensorSpec([None, *f.shape], f.dtype) for f in manifest.inputs}
+    )
 
 
 def _text_signatures(
@@ -123,7 +148,9 @@ def _traced(
     """Returns a function as a graph whose signature takes inputs of these forms by their names; here it takes them in their order."""
     # An export makes small letters of the names of arguments by name.
     named = [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()]
-    traced = tf.function(lambda *values: function(**dict(zip(specs, values, strict=True))), input_signature=named)
+    traced = tf.function(
+        lambda *values: function(**dict(zip(specs, values, strict=True))), input_signature=named
+    )
     traced.get_concrete_function()
     return traced
 
@@ -136,7 +163,12 @@ def load(directory: str) -> Any:
     """
     try:
         if not tf.saved_model.contains_saved_model(directory):
-            raise UserError(f"{directory}: no SavedModel here (a finished training job writes one to <job-dir>/model)")
+            raise UserError(
+                f"{directory}: no SavedModel here (a finished training job writes one to "
+                "<job-dir>/model)"
+            )
         return tf.saved_model.load(directory)
     except (OSError, tf.errors.OpError) as error:
-        raise UserError(f"{directory}: the model cannot be read ({' '.join(str(error).split())})") from None
+        raise UserError(
+            f"{directory}: the model cannot be read ({' '.join(str(error).split())})"
+        ) from None

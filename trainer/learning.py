@@ -37,18 +37,23 @@ class TrainingSize:
     horizon: int = 1  # the step at which a falling learning rate is 0
 
 
-def training_size(opts: Options, manifest: Manifest, first_start: Mapping[str, Any], replicas: int) -> TrainingSize:
+def training_size(
+    opts: Options, manifest: Manifest, first_start: Mapping[str, Any], replicas: int
+) -> TrainingSize:
     """Returns the size of a job on `replicas`, for which `first_start` decided, if there was one."""
     examples = manifest.split("train").examples
     batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
     if batch < replicas:
         raise UserError(
-            f"--batch-size {batch} leaves some of {replicas} replicas without an example; use {replicas} or more"
+            f"--batch-size {batch} leaves some of {replicas} replicas without an example; use "
+            f"{replicas} or more"
         )
     if (before := first_start.get("batch_size", batch)) != batch:
         raise UserError(
-            f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes {batch} examples a "
-            f"step, and this job began with {before}; use as many replicas as then, or another --job-dir"
+            f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes "
+            f"{batch} examples a "
+            f"step, and this job began with {before}; use as many replicas as then, or another "
+            "--job-dir"
         )
     # A job that is to train for more steps than at first keeps the schedule that it began with.
     horizon = first_start.get("horizon_steps", last_step)
@@ -65,8 +70,14 @@ def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, An
     """
     stated = {name.lower(): default(opts.model, name) for name in DEFAULTS}
     defaults = {**options(opts.model), **stated, "momentum": 0.9}
-    values = {name: defaults.get(name) if value is None else value for name, value in opts.identity().items()}
-    values |= {"batch_size": size.batch, "horizon_steps": size.horizon if values["schedule"] in _FALLING else None}
+    values = {
+        name: defaults.get(name) if value is None else value
+        for name, value in opts.identity().items()
+    }
+    values |= {
+        "batch_size": size.batch,
+        "horizon_steps": size.horizon if values["schedule"] in _FALLING else None,
+    }
     if default(opts.model, "optimizer"):
         values["optimizer"] = "the model's own"
     if values["weight_decay"] is None:
@@ -77,7 +88,8 @@ def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, An
         for name in names:
             if getattr(opts, name) is not None:
                 raise UserError(
-                    f"--{name.replace('_', '-')} is for jobs whose {decisive} is {' or '.join(fitting)}, and this one's "
+                    f"--{name.replace('_', '-')} is for jobs whose {decisive} is "
+                    f"{' or '.join(fitting)}, and this one's "
                     f"is {values[decisive]}; leave it out"
                 )
             if name != decisive:
@@ -110,7 +122,9 @@ def optimizer(
             created = _own(opts, manifest, rate)
         case _:
             created = AdamW(rate, weight_decay=values["weight_decay"], **clip)
-            created.exclude_from_weight_decay([weight for weight in model.trainable_variables if not _decays(weight)])
+            created.exclude_from_weight_decay(
+                [weight for weight in model.trainable_variables if not _decays(weight)]
+            )
     created.build(model.trainable_variables)
     return created
 
@@ -119,14 +133,24 @@ def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.o
     """Returns the optimizer of the model's module."""
     created, general = default(opts.model, "optimizer")(manifest, rate), keras.optimizers.Optimizer
     if not isinstance(created, general) or type(created).apply is not general.apply:
-        why = f"gives a {type(created).__name__}; give an optimizer of Keras that has no other inside"
+        why = (
+            f"gives a {type(created).__name__}; give an optimizer of Keras that has no other inside"
+        )
     elif created._learning_rate is not rate:
-        why = "does not take the schedule that it is given as its learning rate, so flags of that would do nothing"
+        why = (
+            "does not take the schedule that it is given as its learning rate, so flags of that "
+            "would do nothing"
+        )
     elif used := [name for name in _NOT_HERE if getattr(created, name)]:
         why = f"uses {used[0]}, which means nothing here"
     # Each replica would clip its own part of the gradients.
-    elif tf.distribute.get_strategy().num_replicas_in_sync > 1 and (used := [n for n in _CLIPS if getattr(created, n)]):
-        why = f"uses {used[0]}, which on several replicas is another thing than on one; train on one device"
+    elif tf.distribute.get_strategy().num_replicas_in_sync > 1 and (
+        used := [n for n in _CLIPS if getattr(created, n)]
+    ):
+        why = (
+            f"uses {used[0]}, which on several replicas is another thing than on one; train on "
+            "one device"
+        )
     else:
         return created
     raise UserError(f"--model {opts.model}: its optimizer(manifest, schedule) {why}")
@@ -140,5 +164,6 @@ def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Vari
 
 
 def _decays(weight: keras.Variable) -> bool:
-    # Keras calls them kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel, and of an adapter lora_kernel_a.
+    # Keras calls them kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel, and of an
+    # adapter lora_kernel_a.
     return "kernel" in weight.name.split("_")

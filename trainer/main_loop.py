@@ -42,10 +42,12 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     """Runs this replica until the job is done. Returns the exit code; whoever ends the process calls `stop.end`."""
     if opts.patience and has_evaluator():
         raise UserError(
-            f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has an evaluator; leave out one"
+            f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has "
+            "an evaluator; leave out one"
         )
     configure(opts)
-    # In every call the others may have to wait for the chief, who saves and evaluates; its silence says if all hang.
+    # In every call the others may have to wait for the chief, who saves and evaluates; its silence
+    # says if all hang.
     leads = member.is_chief or member.role == "evaluator"
     journal = Journal(opts.job_dir, member.name, beats=not leads)
     stop.last = journal.send
@@ -103,9 +105,12 @@ def main_loop(
     """Trains from the newest checkpoint to the last step, evaluates and exports. Returns the exit code."""
     started = time.time()
     is_chief, synchronous = member.is_chief, opts.strategy != "parameter_server"
-    # Until the first step there is nothing to save; but synchronous replicas leave together, or the others hang.
+    # Until the first step there is nothing to save; but synchronous replicas leave together, or the
+    # others hang.
     with contextlib.nullcontext() if synchronous and member.addresses else stop.at_once():
-        distribution = strategy.create(opts.strategy, member, num_gpus=opts.num_gpus, all_reduce=opts.all_reduce)
+        distribution = strategy.create(
+            opts.strategy, member, num_gpus=opts.num_gpus, all_reduce=opts.all_reduce
+        )
         build = opts.builder(manifest)
         replicas = distribution.num_replicas_in_sync if synchronous else 1
         workers = replicas if synchronous else len(member.addresses["worker"])
@@ -133,16 +138,23 @@ def main_loop(
         scores, validator = Scores(opts.job_dir, build.task), None
         if manifest.splits[SPLIT].examples and not has_evaluator():
             together = distribution if synchronous else tf.distribute.get_strategy()
-            validator = Validator(opts, build, manifest, scores, journal, together, reports=is_chief)
+            validator = Validator(
+                opts, build, manifest, scores, journal, together, reports=is_chief
+            )
         if is_chief:
             print(
                 f"{opts.model} on {manifest.name}: {size.examples} examples, batch {size.batch}, "
-                f"{model.count_params()} parameters; {opts.strategy}, training replicas: {workers}; "
+                f"{model.count_params()} parameters; {opts.strategy}, training replicas: "
+                f"{workers}; "
                 f"from step {first_step} to {size.last_step}"
             )
-            if size.horizon < size.last_step and learning.settings(opts, size)["horizon_steps"] != "none":
+            if (
+                size.horizon < size.last_step
+                and learning.settings(opts, size)["horizon_steps"] != "none"
+            ):
                 print(
-                    f"the learning rate is 0 from step {size.horizon} on, where this job's schedule ends; for "
+                    f"the learning rate is 0 from step {size.horizon} on, where this job's "
+                    "schedule ends; for "
                     f"{size.last_step} steps of learning begin another job"
                 )
             _note_records(opts, manifest)
@@ -178,9 +190,13 @@ def main_loop(
 
     meter = Meter(size, build.task, journal, optimizer, is_chief)
     journal.status("training", first_step)
-    step, is_done = _train(opts, steps, checkpoints, scores, validator, meter, first_step, is_stop_requested)
+    step, is_done = _train(
+        opts, steps, checkpoints, scores, validator, meter, first_step, is_stop_requested
+    )
     if is_done:
-        with stop.at_once(lambda: channel.send(LEFT)):  # all is saved: what is interrupted now, a resume does again
+        with stop.at_once(
+            lambda: channel.send(LEFT)
+        ):  # all is saved: what is interrupted now, a resume does again
             if not is_chief:
                 is_done = channel.wait_for_end()
             else:
@@ -189,10 +205,14 @@ def main_loop(
                 exported_step = _select_weights(opts, scores, state, step)
                 journal.status("exporting", step)
                 learnt = TrainedOn.load(opts.job_dir)
-                export(state.weights(), build, manifest, os.path.join(opts.job_dir, "model"), learnt)
+                export(
+                    state.weights(), build, manifest, os.path.join(opts.job_dir, "model"), learnt
+                )
                 journal.event("export", step, exported_step=exported_step)
                 # An attempt that only had to export has not seen a step.
-                final = meter.final() if step > first_step else last(opts.job_dir, journal.name, "step")
+                final = (
+                    meter.final() if step > first_step else last(opts.job_dir, journal.name, "step")
+                )
                 done.Done(
                     step=step,
                     epochs=step * size.batch / size.examples,
@@ -238,20 +258,29 @@ def _train(
         return validator.evaluate(checkpoints.state, is_stop_requested)
 
     def is_training_enough(step: int) -> bool:
-        return bool(opts.patience) and steps.agree(meter.is_chief and scores.is_exhausted(step, opts.patience))
+        return bool(opts.patience) and steps.agree(
+            meter.is_chief and scores.is_exhausted(step, opts.patience)
+        )
 
     step, is_stopping = first_step, False
     is_enough = is_training_enough(step)
     while step < last_step and not (is_stopping or is_enough):
         wish = is_stop_requested()
-        # The next step at which something may be due is the same on all replicas: they make equal calls.
-        dues = [step - step % every + every for every in (opts.eval_every_steps, opts.checkpoint_num_steps) if every]
+        # The next step at which something may be due is the same on all replicas: they make equal
+        # calls.
+        dues = [
+            step - step % every + every
+            for every in (opts.eval_every_steps, opts.checkpoint_num_steps)
+            if every
+        ]
         until = min([last_step, *dues])
         window = steps.run(step, until, stop=wish, drain=wish or checkpoints.is_late)
         step += window.steps
         meter.add(step, window)
         if not math.isfinite(loss := window.sums[0]):
-            raise UserError(f"the loss is {loss} at step {step}: training diverged; lower --learning-rate")
+            raise UserError(
+                f"the loss is {loss} at step {step}: training diverged; lower --learning-rate"
+            )
         is_stopping = window.stop and steps.idle
         ends = is_stopping or step >= last_step
         if steps.idle and not ends and opts.eval_every_steps and step % opts.eval_every_steps == 0:
@@ -261,7 +290,8 @@ def _train(
         if ends or (steps.idle and checkpoints.is_due(step)):
             checkpoints.save(step)
     checkpoints.wait()
-    # Last, when the state is safe, and also if an earlier attempt trained to the end and got no further.
+    # Last, when the state is safe, and also if an earlier attempt trained to the end and got no
+    # further.
     is_scored = not validator or (scores.latest_step == step and (is_enough or step == first_step))
     return step, not is_stopping and (is_scored or evaluate(step))
 
@@ -288,12 +318,17 @@ def _check_against_first_start(
         "replicas": {role: len(hosts) for role, hosts in member.addresses.items()} or {"chief": 1},
         "arguments": dict(manifest.arguments),  # for jobs that begin with these weights
         "network": weights.digest(model),
-        "versions": {"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras.__version__},
+        "versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+        },
     }
     before = identity.begin(opts.job_dir, record, write=member.is_chief)
     if before["network"] != record["network"]:
         raise UserError(
-            f"--model {opts.model} has other weights, vocabularies or statistics than when {opts.job_dir} began, or its "
+            f"--model {opts.model} has other weights, vocabularies or statistics than when "
+            f"{opts.job_dir} began, or its "
             "weights in another order; use what it was, or another --job-dir"
         )
 
@@ -302,22 +337,27 @@ def _synchronize(opts: Options, model: keras.Model, is_chief: bool) -> None:
     """Makes the model's batch normalisation go by the batch of all replicas."""
     if (layers := synchronize(model)) and is_chief:
         print(
-            f"--model {opts.model}: {layers} layers of keras.layers.BatchNormalization go by the whole batch here, as "
+            f"--model {opts.model}: {layers} layers of keras.layers.BatchNormalization go by the "
+            "whole batch here, as "
             "with synchronized=True"
         )
     if opts.jit_compile and exchanges(model):
         raise UserError(
-            f"--jit-compile: the batch normalisation of --model {opts.model} exchanges sums with other replicas, which XLA "
+            f"--jit-compile: the batch normalisation of --model {opts.model} exchanges sums with "
+            "other replicas, which XLA "
             "does not compile; leave it out, or train on one device"
         )
 
 
-def _restore(opts: Options, checkpoints: Checkpoints, manifest: Manifest, journal: Journal, is_chief: bool) -> int:
+def _restore(
+    opts: Options, checkpoints: Checkpoints, manifest: Manifest, journal: Journal, is_chief: bool
+) -> int:
     """Loads the newest checkpoint, or at the start of a job the weights of `--init-from`. Returns the step."""
     step = checkpoints.restore()
     if not step and (record := done.load(opts.job_dir)):
         raise UserError(
-            f"{opts.job_dir} was done at step {record.step}, and its checkpoints are gone; put them back, or use "
+            f"{opts.job_dir} was done at step {record.step}, and its checkpoints are gone; put "
+            "them back, or use "
             "another --job-dir"
         )
     if opts.init_from and not step:
@@ -340,14 +380,18 @@ def _compare_starts(
     """Ends a job whose replicas have read different checkpoints, or have built different models."""
     names = [*member.everyone]
     own = [[names.index(member.name), first_step, int(weights.digest(model)[:8], 16)]]
-    gathered = distribution.gather(distribution.run(tf.function(lambda: tf.constant(own, tf.int64))), axis=0)
+    gathered = distribution.gather(
+        distribution.run(tf.function(lambda: tf.constant(own, tf.int64))), axis=0
+    )
     starts = {names[i]: f"step {step} of model {model:08x}" for i, step, model in gathered.numpy()}
     if len({*starts.values()}) > 1:
         if member.is_chief:
             channel.wait_for_others()  # which may still gather
         raise OSError(
-            f"replicas would start differently ({', '.join(f'{name}: {start}' for name, start in starts.items())}); give "
-            f"all the same program, and a --job-dir of which they read the same files: {opts.job_dir}"
+            "replicas would start differently "
+            f"({', '.join(f'{name}: {start}' for name, start in starts.items())}); give "
+            "all the same program, and a --job-dir of which they read the same files: "
+            f"{opts.job_dir}"
         )
 
 
@@ -355,4 +399,6 @@ def _note_records(opts: Options, manifest: Manifest) -> None:
     """Writes down once which records the job learns from; `--init-from` may be gone when it exports."""
     if TrainedOn.load(opts.job_dir) is None:
         own = TrainedOn.of(manifest, content_hashes(manifest, opts.data_dir, "train"))
-        own.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None).save(opts.job_dir)
+        own.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None).save(
+            opts.job_dir
+        )

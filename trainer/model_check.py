@@ -2,8 +2,9 @@
 
     model_check.run(build, opts, manifest)
 
-On one batch of the training split, on the chief's processor and on models of its own: it builds, takes a step, and makes
-the signature of the export. The models that come with the trainer need no check.
+On one batch of the training split, on the chief's processor and on models of its own: it builds,
+takes a step, and makes the signature of the export. The models that come with the trainer need no
+check.
 """
 
 import functools
@@ -38,7 +39,9 @@ def run(build: Builder, opts: Options, manifest: Manifest) -> None:
         return
     with about(f"--model {opts.model}"):
         _check(build, opts, manifest)
-    keras.utils.set_random_seed(opts.seed)  # the job's weights are to be those that they would be without
+    keras.utils.set_random_seed(
+        opts.seed
+    )  # the job's weights are to be those that they would be without
     gc.collect()  # models refer to themselves, and a GPU's memory is wanted
 
 
@@ -46,13 +49,16 @@ def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
     model, task = build(), build.task
     if weights.digest(build()) != weights.digest(model):
         raise UserError(
-            "it has other weights, vocabularies or statistics each time that it is built; make them a function of the "
+            "it has other weights, vocabularies or statistics each time that it is built; make "
+            "them a function of the "
             "manifest and of files alone, in a fixed order"
         )
     columns = next(records.batches(manifest, opts.data_dir, "train", _MOST_EXAMPLES))
     batch = build.prepare(columns)
     if manifest.label not in batch:
-        raise UserError(f"prepare leaves out the label, {manifest.label!r}, where it is among the columns")
+        raise UserError(
+            f"prepare leaves out the label, {manifest.label!r}, where it is among the columns"
+        )
     features = dict(batch)
     labels = features.pop(manifest.label)
 
@@ -65,25 +71,39 @@ def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
     operation = infer.get_concrete_function(features).graph.outputs[0].op
     while operation.type in ("Identity", "Cast", "Reshape", "Squeeze"):  # which do not compute
         operation = operation.inputs[0].op
-    if operation.type in ("Softmax", "Sigmoid") and "probabilities" in task.answers and not task.loss:
+    if (
+        operation.type in ("Softmax", "Sigmoid")
+        and "probabilities" in task.answers
+        and not task.loss
+    ):
         raise UserError(
-            f"its outputs are probabilities already (by {operation.type}), and the loss takes logits; leave out the last "
+            f"its outputs are probabilities already (by {operation.type}), and the loss takes "
+            "logits; leave out the last "
             "activation"
         )
     check_metrics(task, labels, outputs)
 
     optimizer = learning.optimizer(opts, model, manifest)
     step = TrainStep(
-        model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=len(labels), seed=opts.seed
+        model=model,
+        optimizer=optimizer,
+        task=task,
+        label=manifest.label,
+        global_batch=len(labels),
+        seed=opts.seed,
     )
     differentiate = tf.function(step.differentiate, autograph=False)
     (loss, *_), gradients = differentiate(batch, tf.constant(0, tf.int64), 0, len(labels))
     if all(gradient is None for gradient in gradients):
-        raise UserError("no weight has a gradient: none is trainable, or the loss does not follow from any")
+        raise UserError(
+            "no weight has a gradient: none is trainable, or the loss does not follow from any"
+        )
     if not math.isfinite(loss):
         raise UserError(f"the loss of the untrained model is {float(loss)}")
     optimizer.apply(gradients, model.trainable_variables)
-    export.signature(model, build, manifest)(*(columns[feature.name] for feature in manifest.inputs))
+    export.signature(model, build, manifest)(
+        *(columns[feature.name] for feature in manifest.inputs)
+    )
 
 
 def check_metrics(task: Task, labels: tf.Tensor, outputs: tf.Tensor) -> None:
@@ -101,6 +121,8 @@ def check_metrics(task: Task, labels: tf.Tensor, outputs: tf.Tensor) -> None:
         )
         if not adds_up or np.size(metric.stateless_result(whole)) > 1:
             raise UserError(
-                f"metric {metric.name} is not one number made of sums over examples, so it does not add up over batches and "
-                "replicas; give F1Score average='macro', or derive a task and define the metric in `measure`"
+                f"metric {metric.name} is not one number made of sums over examples, so it does "
+                "not add up over batches and "
+                "replicas; give F1Score average='macro', or derive a task and define the metric "
+                "in `measure`"
             )

@@ -1,7 +1,7 @@
 """The trainer's flags.
 
-One command line serves every replica; what differs between replicas comes from the environment (`trainer.cluster.member`).
-A flag is a field of `Options`, and nothing else has to know of it.
+One command line serves every replica; what differs between replicas comes from the environment
+(`trainer.cluster.member`). A flag is a field of `Options`, and nothing else has to know of it.
 """
 
 import dataclasses
@@ -63,32 +63,50 @@ _machine = _group("machine")
 class Options(Flags):
     """What to train and how; `--help` says what each field means.
 
-    Options of the group `network` are keywords of the model's `build`, given to it where they are not None.
+    Options of the group `network` are keywords of the model's `build`, given to it where they are
+    not None.
     """
 
-    data_dir: str = _job(place, "a dataset made by components.convert", required=True, metavar="DIR")
+    data_dir: str = _job(
+        place, "a dataset made by components.convert", required=True, metavar="DIR"
+    )
     job_dir: str = _job(
-        job_directory, "checkpoints, logs, journal and model; the same one resumes", required=True, metavar="DIR"
+        job_directory,
+        "checkpoints, logs, journal and model; the same one resumes",
+        required=True,
+        metavar="DIR",
     )
     model: str | None = _model(
         str,
-        f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for images, wide_deep for a "
+        f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for "
+        "images, wide_deep for a "
         "table)",
     )
     init_from: str | None = _model(
         place,
-        "weights to begin with, where name and shape fit: a job directory (or its best/), a version in the registry, a "
+        "weights to begin with, where name and shape fit: a job directory (or its best/), a "
+        "version in the registry, a "
         ".keras file",
         metavar="PATH",
     )
     train_steps: int | None = _job(at_least(1), "absolute global step to reach")
-    train_epochs: float | None = _job(positive, "the same in passes over the training split", metavar="N")
-    seed: int = _model(at_least(0, 2**32 - 1), "of initial weights, sample order, augmentation and dropout", default=0)
+    train_epochs: float | None = _job(
+        positive, "the same in passes over the training split", metavar="N"
+    )
+    seed: int = _model(
+        at_least(0, 2**32 - 1),
+        "of initial weights, sample order, augmentation and dropout",
+        default=0,
+    )
     deterministic: bool = _model(bool, "the same bits in every run; a little slower")
 
-    batch_size: int | None = _batches(_batch_size, "examples of a step over all replicas (default: 128)")
+    batch_size: int | None = _batches(
+        _batch_size, "examples of a step over all replicas (default: 128)"
+    )
     per_replica_batch_size: int | None = _batches(
-        _batch_size, "examples of a step on each replica, instead of --batch-size", "--train-batch-size"
+        _batch_size,
+        "examples of a step on each replica, instead of --batch-size",
+        "--train-batch-size",
     )
     num_layers: int | None = _network(at_least(1), "of a resnet: 6n + 2")
     batch_norm_decay: float | None = _network(share, "of the moving statistics, each step")
@@ -96,20 +114,27 @@ class Options(Flags):
     hidden_units: tuple[int, ...] | None = _network(
         several(at_least(1)), "layers of the deep part of wide_deep, such as 128,64,32"
     )
-    dropout: float | None = _network(share, "share of the values that training drops behind each of these")
+    dropout: float | None = _network(
+        share, "share of the values that training drops behind each of these"
+    )
 
     optimizer: str | None = _learning(("adam", "adamw", "sgd"), "how gradients become updates")
     learning_rate: float | None = _learning(positive, "what the schedule multiplies")
     momentum: float | None = _learning(share, "of --optimizer sgd (default: 0.9)")
     clip_norm: float | None = _learning(
-        positive, "largest norm of all gradients of a step together; longer ones are scaled down (default: any)"
+        positive,
+        "largest norm of all gradients of a step together; longer ones are scaled down (default: "
+        "any)",
     )
     weight_decay: float | None = _learning(
         not_negative,
-        "times half the squared weights, added to the loss; of adamw: share of a weight that a rate of 1 takes from it each "
+        "times half the squared weights, added to the loss; of adamw: share of a weight that a "
+        "rate of 1 takes from it each "
         "step (default: the model's own, or 0.004)",
     )
-    schedule: str | None = _learning(("constant", "piecewise", "linear", "cosine"), "of the learning rate")
+    schedule: str | None = _learning(
+        ("constant", "piecewise", "linear", "cosine"), "of the learning rate"
+    )
     boundaries_epochs: tuple[float, ...] | None = _learning(
         several(positive), "of piecewise: epochs of data seen, such as 82,123"
     )
@@ -122,41 +147,52 @@ class Options(Flags):
     )
     class_weights: tuple[str, ...] | None = _learning(
         several(_class_weight),
-        "that multiply the training loss of their examples, such as rare=5 (default: 1 of every class)",
+        "that multiply the training loss of their examples, such as rare=5 (default: 1 of every "
+        "class)",
     )
-    precision: str = _learning(("float32", "bfloat16"), "of the computation; weights stay float32", default="float32")
-    jit_compile: bool = _learning(bool, "compile model, loss and gradients by XLA; the same result but for rounding")
+    precision: str = _learning(
+        ("float32", "bfloat16"), "of the computation; weights stay float32", default="float32"
+    )
+    jit_compile: bool = _learning(
+        bool, "compile model, loss and gradients by XLA; the same result but for rounding"
+    )
 
     reader: str = _reader(
         ("auto", "resident", "mapped"),
-        "resident: all in memory; mapped: files on a local disk; auto: resident if half of the memory that is free, shared by "
+        "resident: all in memory; mapped: files on a local disk; auto: resident if half of the "
+        "memory that is free, shared by "
         "the replicas of a machine, is enough",
         default="auto",
     )
     cache_dir: str | None = _reader(
         str,
-        "local directory to which training files are copied first (default: only those of a bucket, to a temporary "
+        "local directory to which training files are copied first (default: only those of a "
+        "bucket, to a temporary "
         "directory)",
         metavar="DIR",
     )
 
     eval_every_steps: int = _validation(
         at_least(0),
-        "steps between evaluations, of which one is at the end; 0: only that. A cluster's evaluator "
+        "steps between evaluations, of which one is at the end; 0: only that. A cluster's "
+        "evaluator "
         "scores checkpoints instead",
         default=0,
     )
     eval_batch_size: int = _validation(at_least(1), "examples evaluated at a time", default=500)
     patience: int | None = _validation(
         at_least(1),
-        "evaluations of --eval-every-steps, one after the other without a better score, that end training early",
+        "evaluations of --eval-every-steps, one after the other without a better score, that end "
+        "training early",
     )
     export: str = _validation(
         ("last", "best"),
         "weights to export: the last, or those that were best on the validation split",
         default="last",
     )
-    checkpoint_num_steps: int = _checkpoints(at_least(0), "steps between checkpoints; 0: none by steps", default=500)
+    checkpoint_num_steps: int = _checkpoints(
+        at_least(0), "steps between checkpoints; 0: none by steps", default=500
+    )
     checkpoint_secs: float = _checkpoints(
         not_negative, "between checkpoints; 0: none by time", default=60.0, metavar="SECONDS"
     )
@@ -167,10 +203,14 @@ class Options(Flags):
         "how replicas work together (default: by the cluster's shape)",
     )
     sync: bool = _machine(
-        bool, "all-reduce over chief and workers even if the cluster has parameter servers, which then end at once"
+        bool,
+        "all-reduce over chief and workers even if the cluster has parameter servers, which then "
+        "end at once",
     )
     num_gpus: int | None = _machine(at_least(0), "GPUs of this replica (default: all there are)")
-    all_reduce: str = _machine(("auto", "ring", "nccl"), "how workers add gradients up", default="auto")
+    all_reduce: str = _machine(
+        ("auto", "ring", "nccl"), "how workers add gradients up", default="auto"
+    )
     threads: int = _machine(
         at_least(0, _MOST_THREADS),
         "of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
@@ -186,20 +226,32 @@ class Options(Flags):
         if (self.train_steps is None) == (self.train_epochs is None):
             raise UserError("give either --train-steps or --train-epochs")
         if self.batch_size and self.per_replica_batch_size:
-            raise UserError("give --batch-size (the whole job's) or --per-replica-batch-size, not both")
+            raise UserError(
+                "give --batch-size (the whole job's) or --per-replica-batch-size, not both"
+            )
         if (self.boundaries_epochs is None) != (self.factors is None):
             raise UserError("--boundaries-epochs and --factors belong together")
         if self.factors and len(self.factors) != len(self.boundaries_epochs) + 1:
             raise UserError(
-                f"--factors: {len(self.factors)} given for {len(self.boundaries_epochs)} boundaries; one more is needed"
+                f"--factors: {len(self.factors)} given for {len(self.boundaries_epochs)} "
+                "boundaries; one more is needed"
             )
-        if self.boundaries_epochs and list(self.boundaries_epochs) != sorted(set(self.boundaries_epochs)):
-            raise UserError(f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise")
+        if self.boundaries_epochs and list(self.boundaries_epochs) != sorted(
+            set(self.boundaries_epochs)
+        ):
+            raise UserError(
+                f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise"
+            )
         asynchronous = self.strategy == "parameter_server" and not self.sync
         if asynchronous and self.jit_compile:
-            raise UserError("--jit-compile is for synchronous jobs: XLA does not reach weights on parameter servers")
+            raise UserError(
+                "--jit-compile is for synchronous jobs: XLA does not reach weights on parameter "
+                "servers"
+            )
         if self.patience and not self.eval_every_steps:
-            raise UserError(f"--patience {self.patience} counts evaluations; give --eval-every-steps too")
+            raise UserError(
+                f"--patience {self.patience} counts evaluations; give --eval-every-steps too"
+            )
 
     def on(self, manifest: Manifest) -> Self:
         """These with a model for the dataset; what of them does not go with it is refused."""
@@ -207,11 +259,19 @@ class Options(Flags):
             example_weights.class_weights(self.class_weights, manifest)
         if manifest.is_table and self.augment not in (None, "none"):
             raise UserError(
-                f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; leave it out"
+                f"--augment {self.augment} is for images; dataset {manifest.name!r} is a table; "
+                "leave it out"
             )
-        judging = "--export best" if self.export == "best" else self.patience and f"--patience {self.patience}"
+        judging = (
+            "--export best"
+            if self.export == "best"
+            else self.patience and f"--patience {self.patience}"
+        )
         if judging and not manifest.splits["validation"].examples:
-            raise UserError(f"{judging}: dataset {manifest.name!r} has no validation split to judge by; leave it out")
+            raise UserError(
+                f"{judging}: dataset {manifest.name!r} has no validation split to judge by; leave "
+                "it out"
+            )
         return dataclasses.replace(self, model=registry.suited(self.model, manifest))
 
     def builder(self, manifest: Manifest) -> registry.Builder:
@@ -236,7 +296,8 @@ class Options(Flags):
         step = math.ceil(self.train_epochs * examples / self.global_batch_size(replicas))
         if step > MOST:
             raise UserError(
-                f"--train-epochs {self.train_epochs:g} is {step} steps, and {MOST} are the most there can be"
+                f"--train-epochs {self.train_epochs:g} is {step} steps, and {MOST} are the most "
+                "there can be"
             )
         return step
 
@@ -244,7 +305,11 @@ class Options(Flags):
         """Whether that job has done these steps, or else epochs; or training had ended early with this patience too."""
         if self.patience and record.stopped_early and self.patience <= record.stopped_early:
             return True
-        return record.epochs >= self.train_epochs if self.train_steps is None else record.step >= self.train_steps
+        return (
+            record.epochs >= self.train_epochs
+            if self.train_steps is None
+            else record.step >= self.train_steps
+        )
 
     def identity(self) -> dict[str, Any]:
         """The options that decide what is learnt. Synchronous strategies learn the same, whatever their replicas."""
@@ -256,15 +321,21 @@ class Options(Flags):
         return {**self.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
 
     def _where(self, *groups: str) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata["group"] in groups}
+        return {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.metadata["group"] in groups
+        }
 
 
 def parser() -> Parser:
     """The parser; its help groups the flags and names units and defaults."""
     p = Parser(
         prog="trainer.task",
-        description="Trains a model on a converted dataset. Every replica runs this with the same flags; its role "
-        "comes from TF_CONFIG. The same --job-dir resumes. A flag of the network is for models that have such a thing. Where "
+        description="Trains a model on a converted dataset. Every replica runs this with the same "
+        "flags; its role "
+        "comes from TF_CONFIG. The same --job-dir resumes. A flag of the network is for models "
+        "that have such a thing. Where "
         "a flag of network or learning names no default, it is the model's own.",
     )
     Options.add_flags(p)
@@ -274,14 +345,18 @@ def parser() -> Parser:
 def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
     """Options from a command line; `--train_steps` is understood as `--train-steps`, as older programs wrote it.
 
-    Where there is no `--job-dir`, a custom job of Vertex AI has the directory of its `baseOutputDirectory`, or of its trial.
+    Where there is no `--job-dir`, a custom job of Vertex AI has the directory of its
+    `baseOutputDirectory`, or of its trial.
     """
     argv = [re.sub(r"^--[\w-]+", lambda m: m[0].replace("_", "-"), a) for a in argv]
-    # With AIP_CHECKPOINT_DIR, .../checkpoints, and AIP_TENSORBOARD_LOG_DIR, .../logs, it names what a job directory has.
+    # With AIP_CHECKPOINT_DIR, .../checkpoints, and AIP_TENSORBOARD_LOG_DIR, .../logs, it names what
+    # a job directory has.
     if base := re.fullmatch(r"(.+)/model/?", environ.get("AIP_MODEL_DIR", "")):
         argv = ["--job-dir", base[1], *argv]
     values = vars(parser().parse_args(argv))
-    values["threads"] = values["threads"] or variable("TRAINER_THREADS", at_least(0, _MOST_THREADS), environ)
+    values["threads"] = values["threads"] or variable(
+        "TRAINER_THREADS", at_least(0, _MOST_THREADS), environ
+    )
     if values["model"]:
         registry.check_name(values["model"])
     return Options(**values)

@@ -20,7 +20,12 @@ class SyncSteps:
     idle = True  # whether the state may be saved now: nothing is ever under way between calls
 
     def __init__(
-        self, strategy: tf.distribute.Strategy, step: TrainStep, reader: Reader, chief: bool, first_step: int = 0
+        self,
+        strategy: tf.distribute.Strategy,
+        step: TrainStep,
+        reader: Reader,
+        chief: bool,
+        first_step: int = 0,
     ) -> None:
         self._strategy, self._step, self._reader, self._chief = strategy, step, reader, chief
         self._next_step = first_step
@@ -37,7 +42,9 @@ class SyncSteps:
     def run(self, step: int, until: int, stop: bool, drain: bool = False) -> Window:
         """Advances by some steps, not beyond `until`. `stop` is this process's wish; all agree after every call."""
         steps = min(self._steps_a_call, until - step)
-        proposal = min(4.0 * self._steps_a_call, CALL_S / (self._step_s or CALL_S)) if self._chief else 0.0
+        proposal = (
+            min(4.0 * self._steps_a_call, CALL_S / (self._step_s or CALL_S)) if self._chief else 0.0
+        )
         wish = tf.constant([float(stop), proposal], tf.float32)
         if self._reader.ahead and step != self._next_step:
             self._next_step = step
@@ -48,9 +55,11 @@ class SyncSteps:
         self._next_step = step + steps
         seconds = time.perf_counter() - start
         warm = self._step_s is not None
-        # The first call compiles, so its time says little; 0.1 s a step lets the next calls find out.
+        # The first call compiles, so its time says little; 0.1 s a step lets the next calls find
+        # out.
         self._step_s = seconds / steps if warm else 0.1
-        # All processes must make calls of one length, and each sees another clock: they take the chief's.
+        # All processes must make calls of one length, and each sees another clock: they take the
+        # chief's.
         self._steps_a_call = max(1, round(proposal))
         return Window(steps=steps, sums=tuple(sums), seconds=seconds, warm=warm, stop=stops > 0)
 
@@ -61,7 +70,9 @@ class SyncSteps:
     def _batches(self) -> tf.distribute.DistributedIterator:
         """Returns the batches of this process's replicas from the next step on, made in threads ahead of their steps."""
         return iter(
-            self._strategy.distribute_datasets_from_function(lambda where: self._reader.dataset(self._next_step, where))
+            self._strategy.distribute_datasets_from_function(
+                lambda where: self._reader.dataset(self._next_step, where)
+            )
         )
 
     def _copies(self) -> Any:
@@ -89,9 +100,12 @@ class SyncSteps:
         """Returns the sum over all processes."""
         # `run` hands the same to each replica of this process, so each brings its part.
         part = mine / len(self._strategy.extended.worker_devices)
-        return self._strategy.reduce("SUM", self._strategy.run(tf.identity, args=(part,)), axis=None)
+        return self._strategy.reduce(
+            "SUM", self._strategy.run(tf.identity, args=(part,)), axis=None
+        )
 
-    # Only the loop over steps is written for AutoGraph; rewriting the rest too takes half of the time of tracing.
+    # Only the loop over steps is written for AutoGraph; rewriting the rest too takes half of the
+    # time of tracing.
     @tf.autograph.experimental.do_not_convert
     def _replica(self, loaded, step: tf.Tensor) -> tf.Tensor:
         replica = tf.distribute.get_replica_context()

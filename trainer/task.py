@@ -41,11 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     named = None if opts.sync and opts.strategy == "parameter_server" else opts.strategy
     opts = dataclasses.replace(opts, strategy=named or me.default_strategy)
     try:
-        with quiet.without_advice(peers=bool(me.addresses)):  # TensorFlow, which buckets import too, has it
+        with quiet.without_advice(
+            peers=bool(me.addresses)
+        ):  # TensorFlow, which buckets import too, has it
             with reading(opts.data_dir, "give --data-dir a dataset that can be reached"):
                 manifest = Manifest.load(opts.data_dir)
             opts = opts.on(manifest)
-            # Before TensorFlow is imported: a refusal comes at once, and a finished job run again answers at once.
+            # Before TensorFlow is imported: a refusal comes at once, and a finished job run again
+            # answers at once.
             with reading(f"--job-dir {opts.job_dir}", "use another"):
                 if not is_remote(opts.job_dir):
                     os.makedirs(opts.job_dir, exist_ok=True)
@@ -55,7 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if (epath.Path(opts.job_dir) / "model" / "saved_model.pb").exists():
                     print(f"{opts.job_dir}: already done at step {record.step}")
                     return 0
-                print(f"{opts.job_dir}: done at step {record.step}, but its model is gone and is exported again")
+                print(
+                    f"{opts.job_dir}: done at step {record.step}, but its model is gone and is "
+                    "exported again"
+                )
             quiet.import_keras()
             from trainer import main_loop
         quiet.lost_replicas()
@@ -70,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         frames = traceback.walk_tb(error.__traceback__)
         packages = {frame.f_globals.get("__name__", "").split(".")[0] for frame, _ in frames}
-        # Of a full disk, a store, or a replica that is missing or lost, the message says all; unless the user's own code met it.
+        # Of a full disk, a store, or a replica that is missing or lost, the message says all;
+        # unless the user's own code met it.
         ours = isinstance(error, OSError) and re.split("[.:]", str(opts.model))[0] not in packages
         code = failed_code() if ours else 1
         if ours:
@@ -79,13 +86,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn down.
+    # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn
+    # down.
     stop.end(code)
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # A model may be made from a set of names, and is to be the same one in all replicas and attempts.
+        # A model may be made from a set of names, and is to be the same one in all replicas and
+        # attempts.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     run_cli(main)

@@ -65,7 +65,9 @@ def take(source: str, model: keras.Model) -> str:
             if name in values and weight.shape == values[name].shape
         }
 
-    target = max(model._flatten_layers(), key=lambda part: len(fitting(part)))  # of equals the outermost
+    target = max(
+        model._flatten_layers(), key=lambda part: len(fitting(part))
+    )  # of equals the outermost
     taken = fitting(target)
     for name, weight in taken.items():
         weight.assign(values[name])
@@ -74,7 +76,9 @@ def take(source: str, model: keras.Model) -> str:
     more = len(rest) - _NAMED
     missing = ", ".join(rest[:_NAMED]) + (f" and {more} more" if more > 0 else "")
     if not taken:
-        raise UserError(f"--init-from {source}: {kind} has none of these by name and shape: {missing}")
+        raise UserError(
+            f"--init-from {source}: {kind} has none of these by name and shape: {missing}"
+        )
     into = "" if target is model else f" into layer {target.name!r}"
     without = f"; by name and shape it has no {missing}" if rest else ""
     return f"{len(taken)} of {len(taken) + len(rest)} weights from {kind}{into}{without}"
@@ -88,16 +92,27 @@ def _read(source: str) -> tuple[Mapping[str, np.ndarray], str]:
     if tf.io.gfile.exists(os.path.join(source, "saved_model.pb")):
         with open_file(os.path.join(source, export.WEIGHT_NAMES)) as file:
             names = json.load(file)
-        reader = tf.compat.v1.train.NewCheckpointReader(os.path.join(source, "variables", "variables"))
-        values = {name: reader.get_tensor(f"variables/{i}{_VALUE}") for i, name in enumerate(names) if name}
+        reader = tf.compat.v1.train.NewCheckpointReader(
+            os.path.join(source, "variables", "variables")
+        )
+        values = {
+            name: reader.get_tensor(f"variables/{i}{_VALUE}")
+            for i, name in enumerate(names)
+            if name
+        }
         return values, "the exported model"
     for directory in (os.path.join(source, "checkpoints"), source):
         if steps := checkpoints.steps(directory):
-            reader = tf.compat.v1.train.NewCheckpointReader(os.path.join(directory, f"ckpt-{steps[-1]}"))
+            reader = tf.compat.v1.train.NewCheckpointReader(
+                os.path.join(directory, f"ckpt-{steps[-1]}")
+            )
             matches = filter(None, map(_WEIGHT.fullmatch, reader.get_variable_to_dtype_map()))
             # TensorFlow's names have ".S" for "/" and ".." for ".".
             values = {
-                re.sub(r"\.(.)", lambda m: "/" if m[1] == "S" else ".", m[1]): reader.get_tensor(m[0]) for m in matches
+                re.sub(r"\.(.)", lambda m: "/" if m[1] == "S" else ".", m[1]): reader.get_tensor(
+                    m[0]
+                )
+                for m in matches
             }
             return values, f"the checkpoint of step {steps[-1]}"
     raise FileNotFoundError("there is neither a checkpoint nor a model")

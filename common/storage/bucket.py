@@ -1,8 +1,8 @@
 # ruff: noqa: D102 (`Storage` documents these methods)
 """Objects of Cloud Storage by Google's client: one client a process, for all of its threads.
 
-pyarrow's file system for Google Cloud was tried in the loopback cloud and left: it can be given no certificate authority,
-and reads what is there now in place of the version that was listed.
+pyarrow's file system for Google Cloud was tried in the loopback cloud and left: it can be given no
+certificate authority, and reads what is there now in place of the version that was listed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class Bucket(Storage):
         once = {"timeout": writer.timeout_s, "retry": None} if writer.timeout_s else {}
         with connect(file.path) as (bucket, name):
             blob = bucket.blob(name)
-            blob.crc32c = base64.b64encode(bytes.fromhex(file.crc32c)).decode()  # The store refuses anything else.
+            blob.crc32c = base64.b64encode(
+                bytes.fromhex(file.crc32c)
+            ).decode()  # The store refuses anything else.
             blob.content_type = mimetypes.guess_type(name)[0]
             options = {"rewind": True, "size": file.num_bytes, "checksum": None, **once}
             with contextlib.suppress(PreconditionFailed):
@@ -98,7 +100,9 @@ class _Reader(io.RawIOBase):
         self._position = start
         self._span = range(start, min(stop, file.num_bytes))
         self._chunk_bytes = chunk_bytes
-        self._chunks: dict[int, futures.Future[bytes]] = {}  # The one that is read, and the next one.
+        self._chunks: dict[
+            int, futures.Future[bytes]
+        ] = {}  # The one that is read, and the next one.
         self._thread = futures.ThreadPoolExecutor(1)
 
     def readable(self) -> bool:
@@ -116,7 +120,9 @@ class _Reader(io.RawIOBase):
         stop = min(start + len(buffer), self._file.num_bytes)
         if start in self._span:
             chunk, offset = divmod(start - self._span.start, self._chunk_bytes)
-            self._chunks = {key: self._chunks.get(key) or self._fetch(key) for key in (chunk, chunk + 1)}
+            self._chunks = {
+                key: self._chunks.get(key) or self._fetch(key) for key in (chunk, chunk + 1)
+            }
             content = memoryview(self._chunks[chunk].result())[offset : offset + stop - start]
         else:
             content = _download_range(self._file, range(start, stop))
@@ -130,7 +136,9 @@ class _Reader(io.RawIOBase):
 
     def _fetch(self, chunk: int) -> futures.Future[bytes]:
         first = chunk * self._chunk_bytes
-        return self._thread.submit(_download_range, self._file, self._span[first : first + self._chunk_bytes])
+        return self._thread.submit(
+            _download_range, self._file, self._span[first : first + self._chunk_bytes]
+        )
 
 
 @contextlib.contextmanager
@@ -166,7 +174,9 @@ def _condition(if_version: str | None) -> dict[str, int]:
 
 
 def _download(blob: Any, **span: int | None) -> bytes:
-    return blob.download_as_bytes(**span, raw_download=True, single_shot_download=True, checksum=None)
+    return blob.download_as_bytes(
+        **span, raw_download=True, single_shot_download=True, checksum=None
+    )
 
 
 def _download_range(file: File, span: range) -> bytes:

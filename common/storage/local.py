@@ -118,7 +118,10 @@ def _walk(folder: str, follow_links: bool) -> Iterator[str]:
     for inner, _, names in os.walk(folder, onerror=_raise_unless_gone, followlinks=follow_links):
         first = path_of.setdefault(os.path.realpath(inner), inner)
         if first != inner:
-            raise UserError(f"{inner}: is the same folder as {first}; delete the link to it, or give the files to read")
+            raise UserError(
+                f"{inner}: is the same folder as {first}; delete the link to it, or give the "
+                "files to read"
+            )
         yield from (os.path.join(inner, name) for name in names)
 
 

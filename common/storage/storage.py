@@ -1,8 +1,9 @@
 """The interface `Storage` of what keeps files: a local file system or a bucket, chosen by a path's scheme.
 
 storage = storage_of("gs://bucket/data")
-storage.list("gs://bucket/data")                     # [File(path="gs://bucket/data/a", num_bytes=7, ...), ...]
-with storage.create("gs://bucket/data/b") as file:   # the file appears when the block ends without an error
+storage.list("gs://bucket/data")                     # [File(path="gs://bucket/data/a", num_bytes=7,
+...), ...] with storage.create("gs://bucket/data/b") as file:   # the file appears when the block
+ends without an error
     file.write(b"...")
 
 `common.storage.files` has functions that find the storage themselves.
@@ -36,7 +37,10 @@ class FileChangedError(UserError):
     """A file was replaced or deleted after it was listed."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: it has changed or gone since it was looked at; start again when nobody writes it")
+        super().__init__(
+            f"{path}: it has changed or gone since it was looked at; start again when nobody "
+            "writes it"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,12 +50,15 @@ class File:
     Attributes:
       path: Local path or `gs://` address.
       num_bytes: Size.
-      version: Differs whenever the file is written: an object's generation, or the nanosecond of a local file's last
-        change; empty for a link to nowhere, and for a file that was written but not listed.
+      version: Differs whenever the file is written: an object's generation, or the nanosecond of a
+        local file's last change; empty for a link to nowhere, and for a file that was written but
+        not listed.
       crc32c: CRC-32C of the content, 8 hexadecimal digits; empty where only reading it would tell.
       updated_s: Time of the last change, in seconds since 1970.
-      changed_ns: When this machine noted the last change of a local file, which nobody can set back; else 0.
-      is_special: Whether a local file is no regular one, but a FIFO, say, that could be waited for for ever.
+      changed_ns: When this machine noted the last change of a local file, which nobody can set
+        back; else 0.
+      is_special: Whether a local file is no regular one, but a FIFO, say, that could be waited for
+        for ever.
     """
 
     path: str
@@ -66,8 +73,8 @@ class File:
 class Storage(abc.ABC):
     """Files by path. A file is complete or absent for every reader, also after a crash of its writer.
 
-    All methods raise `UserError` for what the storage refuses (an unknown bucket, no permission), and `ConnectionError`
-    if it does not answer after its client's retries.
+    All methods raise `UserError` for what the storage refuses (an unknown bucket, no permission),
+    and `ConnectionError` if it does not answer after its client's retries.
     """
 
     @abc.abstractmethod
@@ -97,7 +104,8 @@ class Storage(abc.ABC):
         Args:
           file: As it was listed.
           start: Offset at which reading begins.
-          stop: Offset up to which is read ahead; with 0, `read` reads no byte but those that are asked for.
+          stop: Offset up to which is read ahead; with 0, `read` reads no byte but those that are
+            asked for.
 
         Raises:
           FileChangedError: From here or from `read`, if the file is not the listed one any more.
@@ -145,7 +153,8 @@ class Writer:
     Attributes:
       path: Path; a file there is replaced.
       storage: Where that is.
-      if_version: Version that is to be replaced, or "" for a path without a file. A local file is never replaced then.
+      if_version: Version that is to be replaced, or "" for a path without a file. A local file is
+        never replaced then.
       durable: Whether the file survives a loss of power, which takes longer to write.
       timeout_s: Tries once, for so long, where a store would else be asked again for minutes.
       file: What was written, after `close`.
@@ -171,7 +180,8 @@ class Writer:
         """Makes the file appear, and returns it.
 
         Raises:
-          FileExistsError: If `if_version` does not hold and the file that is there has another content.
+          FileExistsError: If `if_version` does not hold and the file that is there has another
+            content.
         """
         crc32c = self._checksum.hexdigest().decode()
         self.file = File(path=self.path, num_bytes=self._num_bytes, crc32c=crc32c)
@@ -216,7 +226,10 @@ def storage_of(path: Path) -> Storage:
 @functools.cache
 def _implementation(scheme: str) -> Storage:
     if scheme not in IMPLEMENTATIONS:
-        raise UserError(f"{scheme}:// is no storage that this program knows; use a local path or gs://BUCKET/NAME")
+        raise UserError(
+            f"{scheme}:// is no storage that this program knows; use a local path or "
+            "gs://BUCKET/NAME"
+        )
     return pkgutil.resolve_name(IMPLEMENTATIONS[scheme])()
 
 

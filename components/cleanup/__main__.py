@@ -14,20 +14,32 @@ from components.cleanup import cleanup
 def main(argv: Sequence[str] | None = None) -> int:
     p = Parser(
         prog="components.cleanup",
-        description="Lists what a pipeline run left that nobody needs: temporary files, checkpoints of the finished "
-        "job, intermediate results. Summary, report, logs and model stay, and datasets, which are no run's own.",
+        description="Lists what a pipeline run left that nobody needs: temporary files, "
+        "checkpoints of the finished "
+        "job, intermediate results. Summary, report, logs and model stay, and datasets, which are "
+        "no run's own.",
     )
-    p.add_argument("--run", default="", help="directory of the run, runs/<id>; on Vertex AI its id (none: all runs)")
+    p.add_argument(
+        "--run",
+        default="",
+        help="directory of the run, runs/<id>; on Vertex AI its id (none: all runs)",
+    )
     p.add_argument("--delete", action="store_true", help="delete what is listed, after asking")
     p.add_argument("--yes", action="store_true", help="delete without asking")
     cloud = p.add_argument_group(
-        "Vertex AI", "Also jobs that still run, and old versions; what has an alias or is of a run that still runs stays. "
+        "Vertex AI", "Also jobs that still run, and old versions; what has an alias or is of a "
+            "run that still runs stays. "
         "The first three flags are needed."
     )  # fmt: skip
     cloud.add_argument("--project", help="id of the project")
     cloud.add_argument("--location", help="region")
     cloud.add_argument("--bucket", help="gs://BUCKET of the runs")
-    cloud.add_argument("--keep-versions", type=at_least(1), metavar="K", help="newest ones of each model (None: all)")
+    cloud.add_argument(
+        "--keep-versions",
+        type=at_least(1),
+        metavar="K",
+        help="newest ones of each model (None: all)",
+    )
     args = p.parse_args(argv)
     place = (args.project, args.location, args.bucket)
     if all(place):
@@ -38,17 +50,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UserError(f"--bucket {args.bucket}: give gs://BUCKET")
 
         def find() -> list[cleanup.Leftover]:
-            return project.leftovers(project.load_state(*place), keep_versions=args.keep_versions, run=args.run)
+            return project.leftovers(
+                project.load_state(*place), keep_versions=args.keep_versions, run=args.run
+            )
 
         delete = functools.partial(project.delete, *place)
     elif any(place) or args.keep_versions or not args.run:
-        raise UserError("give --run DIRECTORY for a run of this machine, or --project, --location and --bucket")
+        raise UserError(
+            "give --run DIRECTORY for a run of this machine, or --project, --location and --bucket"
+        )
     else:
         find = functools.partial(cleanup.unneeded, args.run)
         delete = functools.partial(cleanup.delete, args.run)
     leftovers = find()
     rows = [("what", "size", "why", "which")]
-    rows += [(each.kind, f"{each.num_bytes / 1e6:,.2f} MB", each.why, each.name) for each in leftovers]
+    rows += [
+        (each.kind, f"{each.num_bytes / 1e6:,.2f} MB", each.why, each.name) for each in leftovers
+    ]
     print(table(rows))
     if not args.delete:
         print(f"{len(leftovers)} items; nothing was deleted (--delete does)")

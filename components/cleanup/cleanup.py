@@ -1,7 +1,7 @@
 """Lists and deletes what a run of this machine left and nobody needs.
 
-A run's directory keeps its summary, report, logs, journal and model. Three kinds of things can go, and nothing that
-is, or lies behind, a symbolic link:
+A run's directory keeps its summary, report, logs, journal and model. Three kinds of things can go,
+and nothing that is, or lies behind, a symbolic link:
   * temporary files: the exit handler deletes these itself after a success;
   * checkpoints of a finished job: only a resume needs them;
   * intermediate results of the pipeline's steps; datasets are no run's own.
@@ -55,7 +55,8 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
     """Returns all that can go from a run, or its temporary files only.
 
     Raises:
-      UserError: Unless `temporary_only`, if the run is still going on, or this is no run's directory.
+      UserError: Unless `temporary_only`, if the run is still going on, or this is no run's
+        directory.
     """
     run = pathlib.Path(run_dir).resolve()
     if not temporary_only:
@@ -78,7 +79,8 @@ def delete(run_dir: str, leftovers: Iterable[Leftover]) -> None:
     """Deletes files of a run, noting each in its `cleanup.jsonl`.
 
     Raises:
-      UserError: If one is not inside the run's directory: nothing outside is touched, nor through a link.
+      UserError: If one is not inside the run's directory: nothing outside is touched, nor through a
+        link.
     """
     run = pathlib.Path(run_dir).resolve()
     is_running(run)  # It refuses a directory that is no run's.
@@ -86,12 +88,18 @@ def delete(run_dir: str, leftovers: Iterable[Leftover]) -> None:
         for leftover in leftovers:
             path = pathlib.Path(leftover.name)
             if not _is_inside(run, path):
-                raise UserError(f"{path} is not inside the run {run}; nothing outside a run is deleted")
+                raise UserError(
+                    f"{path} is not inside the run {run}; nothing outside a run is deleted"
+                )
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-            line = {"time": round(time.time(), 3), "deleted": str(path), "bytes": leftover.num_bytes}
+            line = {
+                "time": round(time.time(), 3),
+                "deleted": str(path),
+                "bytes": leftover.num_bytes,
+            }
             journal.write(json.dumps({**line, "why": leftover.why}) + "\n")
 
 
@@ -109,13 +117,18 @@ def is_running(run_dir: str | os.PathLike[str]) -> bool:
     """
     try:
         with (pathlib.Path(run_dir) / "run.json").open("rb") as file:
-            if not {"id", "runner", "cluster", "arguments"} <= documents.parse_json(documents.read(file)).keys():
+            if (
+                not {"id", "runner", "cluster", "arguments"}
+                <= documents.parse_json(documents.read(file)).keys()
+            ):
                 raise ValueError
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except (OSError, ValueError, AttributeError):
-        raise UserError(f"{run_dir}: not the directory of a pipeline run (it has no run.json of ours)") from None
+        raise UserError(
+            f"{run_dir}: not the directory of a pipeline run (it has no run.json of ours)"
+        ) from None
     return False
 
 

@@ -4,9 +4,9 @@ state = load_state("my-project", "us-central1", "gs://my-bucket")
 leftovers(state, keep_versions=5)      # everything of ours that nobody needs
 leftovers(state, run="training-7")     # of one run
 
-Ours is what carries our label, and in the bucket what lies in the folder of a pipeline job that does and has ended. Of a
-run that still runs nothing goes, nor anything that has an alias. Datasets stay: the pipelines' cache has them for later
-runs.
+Ours is what carries our label, and in the bucket what lies in the folder of a pipeline job that
+does and has ended. Of a run that still runs nothing goes, nor anything that has an alias. Datasets
+stay: the pipelines' cache has them for later runs.
 """
 
 import collections
@@ -31,7 +31,13 @@ from components.register.vertex import FOLDER, name_of
 
 JOURNAL = "runs/cleanup"
 _JOBS = {"customJobs": aiplatform.CustomJob, "batchPredictionJobs": aiplatform.BatchPredictionJob}
-_Job = v1.PipelineJob | v1.CustomJob | v1.BatchPredictionJob | aiplatform.CustomJob | aiplatform.BatchPredictionJob
+_Job = (
+    v1.PipelineJob
+    | v1.CustomJob
+    | v1.BatchPredictionJob
+    | aiplatform.CustomJob
+    | aiplatform.BatchPredictionJob
+)
 _UNFINISHED_DAYS = 30  # Checkpoints that a resume could begin with stay so long.
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
 
@@ -81,7 +87,9 @@ def load_state(project: str, location: str, bucket: str) -> ProjectState:
         )
 
 
-def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str = "") -> list[Leftover]:
+def leftovers(
+    state: ProjectState, *, keep_versions: int | None = None, run: str = ""
+) -> list[Leftover]:
     """Returns what can go; no request is sent.
 
     Args:
@@ -93,7 +101,10 @@ def leftovers(state: ProjectState, *, keep_versions: int | None = None, run: str
     jobs = [job for job in state.jobs if is_ours(job.labels) and _is_live(job)]
     ended = {run_of(job) for job in pipelines} - {run_of(job) for job in pipelines if _is_live(job)}
     orphans = [job for job in jobs if run_of(job) in ended]
-    listed = [Leftover(kind="job", name=job.name, why="its run has ended", run=run_of(job)) for job in orphans]
+    listed = [
+        Leftover(kind="job", name=job.name, why="its run has ended", run=run_of(job))
+        for job in orphans
+    ]
     idle = ended - {run_of(job) for job in jobs}
     in_bucket = {
         run_of(job)
@@ -123,28 +134,46 @@ def _job_files(state: ProjectState, run: str) -> Iterator[Leftover]:
     job = f"runs/{run}/job/"
     files = state.below(job)
     temporary = [name for name in files if _TEMPORARY.search(name)]
-    checkpoints = [name for name in files if name.startswith(f"{job}checkpoints/") and name not in temporary]
+    checkpoints = [
+        name for name in files if name.startswith(f"{job}checkpoints/") and name not in temporary
+    ]
     why = ""
     if f"{job}DONE.json" in files:
         why = "checkpoints of a finished job"
     elif checkpoints:
         days = (state.now.timestamp() - max(state.files[name].updated_s for name in files)) / 86400
-        why = f"checkpoints of a job that ended unfinished {days:.0f} days ago" if days >= _UNFINISHED_DAYS else ""
+        why = (
+            f"checkpoints of a job that ended unfinished {days:.0f} days ago"
+            if days >= _UNFINISHED_DAYS
+            else ""
+        )
     if temporary:
         yield state.leftover(temporary, name=f"{state.bucket}/{job}", why="temporary", run=run)
     if checkpoints and why:
-        yield state.leftover(checkpoints, name=f"{state.bucket}/{job}checkpoints/", why=why, run=run)
+        yield state.leftover(
+            checkpoints, name=f"{state.bucket}/{job}checkpoints/", why=why, run=run
+        )
 
 
 def _endpoints(state: ProjectState) -> Iterator[Leftover]:
-    for endpoint in filter(lambda each: is_ours(each.labels) and not each.traffic_split, state.endpoints):
-        if (days := (state.now - endpoint.create_time).days) >= 1:  # One that is younger may get its first version now.
-            yield Leftover(kind="endpoint", name=endpoint.name, why=f"made {days} days ago, it gets no requests")
+    for endpoint in filter(
+        lambda each: is_ours(each.labels) and not each.traffic_split, state.endpoints
+    ):
+        if (
+            days := (state.now - endpoint.create_time).days
+        ) >= 1:  # One that is younger may get its first version now.
+            yield Leftover(
+                kind="endpoint",
+                name=endpoint.name,
+                why=f"made {days} days ago, it gets no requests",
+            )
 
 
 def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftover]:
     models = collections.defaultdict(list)
-    for version in sorted(filter(name_of, state.versions), key=lambda version: -int(version.version_id)):
+    for version in sorted(
+        filter(name_of, state.versions), key=lambda version: -int(version.version_id)
+    ):
         models[name_of(version)].append(version)
     why = f"it is older than the newest {keep}, and has no alias"
     for name, newest_first in models.items():
@@ -159,8 +188,8 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
 def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftover]) -> None:
     """Deletes leftovers, the others too if one cannot be deleted.
 
-    `gs://BUCKET/runs/cleanup/<time>.jsonl` has a line for each before anything goes. At the end it has what came of it:
-    its `error`, which stays null of what was not tried.
+    `gs://BUCKET/runs/cleanup/<time>.jsonl` has a line for each before anything goes. At the end it
+    has what came of it: its `error`, which stays null of what was not tried.
 
     Raises:
       UserError: Some could not be deleted; it has the reasons.

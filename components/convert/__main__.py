@@ -18,8 +18,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 def _keep_memory() -> None:
     """Has this process, and those that it forks, hold what they let go of up to some megabytes, and use it again.
 
-    Blocks of megabytes come and go here, and the system would clear the same pages each time: a tenth of all work. Python's
-    garbage collector looks through its objects less often, a twentieth of a small conversion: they are nearly all modules.
+    Blocks of megabytes come and go here, and the system would clear the same pages each time: a
+    tenth of all work. Python's garbage collector looks through its objects less often, a twentieth
+    of a small conversion: they are nearly all modules.
     """
     gc.set_threshold(100_000, 20, 20)
     with contextlib.suppress(AttributeError):  # of a C library other than GNU's
@@ -30,7 +31,8 @@ def _keep_memory() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="python -m components.convert",
-        description="Convert a dataset to TFRecord shards and a manifest. The same source and arguments give the same "
+        description="Convert a dataset to TFRecord shards and a manifest. The same source and "
+        "arguments give the same "
         "bytes. Done again, it changes nothing; it never overwrites anything else.",
     )
     Options.add_flags(parser)
@@ -38,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--engine",
         choices=("processes", "beam"),
         default="processes",
-        help="what writes the shards: processes of this machine, or Apache Beam, whose flags follow behind --, as in "
+        help="what writes the shards: processes of this machine, or Apache Beam, whose flags "
+        "follow behind --, as in "
         "--engine beam -- --runner DataflowRunner",
     )
     Proposal.add_flags(parser.add_argument_group("a schema to begin with"))
@@ -53,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         write(options, proposal)
     elif proposal.label:
-        raise UserError("--label means nothing without --infer-schema; a schema says what is predicted")
+        raise UserError(
+            "--label means nothing without --infer-schema; a schema says what is predicted"
+        )
     elif beam and args.engine != "beam":
         raise UserError(f"{beam[0]} is for Apache Beam; say --engine beam before the --")
     else:
@@ -63,5 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     _keep_memory()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # on the way out, what was begun is removed
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # on the way out, what was begun is removed
     run_cli(main)

@@ -30,7 +30,12 @@ _POLL_S, _END_S = 2.0, 5.0
 
 
 def run(
-    function: Callable[[Any], Any], tasks: Sequence[Any], *, arguments: Sequence[str], staged: str, work: str
+    function: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    *,
+    arguments: Sequence[str],
+    staged: str,
+    work: str,
 ) -> Iterator[tuple[int, Any]]:
     """Yields position and result of each task, as `engine.run` does, once all are done.
 
@@ -48,8 +53,11 @@ def run(
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError:
-        raise UserError("--engine beam needs an environment with Apache Beam; see requirements-beam.lock") from None
-    # Of its own machines Beam tells more than anybody wants, but where to watch a job on others is worth a line.
+        raise UserError(
+            "--engine beam needs an environment with Apache Beam; see requirements-beam.lock"
+        ) from None
+    # Of its own machines Beam tells more than anybody wants, but where to watch a job on others is
+    # worth a line.
     logging.basicConfig(format="%(message)s")
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     logging.getLogger("apache_beam.runners.dataflow").setLevel(logging.INFO)
@@ -69,9 +77,12 @@ def run(
         jobs[0].wait_until_finish()
 
     guard, thread = Guard(), threading.Thread(target=execute, daemon=True)
-    os.environ[MARK] = guard.mark("beam")  # Of workers on this machine, which would outlive this process.
+    os.environ[MARK] = guard.mark(
+        "beam"
+    )  # Of workers on this machine, which would outlive this process.
     tempfile.tempdir = guard.scratch  # Beam leaves folders behind.
-    # Beam's threads end so when a worker of this machine was killed, and Beam waits for it for ever.
+    # Beam's threads end so when a worker of this machine was killed, and Beam waits for it for
+    # ever.
     threading.excepthook = lambda ended: faults.append(first_line(ended.exc_value))
     try:
         thread.start()
@@ -95,12 +106,15 @@ def run(
     if len(outcomes) < len(tasks):
         fault = faults[0] if faults else "it does not say why"
         raise ProcessLostError(
-            f"the job of Apache Beam failed ({fault}); convert again: what is done is not done again"
+            f"the job of Apache Beam failed ({fault}); convert again: what is done is not done "
+            "again"
         )
     yield from (outcome[:2] for outcome in outcomes)
 
 
-def _call(function: Callable[[Any], Any], staged: str, copy: str, results: str, numbered: tuple[int, Any]) -> None:
+def _call(
+    function: Callable[[Any], Any], staged: str, copy: str, results: str, numbered: tuple[int, Any]
+) -> None:
     """Computes a task on a worker of Beam, and writes its result or error to a file."""
     i, task = numbered
     if not os.path.isdir(staged):

@@ -8,10 +8,12 @@ def digest(convert_args: list[str], schema: str) -> str:
 
     Args:
       convert_args: Flags of `components.convert`; sources lie in a bucket or in BigQuery.
-      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any other.
+      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any
+        other.
 
     Returns:
-      SHA-256 (hexadecimal) over names and checksums of the source's files, or over when its tables were changed; nothing is read for that.
+      SHA-256 (hexadecimal) over names and checksums of the source's files, or over when its tables
+      were changed; nothing is read for that.
     """
     from components.convert.sources.registry import source_digest
     from components.convert.step import parsed_options
@@ -32,9 +34,12 @@ def convert(
 
     Args:
       convert_args: Flags of `components.convert` beside those that are known here.
-      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any other.
-      source_digest: Of what decides the result beside the other arguments: an edited source is not taken from the cache.
-      directory: Where runs of this machine share the dataset; empty where the step's own place is to hold it.
+      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any
+        other.
+      source_digest: Of what decides the result beside the other arguments: an edited source is not
+        taken from the cache.
+      directory: Where runs of this machine share the dataset; empty where the step's own place is
+        to hold it.
       output: The dataset's directory.
       page: Its `dataset.html`, where a console shows it.
     """

@@ -2,8 +2,8 @@
 
     manifest = convert(Options(dataset="mnist", source="downloads/mnist", output="data/mnist"))
 
-The same source and arguments give the same bytes in every file, on any number of processes. A conversion that was killed goes on:
-a piece whose shards are there is not written again.
+The same source and arguments give the same bytes in every file, on any number of processes. A
+conversion that was killed goes on: a piece whose shards are there is not written again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
       beam: Flags of Apache Beam, which writes the shards then.
 
     Raises:
-      UserError: If the source cannot be read, or the output directory holds anything else. Nothing is left behind.
+      UserError: If the source cannot be read, or the output directory holds anything else. Nothing
+        is left behind.
     """
     started, directory = time.perf_counter(), options.directory
     page = f"{directory}/{output.PAGE}"
@@ -58,7 +59,9 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
         examples, notes = _convert(options, beam, None if existing else directory)
         manifest, statistics = _describe(examples, options, notes)
         if existing:
-            old, new = ({"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest))
+            old, new = (
+                {"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest)
+            )
             output.refuse_other(directory, old, new)
         else:
             _report(manifest, examples, directory)
@@ -77,8 +80,10 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
     num_examples = sum(split.examples for split in manifest.splits.values())
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     print(
-        f"{directory}: {manifest.name} {outcome}: {num_examples:,} examples in {len(shards)} shards, "
-        f"{sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, {num_examples / seconds:,.0f} examples/s"
+        f"{directory}: {manifest.name} {outcome}: {num_examples:,} examples in {len(shards)} "
+        "shards, "
+        f"{sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, "
+        f"{num_examples / seconds:,.0f} examples/s"
     )
     return manifest
 
@@ -87,22 +92,36 @@ def _report(manifest: Manifest, examples: Examples, directory: str) -> None:
     """Prints what was made, left out and is worth a warning; lists the wrong rows in a file."""
     for name, split in manifest.splits.items():
         shards = len(split.shards)
-        print(f"{name}: {split.examples:,} examples in {shards} shard{'s' * (shards != 1)}", flush=True)
+        print(
+            f"{name}: {split.examples:,} examples in {shards} shard{'s' * (shards != 1)}",
+            flush=True,
+        )
     num_skipped = len(examples.skipped)
-    num_rows = sum(split.examples for split in manifest.splits.values()) + examples.left_out + num_skipped
+    num_rows = (
+        sum(split.examples for split in manifest.splits.values()) + examples.left_out + num_skipped
+    )
     if examples.left_out:
         print(f"{examples.left_out:,} of {num_rows:,} rows are left out by the schema's filter")
     if num_skipped:
-        print(f"{num_skipped:,} of {num_rows:,} rows are wrong and left out; {output.SKIPPED} lists them")
-        write_text(f"{directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in examples.skipped))
+        print(
+            f"{num_skipped:,} of {num_rows:,} rows are wrong and left out; {output.SKIPPED} lists "
+            "them"
+        )
+        write_text(
+            f"{directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in examples.skipped)
+        )
     print_warnings(manifest, directory)
 
 
-def _convert(options: Options, beam: Sequence[str] | None, directory: str | None) -> tuple[Examples, list[Any]]:
+def _convert(
+    options: Options, beam: Sequence[str] | None, directory: str | None
+) -> tuple[Examples, list[Any]]:
     """Opens the source and writes its pieces, without a directory only describes them; returns the notes of all pieces."""
     work = f"{directory}/{output.WORK}"
     splits = Splits(
-        validation_fraction=options.validation_fraction, test_fraction=options.test_fraction, seed=options.split_seed
+        validation_fraction=options.validation_fraction,
+        test_fraction=options.test_fraction,
+        seed=options.split_seed,
     )
     with contextlib.ExitStack() as stack:
         with readable(f"dataset {options.dataset!r}"):
@@ -122,7 +141,9 @@ def _convert(options: Options, beam: Sequence[str] | None, directory: str | None
                 splits=splits,
                 shards=options.shards,
                 shard_bytes=max(1, int(options.shard_mb * 1e6)),
-                map=lambda function, tasks: [result for _, result in sorted(run_here(function, tasks))],
+                map=lambda function, tasks: [
+                    result for _, result in sorted(run_here(function, tasks))
+                ],
             )
             examples = source.open(paths, opening)
         run = run_here
@@ -150,7 +171,11 @@ def _default_processes(files: Sequence[File], target: str) -> int:
 
 
 def _write_pieces(
-    examples: Examples, splits: Splits, directory: str | None, notes: dict[int, Any], run: Callable[..., Any]
+    examples: Examples,
+    splits: Splits,
+    directory: str | None,
+    notes: dict[int, Any],
+    run: Callable[..., Any],
 ) -> list[Any]:
     """Writes the pieces of which there is no note, by `engine.run` or `beam.run`, and returns the notes of all."""
     tasks = [i for i in range(len(examples.pieces)) if i not in notes]
@@ -174,7 +199,9 @@ def _write_pieces(
     return [notes[i] for i in range(len(examples.pieces))]
 
 
-def write_piece(examples: Examples, splits: Splits, number: int, directory: str | None) -> dict[str, Any]:
+def write_piece(
+    examples: Examples, splits: Splits, number: int, directory: str | None
+) -> dict[str, Any]:
     """Writes the shards of a piece; the same piece gives the same bytes in any process, and on any machine.
 
     Args:
@@ -197,7 +224,9 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str 
                 inputs = {name: column for name, column in block.columns.items() if name != LABEL}
                 hashes = content_hashes(len(block.columns[LABEL]), inputs)
             keys = hashes if block.keys is None else block.keys
-            places = splits.assign(keys, native=piece.split, natives=natives, assigned=block.assigned)
+            places = splits.assign(
+                keys, native=piece.split, natives=natives, assigned=block.assigned
+            )
             for place in np.unique(places):
                 rows, split = np.flatnonzero(places == place), SPLITS[place]
                 columns, missing, measures = (
@@ -214,12 +243,17 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str 
     return {"shards": shards, "statistics": statistics.state()}
 
 
-def _describe(examples: Examples, options: Options, notes: Sequence[Mapping[str, Any]]) -> tuple[Manifest, Statistics]:
+def _describe(
+    examples: Examples, options: Options, notes: Sequence[Mapping[str, Any]]
+) -> tuple[Manifest, Statistics]:
     """Returns the manifest and the statistics of all pieces."""
     statistics = Statistics(examples)
     for note in notes:
         statistics.absorb(note["statistics"])
-    shards = {split: [Shard(**note["shards"][split]) for note in notes if split in note["shards"]] for split in SPLITS}
+    shards = {
+        split: [Shard(**note["shards"][split]) for note in notes if split in note["shards"]]
+        for split in SPLITS
+    }
     if not shards["train"]:
         raise UserError(f"dataset {examples.name!r}: there are no training examples")
     splits = {
@@ -240,7 +274,9 @@ def _describe(examples: Examples, options: Options, notes: Sequence[Mapping[str,
                 feature,
                 offset=layout.offsets.get(feature.name),
                 num_bytes=layout.widths.get(feature.name),
-                statistics=None if feature.shape or feature.name == LABEL else summaries[feature.name],
+                statistics=None
+                if feature.shape or feature.name == LABEL
+                else summaries[feature.name],
             )
             for feature in examples.features
         ),

@@ -3,11 +3,12 @@
     for i, result in run(convert_piece, tasks, processes=4):
         results[i] = result
 
-The processes are forked: what the function refers to is theirs without being sent or held twice. Where forking is not safe (on
-macOS, and with TensorFlow's threads in the process) this process does all.
+The processes are forked: what the function refers to is theirs without being sent or held twice.
+Where forking is not safe (on macOS, and with TensorFlow's threads in the process) this process does
+all.
 
-Each process has a pipe of its own. A pool of Python's has one for all, and would wait for ever for the rest of a message whose
-sender was killed.
+Each process has a pipe of its own. A pool of Python's has one for all, and would wait for ever for
+the rest of a message whose sender was killed.
 """
 
 import multiprocessing
@@ -27,11 +28,14 @@ class ProcessLostError(UserError):
     """A process was killed; what the others have done is as good as it was."""
 
 
-def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int) -> Iterator[tuple[int, Any]]:
+def run(
+    function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int
+) -> Iterator[tuple[int, Any]]:
     """Yields position and result of each task as they come.
 
     Raises:
-      ProcessLostError: If a process was killed. What `function` raises is raised; the other processes are ended then.
+      ProcessLostError: If a process was killed. What `function` raises is raised; the other
+        processes are ended then.
     """
     processes = min(processes, len(tasks))
     if processes <= 1 or sys.platform != "linux" or "tensorflow" in sys.modules:
@@ -57,7 +61,8 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
                     connection.send(upcoming)
             except (EOFError, OSError):
                 raise ProcessLostError(
-                    "a process of the conversion was ended from outside, perhaps for want of memory; convert again, with fewer "
+                    "a process of the conversion was ended from outside, perhaps for want of "
+                    "memory; convert again, with fewer "
                     "--processes; what is done is not done again"
                 ) from None
             if error:
@@ -71,7 +76,11 @@ def run(function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int)
 
 
 def _work(
-    parent: int, function: Callable[[Any], Any], tasks: Sequence[Any], position: int, connection: Connection
+    parent: int,
+    function: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    position: int,
+    connection: Connection,
 ) -> None:
     """Sends position, result and error of a task and of each whose position is received then, until it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but its parent decides.

@@ -22,8 +22,17 @@ if TYPE_CHECKING:
     import duckdb
 
 # In SQL, by the type that a schema gives a column.
-SQL_TYPES = {"float": "DOUBLE", "int": "BIGINT", "string": "VARCHAR", "bool": "BOOLEAN", "time": "BIGINT"}
-_GIVES = {"condition": "BOOLEAN", "number": r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\)"}
+SQL_TYPES = {
+    "float": "DOUBLE",
+    "int": "BIGINT",
+    "string": "VARCHAR",
+    "bool": "BOOLEAN",
+    "time": "BIGINT",
+}
+_GIVES = {
+    "condition": "BOOLEAN",
+    "number": r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\)",
+}
 _NODES = {
     "BETWEEN",
     "CASE",
@@ -36,7 +45,8 @@ _NODES = {
     "OPERATOR",
     "TYPE",
 }
-# A function of which one form only depends on the clock or the zone is allowed: no column has a zone. But `age` has both.
+# A function of which one form only depends on the clock or the zone is allowed: no column has a
+# zone. But `age` has both.
 _REFUSED = """SELECT unnest(?) EXCEPT SELECT function_name FROM duckdb_functions() WHERE function_name IN ('if', 'nullif')
     OR function_type = 'scalar' AND stability = 'CONSISTENT' AND function_name <> 'age'"""
 
@@ -77,11 +87,16 @@ def unquoted(name: str) -> str:
 
 def references(sql: str) -> frozenset[str]:
     """Returns the names of the columns in an expression."""
-    return frozenset(".".join(node["column_names"]) for node in _nodes(sql) if node["class"] == "COLUMN_REF")
+    return frozenset(
+        ".".join(node["column_names"]) for node in _nodes(sql) if node["class"] == "COLUMN_REF"
+    )
 
 
 def columns_of(
-    sql: str, types: Mapping[str, str], place: str, wanted: Literal["condition", "number"] = "condition"
+    sql: str,
+    types: Mapping[str, str],
+    place: str,
+    wanted: Literal["condition", "number"] = "condition",
 ) -> frozenset[str]:
     """Returns the columns that an expression is computed from. Where it stands for a value, it has to be in parentheses.
 
@@ -107,7 +122,9 @@ def columns_of(
         try:
             kind = str(connection().sql(f"SELECT ({sql}) FROM (SELECT {row})").types[0])
         except duckdb.Error as error:
-            raise UserError(" ".join(re.split(r"\s+(?:LINE|Candidate)", str(error))[0].split())) from None
+            raise UserError(
+                " ".join(re.split(r"\s+(?:LINE|Candidate)", str(error))[0].split())
+            ) from None
         functions = {node.get("function_name") for node in _nodes(sql)} - {None}
         for (name,) in connection().execute(_REFUSED, [sorted(functions)]).fetchall():
             raise UserError(f"{name} does not follow from the values of one row")
@@ -120,14 +137,17 @@ def _nodes(sql: str) -> list[dict[str, Any]]:
     """Returns the nodes of an expression's tree.
 
     Raises:
-      UserError: If it has something else than values, columns and functions, such as a query, a star or a parameter.
+      UserError: If it has something else than values, columns and functions, such as a query, a
+        star or a parameter.
     """
     (text,) = connection().execute("SELECT json_serialize_sql(?)", [f"SELECT {sql}"]).fetchone()
     nodes = []
 
     def collect(value: dict[str, Any]) -> dict[str, Any]:
         if value.get("class", "TYPE") not in _NODES:
-            raise UserError(f"has a {value['class'].lower()}; values, columns and functions are allowed")
+            raise UserError(
+                f"has a {value['class'].lower()}; values, columns and functions are allowed"
+            )
         if "class" in value:
             nodes.append(value)
         return value

@@ -28,9 +28,9 @@ from components.convert.sources.views import TABLES, create_view
 _MARKS = ("NA", "N/A", "NaN", "nan", "NULL", "null")  # Of a missing value.
 _DEFAULTS = {"float": 0.0, "int": 0, "string": "", "bool": False, "time": 0}
 _MOST_CLASSES = 100
-# The columns of the view `source`, with the fields of `_Column`. Each value becomes a text, whose kind is the type that a
-# conversion could read it as. A number with another zero in front is a code. Only in CSV files, texts are numbers.
-# Each split needs some values.
+# The columns of the view `source`, with the fields of `_Column`. Each value becomes a text, whose
+# kind is the type that a conversion could read it as. A number with another zero in front is a
+# code. Only in CSV files, texts are numbers. Each split needs some values.
 _COLUMNS = r"""
     WITH texts AS (SELECT coalesce(CAST(COLUMNS(*) AS VARCHAR), '') FROM source),
     cells AS (
@@ -138,10 +138,16 @@ def write(options: Options, proposal: Proposal) -> None:
     others = [flag for flag in options.as_flags(but=("dataset", "source")) if flag != "--output=-"]
     if others or dataset not in TABLES:
         [option, *_] = [*others, f"--dataset {dataset}"]
-        raise UserError(f"{option} means nothing to --infer-schema; it takes --dataset {' or '.join(TABLES)}")
+        raise UserError(
+            f"{option} means nothing to --infer-schema; it takes --dataset {' or '.join(TABLES)}"
+        )
     if os.path.exists(path):
         raise UserError(f"{path}: is there already; give another name, or delete it")
-    with readable(f"dataset {dataset!r}"), tempfile.TemporaryDirectory() as folder, connect() as connection:
+    with (
+        readable(f"dataset {dataset!r}"),
+        tempfile.TemporaryDirectory() as folder,
+        connect() as connection,
+    ):
         files = find_source(dataset, schema="-").files(options.source)
         source = as_list(options.source)[0]
         with about(source):
@@ -155,18 +161,30 @@ def write(options: Options, proposal: Proposal) -> None:
     print(f"{path}: look through it, then convert with --schema {path}", flush=True)
 
 
-def _schema(connection: duckdb.DuckDBPyConnection, dataset: str, source: str, label: str | None) -> str:
+def _schema(
+    connection: duckdb.DuckDBPyConnection, dataset: str, source: str, label: str | None
+) -> str:
     """Returns the text of the schema file of the view `source`, which has the table of this path."""
     path = pathlib.PurePath(source)
-    rows = connection.sql(_COLUMNS, params={"marks": _MARKS, "dataset": dataset}).to_arrow_table().to_pylist()
+    rows = (
+        connection.sql(_COLUMNS, params={"marks": _MARKS, "dataset": dataset})
+        .to_arrow_table()
+        .to_pylist()
+    )
     columns = [_Column(**row) for row in rows]
     if not columns:
         raise UserError("no rows")
     if dataset == "csv" and len(columns) == 1 and re.search(r"[;\t|,]", columns[0].header):
-        raise UserError(f"its one column is {columns[0].header!r}; write the schema by hand, with its 'delimiter'")
+        raise UserError(
+            f"its one column is {columns[0].header!r}; write the schema by hand, with its "
+            "'delimiter'"
+        )
     missing = ["", *(_MARKS if any(column.needs_marks for column in columns) else ())]
     targets = {column.header: column for column in columns if column.type}
-    predicted = ["label: TODO  # {column: NAME, classes: [...]} or {regression: NAME}, and take it out of deep"]
+    predicted = [
+        "label: TODO  # {column: NAME, classes: [...]} or {regression: NAME}, and take it out of "
+        "deep"
+    ]
     if label is not None:
         if label not in targets:
             raise UserError(f"--label: {unknown('column', label, targets)}")
@@ -190,22 +208,33 @@ def _schema(connection: duckdb.DuckDBPyConnection, dataset: str, source: str, la
     return "\n".join(lines)
 
 
-def _predicted(connection: duckdb.DuckDBPyConnection, column: _Column, missing: Sequence[str]) -> list[str]:
+def _predicted(
+    connection: duckdb.DuckDBPyConnection, column: _Column, missing: Sequence[str]
+) -> list[str]:
     """Returns the lines of the schema that make a column the label."""
     query = (
-        f"SELECT DISTINCT text FROM (SELECT CAST({quoted(column.header)} AS VARCHAR) AS text FROM source) "
+        f"SELECT DISTINCT text FROM (SELECT CAST({quoted(column.header)} AS VARCHAR) AS text FROM "
+        "source) "
         f"WHERE text NOT IN $missing ORDER BY text LIMIT {_MOST_CLASSES + 1}"
     )
     values = [value for (value,) in connection.sql(query, params={"missing": missing}).fetchall()]
     classes = values if column.type in ("string", "bool") else [*map(str, range(column.num_codes))]
     if len(values) < 2 or len(classes) > _MOST_CLASSES:
-        raise UserError(f"--label {column.header}: needs a number, or 2 to {_MOST_CLASSES} classes ({column.comment})")
+        raise UserError(
+            f"--label {column.header}: needs a number, or 2 to {_MOST_CLASSES} classes "
+            f"({column.comment})"
+        )
     label = {"column": column.name, "classes": classes} if classes else {"regression": column.name}
-    return [_flow(label=label), *([_flow(filter=f"{unquoted(column.name)} IS NOT NULL")] if column.has_gaps else [])]
+    return [
+        _flow(label=label),
+        *([_flow(filter=f"{unquoted(column.name)} IS NOT NULL")] if column.has_gaps else []),
+    ]
 
 
 def _flow(**entries: Any) -> str:
     """Returns entries of a mapping, but those that are None, on one line of YAML."""
     entries = {key: value for key, value in entries.items() if value is not None}
-    text = yaml.safe_dump(entries, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False)
+    text = yaml.safe_dump(
+        entries, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    )
     return text.strip()[1:-1]

@@ -11,10 +11,18 @@ from components.convert.sources.registry import SOURCES, TFDS
 _MOST_SHARDS = 99_999  # five digits in the names of files
 _MOST_PROCESSES = 1_024
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
-_source = Kind(str, lambda text: " " in text or place.holds(text), "a path or gs://BUCKET/NAME, or a query")
-_folder = Kind(str, re.compile("gs://[^/]+(/.*)?").fullmatch, "a folder of a bucket, gs://BUCKET/DIR")
-_size = Kind(str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224")
-_seed = Kind(int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64")
+_source = Kind(
+    str, lambda text: " " in text or place.holds(text), "a path or gs://BUCKET/NAME, or a query"
+)
+_folder = Kind(
+    str, re.compile("gs://[^/]+(/.*)?").fullmatch, "a folder of a bucket, gs://BUCKET/DIR"
+)
+_size = Kind(
+    str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224"
+)
+_seed = Kind(
+    int, lambda value: 0 <= value < 2**64, "a whole number of at least 0 and less than 2**64"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +31,8 @@ class Options(Flags):
 
     dataset: str = flag(
         str,
-        f"one of {', '.join(SOURCES)}, or {TFDS}NAME[/CONFIG][:VERSION] of TensorFlow Datasets; digits is built in",
+        f"one of {', '.join(SOURCES)}, or {TFDS}NAME[/CONFIG][:VERSION] of TensorFlow Datasets; "
+        "digits is built in",
         default="digits",
         metavar="NAME",
     )
@@ -38,27 +47,33 @@ class Options(Flags):
     )
     schema: str | None = flag(
         local,
-        f"what --dataset bigquery, csv, jsonl, parquet or tfrecord holds, or {TFDS} other than images with classes",
+        f"what --dataset bigquery, csv, jsonl, parquet or tfrecord holds, or {TFDS} other than "
+        "images with classes",
         metavar="FILE",
     )
     image_size: str | None = flag(
         _size,
-        "of image files: cut to these proportions and resize; pixels are stored, or with --encoding source a model "
+        "of image files: cut to these proportions and resize; pixels are stored, or with "
+        "--encoding source a model "
         "gets this size",
         metavar="HEIGHTxWIDTH",
     )
     encoding: str | None = flag(
         ("raw", "source"),
-        "how image files are stored: pixels, or the files as they are; without it pixels if --image-size is given "
+        "how image files are stored: pixels, or the files as they are; without it pixels if "
+        "--image-size is given "
         "or all have one size of at most 64 KiB",
     )
     export_dir: str | None = flag(
-        _folder, "of bigquery: where its Parquet files are kept, and looked for", metavar="gs://BUCKET/DIR"
+        _folder,
+        "of bigquery: where its Parquet files are kept, and looked for",
+        metavar="gs://BUCKET/DIR",
     )
     output: str = flag(place, "new or empty directory for the result", required=True, metavar="DIR")
     shards: int | None = flag(
         at_least(1, _MOST_SHARDS),
-        "files of the training split, about; the others get as many in proportion; of tfrecord a file is a file. Without it "
+        "files of the training split, about; the others get as many in proportion; of tfrecord a "
+        "file is a file. Without it "
         "there are 16, fewer of small data, more if --shard-mb says so",
     )
     shard_mb: float = flag(
@@ -74,16 +89,21 @@ class Options(Flags):
         metavar="F",
     )
     validation_fraction: float = flag(
-        share, "part of the remaining training examples that becomes the validation split", default=0.1, metavar="F"
+        share,
+        "part of the remaining training examples that becomes the validation split",
+        default=0.1,
+        metavar="F",
     )
     split_seed: int = flag(_seed, "decides which examples these are, and nothing else", default=0)
     skip_bad: int | None = flag(
         at_least(1),
-        "of csv, jsonl and taxi: leave out rows that are wrong, so many at most; without it the first one is an error",
+        "of csv, jsonl and taxi: leave out rows that are wrong, so many at most; without it the "
+        "first one is an error",
     )
     processes: int | None = flag(
         at_least(1, _MOST_PROCESSES),
-        "that write shards; without it as many as there are cores, twice as many into a bucket, fewer for little data",
+        "that write shards; without it as many as there are cores, twice as many into a bucket, "
+        "fewer for little data",
     )
 
     @property
@@ -103,7 +123,11 @@ class Options(Flags):
         """Options that decide the content: no paths. What a schema says is added by the source."""
         names = ("dataset", "image_size", "encoding", "shards", "split_seed", "skip_bad")
         decisive = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        numbers = ("validation_fraction", "test_fraction", *(["shard_mb"] if self.shards is None else []))
+        numbers = (
+            "validation_fraction",
+            "test_fraction",
+            *(["shard_mb"] if self.shards is None else []),
+        )
         return {**decisive, **{name: float(getattr(self, name)) for name in numbers}}
 
 
@@ -113,7 +137,8 @@ class Proposal(Flags):
 
     infer_schema: str | None = flag(
         local,
-        "write a schema for --source of csv, jsonl or parquet to be edited, with what each column is and what a model might "
+        "write a schema for --source of csv, jsonl or parquet to be edited, with what each column "
+        "is and what a model might "
         "make of it, and convert nothing",
         metavar="FILE",
     )

@@ -48,11 +48,13 @@ _LOCK_WAIT_S = 2.0  # The processes of a conversion that was killed end a moment
 def claim(output: str) -> Iterator[Manifest | None]:
     """Keeps others from converting into a directory, where that can be done: not in a bucket.
 
-    Yields the manifest of the dataset there; None if there is nothing, or an unfinished conversion of ours. What is not finished
-    is deleted by an error of the user or the system, and stays after any other, so that it can go on.
+    Yields the manifest of the dataset there; None if there is nothing, or an unfinished conversion
+    of ours. What is not finished is deleted by an error of the user or the system, and stays after
+    any other, so that it can go on.
 
     Raises:
-      UserError: If another conversion works there, anything else is there, or the system refuses; also for want of memory.
+      UserError: If another conversion works there, anything else is there, or the system refuses;
+        also for want of memory.
     """
     with writable(f"--output {output}"), contextlib.ExitStack() as stack:
         if not is_remote(output):
@@ -76,7 +78,9 @@ def _locked_directory(directory: pathlib.Path) -> Iterator[None]:
 
     def refuse() -> None:
         if time.monotonic() > deadline:
-            raise UserError(f"another conversion is writing to --output {directory}; wait for it to end")
+            raise UserError(
+                f"another conversion is writing to --output {directory}; wait for it to end"
+            )
 
     new_folders = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
@@ -96,7 +100,9 @@ def _load_finished(output: str) -> Manifest | None:
         return Manifest.load(output)
     if foreign := sorted(name for name in names if WORK not in names or not _OURS.fullmatch(name)):
         reason = "whose manifest is gone" if _OURS.fullmatch(foreign[0]) else "which is not ours"
-        raise UserError(f"--output {output} holds {foreign[0]!r}, {reason}; choose an empty or a new directory")
+        raise UserError(
+            f"--output {output} holds {foreign[0]!r}, {reason}; choose an empty or a new directory"
+        )
     return None
 
 
@@ -105,21 +111,33 @@ def refuse_other(output: str, existing: Mapping[str, object], wanted: Mapping[st
     differing = [key for key in wanted if existing.get(key) != wanted[key]]
     if differing:
         shown = [key for key in wanted if key == "dataset" or key in differing]
-        old, new = (" ".join(f"{key}={str(values.get(key))[:80]}" for key in shown) for values in (existing, wanted))
+        old, new = (
+            " ".join(f"{key}={str(values.get(key))[:80]}" for key in shown)
+            for values in (existing, wanted)
+        )
         raise UserError(
-            f"--output {output} holds another dataset ({old}; asked for is {new}); choose another directory or delete it"
+            f"--output {output} holds another dataset ({old}; asked for is {new}); choose another "
+            "directory or delete it"
         )
 
 
 def verify(output: str, manifest: Manifest) -> None:
     """Raises a `UserError` if a file of the dataset is missing, or is not what its checksum in the manifest says."""
-    if damaged := _damaged(output, (shard for split in manifest.splits.values() for shard in split.shards)):
-        raise UserError(f"{damaged[0]} is missing or damaged; delete the directory and convert again")
+    if damaged := _damaged(
+        output, (shard for split in manifest.splits.values() for shard in split.shards)
+    ):
+        raise UserError(
+            f"{damaged[0]} is missing or damaged; delete the directory and convert again"
+        )
 
 
 def _damaged(output: str, shards: Iterable[Shard]) -> list[str]:
     """Returns the paths of those files of shards that are missing or have another CRC-32C."""
-    checksums = {f"{output}/{name}": checksum for shard in shards for name, checksum in shard.checksums.items()}
+    checksums = {
+        f"{output}/{name}": checksum
+        for shard in shards
+        for name, checksum in shard.checksums.items()
+    }
 
     def is_intact(path: str) -> bool:
         with readable(path), contextlib.suppress(FileNotFoundError):
@@ -146,7 +164,11 @@ def begin(output: str, plan: Mapping[str, Any]) -> dict[int, Any]:
         with writable(f"--output {output}"):
             write_text(path, text, durable=False)
     files = [file.path for file in list_folder(f"{output}/{WORK}")[1]]
-    paths = {int(number[1]): path for path in files if (number := re.search(r"/piece-(\d+)\.json$", path))}
+    paths = {
+        int(number[1]): path
+        for path in files
+        if (number := re.search(r"/piece-(\d+)\.json$", path))
+    }
     notes = dict(zip(paths, map_in_threads(_read_note, paths.values()), strict=True))
     return {
         i: note
@@ -169,7 +191,10 @@ def require_room(output: str, num_bytes: int) -> None:
     """Raises a `UserError` if what is still to be written, about, is more than the disk has free."""
     free = shutil.disk_usage(output).free
     if num_bytes > free:
-        raise UserError(f"--output {output}: needs about {num_bytes:,} bytes more, and its disk has {free:,} free")
+        raise UserError(
+            f"--output {output}: needs about {num_bytes:,} bytes more, and its disk has {free:,} "
+            "free"
+        )
 
 
 def publish(output: str, manifest: Manifest) -> None:
@@ -196,7 +221,9 @@ def discard(output: str) -> None:
 def _delete(output: str, suffix: str) -> None:
     """Deletes all that was noted of work, and our files whose names end with a suffix."""
     paths = [file.path for file in list_folder(output)[1]]
-    delete_files(path for path in paths if path.endswith(suffix) and _OURS.fullmatch(os.path.basename(path)))
+    delete_files(
+        path for path in paths if path.endswith(suffix) and _OURS.fullmatch(os.path.basename(path))
+    )
     if is_remote(output):
         delete_files(file.path for file in list_files(f"{output}/{WORK}"))
     else:

@@ -2,8 +2,8 @@
 
 page.render(manifest, statistics)
 
-Drift is the Jensen-Shannon divergence, base 2, of the histograms of two splits, which lies between 0 and 1 (Lin, "Divergence measures
-based on the Shannon entropy", 1991).
+Drift is the Jensen-Shannon divergence, base 2, of the histograms of two splits, which lies between
+0 and 1 (Lin, "Divergence measures based on the Shannon entropy", 1991).
 """
 
 import base64
@@ -36,8 +36,8 @@ class Histogram:
       name: Of the column.
       categories: The most frequent values, of a column of categories.
       edges: Of the bins of numbers.
-      shares: float [splits, bins]. Of categories, and then of all others; or of numbers below the first edge, between edges,
-        from the last edge on, and of missing values.
+      shares: float [splits, bins]. Of categories, and then of all others; or of numbers below the
+        first edge, between edges, from the last edge on, and of missing values.
     """
 
     name: str
@@ -57,10 +57,18 @@ def render(manifest: Manifest, statistics: Statistics) -> str:
     """Returns the text of the page."""
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
     samples = [statistics.samples[name].columns for name in splits]
-    encoded = {e.columns[0] for e in (*manifest.deep, *manifest.wide) if e.kind in ("vocabulary", "hash", "words")}
-    categorical = encoded | {feature.name for feature in manifest.features if feature.dtype == "string"}
+    encoded = {
+        e.columns[0]
+        for e in (*manifest.deep, *manifest.wide)
+        if e.kind in ("vocabulary", "hash", "words")
+    }
+    categorical = encoded | {
+        feature.name for feature in manifest.features if feature.dtype == "string"
+    }
     histograms = [
-        (_count_categories if name in categorical else _count_numbers)(name, [sample[name] for sample in samples])
+        (_count_categories if name in categorical else _count_numbers)(
+            name, [sample[name] for sample in samples]
+        )
         for name in samples[0]
         if name != LABEL
     ]
@@ -74,7 +82,10 @@ def render(manifest: Manifest, statistics: Statistics) -> str:
             splits=splits,
             max_classes=_CLASSES,
             figures=_group_pictures(manifest, statistics.pictures.columns),
-            rows={**rows, LABEL: [_label_text(manifest, label) for label in samples[0][LABEL][:_ROWS]]},
+            rows={
+                **rows,
+                LABEL: [_label_text(manifest, label) for label in samples[0][LABEL][:_ROWS]],
+            },
             histograms=histograms[:_COLUMNS],
             num_hidden=len(histograms[_COLUMNS:]),
             units={feature.name: feature.unit for feature in manifest.features},
@@ -85,7 +96,9 @@ def render(manifest: Manifest, statistics: Statistics) -> str:
     return render_page(f"Dataset {manifest.name}", body)
 
 
-def _group_pictures(manifest: Manifest, columns: Mapping[str, Sequence[Any]]) -> list[list[tuple[str, str]]]:
+def _group_pictures(
+    manifest: Manifest, columns: Mapping[str, Sequence[Any]]
+) -> list[list[tuple[str, str]]]:
     """Returns the pictures of each label, and of a regression all, as texts of their labels and data URIs."""
 
     def key(picture: tuple[Any, str]) -> Any:
@@ -113,12 +126,20 @@ def format_number(value: float | None, unit: str | None = None) -> str:
         return f"{datetime.datetime.fromtimestamp(value, datetime.UTC):%Y-%m-%d %H:%M:%S}"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.4g}"
+    return (
+        f"{value:,.4g}"
+        if abs(value) < 1e4
+        else f"{value:,.0f}"
+        if abs(value) < 1e15
+        else f"{value:.4g}"
+    )
 
 
 def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Histogram:
     """Returns a histogram over the central 98 % of the first sample."""
-    samples = [np.array(sample, np.float64) for sample in samples]  # None becomes NaN, which is sorted behind infinity.
+    samples = [
+        np.array(sample, np.float64) for sample in samples
+    ]  # None becomes NaN, which is sorted behind infinity.
     values = samples[0][~np.isnan(samples[0])]
     low, high = np.quantile(values, (0.01, 0.99)) if len(values) else (0.0, 0.0)
     edges = np.linspace(low, high if high > low else low + 1, _BARS + 1)
@@ -128,7 +149,9 @@ def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Hist
 
 def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
     """Returns the shares of the most frequent values of the first sample."""
-    categories = [category for category, _ in collections.Counter(samples[0]).most_common(_CATEGORIES)]
+    categories = [
+        category for category, _ in collections.Counter(samples[0]).most_common(_CATEGORIES)
+    ]
     bin_of = {category: i for i, category in enumerate(categories)}
     bins = [[bin_of.get(value, len(categories)) for value in sample] for sample in samples]
     return Histogram(name=name, categories=categories, shares=_shares(bins, len(categories) + 1))

@@ -27,7 +27,9 @@ if TYPE_CHECKING:  # Slow to import, and images of one size do without.
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # Length and its checksum; the payload's checksum.
 
 Column = "np.ndarray | pa.LargeBinaryArray"
-_CHUNK_BYTES = 1 << 20  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
+_CHUNK_BYTES = (
+    1 << 20
+)  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
 # Feature.bytes_list = 1, .float_list = 2, .int64_list = 3
 _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 
@@ -36,9 +38,9 @@ _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 class Field:
     """One value of every record, or a vector of them, by its key in the Example.
 
-    The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for 32-bit numbers, [N] or [N, k], and `int64`
-    for integers as varints of one width, 10 if any is negative, which take `num_bytes` together; `string` for an Arrow array
-    of at most `num_bytes` each.
+    The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for 32-bit numbers, [N] or
+    [N, k], and `int64` for integers as varints of one width, 10 if any is negative, which take
+    `num_bytes` together; `string` for an Arrow array of at most `num_bytes` each.
     """
 
     name: str
@@ -50,8 +52,8 @@ class Layout:
     """Where each value lies in a record.
 
     Attributes:
-      offsets: By name of a field that is no string, bytes from the start of the record (length header included) to the
-        value.
+      offsets: By name of a field that is no string, bytes from the start of the record (length
+        header included) to the value.
       widths: By the same names, bytes of the value.
       record_bytes: Length of a record with its framing; None if there are strings.
       least_bytes: Length of a record whose strings are empty.
@@ -61,17 +63,23 @@ class Layout:
         fields = sorted(fields, key=lambda field: field.name)
         self._fixed = [field for field in fields if field.kind != "string"]
         self._strings = [field for field in fields if field.kind == "string"]
-        heads_bytes = sum(_string_heads(field, np.zeros(1, np.int64)).size for field in self._strings)
+        heads_bytes = sum(
+            _string_heads(field, np.zeros(1, np.int64)).size for field in self._strings
+        )
         body, ends = b"", {}
         for field in self._fixed:
             values = nested(_LISTS[field.kind], nested(b"\x0a", bytes(field.num_bytes)))
             body += nested(b"\x0a", nested(b"\x0a", field.name.encode()) + nested(b"\x12", values))
             ends[field.name] = len(body)
-        self._length_bytes = varint_bytes(len(body) + heads_bytes + sum(field.num_bytes for field in self._strings))
+        self._length_bytes = varint_bytes(
+            len(body) + heads_bytes + sum(field.num_bytes for field in self._strings)
+        )
         head = bytes(HEADER_BYTES) + b"\x0a" + bytes(self._length_bytes)
         footer = b"" if self._strings else bytes(FOOTER_BYTES)  # Strings come between.
         self._template = np.frombuffer(head + body + footer, np.uint8)
-        self.offsets = {field.name: len(head) + ends[field.name] - field.num_bytes for field in self._fixed}
+        self.offsets = {
+            field.name: len(head) + ends[field.name] - field.num_bytes for field in self._fixed
+        }
         self.widths = {field.name: field.num_bytes for field in self._fixed}
         self.least_bytes = len(head + body) + heads_bytes + FOOTER_BYTES
         self.record_bytes = None if self._strings else self.least_bytes
@@ -91,7 +99,9 @@ class Layout:
         records[:] = self._template
         records[:, :HEADER_BYTES] = _headers(sizes - HEADER_BYTES - FOOTER_BYTES)
         after_length = HEADER_BYTES + 1 + self._length_bytes
-        records[:, HEADER_BYTES + 1 : after_length] = varints(sizes - FOOTER_BYTES - after_length, self._length_bytes)
+        records[:, HEADER_BYTES + 1 : after_length] = varints(
+            sizes - FOOTER_BYTES - after_length, self._length_bytes
+        )
         for field in self._fixed:
             offset, values = self.offsets[field.name], columns[field.name]
             if field.kind == "int64":
@@ -105,11 +115,15 @@ class Layout:
                 strings = columns[field.name]
                 payloads += [_string_heads(field, lengths(strings)), strings]
             payloads = _join(payloads)
-            records = _join([records[:, :HEADER_BYTES], payloads, _checksum_bytes(payloads.to_pylist(), count)])
+            records = _join(
+                [records[:, :HEADER_BYTES], payloads, _checksum_bytes(payloads.to_pylist(), count)]
+            )
             # A new array, whose first record begins where its bytes do.
             records = np.frombuffer(records.buffers()[2], np.uint8, sizes.sum())
         else:
-            records[:, -FOOTER_BYTES:] = _checksum_bytes(records[:, HEADER_BYTES:-FOOTER_BYTES], count)
+            records[:, -FOOTER_BYTES:] = _checksum_bytes(
+                records[:, HEADER_BYTES:-FOOTER_BYTES], count
+            )
         return records.reshape(-1), np.cumsum(sizes)
 
     def chunks(self, columns: Mapping[str, Column]) -> Iterator[slice]:
@@ -122,7 +136,10 @@ class Layout:
     def _sizes(self, columns: Mapping[str, Column]) -> np.ndarray:
         """Returns the length of each record, int64 [N]."""
         count = len(next(iter(columns.values())))
-        return sum((lengths(columns[field.name]) for field in self._strings), np.full(count, self.least_bytes))
+        return sum(
+            (lengths(columns[field.name]) for field in self._strings),
+            np.full(count, self.least_bytes),
+        )
 
 
 def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
@@ -141,7 +158,9 @@ def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
     step = 1 + width
     innermost = len(template)
     for end in (step, innermost - 2 * step, innermost - step, innermost):
-        heads[:, end - width : end] = varints(lengths + innermost - end, width)  # How much comes after it.
+        heads[:, end - width : end] = varints(
+            lengths + innermost - end, width
+        )  # How much comes after it.
     return heads
 
 
@@ -150,7 +169,9 @@ def _join(columns: Iterable[Column]) -> pa.LargeBinaryArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    strings = [_as_strings(column) if isinstance(column, np.ndarray) else column for column in columns]
+    strings = [
+        _as_strings(column) if isinstance(column, np.ndarray) else column for column in columns
+    ]
     return pc.binary_join_element_wise(*strings, pa.scalar(b"", pa.large_binary()))
 
 
@@ -180,7 +201,9 @@ def take(column: Column, rows: np.ndarray) -> Column:
 def _headers(payloads: np.ndarray) -> np.ndarray:
     """Returns lengths [N] of payloads as they stand before them, uint8 [N, 12]."""
     lengths, which = np.unique(payloads.astype("<u8"), return_inverse=True)
-    return np.hstack([lengths[:, np.newaxis].view(np.uint8), _checksum_bytes(lengths, len(lengths))])[which]
+    return np.hstack(
+        [lengths[:, np.newaxis].view(np.uint8), _checksum_bytes(lengths, len(lengths))]
+    )[which]
 
 
 def _checksum_bytes(values: Iterable[bytes | np.ndarray], count: int) -> np.ndarray:
@@ -208,9 +231,13 @@ def varints(values: np.ndarray, num_bytes: int) -> np.ndarray:
     Raises:
       ValueError: If an integer needs more bytes.
     """
-    groups = values.astype(np.uint64)[..., np.newaxis] >> np.arange(0, 7 * num_bytes, 7, dtype=np.uint64)
+    groups = values.astype(np.uint64)[..., np.newaxis] >> np.arange(
+        0, 7 * num_bytes, 7, dtype=np.uint64
+    )
     if (groups[..., -1] > 127).any():
-        raise ValueError(f"{values.max()} or {values.min()} does not fit into a varint of {num_bytes} bytes")
+        raise ValueError(
+            f"{values.max()} or {values.min()} does not fit into a varint of {num_bytes} bytes"
+        )
     groups = (groups & np.uint64(127)).astype(np.uint8)
     groups[..., :-1] |= 128
     return groups

@@ -4,9 +4,10 @@
     schema.columns["fare"].dtype         # "float32"
     schema.label.condition               # "tips > 0.2 * fare"
 
-The classes have the keys of the file as fields, so a schema can be made without one too: `Label(column="tip",
-classes=("no", "yes"))`, `Input(column="fare", numeric="z_score")`. An error names the file, the line and the place in it:
-`taxi.yaml: line 7: deep[0]: unknown column 'fair'; did you mean 'fare'?`
+The classes have the keys of the file as fields, so a schema can be made without one too:
+`Label(column="tip", classes=("no", "yes"))`, `Input(column="fare", numeric="z_score")`. An error
+names the file, the line and the place in it: `taxi.yaml: line 7: deep[0]: unknown column 'fair';
+did you mean 'fare'?`
 """
 
 import datetime
@@ -17,7 +18,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from common.documents import line_of, parse_yaml
 from common.errors import UserError, about, readable, unknown
@@ -26,11 +34,18 @@ from common.validation import Model, Name, number, show
 from components.convert.expressions import columns_of, quoted, references
 from components.convert.source import LABEL
 
-_DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
+_DTYPES = {
+    "float": "float32",
+    "int": "int64",
+    "string": "string",
+    "bool": "string",
+    "time": "int64",
+}
 FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
 _NUMBERS, _CATEGORIES = ("float", "int", "time"), ("int", "string", "bool")
-# Which columns an input makes sense of: a string has no order, and the text of a float is hardly ever seen twice.
+# Which columns an input makes sense of: a string has no order, and the text of a float is hardly
+# ever seen twice.
 _TAKES = {
     "numeric": _NUMBERS,
     "buckets": _NUMBERS,
@@ -82,7 +97,9 @@ def _start(value: Any) -> int | datetime.datetime:
     try:
         start = datetime.datetime.fromisoformat(str(value))
     except ValueError:
-        raise UserError(f"{show(value)} is no whole number, and no date or time as in ISO 8601") from None
+        raise UserError(
+            f"{show(value)} is no whole number, and no date or time as in ISO 8601"
+        ) from None
     return start if start.tzinfo else start.replace(tzinfo=datetime.UTC)
 
 
@@ -113,7 +130,9 @@ class Column(Model):
     default: Annotated[Any, AfterValidator(_default)] = None
     indicator: Annotated[bool, Field(strict=True)] = False
     unit: Name | None = Field(
-        default_factory=lambda column: "seconds since 1970-01-01 UTC" if column.get("type") == "time" else None
+        default_factory=lambda column: (
+            "seconds since 1970-01-01 UTC" if column.get("type") == "time" else None
+        )
     )
 
     @property
@@ -137,7 +156,9 @@ class _Predicted(Model):
         if kind == "condition" and len(self.classes) != 2:
             raise UserError("a condition has two classes: where it is false, where it is true")
         if self.multi_label and len(self.multi_label) == 1:
-            raise UserError("one label is two classes; write column or condition, with classes, for multi_label")
+            raise UserError(
+                "one label is two classes; write column or condition, with classes, for multi_label"
+            )
         return self
 
     @property
@@ -166,7 +187,10 @@ class Label(_Predicted):
     @property
     def targets(self) -> dict[str, str]:
         """SQL of numbers of a regression; of `multi_label` of conditions, or of columns of 0 and 1."""
-        return {name: quoted(sql) if _NAME.fullmatch(sql) else sql for name, sql in super().targets.items()}
+        return {
+            name: quoted(sql) if _NAME.fullmatch(sql) else sql
+            for name, sql in super().targets.items()
+        }
 
     @property
     def sources(self) -> dict[str, str]:
@@ -236,10 +260,17 @@ class SplitRule(Model):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.model_fields_set - {"validation_from"} != {"time", "test_from"} and self.model_fields_set != {"group"}:
-            raise UserError("needs either group, with a column, or time, with a column, and test_from")
+        if self.model_fields_set - {"validation_from"} != {
+            "time",
+            "test_from",
+        } and self.model_fields_set != {"group"}:
+            raise UserError(
+                "needs either group, with a column, or time, with a column, and test_from"
+            )
         if self.starts.get("validation", -math.inf) >= self.starts.get("test", math.inf):
-            raise UserError("validation_from is not before test_from, so that there would be no validation rows")
+            raise UserError(
+                "validation_from is not before test_from, so that there would be no validation rows"
+            )
         return self
 
     @property
@@ -267,8 +298,8 @@ class _Schema(Model):
 class ImageSchema(_Schema, _Predicted):
     """Keys of the features of records that have an image and what is predicted of it.
 
-    The image is a PNG or JPEG file or, with a shape, pixels. The class is a name, or a number of which the first is
-    `label_offset`. A key may have an index, as in `box[0]`.
+    The image is a PNG or JPEG file or, with a shape, pixels. The class is a name, or a number of
+    which the first is `label_offset`. A key may have an index, as in `box[0]`.
     """
 
     image: Name
@@ -297,8 +328,9 @@ class ImageSchema(_Schema, _Predicted):
 class TableSchema(_Schema):
     """Columns of a table, what is predicted, and what a model takes.
 
-    The columns are by the names of their features; `filter` is SQL of the condition for keeping a row; the texts in `missing`
-    stand for a missing value; without a delimiter the name of a CSV file decides. The content is the file as JSON.
+    The columns are by the names of their features; `filter` is SQL of the condition for keeping a
+    row; the texts in `missing` stand for a missing value; without a delimiter the name of a CSV
+    file decides. The content is the file as JSON.
     """
 
     columns: Annotated[dict[str, Column], Field(min_length=1)]
@@ -317,7 +349,9 @@ class TableSchema(_Schema):
         if not isinstance(columns, Mapping):
             return columns
         return {
-            name: {"name": name, "header": name, **column} if isinstance(column, Mapping) else column
+            name: {"name": name, "header": name, **column}
+            if isinstance(column, Mapping)
+            else column
             for name, column in columns.items()
         }
 
@@ -341,11 +375,15 @@ class TableSchema(_Schema):
         seen = set()
         for indicator, name in self.indicators.items():
             if self.columns[name].default is None or indicator in self.columns:
-                raise UserError(f"columns.{name}.indicator: needs a default, and that no column is named {indicator}")
+                raise UserError(
+                    f"columns.{name}.indicator: needs a default, and that no column is named "
+                    f"{indicator}"
+                )
         for name, column in self.columns.items():
             if column.name != name or not _NAME.fullmatch(name):
                 raise UserError(
-                    f"columns.{name}: a name is a letter, then letters, digits and _; give the source's own name as header"
+                    f"columns.{name}: a name is a letter, then letters, digits and _; give the "
+                    "source's own name as header"
                 )
             for key in (("header", column.header), ("name, but for capitals,", name.lower())):
                 if key in seen:
@@ -356,10 +394,13 @@ class TableSchema(_Schema):
             for i, entry in enumerate(getattr(self, part)):
                 if entry.embedding and part == "wide":
                     raise UserError(
-                        f"wide[{i}]: embedding is for deep; the linear part has one weight for each category"
+                        f"wide[{i}]: embedding is for deep; the linear part has one weight for "
+                        "each category"
                     )
                 for name in entry.encoding.columns:
-                    self._require(name, f"{part}[{i}]", _TAKES[entry.kind] if entry.column else _DTYPES)
+                    self._require(
+                        name, f"{part}[{i}]", _TAKES[entry.kind] if entry.column else _DTYPES
+                    )
                     inputs.add(name)
         if not inputs:
             raise UserError("neither deep nor wide says what a model takes")
@@ -369,11 +410,14 @@ class TableSchema(_Schema):
             columns_of(self.filter, types, "filter")
         if self.split:
             rule = self.split
-            self._require(rule.column, "split", ("int", "time") if rule.time else (*_CATEGORIES, "time"))
+            self._require(
+                rule.column, "split", ("int", "time") if rule.time else (*_CATEGORIES, "time")
+            )
             for start in (rule.test_from, rule.validation_from):
                 if start is not None and (type(start) is int) != (types[rule.column] == "int"):
                     raise UserError(
-                        f"split: {start} is no value of {rule.column}, which is of type {types[rule.column]}"
+                        f"split: {start} is no value of {rule.column}, which is of type "
+                        f"{types[rule.column]}"
                     )
         return self
 
@@ -382,20 +426,27 @@ class TableSchema(_Schema):
         label, sources = self.label, self.label.sources
         if LABEL in self.columns and [*sources.values()] != [quoted(LABEL)]:
             raise UserError(
-                f"columns.{LABEL}: what is predicted has that name; give the column another one, and a header"
+                f"columns.{LABEL}: what is predicted has that name; give the column another one, "
+                "and a header"
             )
         for place, sql in sources.items():
             plain = self.columns.get(sql.strip('"'))
             if label.column:
                 self._require(label.column, place, _CATEGORIES)
             else:
-                is_number = label.task == REGRESSION or (label.task == MULTI_LABEL and plain and plain.type == "int")
+                is_number = label.task == REGRESSION or (
+                    label.task == MULTI_LABEL and plain and plain.type == "int"
+                )
                 columns_of(sql, types, place, "number" if is_number else "condition")
             if plain and plain.default is not None and label.targets:
-                raise UserError(f"{place}: nothing can stand in for what is predicted; take the column's default out")
+                raise UserError(
+                    f"{place}: nothing can stand in for what is predicted; take the column's "
+                    "default out"
+                )
             if (names := references(sql)) <= inputs:
                 raise UserError(
-                    f"{place}: follows from the inputs {', '.join(sorted(names))}; take one of them out of deep and wide"
+                    f"{place}: follows from the inputs {', '.join(sorted(names))}; take one of "
+                    "them out of deep and wide"
                 )
 
     def _require(self, name: str, place: str, types: Collection[str]) -> None:
@@ -403,7 +454,9 @@ class TableSchema(_Schema):
         if name not in self.columns:
             raise UserError(f"{place}: {unknown('column', name, self.columns)}")
         if (type_ := self.columns[name].type) not in types:
-            raise UserError(f"{place}: {name} is a {type_}; needed is a column of type {' or '.join(types)}")
+            raise UserError(
+                f"{place}: {name} is a {type_}; needed is a column of type {' or '.join(types)}"
+            )
 
 
 def load(path: str | os.PathLike[str]) -> TableSchema | ImageSchema:
@@ -416,26 +469,39 @@ def load(path: str | os.PathLike[str]) -> TableSchema | ImageSchema:
         text = file.read()
     with about(path):
         data = parse_yaml(text)
-        kind = ImageSchema if isinstance(data, Mapping) and "image" in data and "columns" not in data else TableSchema
+        kind = (
+            ImageSchema
+            if isinstance(data, Mapping) and "image" in data and "columns" not in data
+            else TableSchema
+        )
         try:
             schema = kind.read(data)
         except UserError as error:
             line = line_of(text, str(error).partition(": ")[0])
             raise UserError(f"line {line}: {error}" if line else str(error)) from None
-        return schema.model_copy(update={"content": json.loads(json.dumps(data, default=str))})  # YAML has dates.
+        return schema.model_copy(
+            update={"content": json.loads(json.dumps(data, default=str))}
+        )  # YAML has dates.
 
 
-def table_schema(schema: str | os.PathLike[str] | TableSchema | None, dataset: str, *, delimited: bool) -> TableSchema:
+def table_schema(
+    schema: str | os.PathLike[str] | TableSchema | None, dataset: str, *, delimited: bool
+) -> TableSchema:
     """Returns the schema of a dataset that is a table, read if it is a path.
 
     Raises:
-      UserError: If there is none, or it is of images, or has a delimiter where the files are not `delimited`.
+      UserError: If there is none, or it is of images, or has a delimiter where the files are not
+        `delimited`.
     """
     if schema is None:
         raise UserError(f"dataset {dataset!r} needs --schema FILE, which says what the columns are")
     table = schema if isinstance(schema, TableSchema) else load(schema)
     if not isinstance(table, TableSchema):
-        raise UserError(f"{schema}: is of images in TFRecord files; dataset {dataset!r} needs one with columns")
+        raise UserError(
+            f"{schema}: is of images in TFRecord files; dataset {dataset!r} needs one with columns"
+        )
     if table.delimiter and not delimited:
-        raise UserError(f"{schema}: has a delimiter, and dataset {dataset!r} has none; leave it out")
+        raise UserError(
+            f"{schema}: has a delimiter, and dataset {dataset!r} has none; leave it out"
+        )
     return table

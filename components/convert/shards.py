@@ -4,8 +4,8 @@
     writer.append({"image": images, "label": labels}, hashes)
     shard = writer.close()                                # as the manifest describes it
 
-The hashes are little-endian uint64 [N]. The index, where records differ in length, is little-endian int64 [N + 1]: byte offsets
-of the records and of the end.
+The hashes are little-endian uint64 [N]. The index, where records differ in length, is little-endian
+int64 [N + 1]: byte offsets of the records and of the end.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,10 @@ class ShardWriter:
         self._num_bytes = 0
         self._head = b""
         suffixes = (RECORDS, HASHES) if layout.record_bytes else (RECORDS, HASHES, INDEX)
-        self._files = {suffix: storage_of(stem).create(stem + suffix) if writes else _Nothing() for suffix in suffixes}
+        self._files = {
+            suffix: storage_of(stem).create(stem + suffix) if writes else _Nothing()
+            for suffix in suffixes
+        }
         if INDEX in self._files:
             self._files[INDEX].write(np.zeros(1, "<i8"))
 
@@ -53,7 +56,9 @@ class ShardWriter:
         """
         self._files[HASHES].write(np.ascontiguousarray(hashes, "<u8"))
         for rows in self._layout.chunks(columns):
-            records, ends = self._layout.encode({name: column[rows] for name, column in columns.items()})
+            records, ends = self._layout.encode(
+                {name: column[rows] for name, column in columns.items()}
+            )
             if INDEX in self._files:
                 self._files[INDEX].write((self._num_bytes + ends).astype("<i8"))
             self._head += records[: HEAD_BYTES - len(self._head)].tobytes()

@@ -58,12 +58,15 @@ class Block:
     """Records of a piece, in order; few enough that every process can hold a few blocks at once.
 
     Attributes:
-      columns: By feature name, with `label`: uint8 [N, height, width, channels] (contiguous) of images of one shape, float32
-        or int64 [N], an Arrow array of texts or of image files; the label [N] or [N, k] as the task has it.
+      columns: By feature name, with `label`: uint8 [N, height, width, channels] (contiguous) of
+        images of one shape, float32 or int64 [N], an Arrow array of texts or of image files; the
+        label [N] or [N, k] as the task has it.
       missing: By name of a column that has a default, where the source has no value, bool [N].
-      measures: Numbers for the statistics alone, by name such as `image.height`: float32 or int64 [N].
+      measures: Numbers for the statistics alone, by name such as `image.height`: float32 or int64
+        [N].
       hashes: Content hashes, uint64 [N], where they are known already.
-      keys: uint64 [N]; records with equal keys are drawn for one split. None for the content hashes.
+      keys: uint64 [N]; records with equal keys are drawn for one split. None for the content
+        hashes.
       assigned: By split, which records the schema puts there, bool [N].
     """
 
@@ -80,24 +83,30 @@ class Opening:
     """Settings of a conversion, and resources, that a source uses while it is opened.
 
     Attributes:
-      directory: Folder on this machine for files that a source makes (unpacked archives, staged tables); they stay until the
-        dataset is finished.
+      directory: Folder on this machine for files that a source makes (unpacked archives, staged
+        tables); they stay until the dataset is finished.
       splits: Which records are drawn for which split.
       shards: Number of training shards that was asked for, or None.
       shard_bytes: Size of a shard, about, in bytes of the source.
-      map: Returns `[function(task) for task in tasks]`, in several processes; the function may be a closure.
+      map: Returns `[function(task) for task in tasks]`, in several processes; the function may be a
+        closure.
     """
 
     directory: str
     splits: Splits
     shards: int | None = None
     shard_bytes: int = 128_000_000
-    map: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]] = lambda function, tasks: [*map(function, tasks)]
+    map: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]] = lambda function, tasks: [
+        *map(function, tasks)
+    ]
 
-    def even_pieces(self, num_records: Mapping[str, int], num_bytes: Mapping[str, int]) -> tuple[Piece, ...]:
+    def even_pieces(
+        self, num_records: Mapping[str, int], num_bytes: Mapping[str, int]
+    ) -> tuple[Piece, ...]:
         """Divides the records of each split into pieces of consecutive records, of equal size to within one record, none empty.
 
-        Without `shards`, small data make few pieces, larger ones at least 16, and none has more than `shard_bytes`.
+        Without `shards`, small data make few pieces, larger ones at least 16, and none has more
+        than `shard_bytes`.
 
         Args:
           num_records: By split.
@@ -108,7 +117,9 @@ class Opening:
         """
         pieces = []
         for split, count in self._num_pieces(num_bytes).items():
-            starts = sorted({i * num_records[split] // count for i in range(count)} | {num_records[split]})
+            starts = sorted(
+                {i * num_records[split] // count for i in range(count)} | {num_records[split]}
+            )
             for start, stop in itertools.pairwise(starts):
                 size = (stop - start) * (num_bytes[split] // num_records[split])
                 pieces.append(Piece(split=split, part=[start, stop], num_bytes=size))
@@ -117,8 +128,13 @@ class Opening:
     def _num_pieces(self, num_bytes: Mapping[str, int]) -> dict[str, int]:
         """Returns the number of pieces of each split, given its bytes in the source."""
         if self.shards:
-            return {split: max(1, round(self.shards * n / num_bytes["train"])) for split, n in num_bytes.items()}
-        most = min(self.shard_bytes, max(_MIN_PIECE_BYTES, sum(num_bytes.values()) // _USUAL_PIECES))
+            return {
+                split: max(1, round(self.shards * n / num_bytes["train"]))
+                for split, n in num_bytes.items()
+            }
+        most = min(
+            self.shard_bytes, max(_MIN_PIECE_BYTES, sum(num_bytes.values()) // _USUAL_PIECES)
+        )
         return {split: max(1, math.ceil(n / most)) for split, n in num_bytes.items()}
 
 
@@ -127,9 +143,10 @@ class Source(abc.ABC):
 
     Attributes:
       name: As given with `--dataset`.
-      takes: Options that mean something to it, each a field that is None if it is not given: `schema`, a file; `skip_bad`,
-        how many rows may be wrong; `image_size`, (height, width) that a model gets of image files; `encoding`, how these
-        are stored, `raw` or `source`; `export_dir`, a folder of a bucket.
+      takes: Options that mean something to it, each a field that is None if it is not given:
+        `schema`, a file; `skip_bad`, how many rows may be wrong; `image_size`, (height, width) that
+        a model gets of image files; `encoding`, how these are stored, `raw` or `source`;
+        `export_dir`, a folder of a bucket.
       schema: What its files hold, or the file that says so; None where that is known, or not given.
     """
 
@@ -188,20 +205,29 @@ class Source(abc.ABC):
     def locate_one(self, paths: Paths, wanted: str) -> tuple[str, File | None]:
         """Returns the only path that is given, as `locate` does; more are an error too."""
         if paths and not isinstance(paths, str):
-            raise UserError(f"--source {' '.join(paths)}: dataset {self.name!r} takes one path, not {len(paths)}")
+            raise UserError(
+                f"--source {' '.join(paths)}: dataset {self.name!r} takes one path, not "
+                f"{len(paths)}"
+            )
         return self.locate(paths, wanted)[0]
 
     def locate_folder(self, paths: Paths, wanted: str) -> str:
         """Returns the only path that is given, which has to be a folder."""
         path, file = self.locate_one(paths, wanted)
         if file:
-            raise UserError(f"{path}: no such directory; dataset {self.name!r} needs --source {wanted}")
+            raise UserError(
+                f"{path}: no such directory; dataset {self.name!r} needs --source {wanted}"
+            )
         return path
 
-    def locate_files(self, paths: Paths, wanted: str, list_inside: Callable[[str], list[File]]) -> list[File]:
+    def locate_files(
+        self, paths: Paths, wanted: str, list_inside: Callable[[str], list[File]]
+    ) -> list[File]:
         """Returns the files that are given; a folder stands for those that `list_inside` finds in it."""
         located = self.locate(paths, wanted)
-        return unique_files([f for path, file in located for f in ([file] if file else list_inside(path))])
+        return unique_files(
+            [f for path, file in located for f in ([file] if file else list_inside(path))]
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -214,11 +240,12 @@ class Examples(abc.ABC):
       pieces: In the order of their shards; the training pieces come first.
       inputs: The manifest's features but for the label, without statistics.
       task: As the manifest has it.
-      class_names: In the order of the labels, which all lie in `range(len(class_names))`; empty but of classification.
+      class_names: In the order of the labels, which all lie in `range(len(class_names))`; empty but
+        of classification.
       targets: Names of the label's values, in their order; empty of classification.
       arguments: What decides the content beside the options.
-      most: By name, the largest integer of a column that has no negative one, and the most bytes of a string; a column that
-        is not there gets as much room as a value could ever need.
+      most: By name, the largest integer of a column that has no negative one, and the most bytes of
+        a string; a column that is not there gets as much room as a value could ever need.
       deep: As the manifest has it, like `wide`.
       left_out: Number of rows that the schema's filter leaves out.
       skipped: Rows that are wrong and left out, each with its place and what is wrong.
@@ -259,11 +286,21 @@ class Examples(abc.ABC):
 
     def _field(self, feature: Feature) -> Field:
         name = feature.name
-        most = int(feature.value_range[1]) if name == LABEL and feature.value_range else self.most.get(name)
+        most = (
+            int(feature.value_range[1])
+            if name == LABEL and feature.value_range
+            else self.most.get(name)
+        )
         if feature.dtype == "string" or feature.encoding:
-            return Field(name=name, kind="string", num_bytes=_STRING_BYTES if most is None else most)
+            return Field(
+                name=name, kind="string", num_bytes=_STRING_BYTES if most is None else most
+            )
         int_bytes = _VARINT_BYTES if most is None else varint_bytes(most)
-        kind, num_bytes = {"uint8": ("bytes", 1), "float32": ("float", 4), "int64": ("int64", int_bytes)}[feature.dtype]
+        kind, num_bytes = {
+            "uint8": ("bytes", 1),
+            "float32": ("float", 4),
+            "int64": ("int64", int_bytes),
+        }[feature.dtype]
         return Field(name=name, kind=kind, num_bytes=num_bytes * math.prod(feature.shape))
 
 
@@ -277,13 +314,20 @@ def label_feature(task: str, size: int) -> Feature:
 
 
 def image_feature(
-    shape: tuple[int, int, int], *, value_range: tuple[float, float] = (0.0, 255.0), encoding: str | None = None
+    shape: tuple[int, int, int],
+    *,
+    value_range: tuple[float, float] = (0.0, 255.0),
+    encoding: str | None = None,
 ) -> Feature:
     """Returns the feature `image`: pixels of that height, width and channels, or whole files that a model gets so."""
-    return Feature(name="image", dtype="uint8", shape=shape, encoding=encoding, value_range=value_range)
+    return Feature(
+        name="image", dtype="uint8", shape=shape, encoding=encoding, value_range=value_range
+    )
 
 
-def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]], *, print_others: bool) -> list[File]:
+def list_inside(
+    folder: str, patterns: Mapping[str, re.Pattern[str]], *, print_others: bool
+) -> list[File]:
     """Returns the files below a folder that match the first of the patterns that any matches, but for hidden ones.
 
     Args:
@@ -300,17 +344,25 @@ def list_inside(folder: str, patterns: Mapping[str, re.Pattern[str]], *, print_o
         if not re.search(r"(^|/)[._]", name):
             visible[name] = file
     for kind, pattern in patterns.items():
-        taken = {name: file for name, file in visible.items() if pattern.fullmatch(name) and not file.is_special}
+        taken = {
+            name: file
+            for name, file in visible.items()
+            if pattern.fullmatch(name) and not file.is_special
+        }
         if taken:
             if print_others:
-                print_left_out(folder, sorted(visible.keys() - taken.keys()), f"only {kind} are read")
+                print_left_out(
+                    folder, sorted(visible.keys() - taken.keys()), f"only {kind} are read"
+                )
             return [*taken.values()]
     raise UserError(f"{folder}: holds no {kind}")
 
 
 def relative_names(files: Sequence[File]) -> dict[File, str]:
     """Returns the path of each file in the innermost folder that has all of them."""
-    root = os.path.commonpath([os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"])
+    root = os.path.commonpath(
+        [os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"]
+    )
     return {file: os.path.relpath(file.path, root) for file in files}
 
 

@@ -3,7 +3,8 @@
     splits = Splits(validation_fraction=0.1, test_fraction=0.2, seed=0)
     splits.assign(hashes, native="train", natives={"train"})           # int8 [N]: places in SPLITS
 
-A record's split depends on the seed and on its hash alone, so it stays where it is when data are added.
+A record's split depends on the seed and on its hash alone, so it stays where it is when data are
+added.
 """
 
 import dataclasses
@@ -50,7 +51,8 @@ class Splits:
           keys: uint64 [N]; equal ones go to one split.
           native: Split that the source has the records in.
           natives: All splits that the source has.
-          assigned: By split, the records that a schema puts there, bool [N]; no hash decides of that split then.
+          assigned: By split, the records that a schema puts there, bool [N]; no hash decides of
+            that split then.
 
         Raises:
           UserError: If a schema assigns records, and the source has splits of its own.
@@ -59,7 +61,8 @@ class Splits:
         if assigned and set(natives) != {"train"}:
             own = ", ".join(sorted({*natives} - {"train"}))
             raise UserError(
-                f"split: the source has its own {own}; take split out of the schema, or give training files only"
+                f"split: the source has its own {own}; take split out of the schema, or give "
+                "training files only"
             )
         result = np.full(len(keys), SPLITS.index(native), np.int8)
         if native != "train":

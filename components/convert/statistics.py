@@ -56,7 +56,10 @@ class Numbers:
         """Adds numbers [N]."""
         if not len(values):
             return
-        ends = {"min": values.min().item() + 0, "max": values.max().item() + 0}  # Adding 0 makes 0.0 of -0.0.
+        ends = {
+            "min": values.min().item() + 0,
+            "max": values.max().item() + 0,
+        }  # Adding 0 makes 0.0 of -0.0.
         values = values.astype(np.float64)
         mean = values[0] + (values - values[0]).mean()  # A constant has no deviation so.
         squares = ((values - mean) ** 2).sum()
@@ -121,10 +124,10 @@ class Statistics:
     """Figures and samples of the splits, of all pieces or `of_piece`, one of them.
 
     Attributes:
-      samples: By split, records with the values of their columns: numbers; texts, cut; None where a value is missing; the mean
-        pixel value of images of one shape. Image files are left out.
-      pictures: Training images as columns `label` and `picture`: as they are stored where they were added, and small PPM files in base64
-        where the state of others was absorbed.
+      samples: By split, records with the values of their columns: numbers; texts, cut; None where a
+        value is missing; the mean pixel value of images of one shape. Image files are left out.
+      pictures: Training images as columns `label` and `picture`: as they are stored where they were
+        added, and small PPM files in base64 where the state of others was absorbed.
     """
 
     def __init__(self, examples: Examples, *, of_piece: bool = False):
@@ -132,14 +135,22 @@ class Statistics:
         records = max(_MIN_RECORDS, min(_SAMPLE_RECORDS, _SAMPLE_VALUES // len(examples.features)))
         # Hashes are spread evenly, so that one piece of many has few of the smallest.
         share = 2 / len(examples.pieces) if of_piece else 1
-        records, pictures = (min(size, int(share * size) + _MIN_RECORDS) for size in (records, _PICTURES))
-        self._image = next((feature for feature in examples.inputs if feature.dtype == "uint8"), None)
+        records, pictures = (
+            min(size, int(share * size) + _MIN_RECORDS) for size in (records, _PICTURES)
+        )
+        self._image = next(
+            (feature for feature in examples.inputs if feature.dtype == "uint8"), None
+        )
         self.samples = {split: Sample(records) for split in SPLITS}
         self.pictures = Sample(pictures)
         self._counts = dict.fromkeys(SPLITS, 0)
-        num_classes = 0 if examples.task == REGRESSION else len(examples.class_names or examples.targets)
+        num_classes = (
+            0 if examples.task == REGRESSION else len(examples.class_names or examples.targets)
+        )
         self._classes = {split: np.zeros(num_classes, np.int64) for split in SPLITS}
-        self._numbers: dict[str, dict[str, Numbers]] = {split: collections.defaultdict(Numbers) for split in SPLITS}
+        self._numbers: dict[str, dict[str, Numbers]] = {
+            split: collections.defaultdict(Numbers) for split in SPLITS
+        }
 
     def add(
         self,
@@ -168,11 +179,15 @@ class Statistics:
             rows = self.pictures.candidates(hashes)
             images = columns[image.name]
             pictures = images.take(rows).to_pylist() if image.encoding else [*images[rows]]
-            self.pictures.add(hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "picture": pictures})
+            self.pictures.add(
+                hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "picture": pictures}
+            )
         if image and image.encoding:
             del values[image.name]
         rows = self.samples[split].candidates(hashes)
-        sampled = {name: _values(column, missing.get(name), rows) for name, column in values.items()}
+        sampled = {
+            name: _values(column, missing.get(name), rows) for name, column in values.items()
+        }
         self.samples[split].add(hashes[rows].tolist(), sampled)
 
     def state(self) -> Any:
@@ -188,7 +203,10 @@ class Statistics:
         }
         hashes, pictures = self.pictures.state()
         if pictures:
-            pictures = {**pictures, "picture": [_picture(image, self._image) for image in pictures["picture"]]}
+            pictures = {
+                **pictures,
+                "picture": [_picture(image, self._image) for image in pictures["picture"]],
+            }
         return {"splits": splits, "pictures": (hashes, pictures)}
 
     def absorb(self, state: Any) -> None:
@@ -210,13 +228,18 @@ class Statistics:
         for encoding in (*self._examples.deep, *self._examples.wide):
             name = encoding.columns[0]
             if encoding.kind == "numeric" and not self._numbers["train"][name].count:
-                raise UserError(f"column {name!r} has no values in the training split, so it cannot be normalised")
+                raise UserError(
+                    f"column {name!r} has no values in the training split, so it cannot be "
+                    "normalised"
+                )
         return {
             split: Split(
                 examples=self._counts[split],
                 class_histogram=tuple(self._classes[split].tolist()),
                 shards=(),
-                summaries={name: numbers.summary() for name, numbers in self._numbers[split].items()},
+                summaries={
+                    name: numbers.summary() for name, numbers in self._numbers[split].items()
+                },
             )
             for split in SPLITS
         }
@@ -230,7 +253,9 @@ class Statistics:
         }
         if self._examples.task == REGRESSION:
             targets = columns[LABEL].reshape(len(columns[LABEL]), -1)
-            scalars |= {f"{LABEL}.{name}": targets[:, i] for i, name in enumerate(self._examples.targets)}
+            scalars |= {
+                f"{LABEL}.{name}": targets[:, i] for i, name in enumerate(self._examples.targets)
+            }
         return scalars
 
 

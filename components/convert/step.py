@@ -18,7 +18,9 @@ from components.convert.options import Options
 def parsed_options(convert_args: Sequence[str], schema: str, directory: str) -> Iterator[Options]:
     """Parses the arguments of the step; the file with the schema's text exists as long as the block lasts."""
     set_up_output()
-    directory = re.sub("^/gcs/", "gs://", directory)  # of a mounted bucket no file can be renamed or locked
+    directory = re.sub(
+        "^/gcs/", "gs://", directory
+    )  # of a mounted bucket no file can be renamed or locked
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".yaml") as file:
         file.write(schema)
         file.flush()

@@ -19,7 +19,9 @@ from components.convert import output
 def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
     """Keeps others from converting, or deleting, a dataset of the store; waits as long as they do."""
     directory.parent.mkdir(parents=True, exist_ok=True)
-    print_once = functools.cache(lambda: print(f"waiting for another run to convert {directory}", flush=True))
+    print_once = functools.cache(
+        lambda: print(f"waiting for another run to convert {directory}", flush=True)
+    )
     return locked(f"{directory}.lock", print_once)
 
 
@@ -32,7 +34,9 @@ def ready(directory: pathlib.Path) -> Manifest | None:
         manifest = Manifest.load(directory)
         shards = [shard for split in manifest.splits.values() for shard in split.shards]
         has_page = (directory / output.PAGE).exists()
-        if has_page and all((directory / shard.file).stat().st_size == shard.bytes for shard in shards):
+        if has_page and all(
+            (directory / shard.file).stat().st_size == shard.bytes for shard in shards
+        ):
             os.utime(directory)
             return manifest
     if (directory / FILE).exists() or not (directory / output.WORK).is_dir():

@@ -28,7 +28,9 @@ def _of_splits(manifest: Manifest) -> Iterator[str]:
             yield f"{name}: no examples; {need}"
     counts = manifest.splits["train"].class_histogram
     if manifest.task == CLASSIFICATION:
-        if absent := [name for name, count in zip(manifest.class_names, counts, strict=True) if not count]:
+        if absent := [
+            name for name, count in zip(manifest.class_names, counts, strict=True) if not count
+        ]:
             yield f"no training example has class {', '.join(map(repr, absent[:5]))}"
         if len(absent) == len(counts) - 1:
             yield "all training examples have one class; there is nothing to learn"
@@ -52,7 +54,11 @@ def _duplicates(manifest: Manifest, directory: str) -> Iterator[str]:
     """Yields how many records of a split, but for the label, are in another one too; of many, by those with some hashes."""
     every = 1 + sum(split.examples for split in manifest.splits.values()) // MOST_COMPARED
     hashes = {
-        name: np.unique(np.concatenate([_read_hashes(f"{directory}/{shard.hashes}", every) for shard in split.shards]))
+        name: np.unique(
+            np.concatenate(
+                [_read_hashes(f"{directory}/{shard.hashes}", every) for shard in split.shards]
+            )
+        )
         for name, split in manifest.splits.items()
         if split.shards
     }

@@ -1,7 +1,7 @@
 """A model's endpoint on Vertex AI: which versions have machines there, and how requests are split among them.
 
-deployment = Deployment(Options(registry="vertex://my-project/us-central1", name="taxi@7", traffic=10))
-deployment.deploy()        # version 7 gets a tenth of the requests
+deployment = Deployment(Options(registry="vertex://my-project/us-central1", name="taxi@7",
+traffic=10)) deployment.deploy()        # version 7 gets a tenth of the requests
 deployment.rollback()      # and none any more
 deployment.undeploy()      # and no machine
 """
@@ -28,7 +28,8 @@ class Deployment:
     """The endpoint of a model, which is ours by its labels.
 
     Raises:
-      UserError: Of all methods, if there is no such version or endpoint, or Vertex AI refuses something.
+      UserError: Of all methods, if there is no such version or endpoint, or Vertex AI refuses
+        something.
     """
 
     def __init__(self, options: Options) -> None:
@@ -37,7 +38,9 @@ class Deployment:
         self._registry = VertexRegistry(options.registry)
         self._place = {"project": self._registry.project, "location": self._registry.location}
         with refusals(options.registry):
-            found = aiplatform.Endpoint.list(filter=f'{OURS} AND labels.name="{self._name}"', **self._place)
+            found = aiplatform.Endpoint.list(
+                filter=f'{OURS} AND labels.name="{self._name}"', **self._place
+            )
         self._endpoint = found[0] if found else None
 
     def __str__(self) -> str:
@@ -53,13 +56,16 @@ class Deployment:
     def deploy(self) -> None:
         """Deploys a version, or moves the traffic of one that is deployed, and asks it for what its evaluation has.
 
-        If it does not answer as the evaluation has it, all is as before, and the error says what it answers.
+        If it does not answer as the evaluation has it, all is as before, and the error says what it
+        answers.
         """
         options = self._options
         version = find_version(options.registry, options.name)
         with refusals(options.registry):
             self._endpoint = self._endpoint or aiplatform.Endpoint.create(
-                display_name=self._name, labels=dict([MANAGED_BY]) | {"name": self._name}, **self._place
+                display_name=self._name,
+                labels=dict([MANAGED_BY]) | {"name": self._name},
+                **self._place,
             )
             before = self._endpoint.traffic_split
             known = self._id_of(version)
@@ -67,7 +73,9 @@ class Deployment:
             if known:
                 self._endpoint.update(traffic_split=split)
             else:
-                model = aiplatform.Model(f"{self._registry.resource_name(self._name)}@{version.number}", **self._place)
+                model = aiplatform.Model(
+                    f"{self._registry.resource_name(self._name)}@{version.number}", **self._place
+                )
                 self._endpoint.deploy(
                     model,
                     traffic_split=split,
@@ -87,10 +95,15 @@ class Deployment:
     def rollback(self) -> None:
         """Sends all requests to the version that was deployed before the newest one that gets any."""
         endpoint = self._found()
-        split, deployed = endpoint.traffic_split, sorted(endpoint.list_models(), key=lambda each: each.create_time)
+        split, deployed = (
+            endpoint.traffic_split,
+            sorted(endpoint.list_models(), key=lambda each: each.create_time),
+        )
         newest = max((i for i, each in enumerate(deployed) if split.get(each.id)), default=0)
         if not newest:
-            raise UserError(f"{endpoint.resource_name}: no version was deployed before the one that answers")
+            raise UserError(
+                f"{endpoint.resource_name}: no version was deployed before the one that answers"
+            )
         with refusals(self._options.registry):
             endpoint.update(traffic_split={deployed[newest - 1].id: 100})
 
@@ -126,7 +139,9 @@ class Deployment:
                 answer = self._endpoint.predict(rows)
                 if answer.model_version_id == version.number:
                     return {"predictions": answer.predictions}
-            raise UserError(f"{self._endpoint.resource_name}: version {version.number} has answered no request")
+            raise UserError(
+                f"{self._endpoint.resource_name}: version {version.number} has answered no request"
+            )
 
         if answered := version.facts.get("answered"):
             compare(self._endpoint.resource_name, ask, {**answered, "latency_ms": None})

@@ -13,11 +13,16 @@ from components.evaluate.options import Options
 def main(argv: Sequence[str] | None = None) -> int:
     p = Parser(
         prog="components.evaluate",
-        description="Scores an exported model on a split it was not trained on, judges it, and writes evaluation.json "
+        description="Scores an exported model on a split it was not trained on, judges it, and "
+        "writes evaluation.json "
         "and report.html.",
     )
     Options.add_flags(p)
-    p.add_argument("--fail-on-reject", action="store_true", help="exit code 3 if the model is rejected, for builds")
+    p.add_argument(
+        "--fail-on-reject",
+        action="store_true",
+        help="exit code 3 if the model is rejected, for builds",
+    )
     args = p.parse_args(argv)
     options = Options.of(args)
     with without_advice():
@@ -25,7 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from components.evaluate.evaluate import FILE, REPORT, evaluate
     result = evaluate(options)
     metrics, baseline, metric = result["metrics"], result["baseline"], result["metric"]
-    figures = ", ".join(f"{name} {figure(value)}" for name, value in metrics.items() if name != "examples")
+    figures = ", ".join(
+        f"{name} {figure(value)}" for name, value in metrics.items() if name != "examples"
+    )
     print(
         f"{result['dataset']} {result['split']}: {figures} over {metrics['examples']} examples "
         f"({baseline['rule']} has {metric} {figure(baseline[metric])})"

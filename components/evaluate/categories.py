@@ -8,8 +8,8 @@ import numpy as np
 class Categories:
     """Categories of the values of one column, by which others can be told apart too.
 
-    Of a column with more than `most` different values, numbers are cut into so many `bins` of equally many records, and of
-    texts the most frequent are kept; all others are the last category.
+    Of a column with more than `most` different values, numbers are cut into so many `bins` of
+    equally many records, and of texts the most frequent are kept; all others are the last category.
     """
 
     def __init__(self, values: np.ndarray, most: int, bins: int) -> None:
@@ -37,5 +37,8 @@ class Categories:
             ends = [f"{key:g}" for key in self._keys]
             middle = [f"{low} <= x < {high}" for low, high in itertools.pairwise(ends)]
             return [f"x < {ends[0]}", *middle, f"x >= {ends[-1]}"]
-        names = [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in self._keys.tolist()]
+        names = [
+            v.decode(errors="replace") if isinstance(v, bytes) else str(v)
+            for v in self._keys.tolist()
+        ]
         return [*names, f"{self._num_others} others"]

@@ -20,8 +20,9 @@ _NOBODY = Comparison(who=CHAMPION, passed=True, words="there is no champion to c
 class Challenge:
     """Result of the comparison of a candidate with the champion."""
 
-    # Its `version`, and on the `examples` that both are measured by its `metrics`, and where they are fewer than those that
-    # the candidate is judged by, also the metrics of the `candidate`; why it is `incomparable`, if so. None without one.
+    # Its `version`, and on the `examples` that both are measured by its `metrics`, and where they
+    # are fewer than those that the candidate is judged by, also the metrics of the `candidate`; why
+    # it is `incomparable`, if so. None without one.
     champion: Mapping[str, Any] | None = None
     comparison: Comparison = _NOBODY
     notes: Sequence[str] = ()
@@ -36,19 +37,28 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
     version = registry.aliases(options.name).get(CHAMPION)
     if version is None:
         return Challenge(notes=notes)
-    champion = {"version": version, "metrics": None, "candidate": None, "examples": None, "incomparable": ""}
+    champion = {
+        "version": version,
+        "metrics": None,
+        "candidate": None,
+        "examples": None,
+        "incomparable": "",
+    }
     try:
         ours, theirs = _shared(candidate, registry.find(options.name, version).model_dir)
         figures = theirs.figures()
         if undefined := metrics.keys() - figures:
             raise UserError(
-                f"the {len(ours.labels):,} records of {records.split} that neither was trained on give no {min(undefined)}"
+                f"the {len(ours.labels):,} records of {records.split} that neither was trained on "
+                f"give no {min(undefined)}"
             )
     except UserError as error:
         print(f"the champion, version {version}, cannot be compared: {error}")
         words = f"cannot be compared with the champion: {error}"
         comparison = Comparison(who=CHAMPION, passed=False, words=words)
-        return Challenge(champion={**champion, "incomparable": str(error)}, comparison=comparison, notes=notes)
+        return Challenge(
+            champion={**champion, "incomparable": str(error)}, comparison=comparison, notes=notes
+        )
     examples = figures["examples"]
     champion |= {"metrics": figures, "examples": examples}
     name = "the champion"

@@ -35,8 +35,10 @@ def check_splits(manifest: Manifest) -> None:
         split = manifest.split(name)
         if label := _only_label(manifest, split):
             raise UserError(
-                f"dataset {manifest.name!r}: all {split.examples:,} examples of split {name!r} have {label}, so no model can "
-                "be better than always answering that; convert data with several labels in each split (--test-fraction "
+                f"dataset {manifest.name!r}: all {split.examples:,} examples of split {name!r} "
+                f"have {label}, so no model can "
+                "be better than always answering that; convert data with several labels in each "
+                "split (--test-fraction "
                 "and --split-seed decide which records are in it)"
             )
 
@@ -44,12 +46,18 @@ def check_splits(manifest: Manifest) -> None:
 def _only_label(manifest: Manifest, split: Split) -> str | None:
     """Returns in words the label that all examples of a split have; None if they differ, or nobody has counted."""
     if manifest.task == REGRESSION:
-        summaries = [(split.summaries or {}).get(f"{manifest.label}.{name}") for name in manifest.targets]
+        summaries = [
+            (split.summaries or {}).get(f"{manifest.label}.{name}") for name in manifest.targets
+        ]
         is_constant = all(summary and summary.min == summary.max for summary in summaries)
         return f"{manifest.label} {summaries[0].mean:g}" if is_constant else None
     if manifest.task == MULTI_LABEL:
         return None
-    classes = [name for name, count in zip(manifest.class_names, split.class_histogram, strict=True) if count]
+    classes = [
+        name
+        for name, count in zip(manifest.class_names, split.class_histogram, strict=True)
+        if count
+    ]
     return f"class {classes[0]!r}" if len(classes) == 1 else None
 
 

@@ -17,11 +17,14 @@ from components.evaluate.slices import slices
 from trainer.tasks.task import Task
 
 _MOST_VALUES = 100
-# Metrics that differ by no more than this share of their size are equal: float32 and the order of a sum decide the rest.
+# Metrics that differ by no more than this share of their size are equal: float32 and the order of a
+# sum decide the rest.
 _ROUNDING = 1e-6
 
 
-def gate_comparisons(gate: Gate, answered: Answers, metrics: Mapping[str, float]) -> Iterator[Comparison]:
+def gate_comparisons(
+    gate: Gate, answered: Answers, metrics: Mapping[str, float]
+) -> Iterator[Comparison]:
     """Yields the comparisons with the gate's thresholds, of the whole split and of its slices.
 
     A slice is judged by itself if it has enough records, and defines the metric.
@@ -38,17 +41,27 @@ def gate_comparisons(gate: Gate, answered: Answers, metrics: Mapping[str, float]
     for column, thresholds in gate.slices.items():
         values = answered.column(column)
         if (count := len(np.unique(values))) > _MOST_VALUES:
-            raise UserError(f"slices.{column}: {count:,} different values; at most {_MOST_VALUES} can be judged")
+            raise UserError(
+                f"slices.{column}: {count:,} different values; at most {_MOST_VALUES} can be judged"
+            )
         for part in slices(answered, values, _MOST_VALUES):
             count = part["records"]
             name = f" of {column} {part['value']} ({count:,} records)"
             for metric, threshold in thresholds.items():
                 if metric not in part["metrics"] or count < gate.slice_records:
-                    why = f"it takes {gate.slice_records}" if metric in part["metrics"] else "they do not define it"
+                    why = (
+                        f"it takes {gate.slice_records}"
+                        if metric in part["metrics"]
+                        else "they do not define it"
+                    )
                     words = f"{metric}{name} is not judged: {why}"
-                    yield Comparison(who="slice", passed=True, words=words, metric=metric, records=count)
+                    yield Comparison(
+                        who="slice", passed=True, words=words, metric=metric, records=count
+                    )
                 else:
-                    yield reach("slice", metric, part["metrics"][metric], threshold, task, count, name)
+                    yield reach(
+                        "slice", metric, part["metrics"][metric], threshold, task, count, name
+                    )
 
 
 def reach(
@@ -56,7 +69,10 @@ def reach(
 ) -> Comparison:
     """Compares a metric (of some records, by `name`) with its threshold; an equal one passes."""
     passed = bool(value == threshold or task.better(value, threshold, metric))
-    words = f"{metric}{name} {value:.4f} {'reaches' if passed else 'misses'} the threshold {threshold:.4f}"
+    words = (
+        f"{metric}{name} {value:.4f} {'reaches' if passed else 'misses'} the threshold "
+        f"{threshold:.4f}"
+    )
     figures = {"candidate": float(value), "threshold": threshold, "records": records}
     return Comparison(who=who, passed=passed, words=words, metric=metric, **figures)
 
@@ -73,8 +89,9 @@ def beat(
 ) -> Comparison:
     """Compares the candidate's answers with those of another one, `name` in words, to the same records, [N, outputs].
 
-    The candidate passes if it leads by more than the margin, in the unit of the metric that models are ranked by, and
-    by more than chance. Without a confidence the margin decides alone. The order of the records makes no difference.
+    The candidate passes if it leads by more than the margin, in the unit of the metric that models
+    are ranked by, and by more than chance. Without a confidence the margin decides alone. The order
+    of the records makes no difference.
     """
     task = ours.records.task
     labels = ours.labels
@@ -86,11 +103,16 @@ def beat(
     rounding = _ROUNDING * (abs(candidate) + abs(other))
     if abs(difference) <= rounding:
         difference = 0.0
-    right = [answers.argmax(axis=1) == labels for answers in (ours.answers, theirs)] if labels.ndim == 1 else []
+    right = (
+        [answers.argmax(axis=1) == labels for answers in (ours.answers, theirs)]
+        if labels.ndim == 1
+        else []
+    )
     if not difference > 0:
         p = 1.0
     elif metric == "accuracy" and [each.mean() for each in right] == [candidate, other]:
-        # McNemar's exact test (1947, doi:10.1007/BF02295996): of the records that one model alone has right.
+        # McNemar's exact test (1947, doi:10.1007/BF02295996): of the records that one model alone
+        # has right.
         won = (right[0] > right[1]).sum()
         p = stats.binomtest(won, (right[0] != right[1]).sum(), alternative="greater").pvalue
     else:
@@ -118,11 +140,13 @@ def beat(
 
 
 @np.errstate(invalid="ignore")  # of infinite figures
-def _permutation_test(lead: float, metric: str, answered: Answers, theirs: np.ndarray, swaps: int) -> float:
+def _permutation_test(
+    lead: float, metric: str, answered: Answers, theirs: np.ndarray, swaps: int
+) -> float:
     """Returns the p-value of a lead over swaps of two models' answers: all if they are few, else so many at random.
 
-    For AUC the ranks are swapped (Bandos et al. 2005, doi:10.1002/sim.2149), since scores of two models need have no
-    scale in common.
+    For AUC the ranks are swapped (Bandos et al. 2005, doi:10.1002/sim.2149), since scores of two
+    models need have no scale in common.
     """
     ours = answered.answers
     labels = answered.labels
@@ -142,7 +166,7 @@ def _permutation_test(lead: float, metric: str, answered: Answers, theirs: np.nd
         pair = np.where(kept, ours, theirs), np.where(kept, theirs, ours)
         metrics = (answered.records.task.measure(answers, labels) for answers in pair)
         leads.append(np.subtract(*(each.get(metric, math.nan) for each in metrics)))
-    # Each swap stands for two, for its reverse has the opposite lead. NaN counts against. If not all swaps were tried,
-    # the lead itself is one more.
+    # Each swap stands for two, for its reverse has the opposite lead. NaN counts against. If not
+    # all swaps were tried, the lead itself is one more.
     hits = (~(np.abs(leads) < lead)).sum()
     return (hits + (not is_exact)) / (2 * len(leads) + 2 * (not is_exact))

@@ -18,9 +18,10 @@ def evaluate(
 ) -> str:
     """Scores the exported model and the champion on the same records, and judges.
 
-    The metrics are those of the model's task; of classes there is a confusion matrix, of two an ROC curve with it. The page is `report`; `summary` is the same in a few lines, and
-    `evaluation` is all of it as JSON, also in the job's directory, where whoever waits for the run finds it. Flags beside
-    those that the step knows are in `evaluate_args`.
+    The metrics are those of the model's task; of classes there is a confusion matrix, of two an ROC
+    curve with it. The page is `report`; `summary` is the same in a few lines, and `evaluation` is
+    all of it as JSON, also in the job's directory, where whoever waits for the run finds it. Flags
+    beside those that the step knows are in `evaluate_args`.
 
     Returns:
       The exported model's directory.
@@ -41,7 +42,13 @@ def evaluate(
     job_dir = job_dir.rstrip("/")
     model.uri = f"{job_dir}/model"
     with tempfile.TemporaryDirectory() as output:
-        known = {"model_dir": model.uri, "data_dir": dataset.path, "output": output, "registry": registry, "name": name}
+        known = {
+            "model_dir": model.uri,
+            "data_dir": dataset.path,
+            "output": output,
+            "registry": registry,
+            "name": name,
+        }
         content = step.evaluate(Options.parse(evaluate_args, "components.evaluate", **known))
         shutil.copyfile(f"{output}/{step.FILE}", evaluation.path)
         shutil.copyfile(f"{output}/{step.REPORT}", report.path)

@@ -1,8 +1,8 @@
 """The records that models are judged by: a split of a dataset, and which of them a model may be judged by.
 
 records = EvalSet.load("data/mnist", "test")
-chosen = records.unseen("jobs/m/model")     # bool [N]: those that it was not trained on, wherever it was trained
-require_enough(chosen, "test", "the model was not trained on")
+chosen = records.unseen("jobs/m/model")     # bool [N]: those that it was not trained on, wherever
+it was trained require_enough(chosen, "test", "the model was not trained on")
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ from trainer.data.shards import content_hashes
 from trainer.models import registry
 from trainer.tasks.task import Task
 
-# Where two models differ on a tenth of the records, as good ones do, these are five on which just one is right: the least by
-# which the better can be told at 5 % (1 / 2**5).
+# Where two models differ on a tenth of the records, as good ones do, these are five on which just
+# one is right: the least by which the better can be told at 5 % (1 / 2**5).
 LEAST = 50
 _BATCH = 512
 
@@ -40,7 +40,9 @@ class EvalSet:
     def load(cls, data_dir: str, split: str, task: str | None = None) -> Self:
         """Reads the manifest of a dataset, whose task is what `package.module:function` makes of it, if there is such."""
         manifest = Manifest.load(data_dir)
-        return cls(manifest=manifest, data_dir=data_dir, split=split, task=registry.task(task, manifest))
+        return cls(
+            manifest=manifest, data_dir=data_dir, split=split, task=registry.task(task, manifest)
+        )
 
     def __len__(self) -> int:
         return self.manifest.split(self.split).examples
@@ -62,9 +64,9 @@ class EvalSet:
     def unseen(self, model_dir: str) -> np.ndarray:
         """Returns which records a model was not trained on, bool [N]: all if it was trained on this very dataset.
 
-        Of a model that does not tell its records all are taken, and of one of another program, which tells nothing, too. A
-        UserError if that cannot be known: the records have another form here, or the model tells only how its splits were
-        drawn, and that was otherwise.
+        Of a model that does not tell its records all are taken, and of one of another program,
+        which tells nothing, too. A UserError if that cannot be known: the records have another form
+        here, or the model tells only how its splits were drawn, and that was otherwise.
         """
         if (learnt := provenance.records_of(model_dir)) is None:
             if trained := provenance.trained_on(model_dir):
@@ -86,6 +88,7 @@ def require_enough(chosen: np.ndarray, split: str, which: str, way: str = "") ->
     """Refuses to judge by what is left of a split, bool [N], if that is too little, with another `way`; a whole one never is."""
     if (left := int(chosen.sum())) < LEAST and left < len(chosen):
         raise UserError(
-            f"only {left:,} of {len(chosen):,} records of {split} are such that {which}, and to judge takes {LEAST}; evaluate "
+            f"only {left:,} of {len(chosen):,} records of {split} are such that {which}, and to "
+            f"judge takes {LEAST}; evaluate "
             f"on a dataset with more new records{way}"
         )

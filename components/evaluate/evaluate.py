@@ -29,9 +29,10 @@ REPORT = "report.html"
 def evaluate(options: Options) -> dict[str, Any]:
     """Scores the model and writes `evaluation.json`, whose content is returned, and `report.html` to `options.output`.
 
-    It has every metric, and every figure of the decision, None where it is no number. The same `fingerprint` and `split` are
-    the same records, and what is registered must be what has the `model_digest`. An input that is missing or does not fit, and
-    an output that cannot be written, are a UserError.
+    It has every metric, and every figure of the decision, None where it is no number. The same
+    `fingerprint` and `split` are the same records, and what is registered must be what has the
+    `model_digest`. An input that is missing or does not fit, and an output that cannot be written,
+    are a UserError.
     """
     model_dir = options.model_dir
     split = options.split
@@ -41,7 +42,10 @@ def evaluate(options: Options) -> dict[str, Any]:
     chosen, twice, way = records.unseen(model_dir), int(records.repeated.sum()), ""
     if twice and not options.count_repeated:
         chosen &= ~records.repeated
-        way = f", or of few distinct rows with --count-repeated: {twice:,} are equal to training records"
+        way = (
+            f", or of few distinct rows with --count-repeated: {twice:,} are equal to training "
+            "records"
+        )
     require_enough(chosen, split, f"{model_dir} was not trained on them", way)
     model = load(model_dir, records)
     candidate = predict(model, records).of(chosen)
@@ -63,13 +67,21 @@ def evaluate(options: Options) -> dict[str, Any]:
         fate = "count" if options.count_repeated else "do not count"
         notes.append(f"{twice:,} records of {split} are in the training split too, and {fate}")
     if not chosen.all():
-        notes.append(f"judged by the {len(labels):,} of {len(chosen):,} records of {split} that it was not trained on")
+        notes.append(
+            f"judged by the {len(labels):,} of {len(chosen):,} records of {split} that it was not "
+            "trained on"
+        )
     names = manifest.class_names or manifest.targets
-    columns = {**({"class": manifest.label} if manifest.class_names else {}), **{name: name for name in options.slices}}
+    columns = {
+        **({"class": manifest.label} if manifest.class_names else {}),
+        **{name: name for name in options.slices},
+    }
     evaluation = {
         "metrics": {**metrics, "examples": len(labels)},
         "figures": figures(manifest.task, names, candidate.answers, labels),
-        "parts": {name: slices(candidate, candidate.column(column)) for name, column in columns.items()},
+        "parts": {
+            name: slices(candidate, candidate.column(column)) for name, column in columns.items()
+        },
         "answered": sample(model, manifest, task.answers[0], gate.latency_ms),
         "model_dir": model_dir,
         "model_digest": tree_digest(model_dir),
@@ -91,6 +103,8 @@ def evaluate(options: Options) -> dict[str, Any]:
     directory = epath.Path(options.output)
     with writable(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        write_text(directory / REPORT, report.page(evaluation, os.path.dirname(model_dir.rstrip("/"))))
+        write_text(
+            directory / REPORT, report.page(evaluation, os.path.dirname(model_dir.rstrip("/")))
+        )
         write_text(directory / FILE, json.dumps(evaluation, indent=1, allow_nan=False) + "\n")
     return evaluation

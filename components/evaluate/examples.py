@@ -19,7 +19,9 @@ from components.serve.request import ask
 RECORDS, BYTES = 16, 1 << 20  # Vertex AI takes 1.5 MB of JSON.
 
 
-def sample(model: Model, manifest: Manifest, output: str, latency_ms: float | None) -> dict[str, Any] | None:
+def sample(
+    model: Model, manifest: Manifest, output: str, latency_ms: float | None
+) -> dict[str, Any] | None:
     """Returns a few made-up records as a client sends them, with what the model answers.
 
     Args:
@@ -29,19 +31,24 @@ def sample(model: Model, manifest: Manifest, output: str, latency_ms: float | No
       latency_ms: Most time that a server may take to answer one.
 
     Returns:
-      `instances`, N records by column, of which the first lacks what has a default; the `output`; its `answers`, [N, ...];
-      and `latency_ms`. None for images that are too large, and for a model that refuses the records.
+      `instances`, N records by column, of which the first lacks what has a default; the `output`;
+      its `answers`, [N, ...]; and `latency_ms`. None for images that are too large, and for a model
+      that refuses the records.
     """
     features = manifest.source_columns if model.columns else manifest.inputs
     pixels = sum(math.prod(f.shape) for f in features if f.shape)
     of_files = IMAGE_BYTES in model.signatures
-    if not (count := min(RECORDS, (BYTES if of_files else BYTES // 4) // max(1, pixels))):  # A pixel has 4 characters.
+    if not (
+        count := min(RECORDS, (BYTES if of_files else BYTES // 4) // max(1, pixels))
+    ):  # A pixel has 4 characters.
         return None
     random = np.random.default_rng(0)
     columns = {f.name: made_up(f, count, random) for f in features}
     if of_files:
         (images,) = columns.values()
-        rows = [{"b64": base64.b64encode(tf.io.encode_png(image).numpy()).decode()} for image in images]
+        rows = [
+            {"b64": base64.b64encode(tf.io.encode_png(image).numpy()).decode()} for image in images
+        ]
     else:
         values = (column.tolist() for column in columns.values())
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
@@ -50,7 +57,12 @@ def sample(model: Model, manifest: Manifest, output: str, latency_ms: float | No
         answers = ask(model, {"instances": rows}, count)[output]
     except UserError:  # Of texts that its vocabulary does not have, say.
         return None
-    return {"instances": rows, "output": output, "answers": answers.tolist(), "latency_ms": latency_ms}
+    return {
+        "instances": rows,
+        "output": output,
+        "answers": answers.tolist(),
+        "latency_ms": latency_ms,
+    }
 
 
 def made_up(feature: Feature, count: int, random: np.random.Generator) -> np.ndarray:

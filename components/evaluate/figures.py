@@ -18,7 +18,9 @@ _TOP = (2, 3, 5)
 _QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
-def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+def figures(
+    task: str, names: Sequence[str], answers: np.ndarray, labels: np.ndarray
+) -> dict[str, Any]:
     """Returns the figures of a task's answers, as plain data.
 
     Args:
@@ -28,14 +30,19 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
       labels: [N] or [N, targets].
 
     Returns:
-      For classes `confusion` has examples by [true class][predicted class]; for two `roc` has points of false positive
-      rate, true positive rate, and the least probability that counts as positive.
+      For classes `confusion` has examples by [true class][predicted class]; for two `roc` has
+      points of false positive rate, true positive rate, and the least probability that counts as
+      positive.
     """
     if task == REGRESSION:
         residuals = answers.astype(np.float64) - labels.reshape(answers.shape)
         return {
             "residuals": [
-                {"name": name, "mean": errors.mean(), "quantiles": {str(q): np.quantile(errors, q) for q in _QUANTILES}}
+                {
+                    "name": name,
+                    "mean": errors.mean(),
+                    "quantiles": {str(q): np.quantile(errors, q) for q in _QUANTILES},
+                }
                 for name, errors in zip(names, residuals.T, strict=True)
             ]
         }
@@ -59,7 +66,9 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
     positive = labels == 1
     if len(names) == 2 and positive.any() and not positive.all():
         curve = metrics.roc_curve(positive, scores, drop_intermediate=False)
-        values["roc"] = np.minimum(_thinned(*curve), 1.0).tolist()  # the first threshold is infinite
+        values["roc"] = np.minimum(
+            _thinned(*curve), 1.0
+        ).tolist()  # the first threshold is infinite
         precision, recall, thresholds = metrics.precision_recall_curve(positive, scores)
         values["precision_recall"] = {
             "average_precision": float(metrics.average_precision_score(positive, scores)),
@@ -68,7 +77,9 @@ def figures(task: str, names: Sequence[str], answers: np.ndarray, labels: np.nda
     return values
 
 
-def _by_class(names: Sequence[str], true: np.ndarray, predicted: np.ndarray) -> list[dict[str, Any]]:
+def _by_class(
+    names: Sequence[str], true: np.ndarray, predicted: np.ndarray
+) -> list[dict[str, Any]]:
     """Returns precision, recall, F1 and the number of positive `records` of each column of bool [N, k]."""
     columns = metrics.precision_recall_fscore_support(true, predicted, zero_division=np.nan)
     keys = ("name", "precision", "recall", "f1", "records")

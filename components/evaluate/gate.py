@@ -1,7 +1,7 @@
 """The gate: its file, the comparisons that it takes, and two decisions, kept apart.
 
-The decisions are whether a model is worth a version, and whether it is better than the champion. `gates/default.yaml` says
-what the keys of a file mean.
+The decisions are whether a model is worth a version, and whether it is better than the champion.
+`gates/default.yaml` says what the keys of a file mean.
 
 Gate.of(load("gates/default.yaml")).thresholds["auc"]
 decide("auc", comparisons)["verdict"]
@@ -49,7 +49,9 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
     slice_records: Annotated[int, Field(strict=True, ge=1)] = 30
     margin: Annotated[_Number, Field(ge=0)] = 0.0
     latency_ms: Annotated[_Number, Field(gt=0)] | None = None
-    confidence: Annotated[Annotated[_Number, Field(ge=0.5, lt=1)] | None, BeforeValidator(_none_is_null)] = 0.95
+    confidence: Annotated[
+        Annotated[_Number, Field(ge=0.5, lt=1)] | None, BeforeValidator(_none_is_null)
+    ] = 0.95
 
     @classmethod
     def of(cls, content: str, thresholds: Mapping[str, float] | None = None) -> Self:
@@ -61,7 +63,9 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
         document = parse_yaml(content.encode())
         try:
             gate = cls.model_validate({} if document is None else document)
-            return cls.model_validate({**dict(gate), "thresholds": {**gate.thresholds, **(thresholds or {})}})
+            return cls.model_validate(
+                {**dict(gate), "thresholds": {**gate.thresholds, **(thresholds or {})}}
+            )
         except ValidationError as error:
             fault = min(error.errors(), key=lambda each: each["loc"])
         if fault["type"] == "extra_forbidden":
@@ -69,7 +73,9 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
         if fault["type"] == "value_error":
             raise UserError(str(fault["ctx"]["error"]))
         place = ".".join(map(str, fault["loc"])) or "top level"
-        raise UserError(f"{place}: {reprlib.repr(fault['input'])} {fault['msg'].removeprefix('Input ')}")
+        raise UserError(
+            f"{place}: {reprlib.repr(fault['input'])} {fault['msg'].removeprefix('Input ')}"
+        )
 
 
 def load(file: str) -> str:
@@ -94,7 +100,8 @@ def load(file: str) -> str:
 class Comparison:
     """A figure of the candidate beside what it has to reach or to beat; what does not apply is None."""
 
-    who: str  # `champion` decides about promotion; `baseline`, `threshold` and `slice` about a version
+    # `champion` decides about promotion; `baseline`, `threshold` and `slice` about a version
+    who: str
     passed: bool  # what is no number never does
     words: str  # all of it
     metric: str | None = None
@@ -102,16 +109,22 @@ class Comparison:
     other: float | None = None  # the other one's figure
     difference: float | None = None  # by how much the candidate is better
     p: float | None = None  # how likely chance alone would show such a lead, of equally good models
-    threshold: float | None = None  # what the candidate has to reach; of a lead, what it has to exceed
+    threshold: float | None = (
+        None  # what the candidate has to reach; of a lead, what it has to exceed
+    )
     records: int | None = None  # on which both were measured
 
 
-def decide(metric: str, comparisons: Sequence[Comparison], notes: Sequence[str] = ()) -> dict[str, Any]:
+def decide(
+    metric: str, comparisons: Sequence[Comparison], notes: Sequence[str] = ()
+) -> dict[str, Any]:
     """Returns what all of a model's comparisons come to; nothing later decides again.
 
     Returns:
-      The `metric` that models are ranked by. The `verdict`: `reject`; `register` as a new version; or `promote`, which registers
-      and makes it the champion. `why`: the comparisons that decided, in words. All `comparisons`, and their words and the
+      The `metric` that models are ranked by. The `verdict`: `reject`; `register` as a new version;
+        or `promote`, which registers
+      and makes it the champion. `why`: the comparisons that decided, in words. All `comparisons`,
+        and their words and the
       notes as `reasons`.
     """
     failed = [each for each in comparisons if not each.passed]
@@ -121,7 +134,11 @@ def decide(metric: str, comparisons: Sequence[Comparison], notes: Sequence[str] 
         verdict = REGISTER if failed else PROMOTE
         champion = [each for each in comparisons if each.who == CHAMPION]
         # Without figures of a champion, what the baseline's are says why there is a version.
-        beaten = [] if any(each.metric for each in champion) else [e for e in comparisons if e.who == BASELINE]
+        beaten = (
+            []
+            if any(each.metric for each in champion)
+            else [e for e in comparisons if e.who == BASELINE]
+        )
         deciding = [*beaten, *champion]
     return {
         "metric": metric,

@@ -32,12 +32,16 @@ class Options(Flags):
     min_auc: float = flag(zero_to_one, "the same, area under the ROC curve", default=0.0)
     threshold: str | tuple[str, ...] | None = flag(
         _threshold,
-        "the same of any metric, such as rmse=1.5, which is the most, or r2=0.6, which is the least",
+        "the same of any metric, such as rmse=1.5, which is the most, or r2=0.6, which is the "
+        "least",
         several=True,
         metavar="METRIC=VALUE",
     )
     gate: str = flag(
-        str, "file that says what a model is asked for (gates/default.yaml shows it)", default="", metavar="FILE"
+        str,
+        "file that says what a model is asked for (gates/default.yaml shows it)",
+        default="",
+        metavar="FILE",
     )
     slice: str | tuple[str, ...] | None = flag(
         str,
@@ -46,7 +50,8 @@ class Options(Flags):
         metavar="COLUMN",
     )
     count_repeated: bool = flag(
-        bool, "score records too that are equal to a training record, as in a table of few distinct rows"
+        bool,
+        "score records too that are equal to a training record, as in a table of few distinct rows",
     )
     registry: str = flag(str, "compare with the champion in this registry", default="")
     name: str = flag(str, "of the model in the registry", default="")
@@ -55,7 +60,9 @@ class Options(Flags):
         super().__post_init__()
         if self.registry and not self.name:
             raise UserError("--registry needs the --name of the model in it")
-        if self.gate:  # its content from here on: a file of this machine may not be where the step runs
+        if (
+            self.gate
+        ):  # its content from here on: a file of this machine may not be where the step runs
             object.__setattr__(self, "gate", load(self.gate))
 
     @property

@@ -45,7 +45,10 @@ def plot(title: str, description: str, lines: Sequence[Line], **axes: Any) -> ma
             xs, ys = ([point[i] for point in line] for i in range(2))
             subplot.plot(xs, ys, marker="o" * (len(line) < 30))
         figure.savefig(svg, format="svg", metadata={"Date": None})
-    html = '<figure class="chart"><figcaption>{}</figcaption><img alt="{}" src="data:image/svg+xml;base64,{}"></figure>'
+    html = (
+        '<figure class="chart"><figcaption>{}</figcaption><img alt="{}" '
+        'src="data:image/svg+xml;base64,{}"></figure>'
+    )
     image = base64.b64encode(svg.getvalue()).decode()
     return markupsafe.Markup(html).format(title, description, image)
 
@@ -54,11 +57,17 @@ def evaluation_plots(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
     """Returns those plots that an evaluation (the content of `evaluation.json`) has the figures for."""
     figures, names, plots = e["figures"], e["class_names"], []
     if roc := figures.get("roc"):
-        words = f"Share of {names[1]} that is found, against the share of {names[0]} that is taken for it."
+        words = (
+            f"Share of {names[1]} that is found, against the share of {names[0]} that is "
+            "taken for it."
+        )
         labels = {"xlabel": "false positives", "ylabel": "true positives"}
         plots.append(plot("ROC curve", words, [roc], **labels))
     if curve := figures.get("precision_recall"):
-        words = f"Precision against recall of {names[1]}; the average precision is {curve['average_precision']:.4f}."
+        words = (
+            f"Precision against recall of {names[1]}; the average precision is "
+            f"{curve['average_precision']:.4f}."
+        )
         labels = {"xlabel": "recall", "ylabel": "precision"}
         plots.append(plot("precision and recall", words, [curve["points"]], **labels))
     return plots
@@ -73,9 +82,13 @@ def learning_curves(job_dir: str) -> list[markupsafe.Markup]:
     newest: dict[tuple[str, int], Mapping[str, Any]] = {}
     if job_dir and epath.Path(job_dir).is_dir():
         for name in journal.replicas(job_dir):  # the chief first, whose events count
-            for event in journal.events(job_dir, name):  # the newest first, of a step made twice too
+            for event in journal.events(
+                job_dir, name
+            ):  # the newest first, of a step made twice too
                 newest.setdefault((event["event"], event["step"]), event)
-    curves: dict[str, dict[str, list]] = collections.defaultdict(lambda: {"training": [], "validation": []})
+    curves: dict[str, dict[str, list]] = collections.defaultdict(
+        lambda: {"training": [], "validation": []}
+    )
     for (kind, step), event in sorted(newest.items()):
         if label := {"step": "training", "evaluation": "validation"}.get(kind):
             for name in event.keys() - _OTHER_FIELDS:
@@ -86,6 +99,12 @@ def learning_curves(job_dir: str) -> list[markupsafe.Markup]:
     plots = []
     for name in sorted(curves, key=lambda name: (name == "learning_rate", name != "loss", name)):
         lines = curves[name]
-        ends = [f"{label} {line[-1][1]:.4g} at step {line[-1][0]:,}" for label, line in lines.items() if line]
-        plots.append(plot(name.replace("_", " "), "; ".join(ends), [*lines.values()], xlabel="step"))
+        ends = [
+            f"{label} {line[-1][1]:.4g} at step {line[-1][0]:,}"
+            for label, line in lines.items()
+            if line
+        ]
+        plots.append(
+            plot(name.replace("_", " "), "; ".join(ends), [*lines.values()], xlabel="step")
+        )
     return plots

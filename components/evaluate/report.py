@@ -25,7 +25,9 @@ def section(evaluation: Mapping[str, Any], job_dir: str = "") -> markupsafe.Mark
       evaluation: The content of `evaluation.json`, or nothing.
       job_dir: Directory of a job, whose journals have its learning curves.
     """
-    of_evaluation = {"rivals": _rivals(evaluation), "plots": evaluation_plots(evaluation)} if evaluation else {}
+    of_evaluation = (
+        {"rivals": _rivals(evaluation), "plots": evaluation_plots(evaluation)} if evaluation else {}
+    )
     template = templates("components.evaluate").get_template("report.html")
     known = {"names": _NAMES, "outcomes": OUTCOMES, "curves": learning_curves(job_dir)}
     return markupsafe.Markup(template.render(e=evaluation, **known, **of_evaluation))
@@ -41,7 +43,9 @@ def summary(evaluation: Mapping[str, Any]) -> str:
     metrics, decision = evaluation["metrics"], evaluation["decision"]
     names = [name for name in metrics if name != "examples"]
     lines = [("model", *names), ("---",) * (len(names) + 1)]
-    lines += [(who, *(figure(figures[name]) for name in names)) for who, figures in _rivals(evaluation)]
+    lines += [
+        (who, *(figure(figures[name]) for name in names)) for who, figures in _rivals(evaluation)
+    ]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     reasons = "\n".join(f"- {reason}" for reason in decision["reasons"])
     return f"## {decision['verdict']}\n\n{table}\n\n{reasons}\n"

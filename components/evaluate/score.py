@@ -62,12 +62,15 @@ def predict(model: Model, records: EvalSet) -> Answers:
         answers.append(served[main])
         labels.append(columns[manifest.label].numpy())
         if not np.isfinite(answers[-1]).all():
-            raise UserError(f"{model.directory} answers with {main} that are not finite: its training diverged")
+            raise UserError(
+                f"{model.directory} answers with {main} that are not finite: its training diverged"
+            )
         if len(names):
             expected, named = names[answers[-1].argmax(axis=1)], served["class_name"]
             for wrong in np.flatnonzero(named != expected)[:1]:
                 raise UserError(
-                    f"{model.directory} says {named[wrong].decode()!r} where dataset {manifest.name!r} has "
+                    f"{model.directory} says {named[wrong].decode()!r} where dataset "
+                    f"{manifest.name!r} has "
                     f"{expected[wrong].decode()!r}: it was trained on other data"
                 )
     arrays = {"answers": np.concatenate(answers), "labels": np.concatenate(labels)}
@@ -81,14 +84,22 @@ def load(model_dir: str, records: EvalSet) -> Model:
     serve = model.signatures.get(SERVING_DEFAULT)
     outputs = serve.structured_outputs if serve else {}
     if missing := set(task.answers) - set(outputs):
-        raise UserError(f"{model_dir}: signature serving_default does not give {' and '.join(sorted(missing))}")
+        raise UserError(
+            f"{model_dir}: signature serving_default does not give {' and '.join(sorted(missing))}"
+        )
     wanted = {f.name: f"{f.dtype}{tf.TensorShape([None, *f.shape])}" for f in manifest.inputs}
-    takes = {name: f"{spec.dtype.name}{spec.shape}" for name, spec in model.inputs(SERVING_DEFAULT).items()}
+    takes = {
+        name: f"{spec.dtype.name}{spec.shape}"
+        for name, spec in model.inputs(SERVING_DEFAULT).items()
+    }
     if takes != wanted:
         raise UserError(
-            f"{model_dir} takes {takes}; dataset {manifest.name!r} has {wanted}: it was trained on other data"
+            f"{model_dir} takes {takes}; dataset {manifest.name!r} has {wanted}: it was trained "
+            "on other data"
         )
     if (known := outputs[task.answers[0]].shape[-1]) != manifest.outputs:
         what = "classes" if manifest.class_names else "targets"
-        raise UserError(f"{model_dir} knows {known} {what}; dataset {manifest.name!r} has {manifest.outputs}")
+        raise UserError(
+            f"{model_dir} knows {known} {what}; dataset {manifest.name!r} has {manifest.outputs}"
+        )
     return model

@@ -16,7 +16,8 @@ def slices(answered: Answers, values: np.ndarray, most: int = 24) -> list[dict[s
     Args:
       answered: A model's answers.
       values: Of a column, [N]. Each is a slice.
-      most: Of more values, quarters of a number are slices, and of texts the most frequent ones and all others.
+      most: Of more values, quarters of a number are slices, and of texts the most frequent ones and
+        all others.
     """
     rows = []
     task = answered.records.task
@@ -25,7 +26,9 @@ def slices(answered: Answers, values: np.ndarray, most: int = 24) -> list[dict[s
     places = categories.of(values)
     for category in np.unique(places).tolist():
         chosen = answered.of(places == category)
-        rows.append({"value": names[category], "records": len(chosen.labels), "metrics": chosen.measure()})
+        rows.append(
+            {"value": names[category], "records": len(chosen.labels), "metrics": chosen.measure()}
+        )
     common = set.intersection(*(set(row["metrics"]) for row in rows))
     metric = task.ranked_by(dict.fromkeys(common, 0.0))
     sign = -1 if metric in task.lower_is_better else 1

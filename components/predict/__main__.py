@@ -10,7 +10,8 @@ from components.predict.options import Options
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="components.predict",
-        description="Writes what a model predicts for rows of tables, images, or records of a converted dataset. A row that "
+        description="Writes what a model predicts for rows of tables, images, or records of a "
+        "converted dataset. A row that "
         "it refuses is left out, and listed in FILE.errors.jsonl with what is wrong.",
     )
     Options.add_flags(parser)
@@ -21,7 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     answered, wrong = predict(options)
     print(f"{options.output}: predictions for {answered:,} rows")
     if wrong:
-        print(f"{wrong:,} of {answered + wrong:,} rows are wrong and left out; {options.errors_file} lists them")
+        print(
+            f"{wrong:,} of {answered + wrong:,} rows are wrong and left out; "
+            f"{options.errors_file} lists them"
+        )
     return 0
 
 

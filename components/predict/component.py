@@ -4,7 +4,12 @@ from kfp import dsl
 
 
 def predict(
-    registry: str, name: str, version: str, source: list[str], output: str, predictions: dsl.Output[dsl.Dataset]
+    registry: str,
+    name: str,
+    version: str,
+    source: list[str],
+    output: str,
+    predictions: dsl.Output[dsl.Dataset],
 ) -> None:
     """Writes what a registered version predicts for the rows of files.
 
@@ -13,7 +18,8 @@ def predict(
       name: Name of the model.
       version: Number of the version.
       source: Files or folders, as `--source` of `components.predict`.
-      output: The file to write, as its `--output`; files that an earlier attempt has left are replaced.
+      output: The file to write, as its `--output`; files that an earlier attempt has left are
+        replaced.
       predictions: The same file, as an artifact.
     """
     import glob
@@ -24,4 +30,15 @@ def predict(
     predictions.uri = output
     for path in glob.glob(f"{glob.escape(os.path.splitext(output)[0])}.*"):
         os.unlink(path)
-    main(["--registry", registry, "--name", f"{name}@{version}", "--source", *source, "--output", output])
+    main(
+        [
+            "--registry",
+            registry,
+            "--name",
+            f"{name}@{version}",
+            "--source",
+            *source,
+            "--output",
+            output,
+        ]
+    )

@@ -1,8 +1,9 @@
 """A SavedModel that was loaded, with what it takes.
 
 model = Model.load("job/model")
-model.inputs("raw")                                                      # {"fare": TensorSpec([None], tf.string)}
-model.ask("raw", {"fare": tf.constant(["12.5"])})["probabilities"]       # [1, classes]
+model.inputs("raw")                                                      # {"fare":
+TensorSpec([None], tf.string)} model.ask("raw", {"fare": tf.constant(["12.5"])})["probabilities"]
+   # [1, classes]
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Model:
             directory = inner
         loaded = export.load(directory)
         _, columns = provenance.taken_by(directory)
-        return cls(directory=directory, loaded=loaded, signatures=loaded.signatures, columns=columns)
+        return cls(
+            directory=directory, loaded=loaded, signatures=loaded.signatures, columns=columns
+        )
 
     def inputs(self, signature: str) -> Mapping[str, tf.TensorSpec]:
         """Returns what a signature takes, [N, ...] by name; a `UserError` if there is none of that name."""
@@ -58,7 +61,9 @@ class Model:
             raise unknown("signature", signature, self.signatures)
         return self.signatures[signature].structured_input_signature[1]
 
-    def ask(self, signature: str, inputs: Mapping[str, tf.Tensor | np.ndarray]) -> dict[str, np.ndarray]:
+    def ask(
+        self, signature: str, inputs: Mapping[str, tf.Tensor | np.ndarray]
+    ) -> dict[str, np.ndarray]:
         """Returns the answers of a signature, [N, ...] by name; a `UserError` says why if it refuses the inputs."""
         try:
             answers = self.signatures[signature](**inputs)

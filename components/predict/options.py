@@ -19,24 +19,35 @@ class Options(Flags):
 
     registry: str = flag(str, "a directory, or vertex://PROJECT/LOCATION", default="registry")
     name: str | None = flag(
-        str, "of the model in the registry, and which version: its number or an alias (none: the champion)",
+        str, "of the model in the registry, and which version: its number or an alias (none: the "
+            "champion)",
         metavar="NAME[@VERSION]",
     )  # fmt: skip
-    model_dir: str | None = flag(str, "a SavedModel, <job-dir>/model, in place of a registered one", metavar="DIR")
+    model_dir: str | None = flag(
+        str, "a SavedModel, <job-dir>/model, in place of a registered one", metavar="DIR"
+    )
     source: str | tuple[str, ...] = flag(
         place,
-        "files or folders of one kind, here or gs://BUCKET/NAME: CSV (.csv, .tsv), JSON lines (.jsonl), Parquet, each perhaps "
+        "files or folders of one kind, here or gs://BUCKET/NAME: CSV (.csv, .tsv), JSON lines "
+        "(.jsonl), Parquet, each perhaps "
         "with .gz behind; PNG and JPEG images; or the folder of a converted dataset",
         required=True,
         metavar="PATH",
         several=True,
     )
-    output: str = flag(local, "a new file that ends in .parquet, .csv or .jsonl", required=True, metavar="FILE")
+    output: str = flag(
+        local, "a new file that ends in .parquet, .csv or .jsonl", required=True, metavar="FILE"
+    )
     keep: str | tuple[str, ...] | None = flag(
-        str, "columns of a table that stand beside the answers; without it all", metavar="COLUMN", several=True
+        str,
+        "columns of a table that stand beside the answers; without it all",
+        metavar="COLUMN",
+        several=True,
     )
     split: str = flag(("test", "validation", "train"), "of a converted dataset", default="test")
-    batch_size: int = flag(at_least(1, 1 << 20), "rows that the model is asked about at once", default=1024)
+    batch_size: int = flag(
+        at_least(1, 1 << 20), "rows that the model is asked about at once", default=1024
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

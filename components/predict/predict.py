@@ -28,20 +28,23 @@ from components.predict.rows import Batch, Rows, open_rows
 from components.register.register import find_version
 
 _WAITING = 2  # Batches for each thread that are read before they are needed.
-_Answers = tuple[pa.RecordBatch, list[dict[str, Any]]]  # Of a batch: its right rows with answers, and its wrong rows.
+_Answers = tuple[
+    pa.RecordBatch, list[dict[str, Any]]
+]  # Of a batch: its right rows with answers, and its wrong rows.
 
 
 def predict(options: Options) -> tuple[int, int]:
     """Writes the answers of a model beside the rows that it was asked about, in their order.
 
-    A row that the model refuses is left out, and written to a file of JSON lines beside the output, with what is wrong.
+    A row that the model refuses is left out, and written to a file of JSON lines beside the output,
+    with what is wrong.
 
     Returns:
       How many rows were answered, and how many were wrong.
 
     Raises:
-      UserError: If the model or the source cannot be read, the output exists or cannot be written, or no row is right.
-        Nothing is left behind.
+      UserError: If the model or the source cannot be read, the output exists or cannot be written,
+        or no row is right. Nothing is left behind.
     """
     output, errors = options.output, options.errors_file
     for path in (output, errors):
@@ -85,7 +88,10 @@ def _answered(
     """Yields rows with answers, in their order, computed in as many threads as there are cores."""
     pending: collections.deque[concurrent.futures.Future[_Answers]] = collections.deque()
     threads = usable_cores()
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool, track("predicting", rows.count, "rows") as advance:
+    with (
+        concurrent.futures.ThreadPoolExecutor(threads) as pool,
+        track("predicting", rows.count, "rows") as advance,
+    ):
 
         def take() -> Iterator[pa.RecordBatch]:
             right, wrong = pending.popleft().result()
@@ -111,7 +117,9 @@ def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
     except UserError as error:
         return _answer_right_ones(model, signature, batch, str(error))
     columns = dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))
-    for name, values in sorted(answers.items(), key=lambda answer: answer[1].ndim):  # Short ones first.
+    for name, values in sorted(
+        answers.items(), key=lambda answer: answer[1].ndim
+    ):  # Short ones first.
         columns[name if name not in columns else f"predicted_{name}"] = _arrow(values)
     return pa.RecordBatch.from_pydict(columns), []
 
@@ -122,7 +130,10 @@ def _answer_right_ones(model: Model, signature: str, batch: Batch, fault: str) -
     if signature == RAW:
         faults = model.ask(FAULTS, batch.inputs)[FAULTS]
         parts = [np.flatnonzero(faults == b"")]
-        wrong = [{"fault": faults[i].decode(), **batch.kept.slice(i, 1).to_pylist()[0]} for i in np.flatnonzero(faults)]
+        wrong = [
+            {"fault": faults[i].decode(), **batch.kept.slice(i, 1).to_pylist()[0]}
+            for i in np.flatnonzero(faults)
+        ]
     elif count == 1:
         return batch.kept[:0], [{"fault": fault, **batch.kept.to_pylist()[0]}]
     else:
@@ -133,7 +144,9 @@ def _answer_right_ones(model: Model, signature: str, batch: Batch, fault: str) -
             answered, faulty = _answer(model, signature, batch[part])
             right += [answered] if len(answered) else []
             wrong += faulty
-    return (pa.Table.from_batches(right).combine_chunks().to_batches()[0] if right else batch.kept[:0]), wrong
+    return (
+        pa.Table.from_batches(right).combine_chunks().to_batches()[0] if right else batch.kept[:0]
+    ), wrong
 
 
 def _arrow(values: np.ndarray) -> pa.Array:

@@ -87,20 +87,28 @@ def open_rows(options: Options, model: Model) -> Iterator[Rows]:
         return
     files = options.files()
     names = [file.path.lower().removesuffix(".gz").removesuffix(".zst") for file in files]
-    if images := [file for file, name in zip(files, names, strict=True) if name.endswith(IMAGE_SUFFIXES)]:
+    if images := [
+        file for file, name in zip(files, names, strict=True) if name.endswith(IMAGE_SUFFIXES)
+    ]:
         yield _images(images, model)
         return
     endings = {name.rpartition(".")[2] for name in names}
     dataset = next((kind for kind, usual in ENDINGS.items() if endings & {*usual}), None)
     if dataset is None:
         raise UserError(
-            f"--source {' '.join(paths)}: no converted dataset, no PNG or JPEG files, and none that end in "
+            f"--source {' '.join(paths)}: no converted dataset, no PNG or JPEG files, and none "
+            "that end in "
             f"{', '.join(itertools.chain(*ENDINGS.values()))}"
         )
     model.require(RAW, f"rows of a table, as in {files[0].path}")
-    # What a Parquet file says of its numbers leaves NaN out, and DuckDB would believe that there is none.
+    # What a Parquet file says of its numbers leaves NaN out, and DuckDB would believe that there is
+    # none.
     settings = {"memory_limit": _MEMORY, "disabled_optimizers": "statistics_propagation"}
-    with connect(**settings) as connection, tempfile.TemporaryDirectory() as folder, about(paths[0]):
+    with (
+        connect(**settings) as connection,
+        tempfile.TemporaryDirectory() as folder,
+        about(paths[0]),
+    ):
         try:
             connection.execute(f"SET temp_directory = '{folder}'")
             files = find_source(dataset, schema="-").files([*paths] if len(paths) > 1 else paths[0])
@@ -111,11 +119,15 @@ def open_rows(options: Options, model: Model) -> Iterator[Rows]:
             raise UserError(" ".join(" ".join(lines).split())) from None
 
 
-def _table(connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, keep: Sequence[str]) -> Rows:
+def _table(
+    connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, keep: Sequence[str]
+) -> Rows:
     types = {name: str(kind) for name, kind, *_ in connection.sql("DESCRIBE source").fetchall()}
     for column in model.columns:
         if column.header not in types:
-            raise UserError(f"no column {column.header!r}, which the model takes (it has {', '.join(types)})")
+            raise UserError(
+                f"no column {column.header!r}, which the model takes (it has {', '.join(types)})"
+            )
     for name in keep:
         if name not in types:
             raise unknown("column", name, types)
@@ -143,7 +155,9 @@ def _text(column: Feature, kind: str, dataset: str) -> str:
         x = f"if(isnan({x}), NULL, {x})"
     text = f"CAST({_AS_IN_CSV.get(kind, '{}').format(x)} AS VARCHAR)"
     if column.type == "int" and kind.startswith(("FLOAT", "DOUBLE", "DECIMAL")):
-        text = f"CASE WHEN {x} = trunc({x}) THEN CAST(CAST({x} AS HUGEINT) AS VARCHAR) ELSE {text} END"
+        text = (
+            f"CASE WHEN {x} = trunc({x}) THEN CAST(CAST({x} AS HUGEINT) AS VARCHAR) ELSE {text} END"
+        )
     absent = "" if dataset == "csv" or not missing or "" in missing else missing[0]
     return f"coalesce({text}, {literal(absent)})"
 
@@ -168,16 +182,24 @@ def _images(files: Sequence[Any], model: Model) -> Rows:
 def _records(directory: str, model: Model, split: str) -> Rows:
     manifest = Manifest.load(directory)
     names = {feature.name for feature in manifest.inputs}
-    model.require(SERVING_DEFAULT, f"features {', '.join(sorted(names))}, as dataset {directory} has", names)
+    model.require(
+        SERVING_DEFAULT, f"features {', '.join(sorted(names))}, as dataset {directory} has", names
+    )
 
     def batches(size: int) -> Iterator[Batch]:
         start = 0
         for columns in records.batches(manifest, directory, split, size):
             labels = columns[manifest.label].numpy()
-            kept = {"record": np.arange(start, start + len(labels)), manifest.label: labels.tolist()}
+            kept = {
+                "record": np.arange(start, start + len(labels)),
+                manifest.label: labels.tolist(),
+            }
             if manifest.class_names:
                 kept[manifest.label] = [manifest.class_names[label] for label in labels]
             start += len(labels)
-            yield Batch(kept=pa.RecordBatch.from_pydict(kept), inputs={name: columns[name] for name in names})
+            yield Batch(
+                kept=pa.RecordBatch.from_pydict(kept),
+                inputs={name: columns[name] for name in names},
+            )
 
     return Rows(count=manifest.split(split).examples, signature=SERVING_DEFAULT, batches=batches)

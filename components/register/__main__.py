@@ -13,11 +13,13 @@ from components.register.register import load_evaluation, open_registry, promote
 from components.register.registry import CHAMPION, Registry
 
 _VERBS = {
-    "add": "adds an evaluated model as a new version, and makes it the champion if its evaluation says so",
+    "add": "adds an evaluated model as a new version, and makes it the champion if its evaluation "
+    "says so",
     "list": "lists the versions of a model, or without --name the models",
     "show": "prints what is kept of a version, as JSON",
     "card": "prints what a version is, what it takes and how to ask it, as Markdown",
-    "promote": "makes a version the champion without asking for an evaluation, if it answers as it did",
+    "promote": "makes a version the champion without asking for an evaluation, if it answers as "
+    "it did",
     "rollback": "makes the previous champion the champion again, if it answers as it did",
     "delete": "deletes a version that no alias points at",
     "history": "lists who added, moved and deleted what, when and why",
@@ -33,26 +35,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     p = Parser(
         prog="components.register",
-        description="Versions of trained models: what each is, which one is the champion, and why. The registry is a "
+        description="Versions of trained models: what each is, which one is the champion, and "
+        "why. The registry is a "
         "directory or Vertex AI's Model Registry, with the same verbs.",
     )
     verbs = p.add_subparsers(dest="verb", metavar="VERB", required=True)
     parsers = {}
     for verb, help in _VERBS.items():
-        parsers[verb] = verbs.add_parser(verb, help=help, description=f"{help[0].upper()}{help[1:]}.")
-        parsers[verb].add_argument("--registry", default="registry", help="a directory, or vertex://PROJECT/LOCATION")
-        parsers[verb].add_argument("--name", required=verb != "list", help="of the model in the registry")
+        parsers[verb] = verbs.add_parser(
+            verb, help=help, description=f"{help[0].upper()}{help[1:]}."
+        )
+        parsers[verb].add_argument(
+            "--registry", default="registry", help="a directory, or vertex://PROJECT/LOCATION"
+        )
+        parsers[verb].add_argument(
+            "--name", required=verb != "list", help="of the model in the registry"
+        )
     for verb in ("promote", "rollback", "delete"):
         parsers[verb].add_argument("--why", default="", help="for the history")
     for verb in ("promote", "delete"):
         parsers[verb].add_argument("version", help="its number")
     for verb in ("show", "card"):
-        parsers[verb].add_argument("version", nargs="?", default=CHAMPION, help="its number or an alias")
+        parsers[verb].add_argument(
+            "version", nargs="?", default=CHAMPION, help="its number or an alias"
+        )
     flag = parsers["add"].add_argument
     flag("--model-dir", required=True, help="the SavedModel, <job-dir>/model")
     flag("--evaluation", required=True, help="its evaluation.json")
     flag("--run", default="", help="id of the pipeline run that made it")
-    flag("--image", default="", help="image by digest that made it, and serves it on Vertex AI, which wants one")
+    flag(
+        "--image",
+        default="",
+        help="image by digest that made it, and serves it on Vertex AI, which wants one",
+    )
     return p
 
 
@@ -72,7 +87,9 @@ def _run(registry: Registry, args: argparse.Namespace) -> str:
             return _versions(registry, name) if name else _models(registry)
         case "show":
             version = registry.find(name, args.version)
-            facts = {key: value for key, value in version.facts.items() if key != "answered"}  # not for people
+            facts = {
+                key: value for key, value in version.facts.items() if key != "answered"
+            }  # not for people
             return json.dumps({**dataclasses.asdict(version), **facts}, indent=1)
         case "card":
             return card(registry, name, registry.find(name, args.version))
@@ -85,12 +102,17 @@ def _run(registry: Registry, args: argparse.Namespace) -> str:
             registry.delete(name, args.version, args.why)
             return f"{name}: version {args.version} is deleted"
     columns = ("time", "who", "event", "version", "why")
-    return table([columns, *([event[column] for column in columns] for event in registry.history(name))])
+    return table(
+        [columns, *([event[column] for column in columns] for event in registry.history(name))]
+    )
 
 
 def _models(registry: Registry) -> str:
     names = registry.names()
-    rows = [(name, str(len(registry.versions(name))), registry.aliases(name).get(CHAMPION, "-")) for name in names]
+    rows = [
+        (name, str(len(registry.versions(name))), registry.aliases(name).get(CHAMPION, "-"))
+        for name in names
+    ]
     return table([("model", "versions", "champion"), *rows])
 
 
@@ -102,7 +124,9 @@ def _versions(registry: Registry, name: str) -> str:
         if version.has_files:
             result = f"{facts['metric']} {figure(facts['metrics'][facts['metric']])}"
         aliases = ", ".join(version.aliases)
-        rows.append((version.number, facts.get("registered", "-"), facts.get("by", "-"), result, aliases))
+        rows.append(
+            (version.number, facts.get("registered", "-"), facts.get("by", "-"), result, aliases)
+        )
     return table(rows)
 
 

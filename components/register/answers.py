@@ -2,8 +2,8 @@
 
 check("registry/mnist/3", evaluation["answered"])
 
-A version whose files are not those that were judged, or that needs code which its server does not have, shows it here, before
-the alias moves.
+A version whose files are not those that were judged, or that needs code which its server does not
+have, shows it here, before the alias moves.
 """
 
 import os
@@ -32,11 +32,12 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
 
     Args:
       model_dir: The model, here or in a bucket.
-      answered: The `instances` to ask for, with `output` and `answers`; the median time of an answer to one of them is at most
-        `latency_ms`, if there is such a bound.
+      answered: The `instances` to ask for, with `output` and `answers`; the median time of an
+        answer to one of them is at most `latency_ms`, if there is such a bound.
 
     Raises:
-      UserError: If it cannot be served, or answers otherwise than it did when it was judged, or too late.
+      UserError: If it cannot be served, or answers otherwise than it did when it was judged, or too
+        late.
     """
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -58,7 +59,11 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
                     *_, last = ("no word", *log.read().strip().splitlines())
                     raise UserError(f"{model_dir}: no server of it gets ready ({last})")
                 time.sleep(0.05)
-            compare(model_dir, lambda rows: session.post(f"{url}:predict", json={"instances": rows}).json(), answered)
+            compare(
+                model_dir,
+                lambda rows: session.post(f"{url}:predict", json={"instances": rows}).json(),
+                answered,
+            )
         finally:
             server.terminate()
 
@@ -70,7 +75,9 @@ def _is_ready(session: requests.Session, url: str) -> bool:
         return False
 
 
-def compare(place: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapping[str, Any]) -> None:
+def compare(
+    place: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapping[str, Any]
+) -> None:
     """Asks a server of a version for what its evaluation has.
 
     Args:
@@ -84,13 +91,19 @@ def compare(place: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapp
     rows, output = answered["instances"], answered["output"]
     response = ask(rows)
     if "error" in response:
-        raise UserError(f"{place}: its server refuses what it answered when it was judged ({response['error']})")
-    answers = np.array([row[output] if isinstance(row, dict) else row for row in response["predictions"]], np.float64)
+        raise UserError(
+            f"{place}: its server refuses what it answered when it was judged ({response['error']})"
+        )
+    answers = np.array(
+        [row[output] if isinstance(row, dict) else row for row in response["predictions"]],
+        np.float64,
+    )
     judged = np.array(answered["answers"], np.float64)
     most = _TOLERANCE * np.abs(judged).max()
     if answers.shape != judged.shape or not (np.abs(answers - judged) <= most).all():  # NaN is not
         raise UserError(
-            f"{place}: its server does not answer as when it was judged: it gives {output} {answers[:2].tolist()} and gave "
+            f"{place}: its server does not answer as when it was judged: it gives {output} "
+            f"{answers[:2].tolist()} and gave "
             f"{judged[:2].tolist()}; at most {most:.3g} may they differ"
         )
     if bound := answered.get("latency_ms"):
@@ -100,4 +113,7 @@ def compare(place: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapp
             ask([row])
             times.append(1000 * (time.perf_counter() - start))
         if (median := statistics.median(times)) > bound:
-            raise UserError(f"{place}: its server answers a row in {median:.3g} ms, and the gate allows {bound:g} ms")
+            raise UserError(
+                f"{place}: its server answers a row in {median:.3g} ms, and the gate allows "
+                f"{bound:g} ms"
+            )

@@ -1,11 +1,13 @@
 """A model registry in a directory.
 
-<registry>/<model>/<version>/     the SavedModel, laid out as TensorFlow Serving wants it, and version.json with its facts
-<registry>/<model>/history.jsonl  what was added, moved and deleted, a line each, never changed; what it says, holds
-<registry>/<model>/aliases.json   {"champion": "3", "previous": "2"}: its last word on that, for other programs
+<registry>/<model>/<version>/     the SavedModel, laid out as TensorFlow Serving wants it, and
+version.json with its facts <registry>/<model>/history.jsonl  what was added, moved and deleted, a
+line each, never changed; what it says, holds <registry>/<model>/aliases.json   {"champion": "3",
+"previous": "2"}: its last word on that, for other programs
 
-An addition, a move or a deletion is done when its line is written: a copy of the whole version lies beside it by then. Whoever
-writes next finishes what a writer began that was killed in between. Only what carries this program's label is changed or deleted.
+An addition, a move or a deletion is done when its line is written: a copy of the whole version lies
+beside it by then. Whoever writes next finishes what a writer began that was killed in between. Only
+what carries this program's label is changed or deleted.
 """
 
 import contextlib
@@ -80,11 +82,15 @@ class DirectoryRegistry(Registry):
     def history(self, name: str) -> list[dict[str, Any]]:
         """Returns the events of a model, oldest first, each line of which carries our label."""
         path = self._model(name) / "history.jsonl"
-        with reading(path, "the registry is damaged, or this is somebody else's file: move it elsewhere"):
+        with reading(
+            path, "the registry is damaged, or this is somebody else's file: move it elsewhere"
+        ):
             if not path.exists():
                 return []
             events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            if not events or not all(is_ours(event) and {"event", "version"} <= event.keys() for event in events):
+            if not events or not all(
+                is_ours(event) and {"event", "version"} <= event.keys() for event in events
+            ):
                 raise ValueError("it has other lines than this program writes")
             return events
 
@@ -92,8 +98,13 @@ class DirectoryRegistry(Registry):
         model = self._model(name)
         with _temporary(model) as copy:
             copy_tree(model_dir, copy)
-            numbers = [*(event["version"] for event in self.history(name)), *(path.name for path in model.iterdir())]
-            version = str(max((int(number) for number in numbers if number.isdecimal()), default=0) + 1)
+            numbers = [
+                *(event["version"] for event in self.history(name)),
+                *(path.name for path in model.iterdir()),
+            ]
+            version = str(
+                max((int(number) for number in numbers if number.isdecimal()), default=0) + 1
+            )
             facts = {"version": version, **facts}
             write_record(model / version, facts, copy)
             self._do(name, {**added(version, facts), _COPY: str(copy.relative_to(model))})
@@ -157,7 +168,9 @@ def _delete(partial: pathlib.Path) -> None:
 def _is_foreign(path: pathlib.Path) -> bool:
     """Returns whether a path has something else than an `aliases.json` of ours, with a note if so."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        if not path.exists() or (is_ours(content := json.loads(path.read_bytes())) and CHAMPION in content):
+        if not path.exists() or (
+            is_ours(content := json.loads(path.read_bytes())) and CHAMPION in content
+        ):
             return False
     note_foreign(path)
     return True

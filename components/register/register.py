@@ -14,7 +14,8 @@ from components.register.directory import DirectoryRegistry
 from components.register.registry import CHAMPION, Registry, Version
 from trainer.job import done, identity
 
-# What an evaluation says beside the version itself: where the model was, and figures of pages and of other versions.
+# What an evaluation says beside the version itself: where the model was, and figures of pages and
+# of other versions.
 _NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts"}
 
 
@@ -44,11 +45,15 @@ def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
     """Reads `evaluation.json`; it is refused if it is missing, no evaluation, or of another model than that in `model_dir`."""
     with reading(path, "make it with components.evaluate"):
         evaluation = json.loads(epath.Path(path).read_text())
-        digest, *_ = (evaluation[key] for key in ("model_digest", "metrics", "champion", "decision"))
+        digest, *_ = (
+            evaluation[key] for key in ("model_digest", "metrics", "champion", "decision")
+        )
     if not epath.Path(model_dir).is_dir():
         raise UserError(f"{model_dir}: no such directory")
     if tree_digest(model_dir) != digest:
-        raise UserError(f"{path} is of another model than the one in {model_dir}; evaluate that one")
+        raise UserError(
+            f"{path} is of another model than the one in {model_dir}; evaluate that one"
+        )
     return evaluation
 
 
@@ -71,7 +76,8 @@ def register(
       name: Name of the model in it.
       run: Run of the pipeline, if any; registering for it again gives the same version.
       cluster: The cluster file as JSON.
-      image: Image that the run's steps ran in, kept if it has a digest; it serves the version on Vertex AI.
+      image: Image that the run's steps ran in, kept if it has a digest; it serves the version on
+        Vertex AI.
 
     Returns:
       The version.
@@ -94,8 +100,9 @@ def register(
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None) -> str:
     """Makes `version` the champion if its evaluation says so. Returns what happened, in words.
 
-    Nothing is judged here, but the version must still answer as it did when it was judged; a UserError if not. An evaluation
-    speaks of the champion that it compared with: where another one is the champion by now, it says nothing.
+    Nothing is judged here, but the version must still answer as it did when it was judged; a
+    UserError if not. An evaluation speaks of the champion that it compared with: where another one
+    is the champion by now, it says nothing.
     """
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")
@@ -106,11 +113,14 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
     models = open_registry(registry)
     compared = (evaluation["champion"] or {}).get("version")
     if models.promote(name, version, reasons, instead_of=compared):
-        return f"version {version} is the champion now" + (f", version {compared} the previous one" if compared else "")
+        return f"version {version} is the champion now" + (
+            f", version {compared} the previous one" if compared else ""
+        )
     current = models.aliases(name).get(CHAMPION)
     if current == version:  # this step may have been killed after its decision was kept
         return f"version {version} is the champion already"
     return (
-        f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and is {current or 'none'} "
+        f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and "
+        f"is {current or 'none'} "
         "now; evaluate again with --registry"
     )

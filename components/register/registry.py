@@ -39,7 +39,9 @@ _ANY = "any"
 def check_name(name: str) -> None:
     """Raises a UserError for what is no name of a model."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,60}", name):
-        raise UserError(f"model name {name!r}: lower-case letters, digits, - and _ only, at most 61")
+        raise UserError(
+            f"model name {name!r}: lower-case letters, digits, - and _ only, at most 61"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,14 +74,16 @@ class Version:
 class Registry(abc.ABC):
     """Versions of models and the aliases that point at them.
 
-    A version has facts, which never change, and a directory with a SavedModel, which others may delete: a version whose files
-    are gone is still listed, and never becomes the champion; nor does one that does not answer as its facts say that it has
-    `answered`. A version is there whole or not at all, its number is never given to another one, and writers at the same time
-    get different ones. Only what carries this program's record is changed or deleted; what others put beside it is skipped.
+    A version has facts, which never change, and a directory with a SavedModel, which others may
+    delete: a version whose files are gone is still listed, and never becomes the champion; nor does
+    one that does not answer as its facts say that it has `answered`. A version is there whole or
+    not at all, its number is never given to another one, and writers at the same time get different
+    ones. Only what carries this program's record is changed or deleted; what others put beside it
+    is skipped.
 
     Raises:
-      UserError: Of all methods, for a name that cannot be, for a version that is not there or cannot be used, and where the
-        registry cannot be read or written.
+      UserError: Of all methods, for a name that cannot be, for a version that is not there or
+        cannot be used, and where the registry cannot be read or written.
     """
 
     @abc.abstractmethod
@@ -94,7 +98,8 @@ class Registry(abc.ABC):
     def history(self, name: str) -> list[dict[str, Any]]:
         """Returns the events of a model, oldest first: `time` (ISO 8601), `who`, `event`, `version`, `why`.
 
-        Those of promotions and rollbacks also have `champion` and `previous`, as they were from then on.
+        Those of promotions and rollbacks also have `champion` and `previous`, as they were from
+        then on.
         """
 
     @abc.abstractmethod
@@ -105,11 +110,13 @@ class Registry(abc.ABC):
     def _do(self, name: str, event: dict[str, Any]) -> None:
         """Keeps an event and does what it says: deletes its version, or points the aliases at `champion` and `previous`."""
 
-    def _changing(self, name: str, *, create: bool = False) -> contextlib.AbstractContextManager[object]:
+    def _changing(
+        self, name: str, *, create: bool = False
+    ) -> contextlib.AbstractContextManager[object]:
         """Returns what is entered around a decision and what is done by it.
 
-        It keeps others from changing the model meanwhile where it can, and finishes what a writer had begun who was killed.
-        A model that is new is there only if it is to be created.
+        It keeps others from changing the model meanwhile where it can, and finishes what a writer
+        had begun who was killed. A model that is new is there only if it is to be created.
         """
         return contextlib.nullcontext()
 
@@ -133,7 +140,13 @@ class Registry(abc.ABC):
             return self._insert(name, model_dir, {"registered": now(), "by": who(), **facts})
 
     def promote(
-        self, name: str, version: str, why: str = "", *, instead_of: str | None = _ANY, event: str = PROMOTE
+        self,
+        name: str,
+        version: str,
+        why: str = "",
+        *,
+        instead_of: str | None = _ANY,
+        event: str = PROMOTE,
     ) -> bool:
         """Moves the alias of the champion to a version, and that of the previous champion to the present one.
 
@@ -141,7 +154,8 @@ class Registry(abc.ABC):
           name: Name of the model.
           version: Its number.
           why: For the history.
-          instead_of: The champion that it was compared with, if it was: if another was promoted since, nothing is known.
+          instead_of: The champion that it was compared with, if it was: if another was promoted
+            since, nothing is known.
           event: What the history calls it.
 
         Returns:
@@ -180,7 +194,10 @@ class Registry(abc.ABC):
         """Deletes a version that no alias points at."""
         with self._changing(name):
             if aliases := self.find(name, version).aliases:
-                raise UserError(f"version {version} of model {name!r} is {' and '.join(aliases)}; move that away first")
+                raise UserError(
+                    f"version {version} of model {name!r} is {' and '.join(aliases)}; move that "
+                    "away first"
+                )
             self._do(name, _event(DELETE, version, why))
 
     def find(self, name: str, version: str) -> Version:
@@ -197,7 +214,9 @@ class Registry(abc.ABC):
     def version_of(self, name: str, run: str) -> str | None:
         """Returns the newest version that a run registered, or None."""
         versions = reversed(self.versions(name))
-        return next((version.number for version in versions if version.facts.get("run") == run), None)
+        return next(
+            (version.number for version in versions if version.facts.get("run") == run), None
+        )
 
 
 def _find(name: str, version: str, versions: Sequence[Version]) -> Version:
@@ -232,7 +251,13 @@ def who() -> str:
 def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the event of the history that a version's facts tell of."""
     why = "; ".join(facts.get("decision", {}).get("reasons", ()))
-    return {"time": facts["registered"], "who": facts["by"], "event": ADD, "version": version, "why": why}
+    return {
+        "time": facts["registered"],
+        "who": facts["by"],
+        "event": ADD,
+        "version": version,
+        "why": why,
+    }
 
 
 def marked(folder: epath.PathLike) -> dict[str, str]:
@@ -240,9 +265,14 @@ def marked(folder: epath.PathLike) -> dict[str, str]:
     return dict([MANAGED_BY]) | {"folder": "/".join(os.fspath(folder).rstrip("/").split("/")[-2:])}
 
 
-def write_record(folder: epath.PathLike, record: Mapping[str, Any], place: epath.PathLike | None = None) -> None:
+def write_record(
+    folder: epath.PathLike, record: Mapping[str, Any], place: epath.PathLike | None = None
+) -> None:
     """Writes the record of a folder of ours, or into the `place` that will be renamed to it."""
-    write_text(epath.Path(place or folder) / RECORD, json.dumps({**record, **marked(folder)}, indent=1) + "\n")
+    write_text(
+        epath.Path(place or folder) / RECORD,
+        json.dumps({**record, **marked(folder)}, indent=1) + "\n",
+    )
 
 
 def read_record(folder: epath.PathLike) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """The container that serves a version on Vertex AI: `components.serve`, in the image of the run that made the version.
 
-v1.Model(container_spec=serving.container("us-docker.pkg.dev/p/r/training@sha256:...", "mnist"), ...)
+v1.Model(container_spec=serving.container("us-docker.pkg.dev/p/r/training@sha256:...", "mnist"),
+...)
 """
 
 import re
@@ -8,7 +9,9 @@ from typing import Any
 
 from common.errors import UserError
 
-MODEL_ID_PREFIX = "m-"  # Of the id of a model on Vertex AI, which begins with a letter; the name follows.
+MODEL_ID_PREFIX = (
+    "m-"  # Of the id of a model on Vertex AI, which begins with a letter; the name follows.
+)
 VERSION = "1"  # Folder of the SavedModel in that of a version, as TensorFlow Serving wants it.
 IMAGE = r"([a-z0-9-]+-docker\.pkg\.dev/[\w.-]+|([a-z]+\.)?gcr\.io)(/[\w.-]+){2,}(:[\w.-]+)?@sha256:[0-9a-f]{64}"
 
@@ -21,7 +24,8 @@ def container(image: str, name: str) -> dict[str, Any]:
     """
     if not re.fullmatch(IMAGE, image):
         raise UserError(
-            f"--image {image}: give an image in Artifact Registry by digest (a tag can be moved), such as "
+            f"--image {image}: give an image in Artifact Registry by digest (a tag can be moved), "
+            "such as "
             "us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE@sha256:..."
         )
     return {

@@ -1,17 +1,21 @@
 """The Vertex AI Model Registry.
 
-A name of ours is one Vertex model with an id that follows from the name, so that two who are the first at once make one model.
-It is ours by its labels; a model of somebody else's, whatever its display name, is never looked at. The alias `default`, which
-callers get who name no version, follows the champion.
+A name of ours is one Vertex model with an id that follows from the name, so that two who are the
+first at once make one model. It is ours by its labels; a model of somebody else's, whatever its
+display name, is never looked at. The alias `default`, which callers get who name no version,
+follows the champion.
 
-A version has a folder of its own in the bucket of the run that made it, and needs nothing else of that run:
+A version has a folder of its own in the bucket of the run that made it, and needs nothing else of
+that run:
 
-gs://BUCKET/models/<model>/<random>/1/            the SavedModel, numbered as TensorFlow Serving wants it
-gs://BUCKET/models/<model>/<random>/version.json  what Vertex AI has no place for: facts, and `moves`: who moved an alias to it
+gs://BUCKET/models/<model>/<random>/1/            the SavedModel, numbered as TensorFlow Serving
+wants it gs://BUCKET/models/<model>/<random>/version.json  what Vertex AI has no place for: facts,
+and `moves`: who moved an alias to it
 
-`version.json` is written first, and says that the folder is this program's. The folder is whole before Vertex AI is told of it,
-and goes after the version does: a folder without a version is what a process that died has left. A move of an alias whose process
-died before it wrote that down is in the project's audit logs only.
+`version.json` is written first, and says that the folder is this program's. The folder is whole
+before Vertex AI is told of it, and goes after the version does: a folder without a version is what
+a process that died has left. A move of an alias whose process died before it wrote that down is in
+the project's audit logs only.
 """
 
 import contextlib
@@ -48,7 +52,10 @@ _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
 _UPLOAD_S = 1800.0
 # Of two who are the first at once one is refused, and adds to the other's model.
 _RACES = retry.Retry(
-    retry.if_exception_type(exceptions.Conflict, exceptions.NotFound), initial=1.0, multiplier=1.0, timeout=30.0
+    retry.if_exception_type(exceptions.Conflict, exceptions.NotFound),
+    initial=1.0,
+    multiplier=1.0,
+    timeout=30.0,
 )
 
 
@@ -58,7 +65,8 @@ class VertexRegistry(Registry):
     def __init__(self, place: str) -> None:
         if not (match := _PLACE.fullmatch(place)):
             raise UserError(
-                f"registry {place!r}: write vertex://PROJECT/LOCATION, for example vertex://my-project/us-central1"
+                f"registry {place!r}: write vertex://PROJECT/LOCATION, for example "
+                "vertex://my-project/us-central1"
             )
         self._place, (self.project, self.location) = place, match.groups()
         self._parent = f"projects/{self.project}/locations/{self.location}"
@@ -74,7 +82,9 @@ class VertexRegistry(Registry):
     def names(self) -> list[str]:
         """Returns the names of the models, in order."""
         with refusals(self._place):
-            models = self._client.list_models(request=v1.ListModelsRequest(parent=self._parent, filter=OURS))
+            models = self._client.list_models(
+                request=v1.ListModelsRequest(parent=self._parent, filter=OURS)
+            )
             return sorted(filter(None, map(name_of, models)))
 
     def versions(self, name: str) -> list[Version]:
@@ -100,11 +110,18 @@ class VertexRegistry(Registry):
     def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any]) -> str:
         if not (bucket := re.match("gs://[^/]+", model_dir)):
             raise UserError(
-                f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, and add that"
+                f"{model_dir}: Vertex AI serves from buckets; copy the model to gs://BUCKET/DIR, "
+                "and add that"
             )
         if self.all_versions(name) and not self.resources(name):
-            raise UserError(f"{self.resource_name(name)} is not of this program; choose another name")
-        labels = dict([MANAGED_BY]) | {"name": name} | ({"run": facts["run"]} if facts.get("run") else {})
+            raise UserError(
+                f"{self.resource_name(name)} is not of this program; choose another name"
+            )
+        labels = (
+            dict([MANAGED_BY])
+            | {"name": name}
+            | ({"run": facts["run"]} if facts.get("run") else {})
+        )
         container = serving.container(facts.get("image", ""), name)
         folder = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}"
         write_record(folder, {**facts, "moves": []})
@@ -146,13 +163,18 @@ class VertexRegistry(Registry):
         foreign = {alias for model in others for alias in model.version_aliases}
         if needed := foreign & {CHAMPION, PREVIOUS}:
             raise UserError(
-                f"{resource_name}: {' and '.join(needed)} is a version of somebody else's; move that alias away"
+                f"{resource_name}: {' and '.join(needed)} is a version of somebody else's; move "
+                "that alias away"
             )
         with refusals(self._place):
             # Vertex takes an alias from the version that had it: at no moment is there no champion.
             if previous := event[PREVIOUS]:
-                self._client.merge_version_aliases(name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS])
-            self._client.merge_version_aliases(name=version, version_aliases=sorted({CHAMPION, "default"} - foreign))
+                self._client.merge_version_aliases(
+                    name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS]
+                )
+            self._client.merge_version_aliases(
+                name=version, version_aliases=sorted({CHAMPION, "default"} - foreign)
+            )
         if record:
             write_record(folder, {**record, "moves": [*record["moves"], event]})
 
@@ -170,7 +192,9 @@ class VertexRegistry(Registry):
     @functools.cached_property
     def _client(self) -> ModelClientWithOverride:
         config = aiplatform.initializer.global_config
-        return config.create_client(client_class=ModelClientWithOverride, location_override=self.location)
+        return config.create_client(
+            client_class=ModelClientWithOverride, location_override=self.location
+        )
 
 
 def name_of(model: v1.Model) -> str:

@@ -13,7 +13,8 @@ from components.serve.options import Options
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="components.serve",
-        description="Answers TensorFlow Serving's REST requests and those of the V2 protocol until SIGTERM or Ctrl-C.",
+        description="Answers TensorFlow Serving's REST requests and those of the V2 protocol "
+        "until SIGTERM or Ctrl-C.",
     )
     Options.add_flags(parser)
     options = Options.of(parser.parse_args(argv))

@@ -13,13 +13,22 @@ class Options(Flags):
 
     registry: str = flag(str, "a directory, or vertex://PROJECT/LOCATION", default="registry")
     name: str = flag(
-        str, "of the model, and which version (none: the champion)", default="model", metavar="NAME[@ALIAS]"
+        str,
+        "of the model, and which version (none: the champion)",
+        default="model",
+        metavar="NAME[@ALIAS]",
     )
     model_dir: str = flag(
-        place, "a SavedModel, in place of a registered one", default=os.environ.get("AIP_STORAGE_URI")
+        place,
+        "a SavedModel, in place of a registered one",
+        default=os.environ.get("AIP_STORAGE_URI"),
     )
-    host: str = flag(str, "address to listen on; 127.0.0.1 for this machine alone", default="0.0.0.0")
-    port: int = flag(at_least(1, 65535), "to listen on", default=int(os.environ.get("AIP_HTTP_PORT", 8080)))
+    host: str = flag(
+        str, "address to listen on; 127.0.0.1 for this machine alone", default="0.0.0.0"
+    )
+    port: int = flag(
+        at_least(1, 65535), "to listen on", default=int(os.environ.get("AIP_HTTP_PORT", 8080))
+    )
     poll_s: float = flag(positive, "seconds between looks at the alias", default=10.0)
     max_request_mb: float = flag(positive, "largest request in MB", default=32.0)
     max_rows: int = flag(at_least(1), "most rows of a request", default=10_000)

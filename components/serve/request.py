@@ -41,7 +41,8 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
       The answers to N rows, [N, ...] by name.
 
     Raises:
-      UserError: If the request is malformed, or the model refuses a row. It says in one line where and what is wrong.
+      UserError: If the request is malformed, or the model refuses a row. It says in one line where
+        and what is wrong.
     """
     rows = _rows(request)
     if not 0 < len(rows) <= max_rows:
@@ -70,7 +71,8 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
                 values[name].append(_value(spec, missing.get(name), value))
             except Exception:  # Whatever a wrong value leads to.
                 raise UserError(
-                    f"{name}: {show(value)} is no {spec.dtype.name} of shape {spec.shape[1:]} (row {number})"
+                    f"{name}: {show(value)} is no {spec.dtype.name} of shape {spec.shape[1:]} "
+                    f"(row {number})"
                 ) from None
     return model.ask(
         signature,
@@ -112,7 +114,8 @@ def _transpose(columns: dict) -> list:
 def _value(spec: tf.TensorSpec, missing: str | None, value: Any) -> Any:
     """Returns a value as an input takes it, bytes or an array; raises any error if it cannot be one.
 
-    Where a text stands for what is `missing`, the value becomes the text of a CSV file's cell before.
+    Where a text stands for what is `missing`, the value becomes the text of a CSV file's cell
+    before.
     """
     if missing is not None:
         if value is None or value != value:
@@ -122,7 +125,11 @@ def _value(spec: tf.TensorSpec, missing: str | None, value: Any) -> Any:
         elif isinstance(value, int | float):
             value = str(value).lower()  # As JSON writes booleans.
     if spec.dtype == tf.string:
-        return base64.b64decode(value["b64"], validate=True) if isinstance(value, dict) else value.encode()
+        return (
+            base64.b64decode(value["b64"], validate=True)
+            if isinstance(value, dict)
+            else value.encode()
+        )
     value = np.array(value)
     fitting = value.astype(spec.dtype.as_numpy_dtype)
     if fitting.shape != spec.shape[1:] or not (spec.dtype.is_floating or (fitting == value).all()):

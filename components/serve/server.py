@@ -47,7 +47,9 @@ class ServedModel(kserve.Model):
         if version != self._served[0]:
             model = Model.load(directory)
             zeros = {
-                name: tf.constant("0" if spec.dtype == tf.string else 0, spec.dtype, [1, *spec.shape[1:]])
+                name: tf.constant(
+                    "0" if spec.dtype == tf.string else 0, spec.dtype, [1, *spec.shape[1:]]
+                )
                 for name, spec in model.inputs(SERVING_DEFAULT).items()
             }
             with contextlib.suppress(UserError):  # A refusal is an answer.
@@ -90,8 +92,13 @@ class ServedModel(kserve.Model):
             with reading(column.name, "send data of its datatype and shape"):
                 columns[column.name] = column.as_numpy().tolist()
         answers = ask(model, {"inputs": columns}, max_rows)
-        outputs = [kserve.InferOutput(name, [*a.shape], from_np_dtype(a.dtype), a) for name, a in answers.items()]
-        return kserve.InferResponse(payload.id or "", self.name, outputs, requested_outputs=payload.request_outputs)
+        outputs = [
+            kserve.InferOutput(name, [*a.shape], from_np_dtype(a.dtype), a)
+            for name, a in answers.items()
+        ]
+        return kserve.InferResponse(
+            payload.id or "", self.name, outputs, requested_outputs=payload.request_outputs
+        )
 
 
 def serve(options: Options) -> None:
@@ -106,22 +113,35 @@ def serve(options: Options) -> None:
     server = kserve.ModelServer(options.port, enable_grpc=False)
     for each in (trace_logger, logging.getLogger("uvicorn.access")):
         each.setLevel("WARNING")  # They have four lines for each request.
-    logger.addFilter(lambda record: not record.exc_info)  # A client is told what is wrong; uvicorn logs other errors.
+    logger.addFilter(
+        lambda record: not record.exc_info
+    )  # A client is told what is wrong; uvicorn logs other errors.
     model = ServedModel(options)
     model.load()
 
     @app.middleware("http")
     async def limit(request: Any, call_next: Any) -> JSONResponse:
-        length = request.headers.get("content-length", "inf" if "transfer-encoding" in request.headers else 0)
+        length = request.headers.get(
+            "content-length", "inf" if "transfer-encoding" in request.headers else 0
+        )
         if float(length) > options.max_request_mb * 1e6:
-            return _error(413, f"send a Content-Length of at most {options.max_request_mb:g} MB (--max-request-mb)")
-        if "/repository/" in request.url.path or "inference-header-content-length" in request.headers:
+            return _error(
+                413,
+                f"send a Content-Length of at most {options.max_request_mb:g} MB "
+                "(--max-request-mb)",
+            )
+        if (
+            "/repository/" in request.url.path
+            or "inference-header-content-length" in request.headers
+        ):
             return _error(403, "clients load nothing, and send tensors as JSON")
         try:
             async with asyncio.timeout(options.timeout_s):
                 return await call_next(request)
         except TimeoutError:
-            return _error(504, f"no answer after {options.timeout_s:g} s (--timeout-s); send fewer rows")
+            return _error(
+                504, f"no answer after {options.timeout_s:g} s (--timeout-s); send fewer rows"
+            )
 
     @app.exception_handler(HTTPException)
     @app.exception_handler(RequestValidationError)

@@ -19,7 +19,9 @@ from components.train.cluster.cluster_file import STRATEGIES
 from components.train.cluster.lookup import read
 from components.train.supervision.output import Output
 
-BACKENDS = {backend.name: backend for backend in (ProcessBackend, DockerBackend, SshBackend, VertexBackend)}
+BACKENDS = {
+    backend.name: backend for backend in (ProcessBackend, DockerBackend, SshBackend, VertexBackend)
+}
 _DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to
 the program of --command."""
 _EXIT_CODES = """exit codes: 0 done; 143, 130 or 129 saved after SIGTERM, Ctrl-C or a closed terminal; 124 saved at the
@@ -35,25 +37,35 @@ class _Options(Flags):
 
     cluster: str | None = _what(
         str,
-        "cluster file such as clusters/local.yaml, a trainingInput file of AI Platform, or a scale tier of it such as "
+        "cluster file such as clusters/local.yaml, a trainingInput file of AI Platform, or a "
+        "scale tier of it such as "
         "STANDARD_1",
         metavar="FILE|TIER",
     )
     strict: bool = _what(bool, "refuse what would have to be replaced or left out")
-    strategy: str | None = _what(STRATEGIES, "in place of the cluster's own, or of what its pools imply")
+    strategy: str | None = _what(
+        STRATEGIES, "in place of the cluster's own, or of what its pools imply"
+    )
     backend: str = _what(
         tuple(BACKENDS),
-        "process: one process per replica on this machine; docker: one container; ssh: processes on other hosts; "
+        "process: one process per replica on this machine; docker: one container; ssh: processes "
+        "on other hosts; "
         "vertex: a job of Vertex AI",
         default=ProcessBackend.name,
     )
     dry_run: bool = _what(bool, "print the plan as JSON and start nothing")
     command: str | None = _what(
-        str, "program of your own that every replica runs in place of our trainer: 'python -m mine ...'", metavar="LINE"
+        str,
+        "program of your own that every replica runs in place of our trainer: 'python -m mine ...'",
+        metavar="LINE",
     )
-    job_dir: str | None = _what(str, "of --command: where logs and the launcher's records go", metavar="DIR")
+    job_dir: str | None = _what(
+        str, "of --command: where logs and the launcher's records go", metavar="DIR"
+    )
     max_restarts: int | None = _what(
-        at_least(0), "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts without)"
+        at_least(0),
+        "after errors, and as many after preemptions (the cluster file's scheduling.max_restarts "
+        "without)",
     )
     status: str | None = _job("print how it is; no cluster is needed")
     stop: str | None = _job("have it save and end, and wait for that")
@@ -88,7 +100,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=_DESCRIPTION,
         epilog=_EXIT_CODES,
     )
-    parser.add_argument("flags", nargs="*", metavar="trainer flags", help="see python -m trainer.task --help")
+    parser.add_argument(
+        "flags", nargs="*", metavar="trainer flags", help="see python -m trainer.task --help"
+    )
     names: set[str] = set()
     for options in (_Options, *(backend.Options for backend in BACKENDS.values())):
         options.add_flags(parser, but=names)
@@ -120,9 +134,13 @@ def _job_of(args: argparse.Namespace) -> Job:
     flags = args.flags or source.args if is_own else source.trainer_flags(args.flags)
     source.print_notes()
     if is_own:
-        program = own_program(args.command, flags, code=args.code, job_dir=args.job_dir or source.job_dir)
+        program = own_program(
+            args.command, flags, code=args.code, job_dir=args.job_dir or source.job_dir
+        )
     elif args.code or args.job_dir:
-        raise UserError("--code and --job-dir here are for --command; flags of our trainer go behind the '--'")
+        raise UserError(
+            "--code and --job-dir here are for --command; flags of our trainer go behind the '--'"
+        )
     else:
         program = trainer_program(cluster, flags)
     return Job(cluster=cluster, program=program, dry_run=args.dry_run, region=source.region)

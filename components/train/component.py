@@ -38,7 +38,9 @@ def plan(
 
     manifest = Manifest.load(dataset.path)
     check_splits(manifest)
-    evaluation = Options.parse(evaluate_args, "components.evaluate", model_dir="-", data_dir="-", output="-")
+    evaluation = Options.parse(
+        evaluate_args, "components.evaluate", model_dir="-", data_dir="-", output="-"
+    )
     for column in (*evaluation.slices, *evaluation.limits.slices):
         check_column(column, manifest)
     settings = JobSettings.parse(job_args, "components.train")
@@ -56,7 +58,13 @@ def plan(
             warm_start.check_unseen(options.init_from, manifest)
             warm_start.take(options.init_from, model)
         model_check.run(build, options, manifest)
-    return plan_vertex(Cluster.from_json(cluster), image, args, machines=backend == "vertex", env=settings.environment)
+    return plan_vertex(
+        Cluster.from_json(cluster),
+        image,
+        args,
+        machines=backend == "vertex",
+        env=settings.environment,
+    )
 
 
 def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:

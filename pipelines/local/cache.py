@@ -1,6 +1,7 @@
 """Converted datasets that runs share, each in a directory by a key of all that decides the result of its conversion.
 
-kfp.local caches steps by their arguments within one run, for a resume; of the data and the project's code it knows nothing.
+kfp.local caches steps by their arguments within one run, for a resume; of the data and the
+project's code it knows nothing.
 """
 
 import hashlib
@@ -21,7 +22,9 @@ def cache_key(convert_args: Sequence[str], schema: str) -> str:
     """Returns a SHA-256 (hexadecimal) of a source's files, its schema, and the code that converts; arguments as of the step."""
     with parsed_options(convert_args, schema, "-") as options:
         content = source_digest(options.dataset, options.source, options.schema)
-    return hashlib.sha256((content + code_digest(pathlib.Path(__file__).parents[2])).encode()).hexdigest()
+    return hashlib.sha256(
+        (content + code_digest(pathlib.Path(__file__).parents[2])).encode()
+    ).hexdigest()
 
 
 def code_digest(root: pathlib.Path) -> str:

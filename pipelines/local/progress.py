@@ -25,7 +25,12 @@ _EVENT = re.compile(
 _STATUSES = {None: RUNNING, "SUCCESS": SUCCEEDED, "FAILURE": FAILED, "cache hit": CACHED}
 _GROUPS = ("exit-handler-", "condition-")  # tasks that are groups of others
 _TRAINING = re.compile(r"\s*chief/0 \| (step \d+/\d+  loss \S+).*  (\S+ examples/s)")
-_MARKS = {RUNNING: ("▸", "bold cyan"), SUCCEEDED: ("✓", "green"), CACHED: ("✓", "green"), FAILED: ("✗", "bold red")}
+_MARKS = {
+    RUNNING: ("▸", "bold cyan"),
+    SUCCEEDED: ("✓", "green"),
+    CACHED: ("✓", "green"),
+    FAILED: ("✗", "bold red"),
+}
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -47,8 +52,8 @@ class Step:
 class Progress(Live):
     """Status of each step, and the log of the run with the part of each step in it.
 
-    A line is printed for each step that ends. The step that is running is drawn below on a terminal; elsewhere the
-    training's own lines are printed.
+    A line is printed for each step that ends. The step that is running is drawn below on a
+    terminal; elsewhere the training's own lines are printed.
     """
 
     def __init__(self, log_dir: pathlib.Path, console: Console | None = None) -> None:

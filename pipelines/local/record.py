@@ -57,7 +57,11 @@ def begin(runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) ->
     with writable(f"--runs-dir {runs_dir}"):
         run_dir = _make_run_dir(runs_dir)
         paths = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs"}
-        arguments = {**arguments, **{name: str(path) for name, path in paths.items()}, "run_id": run_dir.name}
+        arguments = {
+            **arguments,
+            **{name: str(path) for name, path in paths.items()},
+            "run_id": run_dir.name,
+        }
         record = RunRecord(id=run_dir.name, arguments=arguments, **facts)
         record.save()
     lock(run_dir)
@@ -67,7 +71,8 @@ def begin(runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) ->
 def lock(run_dir: pathlib.Path) -> int:
     """Locks a run's record until this process ends, however it does, or the returned descriptor is closed.
 
-    The lock also tells other containers, and other machines that share the directory, that the run goes on.
+    The lock also tells other containers, and other machines that share the directory, that the run
+    goes on.
     """
     descriptor = os.open(run_dir / FILE, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

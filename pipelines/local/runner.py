@@ -1,7 +1,7 @@
 """Runs the pipeline of a run directory with kfp.local: `python -m pipelines.local.runner runs/<id>`.
 
-It is a process of its own because kfp.local replaces `print`, keeps no logs and tells its progress only in them;
-`pipelines.run` starts it, keeps its output and reads the progress from it.
+It is a process of its own because kfp.local replaces `print`, keeps no logs and tells its progress
+only in them; `pipelines.run` starts it, keeps its output and reads the progress from it.
 """
 
 import logging
@@ -25,13 +25,14 @@ def main(run_dir: str) -> int:
     record = RunRecord.load(run_dir)
     if owner := owner_pid(os.environ):
         watch(owner, lambda: _end(record))
-    # The group is told to stop so that the step that trains saves; this process lives to tell that it has.
-    # SIGHUP comes too where a login session ends.
+    # The group is told to stop so that the step that trains saves; this process lives to tell that
+    # it has. SIGHUP comes too where a login session ends.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     keep_exit_codes_of_children()
     warnings.simplefilter("ignore")  # of kfp about its own future, once for every task
-    # kfp.local has a log of its own inside a task; that a task came from the cache it tells outside, to this one.
+    # kfp.local has a log of its own inside a task; that a task came from the cache it tells
+    # outside, to this one.
     logging.basicConfig(
         stream=sys.stdout,
         level=logging.INFO,
@@ -47,7 +48,9 @@ def main(run_dir: str) -> int:
     )
     try:
         build("local", record.image)(**record.arguments)
-    except RuntimeError as error:  # all that kfp says of a failure; the step's own words are in the log
+    except (
+        RuntimeError
+    ) as error:  # all that kfp says of a failure; the step's own words are in the log
         print(error)
         return 1
     return 0
@@ -56,9 +59,12 @@ def main(run_dir: str) -> int:
 def _end(record: RunRecord) -> None:
     """Kills the steps: they are in this process's group, or in containers; the replicas of `train` die with their launcher."""
     if record.runner == "docker":
-        # Not from here: while this process lives, it takes a container that is gone for a failure, and goes on. And
-        # later: the engine may still be making what this process has asked it for.
-        remove = f"import time; time.sleep(3); from common import container_engine as e; e.remove_containers({record.label!r})"
+        # Not from here: while this process lives, it takes a container that is gone for a failure,
+        # and goes on. And later: the engine may still be making what this process has asked it for.
+        remove = (
+            "import time; time.sleep(3); from common import container_engine as e; "
+            f"e.remove_containers({record.label!r})"
+        )
         subprocess.Popen([sys.executable, "-c", remove], start_new_session=True)
     os.killpg(0, signal.SIGKILL)
 

@@ -24,8 +24,18 @@ _MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
 _ACCOUNTS = "https://iam.googleapis.com/v1/projects/-/serviceAccounts"
 _PROJECTS = "https://cloudresourcemanager.googleapis.com/v3/projects"
 # Predefined roles that have the right to act as an account.
-_ROLES = ("roles/iam.serviceAccountUser", "roles/editor", "roles/owner", "roles/aiplatform.serviceAgent")
-_WRITES = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
+_ROLES = (
+    "roles/iam.serviceAccountUser",
+    "roles/editor",
+    "roles/owner",
+    "roles/aiplatform.serviceAgent",
+)
+_WRITES = (
+    "storage.objects.create",
+    "storage.objects.get",
+    "storage.objects.list",
+    "storage.objects.delete",
+)
 
 
 class Asker:
@@ -48,7 +58,9 @@ class Asker:
         limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
         method = "GET" if body is None else "POST"
         with refusals(url.split("/")[2]):
-            answer = self._session.request(method, url, json=body or None, headers=headers, **limits)
+            answer = self._session.request(
+                method, url, json=body or None, headers=headers, **limits
+            )
             status = answer.status_code
             if status == 200:
                 return status, answer.json()
@@ -84,7 +96,8 @@ def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
     if status != 200:
         yield (
             f"project {project} in {location}: {answer['message']}; enable Vertex AI "
-            f"(gcloud services enable aiplatform.googleapis.com --project {project}) and ask for the role Vertex AI User"
+            f"(gcloud services enable aiplatform.googleapis.com --project {project}) and ask for "
+            "the role Vertex AI User"
         )
 
 
@@ -99,11 +112,14 @@ def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
         yield f"bucket {bucket}: {answer['message']}; ask for the role Storage Object User on it"
     elif answer["location"].lower() != location:
         yield (
-            f"bucket {bucket} lies in {answer['location'].lower()} and the run in {location}; Vertex AI takes a bucket "
+            f"bucket {bucket} lies in {answer['location'].lower()} and the run in {location}; "
+            "Vertex AI takes a bucket "
             f"of its own region: gcloud storage buckets create gs://NAME --location={location}"
         )
     else:
-        status, answer = ask(f"{url}/iam/testPermissions?{'&'.join(f'permissions={each}' for each in _WRITES)}")
+        status, answer = ask(
+            f"{url}/iam/testPermissions?{'&'.join(f'permissions={each}' for each in _WRITES)}"
+        )
         if missing := set(_WRITES) - set(answer.get("permissions", ())):
             yield f"bucket {bucket}: no {', '.join(sorted(missing))}; ask for the role Storage Object User on it"
 
@@ -122,8 +138,9 @@ def _image_problems(ask: Asker, image: str) -> Iterator[str]:
 def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
     """Yields whether the training's account is missing; a run's account that may not act as it is warned of.
 
-    Only the run's account, which makes the training job, could ask Google Cloud whether it may. So policies are read: the
-    training account's own and the project's. The right may also come from a group or a folder, which they do not show.
+    Only the run's account, which makes the training job, could ask Google Cloud whether it may. So
+    policies are read: the training account's own and the project's. The right may also come from a
+    group or a folder, which they do not show.
     """
     account, actor = submission.settings.training_service_account, submission.service_account
     if not account:
@@ -137,8 +154,10 @@ def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
     bindings = [*policy.get("bindings", ()), *project_policy.get("bindings", ())]
     if not any(binding["role"] in _ROLES and member in binding["members"] for binding in bindings):
         print(
-            f"warning: the policies that you may read do not show whether {actor or 'the default account'} may act as "
-            f"{account}; if not, the training fails; grant it: gcloud iam service-accounts add-iam-policy-binding "
+            "warning: the policies that you may read do not show whether "
+            f"{actor or 'the default account'} may act as "
+            f"{account}; if not, the training fails; grant it: gcloud iam service-accounts "
+            "add-iam-policy-binding "
             f"{account} --member={member} --role=roles/iam.serviceAccountUser",
             file=sys.stderr,
         )

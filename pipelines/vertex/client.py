@@ -19,9 +19,13 @@ def connect(project: str, location: str) -> None:
 
 def send(submission: Submission, job_id: str, order: Again) -> str:
     """Begins an attempt of a run; returns its resource name. Google's client would make a bucket that is not there, this does not."""
-    client = aiplatform.initializer.global_config.create_client(aiplatform.utils.PipelineJobClientWithOverride)
+    client = aiplatform.initializer.global_config.create_client(
+        aiplatform.utils.PipelineJobClientWithOverride
+    )
     with refusals(_SERVICE):
-        request = v1.CreatePipelineJobRequest.from_json(json.dumps(submission.request(job_id, order)))
+        request = v1.CreatePipelineJobRequest.from_json(
+            json.dumps(submission.request(job_id, order))
+        )
         return client.create_pipeline_job(request=request).name
 
 
@@ -48,7 +52,10 @@ def cancel(name: str) -> None:
 def custom_jobs(run: str) -> list[v1.CustomJob]:
     """Returns our training jobs of a run, the oldest first."""
     with refusals(_SERVICE):
-        jobs = [job.gca_resource for job in aiplatform.CustomJob.list(filter=f'{OURS} AND display_name="{run}"')]
+        jobs = [
+            job.gca_resource
+            for job in aiplatform.CustomJob.list(filter=f'{OURS} AND display_name="{run}"')
+        ]
     return sorted(jobs, key=lambda job: job.create_time)
 
 

@@ -28,7 +28,9 @@ def recorded(submission: Submission, store: JobStore) -> list[v1.PipelineJob]:
     runs = client.runs(run=submission.run)
     for run in runs:
         if watch.is_live(run):
-            raise UserError(f"{_id(run)} is still going on; wait for it, or --cancel {submission.run}")
+            raise UserError(
+                f"{_id(run)} is still going on; wait for it, or --cancel {submission.run}"
+            )
     store.load()
     if store.attempts and not store.attempts[-1].ending:
         run = next((run for run in runs if _id(run) == store.attempts[-1].display_name), None)
@@ -36,7 +38,9 @@ def recorded(submission: Submission, store: JobStore) -> list[v1.PipelineJob]:
     return runs
 
 
-def run(submission: Submission, store: JobStore, runs: Sequence[v1.PipelineJob], *, wait: bool) -> int:
+def run(
+    submission: Submission, store: JobStore, runs: Sequence[v1.PipelineJob], *, wait: bool
+) -> int:
     """Sends the run; where it waits, training that was given up goes on in another. Returns 0 if the last has ended well.
 
     Args:
@@ -105,7 +109,9 @@ def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob
     for job in jobs:
         if not ending(job):
             number = job.name.rpartition("/")[2]
-            where = f"--project {submission.values['project']} --region {submission.values['location']}"
+            where = (
+                f"--project {submission.values['project']} --region {submission.values['location']}"
+            )
             raise UserError(
                 f"training job {number} of {submission.run} is still going on; wait for it, or: "
                 f"gcloud ai custom-jobs cancel {number} {where}"
@@ -121,28 +127,45 @@ def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob
     """Completes the last attempt, or takes it out if there was no training."""
     failed = _failed_steps(run).get("train") if run else None
     if jobs:
-        # Whoever cancels training ends its step; cancelled after that, it was by the exit handler: the launcher was lost.
-        is_left = failed and failed.end_time and jobs[-1].end_time and jobs[-1].end_time > failed.end_time
-        is_lost = bool(is_left) and jobs[-1].state.name == "JOB_STATE_CANCELLED" and watch.state_of(run) == "FAILED"
+        # Whoever cancels training ends its step; cancelled after that, it was by the exit handler:
+        # the launcher was lost.
+        is_left = (
+            failed and failed.end_time and jobs[-1].end_time and jobs[-1].end_time > failed.end_time
+        )
+        is_lost = (
+            bool(is_left)
+            and jobs[-1].state.name == "JOB_STATE_CANCELLED"
+            and watch.state_of(run) == "FAILED"
+        )
         store.complete(jobs, is_lost=is_lost)
-    elif failed and (how := ending(failed)) is not Ending.FAILED:  # Its job was refused, or not made.
+    elif (
+        failed and (how := ending(failed)) is not Ending.FAILED
+    ):  # Its job was refused, or not made.
         store.refuse(" ".join(failed.error.message.split()), how)
     else:
         store.attempts.pop()
 
 
-def _failures(run: v1.PipelineJob, jobs: Sequence[v1.CustomJob], submission: Submission) -> Iterator[str]:
+def _failures(
+    run: v1.PipelineJob, jobs: Sequence[v1.CustomJob], submission: Submission
+) -> Iterator[str]:
     """Yields each step that has failed and why: of the training which replica, and its last lines."""
     for step, task in _failed_steps(run).items():
         why, job = task.error.message, task.executor_detail.container_detail.main_job
         replica, roles = "", tuple[str, ...]()
         if step == "train" and jobs:
-            why, job, roles = jobs[-1].error.message or why, jobs[-1].name, tuple(submission.cluster.pools)
+            why, job, roles = (
+                jobs[-1].error.message or why,
+                jobs[-1].name,
+                tuple(submission.cluster.pools),
+            )
             replica = replica_name(why, roles)
         yield f"{step}{f' ({replica})' if replica else ''} failed: {' '.join(why.split())}"
         try:
             logs = CloudLogs(submission.values["project"], job.rpartition("/")[2], roles)
-            lines = [text for name, text in (logs.new() if job else ()) if name == replica or not replica]
+            lines = [
+                text for name, text in (logs.new() if job else ()) if name == replica or not replica
+            ]
         except (OSError, UserError) as error:
             lines = [f"({error})"]
         yield from (f"  {line}" for line in lines[-_TAIL:])

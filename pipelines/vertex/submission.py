@@ -36,7 +36,9 @@ class Submission:
     values: Mapping[str, Any]  # Arguments of the pipeline by name.
     settings: JobSettings
     service_account: str | None = None
-    resources: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)  # CPUs and memory by step.
+    resources: Mapping[str, tuple[str, str]] = dataclasses.field(
+        default_factory=dict
+    )  # CPUs and memory by step.
     max_machine_hours: float | None = None  # Of the training, all attempts together.
 
     @functools.cached_property
@@ -67,7 +69,9 @@ class Submission:
         """Returns the run of that name, as it was submitted."""
         with parsed_json(_RECORD.format(bucket, run)) as fields:
             if fields is None:
-                raise UserError(f"--resume {run}: no such run in {bucket}; submit.py --list shows them")
+                raise UserError(
+                    f"--resume {run}: no such run in {bucket}; submit.py --list shows them"
+                )
             return TypeAdapter(cls).validate_python(fields)
 
     def request(self, job_id: str, order: Again) -> dict[str, Any]:
@@ -75,7 +79,10 @@ class Submission:
         pipeline = build(
             "vertex",
             self.image,
-            job={**self.settings.arguments(order.machines, self.run), "timeout": f"{order.timeout_s}s"},
+            job={
+                **self.settings.arguments(order.machines, self.run),
+                "timeout": f"{order.timeout_s}s",
+            },
             job_args=self.settings.as_flags(),
             resources=self.resources,
         )
@@ -85,7 +92,10 @@ class Submission:
             "displayName": self.run,
             "labels": self.settings.all_labels(self.run),
             "pipelineSpec": json_format.MessageToDict(pipeline.pipeline_spec),
-            "runtimeConfig": {"gcsOutputDirectory": f"{self.bucket}/runs", "parameterValues": values},
+            "runtimeConfig": {
+                "gcsOutputDirectory": f"{self.bucket}/runs",
+                "parameterValues": values,
+            },
             "serviceAccount": self.service_account,
             "network": self.settings.network,
             "encryptionSpec": key and {"kmsKeyName": key},
@@ -105,13 +115,16 @@ def prepare(config: Config) -> Submission:
     plan_vertex(cluster, config.image, [])  # refuses pools that cannot run there
     sources = as_list(config.source)
     if config.dataset == "bigquery":
-        config = config.model_copy(update={"export_dir": config.export_dir or f"{config.bucket}/exports"})
+        config = config.model_copy(
+            update={"export_dir": config.export_dir or f"{config.bucket}/exports"}
+        )
     else:
         sources = [require_bucket(source) for source in sources]
     predict = as_list(config.predict)
     if others := [path for path in predict if not re.fullmatch(r"gs://[^/].*\.jsonl", path)]:
         raise UserError(
-            f"predict: {others[0]}: Vertex AI's batch prediction reads JSON lines; give gs://BUCKET/NAME.jsonl"
+            f"predict: {others[0]}: Vertex AI's batch prediction reads JSON lines; give "
+            "gs://BUCKET/NAME.jsonl"
         )
     run = new_name()
     return Submission(
@@ -132,7 +145,9 @@ def prepare(config: Config) -> Submission:
         service_account=config.service_account,
         resources={
             step: (cpus, memory)
-            for step, cpus, memory in (re.split("[=:]", text) for text in as_list(config.step_resources))
+            for step, cpus, memory in (
+                re.split("[=:]", text) for text in as_list(config.step_resources)
+            )
         },
         max_machine_hours=config.max_machine_hours,
     )
@@ -141,5 +156,8 @@ def prepare(config: Config) -> Submission:
 def require_bucket(source: str) -> str:
     """Returns `gs://BUCKET/DIR` without a slash at its end, or a UserError: no other place can be read on Vertex AI."""
     if not re.match("gs://[^/]", source):
-        raise UserError(f"--source {source}: steps on Vertex AI read buckets; upload it and give gs://BUCKET/DIR")
+        raise UserError(
+            f"--source {source}: steps on Vertex AI read buckets; upload it and give "
+            "gs://BUCKET/DIR"
+        )
     return source.rstrip("/")

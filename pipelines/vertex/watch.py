@@ -36,7 +36,11 @@ def follow(name: str, job_dir: str) -> v1.PipelineJob:
             job = client.get(name)
             for step, state in _changes(job, states):
                 show(f"{step}: {state}")
-            if states.get("train") == "running" and (line := newest_step(job_dir)) and line["step"] != shown_step:
+            if (
+                states.get("train") == "running"
+                and (line := newest_step(job_dir))
+                and line["step"] != shown_step
+            ):
                 shown_step = line["step"]
                 show(f"train: {_progress(line)}")
             if not is_live(job):
@@ -57,7 +61,9 @@ def is_live(job: v1.PipelineJob) -> bool:
 def steps(job: v1.PipelineJob) -> Iterator[tuple[str, v1.PipelineTaskDetail]]:
     """Yields each step by name, but no groups of steps, and not the run itself."""
     for task in job.job_detail.task_details:
-        if not task.task_name.startswith(("exit-handler-", "condition-", job.name.rpartition("/")[2])):
+        if not task.task_name.startswith(
+            ("exit-handler-", "condition-", job.name.rpartition("/")[2])
+        ):
             yield "train" if task.task_name == "custom-training-job" else task.task_name, task
 
 
@@ -94,5 +100,9 @@ def _progress(line: dict[str, Any]) -> str:
     """Returns a line of the chief's journal as people read it."""
     parts = [f"step {line['step']:,}"]
     parts += [f"{line['examples_per_s']:,.0f} examples/s"] if line.get("examples_per_s") else []
-    parts += [f"{name} {line[name]:.4g}" for name in ("loss", "accuracy", "auc") if isinstance(line.get(name), float)]
+    parts += [
+        f"{name} {line[name]:.4g}"
+        for name in ("loss", "accuracy", "auc")
+        if isinstance(line.get(name), float)
+    ]
     return ", ".join(parts)

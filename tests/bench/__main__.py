@@ -1,7 +1,8 @@
 """`make bench`: our speed as ratios to the usual way, both measured in turn in one run.
 
-On shared machines absolute rates drift by a factor of two, so every pair is repeated in alternation and the median of
-the ratios is what counts. `python -m tests.bench convert` runs one of them; `--repeats N` changes how often.
+On shared machines absolute rates drift by a factor of two, so every pair is repeated in alternation
+and the median of the ratios is what counts. `python -m tests.bench convert` runs one of them;
+`--repeats N` changes how often.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """A minute of requests of one row, to components.serve and to a handler of ten lines on FastAPI, each on one core.
 
-python -m tests.bench.answer MODEL_DIR '{"fare": "12.5", "company": "Flash Cab", ...}'      # `hey` has to be there
+python -m tests.bench.answer MODEL_DIR '{"fare": "12.5", "company": "Flash Cab", ...}'      # `hey`
+has to be there
 
 Each server gets four fifths of the requests that it answers in five seconds of as many as it can.
 """
@@ -55,23 +56,43 @@ def main() -> None:
             after = psutil.Process(server.pid).cpu_times()
             busy = (after.user + after.system - before.user - before.system) / found["answered"]
             server.terminate()
-        print(f"{name}: {found}, {1e3 * busy:.2f} ms of processor each; at most {most:.0f}/s", flush=True)
+        print(
+            f"{name}: {found}, {1e3 * busy:.2f} ms of processor each; at most {most:.0f}/s",
+            flush=True,
+        )
 
 
 def answers(url: str, body: str) -> bool:
     """Returns whether the server answers."""
     try:
-        return requests.post(url, data=body, headers={"content-type": "application/json"}, timeout=9).ok
+        return requests.post(
+            url, data=body, headers={"content-type": "application/json"}, timeout=9
+        ).ok
     except requests.ConnectionError:
         return False
 
 
 def hey(url: str, body: str, seconds: int, rate: int) -> dict[str, float | dict[str, int]]:
     """Sends requests at a rate by each client; returns answers by status, their rate, and quantiles in ms."""
-    flags = ["-z", f"{seconds}s", "-c", str(_CLIENTS), "-q", str(rate), "-m", "POST", "-T", "application/json"]
-    said = subprocess.run(["hey", *flags, "-d", body, url], capture_output=True, text=True, check=True).stdout
+    flags = [
+        "-z",
+        f"{seconds}s",
+        "-c",
+        str(_CLIENTS),
+        "-q",
+        str(rate),
+        "-m",
+        "POST",
+        "-T",
+        "application/json",
+    ]
+    said = subprocess.run(
+        ["hey", *flags, "-d", body, url], capture_output=True, text=True, check=True
+    ).stdout
     codes = {code: int(count) for code, count in re.findall(r"\[(\d+)\]\s+(\d+) responses", said)}
-    quantiles = {f"p{p}": 1e3 * float(re.search(rf"{p}%+ in ([\d.]+) secs", said)[1]) for p in (50, 99)}
+    quantiles = {
+        f"p{p}": 1e3 * float(re.search(rf"{p}%+ in ([\d.]+) secs", said)[1]) for p in (50, 99)
+    }
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1])
     return {"answered": sum(codes.values()), "by_status": codes, "rate": rate, **quantiles}
 

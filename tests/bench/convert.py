@@ -1,6 +1,7 @@
 """Writing TFRecord against the usual ways: a loop over `tf.train.Example`, and the builder of TensorFlow Datasets.
 
-Images are CIFAR-10's; rows are the taxi trips, twenty times. Both must be at hand in ../shared/data.
+Images are CIFAR-10's; rows are the taxi trips, twenty times. Both must be at hand in
+../shared/data.
 """
 
 import contextlib
@@ -56,14 +57,21 @@ def builder() -> Contestants:
     root = data.scratch()
     pixels, labels = _images()
     features = tfds.features.FeaturesDict(
-        {"image": tfds.features.Image(shape=SHAPE), "label": tfds.features.ClassLabel(num_classes=10)}
+        {
+            "image": tfds.features.Image(shape=SHAPE),
+            "label": tfds.features.ClassLabel(num_classes=10),
+        }
     )
 
     def theirs() -> float:
         shutil.rmtree(root / "tfds", ignore_errors=True)
-        examples = ({"image": image, "label": label} for image, label in zip(pixels, labels, strict=True))
+        examples = (
+            {"image": image, "label": label} for image, label in zip(pixels, labels, strict=True)
+        )
         split = {"train": enumerate(examples)}
-        tfds.dataset_builders.store_as_tfds_dataset("made", "1.0.0", features, split, data_dir=root / "tfds")
+        tfds.dataset_builders.store_as_tfds_dataset(
+            "made", "1.0.0", features, split, data_dir=root / "tfds"
+        )
         return len(labels)
 
     tfds.disable_progress_bar()
@@ -110,7 +118,9 @@ def _trips(times: int) -> tuple[pathlib.Path, pathlib.Path, int]:
 
 def _kinds() -> dict[str, str]:
     """By name of the taxi's columns, what they are."""
-    return {name: column["type"] for name, column in yaml.safe_load(TAXI.read_text())["columns"].items()}
+    return {
+        name: column["type"] for name, column in yaml.safe_load(TAXI.read_text())["columns"].items()
+    }
 
 
 def _command(trips: pathlib.Path, count: int) -> Callable[[], float]:
@@ -138,5 +148,12 @@ def _saved(pixels: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> tuple[
 
 def _run(*flags: object, output: pathlib.Path) -> None:
     shutil.rmtree(output, ignore_errors=True)
-    command = [sys.executable, "-m", "components.convert", *map(str, flags), "--output", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "components.convert",
+        *map(str, flags),
+        "--output",
+        str(output),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

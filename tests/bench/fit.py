@@ -32,9 +32,20 @@ def _ours(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[],
         model = build()
         optimizer = _optimizer(opts, model, manifest)
     task = build.task
-    step = TrainStep(model=model, optimizer=optimizer, task=task, label=manifest.label, global_batch=batch, seed=0)
-    choice = choose(manifest, data_dir=opts.data_dir, budget_bytes=budget(1, on_gpus=False), wish=opts.reader)
-    reader = open_reader(provide_files(choice, manifest), manifest, global_batch=batch, seed=0, prepare=build.prepare)
+    step = TrainStep(
+        model=model,
+        optimizer=optimizer,
+        task=task,
+        label=manifest.label,
+        global_batch=batch,
+        seed=0,
+    )
+    choice = choose(
+        manifest, data_dir=opts.data_dir, budget_bytes=budget(1, on_gpus=False), wish=opts.reader
+    )
+    reader = open_reader(
+        provide_files(choice, manifest), manifest, global_batch=batch, seed=0, prepare=build.prepare
+    )
     loop = SyncSteps(strategy, step, reader, True)
     reached = 0
 
@@ -63,7 +74,9 @@ def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[]
     if manifest.deep:
         model = ordinary_model(manifest, hidden_units=(128, 64, 32))
         columns = ordinary_columns(manifest, columns)
-        optimizer = keras.optimizers.Adam(1e-3)  # ours leaves rows alone that a batch did not ask for
+        optimizer = keras.optimizers.Adam(
+            1e-3
+        )  # ours leaves rows alone that a batch did not ask for
     else:
         with mock.patch.object(resnet, "BatchNormalization", _batch_norm):
             model = registry.builder(opts.model, manifest, opts.network)()
@@ -81,16 +94,31 @@ def _keras(opts: options.Options, manifest: Manifest, steps: int) -> Callable[[]
     return lap
 
 
-def _optimizer(opts: options.Options, model: keras.Model, manifest: Manifest) -> keras.optimizers.Optimizer:
+def _optimizer(
+    opts: options.Options, model: keras.Model, manifest: Manifest
+) -> keras.optimizers.Optimizer:
     examples, batch = manifest.split("train").examples, opts.global_batch_size(1)
     return learning.optimizer(
-        opts, model, manifest, learning.TrainingSize(examples=examples, batch=batch, horizon=1_000_000)
+        opts,
+        model,
+        manifest,
+        learning.TrainingSize(examples=examples, batch=batch, horizon=1_000_000),
     )
 
 
 def main(kind: str, model: str, data_dir: str, steps: str, *flags: str) -> None:
     """Makes all that a lap needs, and runs laps."""
-    argv = ["--data-dir", data_dir, "--job-dir", "unused", "--model", model, "--train-steps", "1000000", *flags]
+    argv = [
+        "--data-dir",
+        data_dir,
+        "--job-dir",
+        "unused",
+        "--model",
+        model,
+        "--train-steps",
+        "1000000",
+        *flags,
+    ]
     opts = options.parse([*argv, "--strategy", "one_device"], {})
     main_loop.configure(opts)
     make = {"ours": _ours, "keras": _keras}[kind]

@@ -1,7 +1,8 @@
 """Contestants that do the same work in turn, and the table of their speeds.
 
-On shared machines absolute rates drift by a factor of two within minutes, so all run in alternation, and what counts is
-the median of the ratios of neighbouring laps. Beside wall time stands processor time, which other programs disturb less.
+On shared machines absolute rates drift by a factor of two within minutes, so all run in
+alternation, and what counts is the median of the ratios of neighbouring laps. Beside wall time
+stands processor time, which other programs disturb less.
 
     race({"ours": ours, "the usual way": usual}, repeats=5)
 """
@@ -40,7 +41,9 @@ class Child:
         while line := self._process.stdout.readline():
             if line.startswith("{"):
                 return json.loads(line)["examples"]
-        raise RuntimeError(f"{' '.join(self._process.args)} ended with exit code {self._process.wait()}")
+        raise RuntimeError(
+            f"{' '.join(self._process.args)} ended with exit code {self._process.wait()}"
+        )
 
     def cpu_s(self) -> float:
         """Processor time so far, with processes that it waited for."""
@@ -60,14 +63,18 @@ def race(contestants: Mapping[str, Callable[[], float]], repeats: int) -> None:
             run.close()
     laps = np.array(turns[1:])  # [repeats, contestants, 2]
     ratios = np.sort(laps / laps[:, -1:], axis=0)
-    for name, speed, ratio in zip(contestants, np.median(laps[..., 0], axis=0), ratios.transpose(1, 2, 0), strict=True):
+    for name, speed, ratio in zip(
+        contestants, np.median(laps[..., 0], axis=0), ratios.transpose(1, 2, 0), strict=True
+    ):
         wall, cpu = (f"{np.median(each):6.2f} [{each[0]:.2f}, {each[-1]:.2f}]" for each in ratio)
         print(f"  {name:<36} {speed:>10,.0f} examples/s  {wall}   a CPU-second {cpu}", flush=True)
 
 
 def _lap(run: Callable[[], float]) -> tuple[float, float]:
     """Examples a second of wall time and of processor time."""
-    cpu_s = run.cpu_s if isinstance(run, Child) else lambda: sum(os.times()[:4])  # with processes it waited for
+    cpu_s = (
+        run.cpu_s if isinstance(run, Child) else lambda: sum(os.times()[:4])
+    )  # with processes it waited for
     start, start_cpu = time.perf_counter(), cpu_s()
     examples = run()
     return examples / (time.perf_counter() - start), examples / max(cpu_s() - start_cpu, 1e-2)

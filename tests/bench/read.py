@@ -1,6 +1,7 @@
 """Reading images of CIFAR-10's size in batches of 128: our two ways against what most programs do.
 
-The usual ways are at their best: records in the order of the file, a shuffle buffer of 10,000, parallel maps, prefetching.
+The usual ways are at their best: records in the order of the file, a shuffle buffer of 10,000,
+parallel maps, prefetching.
 """
 
 import functools
@@ -77,9 +78,14 @@ def _png_file() -> tuple[str, dict]:
     path = str(pathlib.Path(directory) / "png.tfrecord")
     with tf.io.TFRecordWriter(path) as writer:
         for columns in records.batches(manifest, directory, "test", 1000):
-            for image, label in zip(columns["image"].numpy(), columns["label"].numpy(), strict=True):
+            for image, label in zip(
+                columns["image"].numpy(), columns["label"].numpy(), strict=True
+            ):
                 writer.write(example(tf.io.encode_png(image).numpy(), label))
-    return path, {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    return path, {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
 
 
 def plain() -> Mapping[str, Callable[[], float]]:
@@ -88,9 +94,19 @@ def plain() -> Mapping[str, Callable[[], float]]:
 
     def decode(record: tf.Tensor) -> dict[str, tf.Tensor]:
         example = tf.io.parse_single_example(record, form)
-        return {"image": tf.ensure_shape(tf.io.decode_png(example["image"], 3), [32, 32, 3]), "label": example["label"]}
+        return {
+            "image": tf.ensure_shape(tf.io.decode_png(example["image"], 3), [32, 32, 3]),
+            "label": example["label"],
+        }
 
-    usual = tf.data.TFRecordDataset(path).shuffle(10_000).repeat().map(decode, _AHEAD).batch(BATCH).prefetch(_AHEAD)
+    usual = (
+        tf.data.TFRecordDataset(path)
+        .shuffle(10_000)
+        .repeat()
+        .map(decode, _AHEAD)
+        .batch(BATCH)
+        .prefetch(_AHEAD)
+    )
     return {f"reader, {mode}": _ours(mode) for mode in ("resident", "mapped")} | {
         "PNG, example by example": _drain(usual)
     }
@@ -101,14 +117,17 @@ def augmented() -> Mapping[str, Callable[[], float]]:
     manifest, directory = _dataset()
 
     def change(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        image = tf.image.random_crop(tf.image.resize_with_crop_or_pad(example["image"], 40, 40), [32, 32, 3])
+        image = tf.image.random_crop(
+            tf.image.resize_with_crop_or_pad(example["image"], 40, 40), [32, 32, 3]
+        )
         return {**example, "image": tf.image.random_flip_left_right(image)}
 
     slices = tf.data.Dataset.from_tensor_slices(records.load(manifest, directory, "train"))
     usual = slices.shuffle(10_000).repeat().map(change, _AHEAD).batch(BATCH).prefetch(_AHEAD)
-    return {f"reader with crop_flip, {mode}": _ours(mode, "crop_flip") for mode in ("resident", "mapped")} | {
-        "image by image, in memory": _drain(usual)
-    }
+    return {
+        f"reader with crop_flip, {mode}": _ours(mode, "crop_flip")
+        for mode in ("resident", "mapped")
+    } | {"image by image, in memory": _drain(usual)}
 
 
 def opening() -> Mapping[str, Callable[[], float]]:
@@ -125,4 +144,7 @@ def opening() -> Mapping[str, Callable[[], float]]:
         next(iter(batches.map(lambda batch: tf.io.parse_example(batch, form))))
         return 1
 
-    return {"open at step 1,000,000, mapped": functools.partial(ours, "mapped"), "skip an epoch": usual}
+    return {
+        "open at step 1,000,000, mapped": functools.partial(ours, "mapped"),
+        "skip an epoch": usual,
+    }

@@ -1,6 +1,7 @@
 """PyTorch as a peer, with one thread, channels last, and the data in memory: `tests.bench.torch_fit MODEL NPZ STEPS`.
 
-The same networks and optimizers as ours. Needs PyTorch and NumPy alone, so that it may run in an environment of its own.
+The same networks and optimizers as ours. Needs PyTorch and NumPy alone, so that it may run in an
+environment of its own.
 """
 
 import sys
@@ -20,7 +21,9 @@ class Cnn(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.convolutions = nn.ModuleList([nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3), nn.Conv2d(64, 64, 3)])
+        self.convolutions = nn.ModuleList(
+            [nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3), nn.Conv2d(64, 64, 3)]
+        )
         self.hidden, self.logits = nn.Linear(576, 64), nn.Linear(64, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -39,14 +42,18 @@ class Block(nn.Module):
         super().__init__()
         self.first = nn.Conv2d(channels, filters, 3, stride, padding=1, bias=False)
         self.second = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
-        self.norms = nn.ModuleList([nn.BatchNorm2d(filters, eps=1e-5, momentum=0.003) for _ in range(2)])
+        self.norms = nn.ModuleList(
+            [nn.BatchNorm2d(filters, eps=1e-5, momentum=0.003) for _ in range(2)]
+        )
         self.stride, self.missing = stride, filters - channels
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[N, channels, H, W] to [N, filters, H / stride, W / stride]."""
         shortcut = functional.avg_pool2d(x, self.stride) if self.stride > 1 else x
         if self.missing:
-            shortcut = functional.pad(shortcut, (0, 0, 0, 0, self.missing // 2, self.missing - self.missing // 2))
+            shortcut = functional.pad(
+                shortcut, (0, 0, 0, 0, self.missing // 2, self.missing - self.missing // 2)
+            )
         x = functional.relu(self.norms[0](self.first(x)))
         return functional.relu(self.norms[1](self.second(x)) + shortcut)
 
@@ -56,9 +63,14 @@ class ResNet44(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.stem, self.norm = nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16, eps=1e-5, momentum=0.003)
+        self.stem, self.norm = (
+            nn.Conv2d(3, 16, 3, padding=1, bias=False),
+            nn.BatchNorm2d(16, eps=1e-5, momentum=0.003),
+        )
         stages = [(16, 16, 1), (16, 32, 2), (32, 64, 2)]
-        blocks = [Block(i if n == 0 else o, o, s if n == 0 else 1) for i, o, s in stages for n in range(7)]
+        blocks = [
+            Block(i if n == 0 else o, o, s if n == 0 else 1) for i, o, s in stages for n in range(7)
+        ]
         self.blocks, self.logits = nn.Sequential(*blocks), nn.Linear(64, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -72,7 +84,11 @@ def main(name: str, npz: str, steps: int) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     data = np.load(npz)
-    images = torch.from_numpy(data["image"]).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+    images = (
+        torch.from_numpy(data["image"])
+        .permute(0, 3, 1, 2)
+        .contiguous(memory_format=torch.channels_last)
+    )
     labels = torch.from_numpy(data["label"].astype(np.int64))
     classes = int(labels.max()) + 1
     if name == "cnn":

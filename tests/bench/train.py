@@ -1,6 +1,7 @@
 """Training on one device: our step loop through our reader against Keras `fit`, and against PyTorch, one thread each.
 
-PyTorch is none of the project's dependencies. The races against it want a Python that has it: TORCH_PYTHON=PATH.
+PyTorch is none of the project's dependencies. The races against it want a Python that has it:
+TORCH_PYTHON=PATH.
 """
 
 import functools
@@ -27,7 +28,9 @@ def _torch(model: str, dataset: str) -> Child:
     npz = f"{directory}.npz"
     columns = records.load(Manifest.load(directory), directory, "train")
     np.savez(npz, **{name: column.numpy() for name, column in columns.items()})
-    return Child("tests.bench.torch_fit", model, npz, str(_STEPS[model]), python=os.environ["TORCH_PYTHON"])
+    return Child(
+        "tests.bench.torch_fit", model, npz, str(_STEPS[model]), python=os.environ["TORCH_PYTHON"]
+    )
 
 
 def _keras(model: str, dataset: str, *flags: str) -> Mapping[str, Callable[[], float]]:
@@ -44,7 +47,10 @@ def _one_thread(model: str, dataset: str, *flags: str) -> Mapping[str, Callable[
         print("  skipped: TORCH_PYTHON names no Python that has PyTorch")
         return {}
     plain = ("--augment", "none", "--weight-decay", "0", "--threads", "1", *flags)
-    return {"ours, one thread": _child("ours", model, dataset, *plain), "PyTorch, one thread": _torch(model, dataset)}
+    return {
+        "ours, one thread": _child("ours", model, dataset, *plain),
+        "PyTorch, one thread": _torch(model, dataset),
+    }
 
 
 def _wide_deep() -> Mapping[str, Callable[[], float]]:

@@ -49,8 +49,15 @@ def rows(
         path.unlink(missing_ok=True)
         with tf.io.TFRecordWriter(os.fspath(path)) as file:
             for values in read():
-                feature = {name: make[kind](value) for (name, kind), value in zip(kinds.items(), values, strict=True)}
-                file.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+                feature = {
+                    name: make[kind](value)
+                    for (name, kind), value in zip(kinds.items(), values, strict=True)
+                }
+                file.write(
+                    tf.train.Example(
+                        features=tf.train.Features(feature=feature)
+                    ).SerializeToString()
+                )
         return count
 
     return lap
@@ -63,7 +70,10 @@ _BATCH = 10_000  # rows that a reader gives at once
 def _by_csv(trips: pathlib.Path, kinds: Mapping[str, str], count: int) -> _Read:
     def read() -> Iterator[Sequence[Any]]:
         with open(trips, newline="") as file:
-            yield from ([row[name] for name in kinds] for row in itertools.islice(csv.DictReader(file), count))
+            yield from (
+                [row[name] for name in kinds]
+                for row in itertools.islice(csv.DictReader(file), count)
+            )
 
     return read
 

@@ -4,8 +4,8 @@
     model.compile(...)
     model.fit(ordinary_columns(manifest, columns), labels, batch_size=128)
 
-The columns are normalised, looked up and hashed beforehand, so that training alone is compared: with Keras'
-preprocessing layers inside the model, `fit` would do that again for every batch.
+The columns are normalised, looked up and hashed beforehand, so that training alone is compared:
+with Keras' preprocessing layers inside the model, `fit` would do that again for every batch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,9 @@ def ordinary_columns(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> di
         values = columns[encoding.columns[0]].numpy()
         if encoding.kind == "numeric":
             statistics = manifest.feature(encoding.columns[0]).statistics
-            taken[name] = ((values - statistics.mean) / (statistics.std or np.inf)).astype(np.float32)
+            taken[name] = ((values - statistics.mean) / (statistics.std or np.inf)).astype(
+                np.float32
+            )
         else:
             taken[name] = column_encodings.category(encoding, columns).numpy().astype(np.int32)
     return taken
@@ -45,11 +47,15 @@ def ordinary_model(manifest: Manifest, *, hidden_units: tuple[int, ...]) -> kera
             wide.append(linear(layers.Reshape((1,))(x)))
         elif name.startswith("wide"):
             zeros = {"embeddings_initializer": "zeros"}
-            wide.append(layers.Embedding(encoding.categories, classes, name=f"{name}_weights", **zeros)(x))
+            wide.append(
+                layers.Embedding(encoding.categories, classes, name=f"{name}_weights", **zeros)(x)
+            )
         elif encoding.kind == "numeric":
             deep.append(layers.Reshape((1,))(x))
         elif encoding.embedding:
-            deep.append(layers.Embedding(encoding.categories, encoding.embedding, name=f"{name}_weights")(x))
+            deep.append(
+                layers.Embedding(encoding.categories, encoding.embedding, name=f"{name}_weights")(x)
+            )
         else:
             deep.append(layers.CategoryEncoding(encoding.categories, output_mode="one_hot")(x))
     x = layers.Concatenate()(deep)

@@ -28,7 +28,8 @@ def _ours(images: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callabl
         name.with_suffix(shards.RECORDS).unlink(missing_ok=True)
         writer = shards.ShardWriter(str(name), layout)
         writer.append(
-            {name: column[rows] for name, column in columns.items()}, content_hashes(len(rows), {"image": images[rows]})
+            {name: column[rows] for name, column in columns.items()},
+            content_hashes(len(rows), {"image": images[rows]}),
         )
         return writer.close().examples
 

@@ -32,7 +32,12 @@ def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
             path = run / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("12345")
-        facts = {"runner": "subprocess", "image": "python", "dataset": "digits", "cluster": "c.yaml"}
+        facts = {
+            "runner": "subprocess",
+            "image": "python",
+            "dataset": "digits",
+            "cluster": "c.yaml",
+        }
         RunRecord(id=name, arguments={"run_dir": str(run)}, **facts).save()
         (run / "summary.json").write_text(json.dumps({"paths": {"dataset": None}}))
         if done:
@@ -46,7 +51,9 @@ def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
 def files() -> Callable[[pathlib.Path], set[str]]:
     """Names of all files below a directory; a link is one, whatever it points at."""
     return lambda directory: {
-        str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_symlink() or not path.is_dir()
+        str(path.relative_to(directory))
+        for path in directory.rglob("*")
+        if path.is_symlink() or not path.is_dir()
     }
 
 
@@ -54,8 +61,15 @@ def files() -> Callable[[pathlib.Path], set[str]]:
 def exit_handler() -> Callable[..., None]:
     """Runs the pipeline's exit handler after a run that ended in a state."""
 
-    def run(state: str, run_id: str, *, run_dir: str = "", project: str = "", location: str = "") -> None:
-        names = {"pipeline_job_resource_name": "", "pipeline_task_name": "", "error_code": None, "error_message": None}
+    def run(
+        state: str, run_id: str, *, run_dir: str = "", project: str = "", location: str = ""
+    ) -> None:
+        names = {
+            "pipeline_job_resource_name": "",
+            "pipeline_task_name": "",
+            "error_code": None,
+            "error_message": None,
+        }
         status = dsl.PipelineTaskFinalStatus(state=state, **names)
         cleanup(run_id=run_id, run_dir=run_dir, project=project, location=location, status=status)
 

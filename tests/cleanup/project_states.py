@@ -24,7 +24,9 @@ _run = st.fixed_dictionaries(
         "days": st.sampled_from([2, 40]),  # since its job wrote something
     }
 )
-_version = st.tuples(st.sets(st.sampled_from(["champion", "previous", "theirs"])), st.booleans(), st.integers(0, 4))
+_version = st.tuples(
+    st.sets(st.sampled_from(["champion", "previous", "theirs"])), st.booleans(), st.integers(0, 4)
+)
 _model = st.tuples(_labels, st.lists(_version, min_size=1, max_size=5), st.integers(0, 4))
 # Files of others in and beside the folders that are ours.
 _foreign_files = [
@@ -38,8 +40,12 @@ _foreign_files = [
     "models/m0/v4/version.json",
     "jobs/mine/job.json",
 ]
-_foreign_labels = st.sampled_from([{}, {"run": "training-0"}, {"managed_by": "others", "run": "training-0"}])
-_foreign_job = st.tuples(st.sampled_from(["training-0", "training-1-2", "x"]), _foreign_labels, st.booleans())
+_foreign_labels = st.sampled_from(
+    [{}, {"run": "training-0"}, {"managed_by": "others", "run": "training-0"}]
+)
+_foreign_job = st.tuples(
+    st.sampled_from(["training-0", "training-1-2", "x"]), _foreign_labels, st.booleans()
+)
 
 
 Fates = dict[tuple[str, str], str]  # the run, by kind and name of what has to go
@@ -52,13 +58,17 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
     runs = {f"training-{i}": run for i, run in enumerate(draw(st.lists(_run, max_size=4)))}
     models = draw(st.lists(_model, max_size=3))
     for run in runs.values():
-        run["live"] = run["live"][:1] if run["scheduled"] else run["live"]  # nobody submits that again
+        run["live"] = (
+            run["live"][:1] if run["scheduled"] else run["live"]
+        )  # nobody submits that again
     running = {name for name, run in runs.items() if run["labels"] == OURS and any(run["live"])}
     busy = running | {name for name, run in runs.items() if (True, OURS) in run["jobs"]}
     days: dict[str, int] = {}  # since a file was written, if not 2
     pipelines, jobs, versions = [], [], []
     # Files of somebody else's in our bucket.
-    files = dict.fromkeys(["runs/notes.txt", "other/x.tmp", "models/bert/7/saved_model.pb", "runs/77/other/x.tmp"], 10)
+    files = dict.fromkeys(
+        ["runs/notes.txt", "other/x.tmp", "models/bert/7/saved_model.pb", "runs/77/other/x.tmp"], 10
+    )
     for name, run in runs.items():
         of_run, ours = {} if run["scheduled"] else {"run": name}, run["labels"] == OURS
         for attempt, live in enumerate(run["live"]):
@@ -69,9 +79,15 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
             if live and labels == OURS and ours and name not in running:
                 goes["job", jobs[-1].name] = name
         own, steps, quiet = f"runs/{name}/job/", f"runs/77/{name}/", ours and name not in busy
-        files |= dict.fromkeys([f"{own}model/saved_model.pb", f"{own}checkpoints/ckpt-1", f"{steps}report"], 10)
+        files |= dict.fromkeys(
+            [f"{own}model/saved_model.pb", f"{own}checkpoints/ckpt-1", f"{steps}report"], 10
+        )
         for has, whose, paths in (
-            ("temporary", own, [f"{own}a.1.tmp", f"{own}model.partial/a", f"{own}checkpoints/ckpt-2_temp/a"]),
+            (
+                "temporary",
+                own,
+                [f"{own}a.1.tmp", f"{own}model.partial/a", f"{own}checkpoints/ckpt-2_temp/a"],
+            ),
             ("done", f"{own}checkpoints/", [f"{own}DONE.json"]),
         ):
             if run[has]:
@@ -86,8 +102,18 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
             aliases = (aliases & left) | ({"default"} if n == default % len(kinds) else set())
             left, folder, of = left - aliases, f"models/m{i}/{n:016x}", f"training-{run}"
             files |= dict.fromkeys([f"{folder}/1/saved_model.pb", f"{folder}/version.json"], 10)
-            versions.append(version(f"m{i}", n + 1, labels | {"run": of}, f"{BUCKET}/{folder}", aliases, deployed))
-            if labels == OURS and n < len(kinds) - keep and not aliases and not deployed and of not in busy:
+            versions.append(
+                version(
+                    f"m{i}", n + 1, labels | {"run": of}, f"{BUCKET}/{folder}", aliases, deployed
+                )
+            )
+            if (
+                labels == OURS
+                and n < len(kinds) - keep
+                and not aliases
+                and not deployed
+                and of not in busy
+            ):
                 goes["version", f"m{i} {n + 1}"] = of
     lists = {"pipelines": pipelines, "jobs": jobs, "versions": versions}
     stored = {name: stored_file(days.get(name, 2), size) for name, size in files.items()}
@@ -102,11 +128,18 @@ def with_foreign_things(draw: st.DrawFn, state: ProjectState) -> ProjectState:
     jobs = draw(st.lists(_foreign_job))
     foreign = {
         "pipelines": [job(f"pipelineJobs/{id}", id, labels, live) for id, labels, live in jobs],
-        "jobs": [job(f"customJobs/9{i}", id, labels, live) for i, (id, labels, live) in enumerate(jobs)],
-        "versions": [version("m0", 9 + i, labels, f"{BUCKET}/models/m0/v3") for i, (_, labels, _) in enumerate(jobs)],
+        "jobs": [
+            job(f"customJobs/9{i}", id, labels, live) for i, (id, labels, live) in enumerate(jobs)
+        ],
+        "versions": [
+            version("m0", 9 + i, labels, f"{BUCKET}/models/m0/v3")
+            for i, (_, labels, _) in enumerate(jobs)
+        ],
     }
     # Of ours, with files in another bucket.
-    foreign["pipelines"].append(job("pipelineJobs/x", "x", OURS | {"run": "x"}, False, "gs://another"))
+    foreign["pipelines"].append(
+        job("pipelineJobs/x", "x", OURS | {"run": "x"}, False, "gs://another")
+    )
     return dataclasses.replace(
         state,
         files={**state.files, **{name: stored_file(900) for name in names}},
@@ -120,18 +153,28 @@ def stored_file(days: int, num_bytes: int = 10) -> File:
     return File(path="", num_bytes=num_bytes, updated_s=updated.timestamp())
 
 
-def job(name: str, run: str, labels: dict[str, str], live: bool, bucket: str = BUCKET) -> v1.PipelineJob | v1.CustomJob:
+def job(
+    name: str, run: str, labels: dict[str, str], live: bool, bucket: str = BUCKET
+) -> v1.PipelineJob | v1.CustomJob:
     """A pipeline job, or a custom job of two machines, by its name below the project's."""
     about = {"name": f"{PARENT}/{name}", "display_name": run, "labels": labels, "create_time": NOW}
     if name.startswith("pipelineJobs/"):
         config = v1.PipelineJob.RuntimeConfig(gcs_output_directory=f"{bucket}/runs")
         state = f"PIPELINE_STATE_{'RUNNING' if live else 'FAILED'}"
         return v1.PipelineJob(state=state, runtime_config=config, **about)
-    spec = {"worker_pool_specs": [{"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 2}]}
-    return v1.CustomJob(state=f"JOB_STATE_{'PENDING' if live else 'SUCCEEDED'}", job_spec=spec, **about)
+    spec = {
+        "worker_pool_specs": [
+            {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 2}
+        ]
+    }
+    return v1.CustomJob(
+        state=f"JOB_STATE_{'PENDING' if live else 'SUCCEEDED'}", job_spec=spec, **about
+    )
 
 
-def version(model: str, number: int, labels: dict[str, str], folder: str, aliases=(), deployed=False) -> v1.Model:
+def version(
+    model: str, number: int, labels: dict[str, str], folder: str, aliases=(), deployed=False
+) -> v1.Model:
     """A version of a model, with its files in a folder of its own."""
     return v1.Model(
         name=f"{PARENT}/models/m-{model}",

@@ -42,7 +42,9 @@ def test_leftovers_listed_deleted_and_noted(make_run, files, capsys):
     assert "deleted 6 items" in capsys.readouterr().out
     assert files(run) == KEPT
     journal = [json.loads(line) for line in (run / "cleanup.jsonl").read_text().splitlines()]
-    assert {os.path.relpath(line["deleted"], run): (line["bytes"], line["why"]) for line in journal} == LEFTOVERS
+    assert {
+        os.path.relpath(line["deleted"], run): (line["bytes"], line["why"]) for line in journal
+    } == LEFTOVERS
     assert all(line["time"] > 1.7e9 for line in journal)
 
 
@@ -90,7 +92,9 @@ def test_link_to_outside_stays(make_run, tmp_path, files, link):
     (run / link).symlink_to(outside)
     before = files(outside)
     leftovers = unneeded(str(run))
-    assert leftovers and not any(leftover.name.startswith(str(run / link)) for leftover in leftovers)
+    assert leftovers and not any(
+        leftover.name.startswith(str(run / link)) for leftover in leftovers
+    )
     delete(str(run), leftovers)
     assert files(outside) == before and (run / link).is_symlink()
 
@@ -111,7 +115,13 @@ def test_nothing_outside_run_is_deleted(make_run, tmp_path, files):
     run, other = make_run(), make_run("r2")
     (run / "link").symlink_to(other)
     before = files(tmp_path)
-    for path in (other / "tmp", run / "tmp" / ".." / ".." / "r2", run / "tmp" / "..", run, run / "link" / "tmp"):
+    for path in (
+        other / "tmp",
+        run / "tmp" / ".." / ".." / "r2",
+        run / "tmp" / "..",
+        run,
+        run / "link" / "tmp",
+    ):
         with pytest.raises(UserError, match="nothing outside a run is deleted"):
             delete(str(run), [Leftover(name=str(path), why="")])
     assert files(tmp_path) == before | {"runs/r1/cleanup.jsonl"}

@@ -20,12 +20,22 @@ def test_exactly_unneeded_things_go(project):
     assert all(name.startswith(("runs/", "models/")) for name in gone)
     # Models of jobs and of versions that stay, pages, and what another pipeline keeps there.
     going = {each.name for each in listed if each.kind == "version"}
-    stay = [v.artifact_uri[10:] for v in state.versions if f"{v.labels['name']} {v.version_id}" not in going]
+    stay = [
+        v.artifact_uri[10:]
+        for v in state.versions
+        if f"{v.labels['name']} {v.version_id}" not in going
+    ]
     assert not [name for name in gone if name.startswith(tuple(f"{folder}/" for folder in stay))]
-    assert not [name for name in gone if "/job/model/" in name or name.endswith("report") or "/other/" in name]
+    assert not [
+        name
+        for name in gone
+        if "/job/model/" in name or name.endswith("report") or "/other/" in name
+    ]
     for run in {"training-0", "training-1"}:
         of_run = leftovers(state, keep_versions=keep, run=run)
-        assert {(each.kind, each.name) for each in of_run} == {which for which, of in goes.items() if of == run}
+        assert {(each.kind, each.name) for each in of_run} == {
+            which for which, of in goes.items() if of == run
+        }
     assert not [each for each in leftovers(state) if each.kind == "version"]
 
 
@@ -34,7 +44,9 @@ def test_foreign_things_change_nothing(project, data):
     """Things of others beside ours do not change what goes, file by file."""
     state, keep, _ = project
     together = leftovers(data.draw(with_foreign_things(state)), keep_versions=keep)
-    assert {each.name: each for each in together} == {each.name: each for each in leftovers(state, keep_versions=keep)}
+    assert {each.name: each for each in together} == {
+        each.name: each for each in leftovers(state, keep_versions=keep)
+    }
 
 
 def test_checkpoints_of_unfinished_job_stay_month():

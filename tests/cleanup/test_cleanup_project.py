@@ -23,10 +23,19 @@ def state(vertex, bucket):
     """Returns jobs and versions of the cloud, by kind and name, and the files of the bucket."""
 
     def read():
-        jobs = [name for name, job in vertex.custom_jobs.items.items() if job.state.name != "JOB_STATE_CANCELLED"]
+        jobs = [
+            name
+            for name, job in vertex.custom_jobs.items.items()
+            if job.state.name != "JOB_STATE_CANCELLED"
+        ]
         versions = [version for versions in vertex.models.versions.values() for version in versions]
-        things = {*jobs, *(f"{version.labels['name']} {version.version_id}" for version in versions)}
-        return things, {str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file()}
+        things = {
+            *jobs,
+            *(f"{version.labels['name']} {version.version_id}" for version in versions),
+        }
+        return things, {
+            str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file()
+        }
 
     return read
 
@@ -51,7 +60,10 @@ def project(vertex, bucket, state):
         os.utime(bucket / name, (0, 0))
     run = job("pipelineJobs/training-1", "training-1", labels, False)
     vertex.pipeline_jobs.items = {run.name: run}
-    jobs = [job(f"customJobs/{id}", "training-1", of, True) for id, of in (("training-1", labels), ("7", foreign))]
+    jobs = [
+        job(f"customJobs/{id}", "training-1", of, True)
+        for id, of in (("training-1", labels), ("7", foreign))
+    ]
     vertex.custom_jobs.items = {job.name: job for job in jobs}
     newer = version("m", 2, OURS, f"{BUCKET}/models/m/{1:016x}", aliases=("default",))
     vertex.models.versions = {newer.name: [version("m", 1, OURS, f"{BUCKET}/{FOLDER}"), newer]}
@@ -70,7 +82,9 @@ def answer(monkeypatch):
 
 
 def test_deletion_needs_agreement(project, state, answer, refused, capsys):
-    assert "nobody can be asked here whether to delete all of this; add --yes" in refused(main, *FLAGS, "--delete")
+    assert "nobody can be asked here whether to delete all of this; add --yes" in refused(
+        main, *FLAGS, "--delete"
+    )
     answer("no")
     assert main([*FLAGS, "--delete"]) == 0 and state() == project
     answer("y")
@@ -130,11 +144,20 @@ def test_endpoints_without_requests_go(vertex, bucket, capsys):
         ("young", idle | {"create_time": NOW}),
         ("foreign", idle | {"labels": {}}),
     ):
-        endpoint = v1.Endpoint({"name": f"{PARENT}/endpoints/{name}", "display_name": name, **facts})
+        endpoint = v1.Endpoint(
+            {"name": f"{PARENT}/endpoints/{name}", "display_name": name, **facts}
+        )
         vertex.endpoints.items[endpoint.name] = endpoint
     assert main([*FLAGS, "--delete", "--yes"]) == 0
-    assert f"made 3 days ago, it gets no requests  {PARENT}/endpoints/idle\n" in capsys.readouterr().out
-    assert [endpoint.display_name for endpoint in vertex.endpoints.items.values()] == ["busy", "young", "foreign"]
+    assert (
+        f"made 3 days ago, it gets no requests  {PARENT}/endpoints/idle\n"
+        in capsys.readouterr().out
+    )
+    assert [endpoint.display_name for endpoint in vertex.endpoints.items.values()] == [
+        "busy",
+        "young",
+        "foreign",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ def job(vertex):
 
     def make(run, state, **labels):
         number = len(vertex.custom_jobs.items)
-        custom = project_states.job(f"customJobs/{number}", run, labels or project_states.OURS | {"run": run}, True)
+        custom = project_states.job(
+            f"customJobs/{number}", run, labels or project_states.OURS | {"run": run}, True
+        )
         custom.state = f"JOB_STATE_{state}"
         vertex.custom_jobs.items[custom.name] = custom
         return custom.name
@@ -33,11 +35,19 @@ def test_live_jobs_of_run_are_cancelled(vertex, job, cancel_jobs):
     live = [job("r1", state) for state in ("QUEUED", "PENDING", "RUNNING", "PAUSED", "UPDATING")]
     ended = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "CANCELLING")
     past = [job("r1", state) for state in ended]
-    live.append(job("r1", "RUNNING", managed_by="tfrecord-training"))  # A schedule's jobs have no name of a run.
-    batch = v1.BatchPredictionJob(name=live[0].replace("customJobs", "batchPredictionJobs"), display_name="r1")
+    live.append(
+        job("r1", "RUNNING", managed_by="tfrecord-training")
+    )  # A schedule's jobs have no name of a run.
+    batch = v1.BatchPredictionJob(
+        name=live[0].replace("customJobs", "batchPredictionJobs"), display_name="r1"
+    )
     batch.labels, batch.state = project_states.OURS, "JOB_STATE_RUNNING"
     vertex.batches.items[batch.name] = batch
-    others = [job("r2", "RUNNING"), job("r11", "RUNNING"), job("r1", "RUNNING", managed_by="others")]
+    others = [
+        job("r2", "RUNNING"),
+        job("r11", "RUNNING"),
+        job("r1", "RUNNING", managed_by="others"),
+    ]
     assert cancel_jobs(vertex.project, vertex.location, "r1") == [*live, batch.name]
     assert batch.state.name == "JOB_STATE_CANCELLED"
     assert states(vertex, live) == ["CANCELLED"] * 6
@@ -54,7 +64,9 @@ def test_failure_cancels_the_other_jobs(vertex, job, cancel_jobs):
         if id == "0":
             raise exceptions.PermissionDenied("not you")
         if id == "1":
-            vertex.custom_jobs.items[names[1]].state = "JOB_STATE_SUCCEEDED"  # It ends by itself just now.
+            vertex.custom_jobs.items[
+                names[1]
+            ].state = "JOB_STATE_SUCCEEDED"  # It ends by itself just now.
         return cancel(request, parent, id)
 
     vertex.route("POST", "{parent}/customJobs/{id}:cancel", refuse)

@@ -39,7 +39,9 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 def main() -> int:
     """Runs the command line. Returns the command's exit code; 0 when it was skipped."""
-    p = argparse.ArgumentParser(prog="python -m tests.cloud", description="Runs a command on a cloud of this machine.")
+    p = argparse.ArgumentParser(
+        prog="python -m tests.cloud", description="Runs a command on a cloud of this machine."
+    )
     p.add_argument("--work", type=pathlib.Path, help="for buckets and logs (None: temporary)")
     p.add_argument("--entered", action="store_true", help=argparse.SUPPRESS)
     p.add_argument("command", nargs="+")
@@ -52,27 +54,65 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="cloud-") as temporary:
         work = (args.work or pathlib.Path(temporary)).absolute()
-        if (work / "cloud.log").exists():  # of an earlier one, which has taken what it knew of them with it
+        if (
+            work / "cloud.log"
+        ).exists():  # of an earlier one, which has taken what it knew of them with it
             for name in ("buckets", "logs", "uploading"):
                 shutil.rmtree(work / name, ignore_errors=True)
         (work / "buckets" / "demo").mkdir(parents=True, exist_ok=True)
-        again = [sys.executable, "-m", "tests.cloud", "--entered", "--work", str(work), "--", *args.command]
+        again = [
+            sys.executable,
+            "-m",
+            "tests.cloud",
+            "--entered",
+            "--work",
+            str(work),
+            "--",
+            *args.command,
+        ]
         with subprocess.Popen([*enter, *again]) as child:
-            # unshare passes no signal on, docker does. SIGINT comes from a terminal, which tells the command itself.
+            # unshare passes no signal on, docker does. SIGINT comes from a terminal, which tells
+            # the command itself.
             first = psutil.Process(child.pid)
-            signal.signal(signal.SIGTERM, lambda n, _: [p.send_signal(n) for p in first.children() or [first]])
+            signal.signal(
+                signal.SIGTERM, lambda n, _: [p.send_signal(n) for p in first.children() or [first]]
+            )
             signal.signal(signal.SIGINT, lambda *_: None)
             return child.wait()
 
 
 def _way_in() -> tuple[list[str], str]:
     """The words before a command that give it namespaces of its own, and all of this machine; without any: why not."""
-    own = ["unshare", "--mount-proc", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    own = [
+        "unshare",
+        "--mount-proc",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--propagation",
+        "private",
+    ]
     # Who may not make namespaces may be allowed to have an engine make them: any image will do.
     rights = ["--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=apparmor=unconfined"]
-    container = ["docker", "run", "--rm", "--network=none", "--volume=/:/host", "--env=HOME", "--env=PATH", *rights]
+    container = [
+        "docker",
+        "run",
+        "--rm",
+        "--network=none",
+        "--volume=/:/host",
+        "--env=HOME",
+        "--env=PATH",
+        *rights,
+    ]
     enter = 'mount -t proc proc /host/proc && exec chroot /host env -C "$0" "$@"'
-    container += [os.environ.get("LOOPBACK_IMAGE", "python:3.11-slim"), "sh", "-c", enter, os.getcwd()]
+    container += [
+        os.environ.get("LOOPBACK_IMAGE", "python:3.11-slim"),
+        "sh",
+        "-c",
+        enter,
+        os.getcwd(),
+    ]
     reasons = []
     for way in ([*own, *(["--user", "--map-root-user"] if os.getuid() else [])], container):
         try:
@@ -86,19 +126,27 @@ def _way_in() -> tuple[list[str], str]:
 def _inside(work: pathlib.Path, command: list[str]) -> int:
     """What the first process of the namespaces does."""
     _prepare(work)
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "HTTPS_PROXY", "HTTP_PROXY"):
+    for name in (
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_PROJECT",
+        "HTTPS_PROXY",
+        "HTTP_PROXY",
+    ):
         os.environ.pop(name, None)
         os.environ.pop(name.lower(), None)
     with (work / "cloud.log").open("wb") as log:
         cloud = subprocess.Popen(
-            [sys.executable, "-u", "-m", "tests.cloud.server", str(work)], stdout=subprocess.PIPE, stderr=log
+            [sys.executable, "-u", "-m", "tests.cloud.server", str(work)],
+            stdout=subprocess.PIPE,
+            stderr=log,
         )
         if cloud.stdout.readline() != b"ready\n":
             sys.exit(f"error: the cloud did not start\n{(work / 'cloud.log').read_text()}")
     running = subprocess.Popen(command)
     signal.signal(signal.SIGTERM, lambda n, _: running.send_signal(n))
     signal.signal(signal.SIGINT, lambda *_: None)
-    while True:  # orphans too become children of the first process; one that is not waited for would look alive
+    # orphans too become children of the first process; one that is not waited for would look alive
+    while True:
         pid, status = os.wait()
         if pid == running.pid:
             return os.waitstatus_to_exitcode(status) % 256
@@ -108,7 +156,9 @@ def _prepare(work: pathlib.Path) -> None:
     """Loopback device, names, certificate, file tree, and what the environment has to tell Google's clients."""
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
-    (work / "hosts").write_text(f"127.0.0.1 localhost metadata.google.internal metadata {' '.join(_HOSTS)}\n")
+    (work / "hosts").write_text(
+        f"127.0.0.1 localhost metadata.google.internal metadata {' '.join(_HOSTS)}\n"
+    )
     certificate, key = work / "certificate.pem", work / "key.pem"
     alternatives = ",".join(f"DNS:{name}" for name in _HOSTS)
     subprocess.run(
@@ -122,7 +172,8 @@ def _prepare(work: pathlib.Path) -> None:
         os.chown(file, owner.st_uid, owner.st_gid)
     os.setgid(owner.st_gid)
     os.setuid(owner.st_uid)
-    # Every client has a way of its own to be told of an authority: curl in TensorFlow, requests, gRPC.
+    # Every client has a way of its own to be told of an authority: curl in TensorFlow, requests,
+    # gRPC.
     for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):
         os.environ[name] = str(certificate)
     os.environ |= {"GCE_METADATA_HOST": "127.0.0.1", "GCE_METADATA_IP": "127.0.0.1"}

@@ -34,10 +34,15 @@ class Batches(Collection):
         for field, is_right in {
             "display_name": 0 < len(job.display_name) <= 128,
             "input_config.instances_format": source.instances_format == "jsonl",
-            "input_config.gcs_source.uris": all(uri.startswith("gs://") for uri in source.gcs_source.uris or [""]),
+            "input_config.gcs_source.uris": all(
+                uri.startswith("gs://") for uri in source.gcs_source.uris or [""]
+            ),
             "output_config.predictions_format": target.predictions_format == "jsonl",
-            "output_config.gcs_destination": target.gcs_destination.output_uri_prefix.startswith("gs://"),
-            "dedicated_resources.starting_replica_count": job.dedicated_resources.starting_replica_count >= 1,
+            "output_config.gcs_destination": target.gcs_destination.output_uri_prefix.startswith(
+                "gs://"
+            ),
+            "dedicated_resources.starting_replica_count": job.dedicated_resources.starting_replica_count
+            >= 1,
         }.items():
             if not is_right:
                 raise exceptions.InvalidArgument(f"{field} is missing or invalid")
@@ -55,7 +60,11 @@ class Batches(Collection):
         process = None
         try:
             process, url = self._endpoints.start(model)
-            instances = [json.loads(line) for path in self._files(job) for line in path.read_text().splitlines()]
+            instances = [
+                json.loads(line)
+                for path in self._files(job)
+                for line in path.read_text().splitlines()
+            ]
             size = job.manual_batch_tuning_parameters.batch_size or _BATCH
             answers, errors = [], []
             for start in range(0, len(instances), size):
@@ -90,13 +99,18 @@ class Batches(Collection):
             files += inside
         return files
 
-    def _write(self, job: v1.BatchPredictionJob, model: v1.Model, answers: list[dict], errors: list[dict]) -> None:
+    def _write(
+        self, job: v1.BatchPredictionJob, model: v1.Model, answers: list[dict], errors: list[dict]
+    ) -> None:
         prefix = job.output_config.gcs_destination.output_uri_prefix.rstrip("/")
         time = re.sub(r"\W", "_", job.create_time.isoformat())
         directory = f"{prefix}/prediction-{model.display_name}-{time}"
         folder = pathlib.Path(self._endpoints.local(directory))
         folder.mkdir(parents=True)
-        for name, rows in {"prediction.results": answers, "prediction.errors_stats": errors}.items():
+        for name, rows in {
+            "prediction.results": answers,
+            "prediction.errors_stats": errors,
+        }.items():
             text = "".join(json.dumps(row) + "\n" for row in rows)
             (folder / f"{name}-00000-of-00001").write_text(text)
         job.output_info = {"gcs_output_directory": directory}

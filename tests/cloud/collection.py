@@ -38,7 +38,12 @@ class Resources:
         raise NotImplementedError
 
     def listed(self, request: Request, parent: str) -> proto.Message:
-        return page(self._listing, re.sub("([A-Z])", r"_\1", self._noun).lower(), self.items.values(), request)
+        return page(
+            self._listing,
+            re.sub("([A-Z])", r"_\1", self._noun).lower(),
+            self.items.values(),
+            request,
+        )
 
     def get(self, request: Request, parent: str, id: str) -> proto.Message:
         name = f"{parent}/{self._noun}/{id}"
@@ -81,12 +86,16 @@ def check_labels(labels: Mapping[str, str]) -> None:
         raise exceptions.InvalidArgument(f"label values {bad}")
 
 
-def page(listing: type[proto.Message], field: str, items: Iterable[proto.Message], request: Request) -> proto.Message:
+def page(
+    listing: type[proto.Message], field: str, items: Iterable[proto.Message], request: Request
+) -> proto.Message:
     """A page of the items that the filter in the query lets through."""
     found = [item for item in items if _matches(item, request.query.get("filter", ""))]
     start = int(request.query.get("pageToken") or 0)
     end = start + _PAGE
-    return listing({field: found[start:end], "next_page_token": str(end) if end < len(found) else ""})
+    return listing(
+        {field: found[start:end], "next_page_token": str(end) if end < len(found) else ""}
+    )
 
 
 def done(parent: str, result: object) -> operations_pb2.Operation:

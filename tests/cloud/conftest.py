@@ -47,14 +47,27 @@ class Cloud:
     def run(self, *words: object) -> subprocess.Popen:
         """Starts a program of Python."""
         command = [sys.executable, *map(str, words)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
     def start(self, cluster: str, *arguments: object) -> subprocess.Popen:
         """Starts submit.py with --wait; `cluster` is the text of a cluster file. The model is named as the bucket."""
         file = self.work / f"{self.bucket}.yaml"
         file.write_text(cluster)
-        flags = ["--project", "demo-project", "--bucket", f"gs://{self.bucket}", "--image", IMAGE, "--cluster", file]
-        return self.run("pipelines/submit.py", "--wait", "--yes", *flags, "--name", self.bucket, *arguments)
+        flags = [
+            "--project",
+            "demo-project",
+            "--bucket",
+            f"gs://{self.bucket}",
+            "--image",
+            IMAGE,
+            "--cluster",
+            file,
+        ]
+        return self.run(
+            "pipelines/submit.py", "--wait", "--yes", *flags, "--name", self.bucket, *arguments
+        )
 
     def finish(self, process: subprocess.Popen, code: int = 0) -> Submitted:
         """Waits for submit.py, which has to end with `code`."""
@@ -72,14 +85,20 @@ class Cloud:
         """Runs submit.py with --wait."""
         return self.finish(self.start(cluster, *arguments))
 
-    def train(self, cluster: str, *arguments: object) -> tuple[subprocess.Popen, dict[str, Any], pathlib.Path]:
+    def train(
+        self, cluster: str, *arguments: object
+    ) -> tuple[subprocess.Popen, dict[str, Any], pathlib.Path]:
         """Starts submit.py; returns it, the custom job and its directory as soon as that has a checkpoint."""
         before = len(self.jobs())
         process = self.start(cluster, *arguments)
         ours = f"gs://{self.bucket}/"
-        [job, *_] = self.until(lambda: [job for job in self.jobs()[before:] if job["output"].startswith(ours)])
+        [job, *_] = self.until(
+            lambda: [job for job in self.jobs()[before:] if job["output"].startswith(ours)]
+        )
         job_dir = self.files / "runs" / job["display_name"] / "job"
-        self.until(lambda: self.steps(job_dir) > 0)  # when the job was first seen its replicas may not have run yet
+        self.until(
+            lambda: self.steps(job_dir) > 0
+        )  # when the job was first seen its replicas may not have run yet
         return process, next(now for now in self.jobs() if now["number"] == job["number"]), job_dir
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -88,7 +107,10 @@ class Cloud:
 
     def starts(self, job: dict[str, Any], replica: str) -> int:
         """How often a replica of the job has started."""
-        return sum(now["number"] == job["number"] and now["events"].count(f"{replica} started") for now in self.jobs())
+        return sum(
+            now["number"] == job["number"] and now["events"].count(f"{replica} started")
+            for now in self.jobs()
+        )
 
     def take(self, job: dict[str, Any], replica: str, how: str, **more: Any) -> None:
         """Takes the replica's machine away: `lose` or `preempt`, and with `last=1` for the last time."""
@@ -96,7 +118,11 @@ class Cloud:
 
     def lack(self, **machines: int) -> None:
         """Has so many jobs find none of a machine type; `_` stands for `-`."""
-        self._ask("PUT", "stockouts", json={name.replace("_", "-"): jobs for name, jobs in machines.items()})
+        self._ask(
+            "PUT",
+            "stockouts",
+            json={name.replace("_", "-"): jobs for name, jobs in machines.items()},
+        )
 
     def fail(self, *rules: dict[str, Any]) -> None:
         """Sets the faults (`tests.cloud.faults.Fault`) of this test, in place of those before."""
@@ -104,13 +130,22 @@ class Cloud:
 
     def steps(self, job_dir: pathlib.Path) -> int:
         """The newest step that has a checkpoint; -1 before the first."""
-        return max((int(path.stem.split("-")[1]) for path in job_dir.glob("checkpoints/ckpt-*.index")), default=-1)
+        return max(
+            (int(path.stem.split("-")[1]) for path in job_dir.glob("checkpoints/ckpt-*.index")),
+            default=-1,
+        )
 
     def asked(self, job_dir: pathlib.Path) -> list[str]:
         """What the store was asked for a job, beside its checkpoints, its model and what later steps keep with it."""
-        ours = re.compile(rf"{job_dir.relative_to(self.files)}(?!/(checkpoints|best|model|evaluation|version)\b)")
-        log = urllib.parse.unquote((self.work / "requests.log").read_text())  # names in paths are quoted once
-        return [line for line in log.splitlines() if f"/{self.bucket}/" in line and ours.search(line)]
+        ours = re.compile(
+            rf"{job_dir.relative_to(self.files)}(?!/(checkpoints|best|model|evaluation|version)\b)"
+        )
+        log = urllib.parse.unquote(
+            (self.work / "requests.log").read_text()
+        )  # names in paths are quoted once
+        return [
+            line for line in log.splitlines() if f"/{self.bucket}/" in line and ours.search(line)
+        ]
 
     def until(self, ready: Callable[[], Any]) -> Any:
         """What `ready` returns as soon as that is true."""
@@ -122,9 +157,12 @@ class Cloud:
 
     def assert_same_weights(self, one: pathlib.Path, other: pathlib.Path) -> None:
         """Compares the whole state that the newest checkpoints of two job directories hold, bit by bit."""
-        import tensorflow as tf  # 3 s, which tests of other folders that have this fixture need not wait
+        # 3 s, which tests of other folders that have this fixture need not wait
+        import tensorflow as tf
 
-        readers = [tf.train.load_checkpoint(str(job_dir / "checkpoints")) for job_dir in (one, other)]
+        readers = [
+            tf.train.load_checkpoint(str(job_dir / "checkpoints")) for job_dir in (one, other)
+        ]
         kinds, others = (reader.get_variable_to_dtype_map() for reader in readers)
         assert kinds == others
         for name in (name for name, kind in kinds.items() if kind != tf.string):

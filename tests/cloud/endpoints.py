@@ -26,7 +26,9 @@ class Endpoints(Resources):
         super().__init__(route, v1.Endpoint)
         self.folders: dict[str, str] = {}
         self._models, self._turns = models, itertools.count()
-        self._servers: dict[str, tuple[subprocess.Popen, str]] = {}  # By id of what is deployed, with its URL.
+        self._servers: dict[
+            str, tuple[subprocess.Popen, str]
+        ] = {}  # By id of what is deployed, with its URL.
         route("PATCH", f"{self._path}/{{id}}", self.update)
         route("DELETE", f"{self._path}/{{id}}", self.delete)
         for method in (self.deploy_model, self.undeploy_model, self.predict):
@@ -71,12 +73,24 @@ class Endpoints(Resources):
         asked = v1.DeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
         deployed, resources = asked.deployed_model, asked.deployed_model.dedicated_resources
         check_machine(resources.machine_spec)
-        if not 1 <= resources.min_replica_count <= (resources.max_replica_count or resources.min_replica_count):
-            raise exceptions.InvalidArgument("min_replica_count must be from 1 to max_replica_count")
+        if (
+            not 1
+            <= resources.min_replica_count
+            <= (resources.max_replica_count or resources.min_replica_count)
+        ):
+            raise exceptions.InvalidArgument(
+                "min_replica_count must be from 1 to max_replica_count"
+            )
         name, _, version = deployed.model.partition("@")
         model = self._models.find(name, version or "default")
-        deployed.id, deployed.create_time, deployed.model_version_id = str(next(self._ids)), now(), model.version_id
-        split = {deployed.id if key == "0" else key: share for key, share in asked.traffic_split.items()}
+        deployed.id, deployed.create_time, deployed.model_version_id = (
+            str(next(self._ids)),
+            now(),
+            model.version_id,
+        )
+        split = {
+            deployed.id if key == "0" else key: share for key, share in asked.traffic_split.items()
+        }
         self._check_split([*endpoint.deployed_models, deployed], split)
         self._servers[deployed.id] = self.start(model)
         endpoint.deployed_models.append(deployed)
@@ -92,8 +106,12 @@ class Endpoints(Resources):
             raise exceptions.NotFound(f"deployed model {asked.deployed_model_id}")
         split = asked.traffic_split or endpoint.traffic_split
         if others and split.get(asked.deployed_model_id):
-            raise exceptions.FailedPrecondition(f"deployed model {asked.deployed_model_id} has traffic")
-        split = {key: share for key, share in split.items() if others and key != asked.deployed_model_id}
+            raise exceptions.FailedPrecondition(
+                f"deployed model {asked.deployed_model_id} has traffic"
+            )
+        split = {
+            key: share for key, share in split.items() if others and key != asked.deployed_model_id
+        }
         self._check_split(others, split)
         endpoint.deployed_models, endpoint.traffic_split = others, split
         process, _ = self._servers.pop(asked.deployed_model_id)
@@ -106,7 +124,11 @@ class Endpoints(Resources):
         endpoint = self.get(request, parent, id)
         if len(request.body) > _MOST_BYTES:
             raise exceptions.InvalidArgument("The request size exceeds the limit of 1.5 MB")
-        turns = [each for each in endpoint.deployed_models for _ in range(endpoint.traffic_split.get(each.id, 0))]
+        turns = [
+            each
+            for each in endpoint.deployed_models
+            for _ in range(endpoint.traffic_split.get(each.id, 0))
+        ]
         if not turns:
             raise exceptions.FailedPrecondition(f"{endpoint.name} has no model that gets traffic")
         deployed = turns[37 * next(self._turns) % len(turns)]
@@ -133,16 +155,24 @@ class Endpoints(Resources):
 
     def _check_split(self, deployed: list[v1.DeployedModel], split: dict[str, int]) -> None:
         if unknown := split.keys() - {each.id for each in deployed}:
-            raise exceptions.InvalidArgument(f"traffic_split has {sorted(unknown)}, which are not deployed")
+            raise exceptions.InvalidArgument(
+                f"traffic_split has {sorted(unknown)}, which are not deployed"
+            )
         if split and (sum(split.values()) != 100 or min(split.values()) < 0):
-            raise exceptions.InvalidArgument(f"traffic_split adds up to {sum(split.values())}, not 100")
+            raise exceptions.InvalidArgument(
+                f"traffic_split adds up to {sum(split.values())}, not 100"
+            )
 
     def start(self, model: v1.Model) -> tuple[subprocess.Popen, str]:
         """Starts a container's process; returns it, once its health route answers, with the URL of its predictions."""
         spec, place = model.container_spec, self.local(model.artifact_uri)
-        process, url = start_server(spec.args, spec.health_route, subprocess.DEVNULL, AIP_STORAGE_URI=place)
+        process, url = start_server(
+            spec.args, spec.health_route, subprocess.DEVNULL, AIP_STORAGE_URI=place
+        )
         if process.poll() is not None:
-            raise exceptions.FailedPrecondition("Model server exited unexpectedly or never became ready")
+            raise exceptions.FailedPrecondition(
+                "Model server exited unexpectedly or never became ready"
+            )
         return process, f"{url}{spec.predict_route}"
 
 

@@ -1,6 +1,7 @@
 """Cloud Logging, as far as it is asked for the logs of custom jobs: every line that a replica has written is an entry.
 
-After the REST reference of `entries.list` and `LogEntry`. A line is as old as the first request that could see it.
+After the REST reference of `entries.list` and `LogEntry`. A line is as old as the first request
+that could see it.
 """
 
 import json
@@ -15,7 +16,9 @@ from tests.cloud.front import Answer, Request
 from tests.cloud.machines import POOLS
 
 _PAGE = 20  # small, so that every client is seen to ask for the next page
-_FILTER = re.compile(r'resource.type="ml_job" AND resource.labels.job_id="(\d+)"(?: AND timestamp>="([^"]+)")?')
+_FILTER = re.compile(
+    r'resource.type="ml_job" AND resource.labels.job_id="(\d+)"(?: AND timestamp>="([^"]+)")?'
+)
 
 
 class Entries:
@@ -43,6 +46,10 @@ class Entries:
             labels = {"job_id": job, "task_name": f"workerpool{POOLS.index(role)}-{index}"}
             for number, line in enumerate(path.read_text(errors="replace").split("\n")[:-1]):
                 if (name := f"{path.stem}-{number}") not in known:
-                    written = {"insertId": name, "timestamp": now().isoformat(), "textPayload": line}
+                    written = {
+                        "insertId": name,
+                        "timestamp": now().isoformat(),
+                        "textPayload": line,
+                    }
                     entries.append({**written, "resource": {"type": "ml_job", "labels": labels}})
         return entries

@@ -24,7 +24,9 @@ class Fault:
     match: str  # regular expression that is looked for in `METHOD HOST/PATH?QUERY`
     status: int = 0  # that is answered in place of doing what is asked; 0 does it
     reset: bool = False  # the connection breaks in place of an answer, before anything is done
-    cut: bool = False  # what is asked is done, and the connection breaks in the middle of the answer
+    cut: bool = (
+        False  # what is asked is done, and the connection breaks in the middle of the answer
+    )
     share: float = 1.0  # of the requests that match, drawn with a fixed seed
     times: float = float("inf")  # that it happens at most
 
@@ -48,15 +50,26 @@ class Faults:
           Whether the answer is to be cut.
         """
         with self._lock:
-            hits = [rule for rules in self._rules.values() for rule in rules if self._hits(rule, request)]
+            hits = [
+                rule
+                for rules in self._rules.values()
+                for rule in rules
+                if self._hits(rule, request)
+            ]
         for rule in hits:
             if rule.reset:
                 raise ResetError
             if rule.status:
-                raise exceptions.from_http_status(rule.status, f"the loopback cloud was asked to fail {rule.match}")
+                raise exceptions.from_http_status(
+                    rule.status, f"the loopback cloud was asked to fail {rule.match}"
+                )
         return any(rule.cut for rule in hits)
 
     def _hits(self, rule: Fault, request: str) -> bool:
-        hit = rule.times > 0 and bool(re.search(rule.match, request)) and self._random.random() < rule.share
+        hit = (
+            rule.times > 0
+            and bool(re.search(rule.match, request))
+            and self._random.random() < rule.share
+        )
         rule.times -= hit
         return hit

@@ -21,7 +21,10 @@ def vertex() -> Iterator[Any]:
     from tests.cloud.vertex import Vertex
 
     made = Vertex()
-    with mock.patch.dict(vars(aiplatform.initializer.global_config)), Front(0, made.answer) as front:
+    with (
+        mock.patch.dict(vars(aiplatform.initializer.global_config)),
+        Front(0, made.answer) as front,
+    ):
         made.url = f"http://127.0.0.1:{front.server_port}"
         aiplatform.init(
             project=made.project,
@@ -86,5 +89,7 @@ def busy_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         return answered
 
     monkeypatch.setattr(Storage, "answer", failing)
-    monkeypatch.setattr(retry, "DEFAULT_RETRY", retry.DEFAULT_RETRY.with_delay(initial=0.02, maximum=0.5))
+    monkeypatch.setattr(
+        retry, "DEFAULT_RETRY", retry.DEFAULT_RETRY.with_delay(initial=0.02, maximum=0.5)
+    )
     return request.getfixturevalue("bucket")

@@ -2,9 +2,9 @@
 
 A handler answers a `Request`, or raises one of google.api_core.exceptions.
 
-A connection whose TLS greeting offers HTTP/2 is passed on, still encrypted, to a gRPC server. That server knows no
-service: it turns each call into the REST request that Google's own client would send (the generated REST transports
-know how) and gives it to the same handler.
+A connection whose TLS greeting offers HTTP/2 is passed on, still encrypted, to a gRPC server. That
+server knows no service: it turns each call into the REST request that Google's own client would
+send (the generated REST transports know how) and gives it to the same handler.
 """
 
 import contextlib
@@ -57,12 +57,16 @@ class _Requests(http.server.BaseHTTPRequestHandler):
     """Reads a request, whatever its transfer encoding, and hands it to the server's `answer`."""
 
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # one packet an answer: a second would wait 40 ms for the client's delayed acknowledgement
+    wbufsize = (
+        -1
+    )  # one packet an answer: a second would wait 40 ms for the client's delayed acknowledgement
 
     def do_GET(self) -> None:
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
-        asked = Request(self.command, self.headers.get("Host", ""), url.path, query, self.headers, self._body())
+        asked = Request(
+            self.command, self.headers.get("Host", ""), url.path, query, self.headers, self._body()
+        )
         lost = False
         try:
             status, content, headers = self.server.answer(asked)
@@ -73,7 +77,10 @@ class _Requests(http.server.BaseHTTPRequestHandler):
             lost = True
             status, content, headers = reset.answer or (0, b"", {})
         if not isinstance(content, bytes):
-            content, headers = json.dumps(content).encode(), {**headers, "Content-Type": "application/json"}
+            content, headers = (
+                json.dumps(content).encode(),
+                {**headers, "Content-Type": "application/json"},
+            )
         half = len(content) // 2 if lost else len(content)
         if status:
             self._send(status, headers | {"Content-Length": str(len(content))}, content[:half])
@@ -116,7 +123,9 @@ class Front(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, answer: Handler, tls: tuple[str, str] | None = None, grpc_port: int = 0) -> None:
+    def __init__(
+        self, port: int, answer: Handler, tls: tuple[str, str] | None = None, grpc_port: int = 0
+    ) -> None:
         super().__init__(("127.0.0.1", port), _Requests)
         self.answer, self._grpc_port, self._tls = answer, grpc_port, None
         if tls:
@@ -124,7 +133,9 @@ class Front(http.server.ThreadingHTTPServer):
             self._tls.load_cert_chain(*tls)
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
-    def finish_request(self, request: socket.socket, client_address: object) -> None:  # in a thread of its own
+    def finish_request(
+        self, request: socket.socket, client_address: object
+    ) -> None:  # in a thread of its own
         if self._tls:
             if b"\x02h2" in request.recv(4096, socket.MSG_PEEK):
                 _join(request, socket.create_connection(("127.0.0.1", self._grpc_port)))
@@ -151,7 +162,9 @@ def _join(one: socket.socket, other: socket.socket) -> None:
     forward(one, other)
 
 
-def serve_grpc(transports: Iterable[type], answer: Handler, tls: tuple[str, str]) -> tuple[grpc.Server, int]:
+def serve_grpc(
+    transports: Iterable[type], answer: Handler, tls: tuple[str, str]
+) -> tuple[grpc.Server, int]:
     """Serves whatever these transports of Google's clients can ask. Returns the server and its port."""
     handlers: dict[str, grpc.RpcMethodHandler] = {}
     for transport in transports:
@@ -162,9 +175,13 @@ def serve_grpc(transports: Iterable[type], answer: Handler, tls: tuple[str, str]
             transport(channel=channel)  # it tells the channel of all its methods
         for [method], told in channel.unary_unary.call_args_list:
             parse, serialize = told["response_deserializer"], told["request_serializer"]
-            if hasattr(serialize, "__self__"):  # not a method of IAM, or of another service that all have
+            if hasattr(
+                serialize, "__self__"
+            ):  # not a method of IAM, or of another service that all have
                 rest = getattr(base, f"_Base{method.rpartition('/')[2]}")
-                handlers[method] = _unary(transport.DEFAULT_HOST, rest, serialize.__self__, parse.__self__, answer)
+                handlers[method] = _unary(
+                    transport.DEFAULT_HOST, rest, serialize.__self__, parse.__self__, answer
+                )
 
     class Services(grpc.GenericRpcHandler):
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
@@ -178,20 +195,31 @@ def serve_grpc(transports: Iterable[type], answer: Handler, tls: tuple[str, str]
     return server, port
 
 
-def _unary(host: str, rest: Any, request_type: Any, reply_type: Any, answer: Handler) -> grpc.RpcMethodHandler:
+def _unary(
+    host: str, rest: Any, request_type: Any, reply_type: Any, answer: Handler
+) -> grpc.RpcMethodHandler:
     def call(request: Any, context: grpc.ServicerContext) -> bytes:
         sent = path_template.transcode(rest._get_http_options(), request_type.pb(request))
-        query = {name: str(value) for name, value in json_format.MessageToDict(sent["query_params"]).items()}
+        query = {
+            name: str(value)
+            for name, value in json_format.MessageToDict(sent["query_params"]).items()
+        }
         body = json_format.MessageToJson(sent["body"]) if "body" in sent else ""
         headers = {"Authorization": dict(context.invocation_metadata()).get("authorization", "")}
         try:
-            answered = answer(Request(sent["method"].upper(), host, sent["uri"], query, headers, body.encode()))
+            answered = answer(
+                Request(sent["method"].upper(), host, sent["uri"], query, headers, body.encode())
+            )
         except exceptions.GoogleAPICallError as error:
-            unnamed = grpc.StatusCode.UNAUTHENTICATED if error.code == 401 else grpc.StatusCode.UNKNOWN
+            unnamed = (
+                grpc.StatusCode.UNAUTHENTICATED if error.code == 401 else grpc.StatusCode.UNKNOWN
+            )
             context.abort(error.grpc_status_code or unnamed, error.message)
         except ResetError:
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
         message = reply_type.pb(reply_type()) if hasattr(reply_type, "pb") else reply_type()
-        return json_format.ParseDict(answered.content, message, ignore_unknown_fields=True).SerializeToString()
+        return json_format.ParseDict(
+            answered.content, message, ignore_unknown_fields=True
+        ).SerializeToString()
 
     return grpc.unary_unary_rpc_method_handler(call, request_deserializer=request_type.deserialize)

@@ -1,7 +1,8 @@
 """Accounts, and what they may do by the bindings that a test brings, such as those of `deploy/setup`.
 
-Each set of bindings has a name. A machine whose metadata server is `host(email, name)` gets that host name for a token, which
-stands for the account under these bindings, as does all that it starts as an account. Other tokens may do everything.
+Each set of bindings has a name. A machine whose metadata server is `host(email, name)` gets that
+host name for a token, which stands for the account under these bindings, as does all that it starts
+as an account. Other tokens may do everything.
 """
 
 import re
@@ -36,12 +37,17 @@ class Iam:
         """Puts bindings, each a resource, role, member and condition, in the place of those of this name."""
         self._sets[name] = bindings
         with open("/etc/hosts", "a") as file:
-            file.writelines(f"127.0.0.1 {host(each[2].removeprefix('serviceAccount:'), name)}\n" for each in bindings)
+            file.writelines(
+                f"127.0.0.1 {host(each[2].removeprefix('serviceAccount:'), name)}\n"
+                for each in bindings
+            )
 
     def allows(self, request: Request, wanted: str, resource: str, name: str = "") -> bool:
         """Returns whether the caller has a permission for a resource, or for an object in a bucket."""
         email, bindings = _caller(request)
-        full = f"projects/_/buckets/{resource.removeprefix('gs://')}" + (f"/objects/{name}" if name else "")
+        full = f"projects/_/buckets/{resource.removeprefix('gs://')}" + (
+            f"/objects/{name}" if name else ""
+        )
         return not bindings or any(
             (bound, member) == (resource, f"serviceAccount:{email}")
             and wanted in ROLES[role.removeprefix("roles/")]
@@ -70,12 +76,15 @@ class Iam:
         """
         if not self.allows(request, "iam.serviceAccounts.actAs", email):
             raise exceptions.InvalidArgument(
-                f"You do not have permission to act as service_account: {email}. (or it may not exist)."
+                f"You do not have permission to act as service_account: {email}. (or it may not "
+                "exist)."
             )
         _, bindings = _caller(request)
         return {"GCE_METADATA_HOST": host(email, bindings)} if bindings else {}
 
-    def policy(self, request: Request, wanted: str, resource: str) -> dict[str, list[dict[str, object]]]:
+    def policy(
+        self, request: Request, wanted: str, resource: str
+    ) -> dict[str, list[dict[str, object]]]:
         """Returns the policy of a resource as the API does, to callers with a permission and bindings."""
         self.require(request, wanted, resource)
         if not (bindings := _caller(request)[1]):

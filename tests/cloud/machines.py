@@ -1,18 +1,21 @@
 """Custom jobs of Vertex AI that really run: every replica of every pool is a process here.
 
-Names, addresses and environment are those of "Distributed training" and "Environment variables"; the life of a job is
-that of "Understand the custom training service" in Vertex AI's documentation:
+Names, addresses and environment are those of "Distributed training" and "Environment variables";
+the life of a job is that of "Understand the custom training service" in Vertex AI's documentation:
 
 * The job ends well as soon as the chief, pool 0, ends with 0; the other replicas are told to stop.
-* A replica that ends with 6, 11, 134 or 139 has the job tried again, three times at most; another code than 0 is the
-  user's error and ends the job.
-* A machine that is lost (`take` without notice) is replaced under the same name, five times at most; with
-  `restart_job_on_worker_restart` all replicas start again then.
-* Spot machines that are taken (with notice): notice and SIGTERM, SIGKILL after 30 s; the job is tried again, six times at
-  most, and then fails with a STOCKOUT error. That all replicas start again is a guess, and so are that error's words.
-* A job for whose machines there is no capacity fails before anything starts. (Vertex AI first tries three times.)
+* A replica that ends with 6, 11, 134 or 139 has the job tried again, three times at most; another
+  code than 0 is the user's error and ends the job.
+* A machine that is lost (`take` without notice) is replaced under the same name, five times at
+  most; with `restart_job_on_worker_restart` all replicas start again then.
+* Spot machines that are taken (with notice): notice and SIGTERM, SIGKILL after 30 s; the job is
+  tried again, six times at most, and then fails with a STOCKOUT error. That all replicas start
+  again is a guess, and so are that error's words.
+* A job for whose machines there is no capacity fails before anything starts. (Vertex AI first tries
+  three times.)
 
-All replicas share this machine, so each has a port of its own in place of 2222, and an address of its own in 127/8.
+All replicas share this machine, so each has a port of its own in place of 2222, and an address of
+its own in 127/8.
 """
 
 import dataclasses
@@ -56,7 +59,11 @@ class Run:
     """A custom job that runs until it has ended; the state of its resource is kept true."""
 
     def __init__(
-        self, job: v1.CustomJob, logs: pathlib.Path, stockouts: dict[str, int], environment: dict[str, str]
+        self,
+        job: v1.CustomJob,
+        logs: pathlib.Path,
+        stockouts: dict[str, int],
+        environment: dict[str, str],
     ) -> None:
         """`stockouts`: by machine type, how many jobs more find none of it."""
         self._stockouts, self._environment = stockouts, {**os.environ, **environment}
@@ -83,24 +90,41 @@ class Run:
     def _replicas(self) -> Iterable[Replica]:
         spec = self.job.job_spec
         names = {
-            i: [f"cmle-training-workerpool{i}-{self.number}-{n}" for n in range(pool.replica_count or 1)]
+            i: [
+                f"cmle-training-workerpool{i}-{self.number}-{n}"
+                for n in range(pool.replica_count or 1)
+            ]
             for i, pool in enumerate(spec.worker_pool_specs)
         }
         with open("/etc/hosts", "a") as file:
             file.writelines(f"127.0.0.1 {name}\n" for pool in names.values() for name in pool)
-        at = {f"workerpool{i}": [f"{name}:{random.choice(PORTS)}" for name in pool] for i, pool in names.items()}
+        at = {
+            f"workerpool{i}": [f"{name}:{random.choice(PORTS)}" for name in pool]
+            for i, pool in names.items()
+        }
         for i, pool in enumerate(spec.worker_pool_specs):
             for index in range(len(names[i])):
                 task = {"type": f"workerpool{i}", "index": index}
                 env = {e.name: e.value for e in pool.container_spec.env}
-                env["CLUSTER_SPEC"] = json.dumps({"cluster": at, "environment": "cloud", "task": task})
+                env["CLUSTER_SPEC"] = json.dumps(
+                    {"cluster": at, "environment": "cloud", "task": task}
+                )
                 env["CLOUD_ML_JOB_ID"] = self.number
                 if sum(map(len, names.values())) > 1:
-                    members = {POOLS[p]: at[f"workerpool{p}"] for p in names if POOLS[p] != "evaluator"}
-                    told = {"cluster": members, "environment": "cloud", "task": {**task, "type": POOLS[i]}}
+                    members = {
+                        POOLS[p]: at[f"workerpool{p}"] for p in names if POOLS[p] != "evaluator"
+                    }
+                    told = {
+                        "cluster": members,
+                        "environment": "cloud",
+                        "task": {**task, "type": POOLS[i]},
+                    }
                     env["TF_CONFIG"] = json.dumps(told)
                 if base := spec.base_output_directory.output_uri_prefix.rstrip("/"):
-                    env |= {"AIP_MODEL_DIR": f"{base}/model/", "AIP_CHECKPOINT_DIR": f"{base}/checkpoints/"}
+                    env |= {
+                        "AIP_MODEL_DIR": f"{base}/model/",
+                        "AIP_CHECKPOINT_DIR": f"{base}/checkpoints/",
+                    }
                     env["AIP_TENSORBOARD_LOG_DIR"] = f"{base}/logs/"
                 argv = [*pool.container_spec.command, *pool.container_spec.args]
                 argv = [sys.executable if part in ("python", "python3") else part for part in argv]
@@ -110,16 +134,25 @@ class Run:
         replica.loss = ""
         with (self._logs / f"{replica.name.replace('/', '-')}.log").open("ab") as log:
             replica.process = psutil.Popen(
-                replica.argv, env={**self._environment, **replica.env}, stdout=log, stderr=log, start_new_session=True
+                replica.argv,
+                env={**self._environment, **replica.env},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self._tell(f"{replica.name} started")
 
     def _watch(self) -> None:
         """Starts all replicas, and follows the job to its end."""
-        for machine in {pool.machine_spec.machine_type for pool in self.job.job_spec.worker_pool_specs}:
+        for machine in {
+            pool.machine_spec.machine_type for pool in self.job.job_spec.worker_pool_specs
+        }:
             if self._stockouts.get(machine):
                 self._stockouts[machine] -= 1
-                why = "Resources are insufficient in region: us-central1. Try a different region or use a different accelerator."
+                why = (
+                    "Resources are insufficient in region: us-central1. Try a different region "
+                    "or use a different accelerator."
+                )
                 self._fail(why, _RESOURCE_EXHAUSTED)
                 self.job.end_time = now()
                 return
@@ -148,7 +181,9 @@ class Run:
         """Decides what follows the end of a replica."""
         scheduling = self.job.job_spec.scheduling
         cause = replica.loss or ("crash" if code in _RETRIED_CODES else "")
-        if self.job.state != _State.JOB_STATE_RUNNING or (not cause and code == 0 and replica.name != "chief/0"):
+        if self.job.state != _State.JOB_STATE_RUNNING or (
+            not cause and code == 0 and replica.name != "chief/0"
+        ):
             return
         if not cause and code == 0:
             self.job.state = _State.JOB_STATE_SUCCEEDED
@@ -157,7 +192,8 @@ class Run:
                 self._fail(f"STOCKOUT: {replica.task} was preempted.", _RESOURCE_EXHAUSTED)
             else:
                 self._fail(
-                    f"The replica {replica.task} exited with a non-zero status of {code}. Termination reason: Error."
+                    f"The replica {replica.task} exited with a non-zero status of {code}. "
+                    "Termination reason: Error."
                 )
         else:
             self._budget[cause] += 1

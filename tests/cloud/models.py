@@ -1,7 +1,7 @@
 """Models, their versions and the aliases of these.
 
-The first version of a model gets the alias `default`, later ones only when they ask for it; an alias points at one
-version at a time. A list of models holds the default version of each.
+The first version of a model gets the alias `default`, later ones only when they ask for it; an
+alias points at one version at a time. A list of models holds the default version of each.
 """
 
 import collections
@@ -28,7 +28,10 @@ class Models:
 
     def __init__(self, route: Route) -> None:
         self.versions: dict[str, list[v1.Model]] = {}  # By name of the model, oldest first.
-        self._ids, self._numbers = itertools.count(1), collections.defaultdict(lambda: itertools.count(1))
+        self._ids, self._numbers = (
+            itertools.count(1),
+            collections.defaultdict(lambda: itertools.count(1)),
+        )
         route("POST", "{parent}/models:upload", self.upload)
         route("GET", "{parent}/models", self.list_models)
         route("GET", "{parent}/models/{id}(?:@{version})?", self.get)
@@ -42,13 +45,19 @@ class Models:
         model = asked.model
         check_labels(model.labels)
         if model.artifact_uri and not model.container_spec.image_uri:
-            raise exceptions.InvalidArgument("container_spec is required of a model with an artifact_uri")
+            raise exceptions.InvalidArgument(
+                "container_spec is required of a model with an artifact_uri"
+            )
         if not _IMAGE.fullmatch(model.container_spec.image_uri):
-            raise exceptions.InvalidArgument(f"image_uri {model.container_spec.image_uri!r}: not in Artifact Registry")
+            raise exceptions.InvalidArgument(
+                f"image_uri {model.container_spec.image_uri!r}: not in Artifact Registry"
+            )
         model.name = asked.parent_model or f"{parent}/models/{asked.model_id or next(self._ids)}"
         if not asked.parent_model and model.name in self.versions:
             raise exceptions.AlreadyExists(model.name)
-        versions = self._of(model.name) if asked.parent_model else self.versions.setdefault(model.name, [])
+        versions = (
+            self._of(model.name) if asked.parent_model else self.versions.setdefault(model.name, [])
+        )
         aliases = [*model.version_aliases, *([] if versions else ["default"])]
         model.version_id, model.version_aliases = str(next(self._numbers[model.name])), []
         model.create_time = versions[0].create_time if versions else now()
@@ -56,11 +65,18 @@ class Models:
             model.supported_deployment_resources_types = ["DEDICATED_RESOURCES"]
         versions.append(model)
         self._move(versions, model, aliases)
-        return done(parent, v1.UploadModelResponse(model=model.name, model_version_id=model.version_id))
+        return done(
+            parent, v1.UploadModelResponse(model=model.name, model_version_id=model.version_id)
+        )
 
     def list_models(self, request: Request, parent: str) -> v1.ListModelsResponse:
         """The default version of every model, in the order of their making."""
-        return page(v1.ListModelsResponse, "models", [self.find(name, "default") for name in self.versions], request)
+        return page(
+            v1.ListModelsResponse,
+            "models",
+            [self.find(name, "default") for name in self.versions],
+            request,
+        )
 
     def get(self, request: Request, parent: str, id: str, version: str | None) -> v1.Model:
         """A version by number or alias; without either the default one."""
@@ -68,7 +84,9 @@ class Models:
 
     def list_versions(self, request: Request, parent: str, id: str) -> v1.ListModelVersionsResponse:
         """All versions of a model; their names end with `@VERSION`."""
-        versions = [v1.Model(m, name=f"{m.name}@{m.version_id}") for m in self._of(f"{parent}/models/{id}")]
+        versions = [
+            v1.Model(m, name=f"{m.name}@{m.version_id}") for m in self._of(f"{parent}/models/{id}")
+        ]
         return page(v1.ListModelVersionsResponse, "models", versions, request)
 
     def merge_aliases(self, request: Request, parent: str, id: str, version: str) -> v1.Model:
@@ -78,7 +96,9 @@ class Models:
         self._move(self._of(name), model, json.loads(request.body)["versionAliases"])
         return model
 
-    def delete_version(self, request: Request, parent: str, id: str, version: str) -> operations_pb2.Operation:
+    def delete_version(
+        self, request: Request, parent: str, id: str, version: str
+    ) -> operations_pb2.Operation:
         """Deletes a version."""
         self._of(name := f"{parent}/models/{id}").remove(self.find(name, version))
         return done(parent, empty_pb2.Empty())

@@ -1,8 +1,9 @@
 """Objects of Cloud Storage, kept in a directory: `ROOT/BUCKET/NAME` is the object NAME.
 
-The same directory is what jobs see at `/gcs`, so what is written there is an object too. Generations, preconditions and
-the limit of one write a second to an object follow Cloud Storage's documentation ("Request preconditions", "Quotas and
-limits"). A folder marker, an object whose name ends with `/`, is a directory.
+The same directory is what jobs see at `/gcs`, so what is written there is an object too.
+Generations, preconditions and the limit of one write a second to an object follow Cloud Storage's
+documentation ("Request preconditions", "Quotas and limits"). A folder marker, an object whose name
+ends with `/`, is a directory.
 """
 
 import base64
@@ -52,7 +53,9 @@ class Objects:
             stat = path.stat()
             generation, size = str(stat.st_mtime_ns), 0 if path.is_dir() else stat.st_size
             checksum = _crc32c(path, generation, size)
-        at = datetime.datetime.fromtimestamp(stat.st_mtime, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        at = datetime.datetime.fromtimestamp(stat.st_mtime, datetime.UTC).strftime(
+            "%Y-%m-%dT%H:%M:%S.%fZ"
+        )
         media = f"https://storage.googleapis.com/download/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
         return {
             "name": name,
@@ -77,7 +80,12 @@ class Objects:
         return known
 
     def read(
-        self, bucket: str, name: str, query: Mapping[str, str], start: int = 0, stop: int | None = None
+        self,
+        bucket: str,
+        name: str,
+        query: Mapping[str, str],
+        start: int = 0,
+        stop: int | None = None,
     ) -> tuple[dict[str, Any], bytes]:
         """The object's resource and bytes, or of these a range."""
         return self.get(bucket, name, query), _data(self.path(bucket, name), start, stop)
@@ -93,7 +101,9 @@ class Objects:
             if query.get("crc32c", "") not in ("", _encoded(data)):
                 raise exceptions.BadRequest("Provided CRC32C does not match the calculated one.")
             if time.monotonic() - self._written.get(path, -1.0) < _WRITE_S:
-                raise exceptions.TooManyRequests(f"The object {name} exceeded the rate limit for object mutations.")
+                raise exceptions.TooManyRequests(
+                    f"The object {name} exceeded the rate limit for object mutations."
+                )
             self._written[path] = time.monotonic()
             if name.endswith("/"):
                 path.mkdir(parents=True, exist_ok=True)
@@ -115,14 +125,18 @@ class Objects:
             if not path.is_dir():
                 path.unlink()
                 path = path.parent
-            while path != self.root / bucket and path not in self._markers and not any(path.iterdir()):
+            while (
+                path != self.root / bucket and path not in self._markers and not any(path.iterdir())
+            ):
                 path.rmdir()
                 path = path.parent
 
     def page(self, bucket: str, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the objects under a prefix, in the order of their names; with a delimiter deeper ones as prefixes."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        glob = re.escape(query.get("matchGlob", "**")).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+        glob = (
+            re.escape(query.get("matchGlob", "**")).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+        )
         most, after = int(query.get("maxResults", 1000)), query.get("pageToken", "")
         items: dict[str, dict[str, Any]] = {}
         prefixes: set[str] = set()
@@ -176,4 +190,6 @@ def _require(known: Mapping[str, Any] | None, query: Mapping[str, str]) -> None:
     """Compares `ifGenerationMatch`; 0 stands for an object that is not there."""
     generation = known["generation"] if known else "0"
     if query.get("ifGenerationMatch", generation) != generation:
-        raise exceptions.PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+        raise exceptions.PreconditionFailed(
+            "At least one of the pre-conditions you specified did not hold."
+        )

@@ -1,12 +1,12 @@
 """Runs one pipeline job as Vertex AI would, task by task: `python -m tests.cloud.pipeline JOB.json`.
 
-JOB.json is the resource that was created. kfp.local walks the graph of its spec; what it does otherwise than Vertex AI
-is put right here, in five places:
+JOB.json is the resource that was created. kfp.local walks the graph of its spec; what it does
+otherwise than Vertex AI is put right here, in five places:
 
 * a run has the name of its resource;
 * artifacts get gs:// URIs, which the steps see as files below /gcs;
-* Google's own components run too: their launchers are Python modules (only their waiting of 20 s is made shorter,
-  as is that before a task is tried again);
+* Google's own components run too: their launchers are Python modules (only their waiting of 20 s is
+  made shorter, as is that before a task is tried again);
 * inside lists and dictionaries whole numbers stay whole, and parameters are filled in;
 * SIGTERM cancels: the running task is told to stop, and no other starts but the exit handler.
 """
@@ -28,7 +28,8 @@ from kfp.local import executor_input_utils, logging_utils, subprocess_task_handl
 
 _LAUNCHERS = "google_cloud_pipeline_components.container.v1."
 _IMPATIENT = (
-    "import runpy, sys, google_cloud_pipeline_components.container.v1.gcp_launcher.job_remote_runner as jobs;"
+    "import runpy, sys, "
+    "google_cloud_pipeline_components.container.v1.gcp_launcher.job_remote_runner as jobs;"
     "jobs._POLLING_INTERVAL_IN_SECONDS = 0.5; sys.argv = sys.argv[1:];"
     "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
@@ -73,7 +74,11 @@ def _filled(value: Any, given: dict[str, Any]) -> Any:
     if isinstance(value, list):
         return [_filled(each, given) for each in value]
     if isinstance(value, str):
-        return re.sub(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}", lambda found: str(given[found[1]]), value)
+        return re.sub(
+            r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}",
+            lambda found: str(given[found[1]]),
+            value,
+        )
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -103,7 +108,9 @@ def _put_right(tasks: _Tasks, job_id: str) -> None:
     def filled(executor_input: Any, component_spec: Any) -> dict[str, Any]:
         given = as_dict(executor_input=executor_input, component_spec=component_spec)
         values = given.get("inputs", {}).get("parameterValues", {})
-        values.update({key: _filled(v, values) for key, v in values.items() if isinstance(v, dict | list)})
+        values.update(
+            {key: _filled(v, values) for key, v in values.items() if isinstance(v, dict | list)}
+        )
         return given
 
     executor_input_utils.executor_input_to_dict = filled

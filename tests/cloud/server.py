@@ -1,7 +1,8 @@
 """Google Cloud on 127.0.0.1: Storage, Vertex AI, BigQuery, what a submission looks up, and a machine's metadata server.
 
-`python -m tests.cloud.server WORK`, which `python -m tests.cloud` starts inside the namespaces. Every request is a line
-in WORK/requests.log. What a test asks of the cloud itself, it asks of http://127.0.0.1/loopback (see `_Cloud.http`).
+`python -m tests.cloud.server WORK`, which `python -m tests.cloud` starts inside the namespaces.
+Every request is a line in WORK/requests.log. What a test asks of the cloud itself, it asks of
+http://127.0.0.1/loopback (see `_Cloud.http`).
 """
 
 import json
@@ -51,7 +52,10 @@ class _Cloud:
         self._log = (work / "requests.log").open("w", buffering=1)
         objects = Objects(work / "buckets")
         self._iam = Iam()
-        self._storage, self._bigquery = Storage(objects, self._iam), BigQuery(work / "tables", objects)
+        self._storage, self._bigquery = (
+            Storage(objects, self._iam),
+            BigQuery(work / "tables", objects),
+        )
         self._vertex, self._entries = LiveVertex(work, self._iam), Entries(work / "logs")
         self._hosts = hosts(self._iam)
 
@@ -86,11 +90,11 @@ class _Cloud:
     def http(self, request: Request) -> Answer:
         """The metadata server; `/loopback` is the tests' own way in.
 
-        `PUT /loopback/iam/NAME` sets bindings (`Iam.set`), and `PUT /loopback/faults/NAME` rules (`Fault`);
-        `GET /loopback/jobs` tells of each custom job,
-        `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`, and `&last=1`) does that to a replica's machine,
-        `PUT /loopback/stockouts` says by machine type how many jobs find none of it, and
-        `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
+        `PUT /loopback/iam/NAME` sets bindings (`Iam.set`), and `PUT /loopback/faults/NAME` rules
+        (`Fault`); `GET /loopback/jobs` tells of each custom job,
+        `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`, and `&last=1`) does that to a
+        replica's machine, `PUT /loopback/stockouts` says by machine type how many jobs find none of
+        it, and `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
         """
         match request.path.strip("/").split("/"):
             case ["loopback", "iam", name]:
@@ -115,7 +119,9 @@ class _Cloud:
 
 
 def _told(run: Run) -> dict[str, Any]:
-    running = {name: replica.process.pid for name, replica in run.replicas.items() if replica.process}
+    running = {
+        name: replica.process.pid for name, replica in run.replicas.items() if replica.process
+    }
     output = run.job.job_spec.base_output_directory.output_uri_prefix
     about = {"number": run.number, "display_name": run.job.display_name, "output": output}
     return {**about, "state": run.job.state.name, "running": running, "events": run.events}

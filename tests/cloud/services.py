@@ -1,7 +1,8 @@
 """Services that a submission asks beside Vertex AI and the store: accounts, policies and images.
 
-After the REST references of IAM (`serviceAccounts.testIamPermissions`, `getIamPolicy`) and the OCI distribution specification (manifests
-and blobs). Names say how each behaves, so that tests at once need not agree on it.
+After the REST references of IAM (`serviceAccounts.testIamPermissions`, `getIamPolicy`) and the OCI
+distribution specification (manifests and blobs). Names say how each behaves, so that tests at once
+need not agree on it.
 """
 
 import functools
@@ -18,14 +19,18 @@ from tests.cloud.iam import Iam
 
 def account(iam: Iam, request: Request) -> Answer:
     """Permissions for an account, or its policy; every account of the project exists."""
-    name, verb = re.fullmatch(r"/v1/projects/-/serviceAccounts/([^/]+):(\w+)", request.path).groups()
+    name, verb = re.fullmatch(
+        r"/v1/projects/-/serviceAccounts/([^/]+):(\w+)", request.path
+    ).groups()
     if not name.endswith("@demo-project.iam.gserviceaccount.com"):
         raise exceptions.NotFound(f"Unknown service account {name}")
     if verb == "getIamPolicy":
         if request.body:
             raise exceptions.BadRequest("the request body must be empty")
         return Answer(200, iam.policy(request, "iam.serviceAccounts.getIamPolicy", name))
-    wanted = [each for each in json.loads(request.body)["permissions"] if iam.allows(request, each, name)]
+    wanted = [
+        each for each in json.loads(request.body)["permissions"] if iam.allows(request, each, name)
+    ]
     return Answer(200, {"permissions": wanted} if wanted else {})
 
 
@@ -38,7 +43,9 @@ def project(iam: Iam, request: Request) -> Answer:
 def image(iam: Iam, request: Request) -> Answer:
     """Every image is there but that whose digest is all f."""
     place, digest = re.fullmatch(r"/v2/(.+)/manifests/sha256:(\w+)", request.path).groups()
-    iam.require(request, "artifactregistry.repositories.downloadArtifacts", place.rpartition("/")[0])
+    iam.require(
+        request, "artifactregistry.repositories.downloadArtifacts", place.rpartition("/")[0]
+    )
     if digest == "f" * 64:
         raise exceptions.NotFound("manifest unknown")
     return Answer(200, {"schemaVersion": 2, "config": {"digest": f"sha256:{digest}"}, "layers": []})

@@ -1,7 +1,8 @@
 """The requests of Cloud Storage's JSON and XML API that TensorFlow's gs:// file system and google-cloud-storage make.
 
-After the JSON API's reference ("Objects", "Resumable uploads", "Multipart uploads") and TensorFlow's
-`tsl/platform/cloud/gcs_file_system.cc`, which reads by the XML API and writes by resumable uploads only.
+After the JSON API's reference ("Objects", "Resumable uploads", "Multipart uploads") and
+TensorFlow's `tsl/platform/cloud/gcs_file_system.cc`, which reads by the XML API and writes by
+resumable uploads only.
 """
 
 import json
@@ -34,7 +35,12 @@ class Storage:
             ("GET", rf"/storage/v1/b{part}(?:/storageLayout)?", self._bucket, "buckets.get"),
             ("GET", rf"/storage/v1/b{part}/iam/testPermissions", self._permissions, ""),
             ("GET", rf"/storage/v1/b{part}/o", self._list, "objects.list"),
-            ("POST", rf"/storage/v1/b{part}/o{part}/(?:rewriteTo|copyTo)/b{part}/o{part}", self._copy, "objects.get"),
+            (
+                "POST",
+                rf"/storage/v1/b{part}/o{part}/(?:rewriteTo|copyTo)/b{part}/o{part}",
+                self._copy,
+                "objects.get",
+            ),
             ("DELETE", rf"/storage/v1/b{part}/o{part}", self._delete, "objects.delete"),
             ("GET", rf"/(?:download/)?storage/v1/b{part}/o{part}", self._get, "objects.get"),
             ("GET", rf"{part}/(.+)", self._media, "objects.get"),
@@ -53,13 +59,25 @@ class Storage:
 
     def _bucket(self, request: Request, bucket: str) -> Answer:
         self._objects.path(bucket, "")
-        about = {"kind": "storage#bucket", "name": bucket, "location": "US-CENTRAL1", "locationType": "region"}
+        about = {
+            "kind": "storage#bucket",
+            "name": bucket,
+            "location": "US-CENTRAL1",
+            "locationType": "region",
+        }
         return Answer(200, {**about, "projectNumber": "123456789"})
 
     def _permissions(self, request: Request, bucket: str) -> Answer:
         """All that there are for objects, as far as the caller has them for the bucket."""
         permissions = [f"storage.objects.{verb}" for verb in ("get", "list", "create", "delete")]
-        return Answer(200, {"permissions": [p for p in permissions if self._iam.allows(request, p, f"gs://{bucket}")]})
+        return Answer(
+            200,
+            {
+                "permissions": [
+                    p for p in permissions if self._iam.allows(request, p, f"gs://{bucket}")
+                ]
+            },
+        )
 
     def _list(self, request: Request, bucket: str) -> Answer:
         return Answer(200, self._objects.page(bucket, request.query))
@@ -73,25 +91,41 @@ class Storage:
         self._objects.delete(bucket, name, request.query)
         return Answer(204)
 
-    def _copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Answer:
-        data, copied = self._objects.read(bucket, name, {})[1], int(request.query.get("rewriteToken", 0)) + _REWRITTEN
+    def _copy(
+        self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str
+    ) -> Answer:
+        data, copied = (
+            self._objects.read(bucket, name, {})[1],
+            int(request.query.get("rewriteToken", 0)) + _REWRITTEN,
+        )
         if bucket != to_bucket and copied < len(data):
             sizes = {"totalBytesRewritten": str(copied), "objectSize": str(len(data))}
             return Answer(200, {"done": False, "rewriteToken": str(copied), **sizes})
         made = self._put(request, to_bucket, to_name, data, request.query)
         sizes = {"totalBytesRewritten": made["size"], "objectSize": made["size"]}
-        return Answer(200, {"kind": "storage#rewriteResponse", "done": True, "resource": made, **sizes})
+        return Answer(
+            200, {"kind": "storage#rewriteResponse", "done": True, "resource": made, **sizes}
+        )
 
     def _media(self, request: Request, bucket: str, name: str) -> Answer:
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")
-        start, stop = (int(match[1]), int(match[2]) + 1 if match[2] else None) if match else (0, None)
+        start, stop = (
+            (int(match[1]), int(match[2]) + 1 if match[2] else None) if match else (0, None)
+        )
         known, data = self._objects.read(bucket, name, request.query, start, stop)
-        told = {"x-goog-hash": f"crc32c={known['crc32c']}", "x-goog-generation": known["generation"]}
+        told = {
+            "x-goog-hash": f"crc32c={known['crc32c']}",
+            "x-goog-generation": known["generation"],
+        }
         if not match:
             return Answer(200, data, told)
         if not data:
             return Answer(416, b"", told)
-        return Answer(206, data, told | {"Content-Range": f"bytes {start}-{start + len(data) - 1}/{known['size']}"})
+        return Answer(
+            206,
+            data,
+            told | {"Content-Range": f"bytes {start}-{start + len(data) - 1}/{known['size']}"},
+        )
 
     def _upload(self, request: Request, bucket: str) -> Answer:
         query = request.query
@@ -118,7 +152,10 @@ class Storage:
 
     def _continue(self, request: Request, bucket: str) -> Answer:
         """Takes a part, `bytes 0-9/*`, or tells how much is there, `bytes */10`."""
-        span = request.headers.get("Content-Range") or f"bytes 0-{len(request.body) - 1}/{len(request.body)}"
+        span = (
+            request.headers.get("Content-Range")
+            or f"bytes 0-{len(request.body) - 1}/{len(request.body)}"
+        )
         query, data = request.query, self._begun[request.query["upload_id"]]
         first, total = re.fullmatch(r"bytes (\*|\d+)(?:-\d+)?/(\*|\d+)", span).groups()
         if first != "*":
@@ -131,7 +168,9 @@ class Storage:
             raise exceptions.BadRequest("every part but the last is a multiple of 256 KiB")
         return Answer(308, b"", {"Range": f"bytes=0-{len(data) - 1}"} if data else {})
 
-    def _put(self, request: Request, bucket: str, name: str, data: bytes, query: Mapping[str, str]) -> dict[str, Any]:
+    def _put(
+        self, request: Request, bucket: str, name: str, data: bytes, query: Mapping[str, str]
+    ) -> dict[str, Any]:
         """Makes an object; to write over one is to delete it."""
         self._require(request, "objects.create", bucket, name)
         if self._objects.path(bucket, name).is_file():

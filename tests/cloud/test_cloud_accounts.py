@@ -22,7 +22,12 @@ pytestmark = pytest.mark.cloud
 CHIEF = "{strategy: one_device, chief: {machine: n1-standard-8}}"
 BUILD, PIPELINE, TRAIN, RELEASE = (
     f"training-{name}.iam.gserviceaccount.com"
-    for name in ("build@demo-project", "pipeline@demo-project", "train@demo-project", "release@our-project")
+    for name in (
+        "build@demo-project",
+        "pipeline@demo-project",
+        "train@demo-project",
+        "release@our-project",
+    )
 )
 ACTING, REFUSED = "iam.serviceAccountUser", "do not have permission to act as service_account"
 API = "https://us-central1-aiplatform.googleapis.com/v1/projects/demo-project/locations/us-central1"
@@ -41,17 +46,29 @@ class Builds:
         granted = [bound for project in self.projects for bound in project.bindings()]
         kept = [bound for bound in granted if bound[:3] != without]
         assert len(kept) == len(granted) - bool(without)
-        requests.put(f"http://127.0.0.1/loopback/iam/{self.cloud.bucket}", json=kept).raise_for_status()
+        requests.put(
+            f"http://127.0.0.1/loopback/iam/{self.cloud.bucket}", json=kept
+        ).raise_for_status()
 
     def submit(self, file: str, account: str, **values: str) -> subprocess.CompletedProcess[str]:
         """Runs the submit step of a build file as an account."""
-        values = {"_BUCKET": self.cloud.bucket, "_FLAGS": "--train-steps 150 --cluster chief.yaml", **values}
+        values = {
+            "_BUCKET": self.cloud.bucket,
+            "_FLAGS": "--train-steps 150 --cluster chief.yaml",
+            **values,
+        }
         image = self.cloud.image.replace("demo-project", values["PROJECT_ID"])
         (self.workspace / "build" / "image.txt").write_text(image)
-        shared = {name: value for name, value in os.environ.items() if re.search("^GCE_|_CA_|^GRPC_", name)}
+        shared = {
+            name: value
+            for name, value in os.environ.items()
+            if re.search("^GCE_|_CA_|^GRPC_", name)
+        }
         shared |= {"GCE_METADATA_HOST": host(account, self.cloud.bucket)}
         path = f"{self.workspace}/bin:{os.environ['PATH']}"
-        return BuildFile(path=file, values=values).step("submit", self.workspace, **shared, PATH=path)
+        return BuildFile(path=file, values=values).step(
+            "submit", self.workspace, **shared, PATH=path
+        )
 
     def request(self, account: str, method: str, url: str, **rest: Any) -> requests.Response:
         """Sends one request as an account."""
@@ -61,7 +78,10 @@ class Builds:
 
 @pytest.fixture
 def builds(cloud, tmp_path):
-    programs = {".venv/bin/python": ":", "bin/docker": "shift 4; set -- -m"}  # of `docker run --rm --network=... IMAGE`
+    programs = {
+        ".venv/bin/python": ":",
+        "bin/docker": "shift 4; set -- -m",
+    }  # of `docker run --rm --network=... IMAGE`
     for name, first in programs.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(f'#!/bin/sh\n{first} "$@"\nexec {sys.executable} "$@"\n')
@@ -74,9 +94,13 @@ def builds(cloud, tmp_path):
     demo = Project.begin(tmp_path / "demo", "demo-project", {})
     demo.setup("--bucket", cloud.bucket, "--github", "me/mine")
     things = demo.state()["things"]
-    shared = {group: things[group] for group in ("projects", "storage buckets", "iam service-accounts")}
+    shared = {
+        group: things[group] for group in ("projects", "storage buckets", "iam service-accounts")
+    }
     ours = Project.begin(tmp_path / "ours", "our-project", shared)
-    ours.setup("--github", "me/mine", "--production", "demo-project", "--production-bucket", cloud.bucket)
+    ours.setup(
+        "--github", "me/mine", "--production", "demo-project", "--production-bucket", cloud.bucket
+    )
     builds = Builds(cloud=cloud, workspace=tmp_path, projects=(demo, ours))
     builds.allow()
     return builds
@@ -90,7 +114,8 @@ def _run_of(printed: str) -> str:
 def test_by_hand_command_trains_and_registers(builds):
     head = (ROOT / "cloudbuild.yaml").read_text()
     name, until = (
-        re.search(pattern, head)[1] for pattern in ("serviceAccounts/(.*)@PROJECT", "BUCKET;_UNTIL=([a-z]+)")
+        re.search(pattern, head)[1]
+        for pattern in ("serviceAccounts/(.*)@PROJECT", "BUCKET;_UNTIL=([a-z]+)")
     )
     account = f"{name}@demo-project.iam.gserviceaccount.com"
     done = builds.submit("cloudbuild.yaml", account, PROJECT_ID="demo-project", _UNTIL=until)
@@ -100,14 +125,20 @@ def test_by_hand_command_trains_and_registers(builds):
 
 
 @pytest.mark.cloud_ci
-@pytest.mark.parametrize(("number", "trigger"), [(0, "training-main"), (0, "training-tag"), (1, "training-tag")])
+@pytest.mark.parametrize(
+    ("number", "trigger"), [(0, "training-main"), (0, "training-tag"), (1, "training-tag")]
+)
 def test_triggers_build_submits(builds, number, trigger):
     project = builds.projects[number]
     file = yaml.safe_load(project.state()["things"]["builds triggers"][trigger]["file"])
     account = file["serviceAccount"].rpartition("/")[2]
-    done = builds.submit(file["filename"], account, PROJECT_ID=project.name, **file["substitutions"])
+    done = builds.submit(
+        file["filename"], account, PROJECT_ID=project.name, **file["substitutions"]
+    )
     assert done.returncode == 0 and "warning" not in done.stdout, done.stdout
-    job = aiplatform.PipelineJob.get(_run_of(done.stdout), project="demo-project", location="us-central1")
+    job = aiplatform.PipelineJob.get(
+        _run_of(done.stdout), project="demo-project", location="us-central1"
+    )
     assert job.gca_resource.service_account == PIPELINE
     job.cancel()
 
@@ -116,12 +147,19 @@ def test_triggers_build_submits(builds, number, trigger):
     ("resource", "role", "account", "message"),
     [
         (PIPELINE, ACTING, BUILD, REFUSED),
-        ("gs://{}", "storage.objectUser", BUILD, "no storage.objects.create, storage.objects.delete"),
+        (
+            "gs://{}",
+            "storage.objectUser",
+            BUILD,
+            "no storage.objects.create, storage.objects.delete",
+        ),
         (PIPELINE, ACTING, RELEASE, REFUSED),
     ],
 )
 def test_missing_binding_is_refused(builds, resource, role, account, message):
-    builds.allow(without=(resource.format(builds.cloud.bucket), f"roles/{role}", f"serviceAccount:{account}"))
+    builds.allow(
+        without=(resource.format(builds.cloud.bucket), f"roles/{role}", f"serviceAccount:{account}")
+    )
     if account == RELEASE:
         values = {"PROJECT_ID": "our-project", "_PRODUCTION": "demo-project"}
         done = builds.submit("deploy/builds/promote.yaml", RELEASE, **values)
@@ -133,8 +171,13 @@ def test_missing_binding_is_refused(builds, resource, role, account, message):
 def test_binding_out_of_sight_is_warned_of(builds):
     builds.allow(without=(TRAIN, f"roles/{ACTING}", f"serviceAccount:{PIPELINE}"))
     done = builds.submit("cloudbuild.yaml", BUILD, PROJECT_ID="demo-project", _UNTIL="submit")
-    assert done.returncode == 0 and f"do not show whether {PIPELINE} may act as {TRAIN};" in done.stdout
-    aiplatform.PipelineJob.get(_run_of(done.stdout), project="demo-project", location="us-central1").cancel()
+    assert (
+        done.returncode == 0
+        and f"do not show whether {PIPELINE} may act as {TRAIN};" in done.stdout
+    )
+    aiplatform.PipelineJob.get(
+        _run_of(done.stdout), project="demo-project", location="us-central1"
+    ).cancel()
 
 
 def test_vertex_refuses_other_accounts(builds):

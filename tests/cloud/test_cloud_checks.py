@@ -23,7 +23,14 @@ def _connected(cloud):
 
 def _flags(cloud, tmp_path: pathlib.Path, *flags: str) -> list[str]:
     (tmp_path / "cluster.yaml").write_text(ONE)
-    place = ["--project", "demo-project", "--bucket", f"gs://{cloud.bucket}", "--image", IMAGE + "0" * 64]
+    place = [
+        "--project",
+        "demo-project",
+        "--bucket",
+        f"gs://{cloud.bucket}",
+        "--image",
+        IMAGE + "0" * 64,
+    ]
     return [*place, "--cluster", str(tmp_path / "cluster.yaml"), *flags]
 
 
@@ -49,8 +56,13 @@ def test_mistake_is_one_line_and_nothing_is_made(cloud, tmp_path, flags, message
 
 
 def test_account_of_ours_passes(cloud, tmp_path):
-    flags = _flags(cloud, tmp_path, "--service-account", "robot@demo-project.iam.gserviceaccount.com")
-    with mock.patch("sys.stdin.isatty", lambda: False), pytest.raises(UserError, match="nobody can be asked here"):
+    flags = _flags(
+        cloud, tmp_path, "--service-account", "robot@demo-project.iam.gserviceaccount.com"
+    )
+    with (
+        mock.patch("sys.stdin.isatty", lambda: False),
+        pytest.raises(UserError, match="nobody can be asked here"),
+    ):
         submit.main(flags)
 
 
@@ -68,4 +80,8 @@ def test_whoever_is_not_logged_in_is_told_how(cloud, tmp_path, monkeypatch):
     monkeypatch.setenv("GCE_METADATA_IP", "127.0.0.1:1")
     done = cloud.run("pipelines/submit.py", *_flags(cloud, tmp_path, "--yes"))
     said = done.communicate()[0]
-    assert done.returncode == 2 and "run: gcloud auth application-default login" in said and said.count("\n") == 1, said
+    assert (
+        done.returncode == 2
+        and "run: gcloud auth application-default login" in said
+        and said.count("\n") == 1
+    ), said

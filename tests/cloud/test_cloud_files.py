@@ -32,8 +32,14 @@ def test_files_come_through_a_store_that_fails_one_request_in_twenty(cloud):
     with open_file(last, 0, middle) as one, open_file(last, middle, last.num_bytes) as other:
         assert one.read(middle) + other.read() == contents[-1]
     assert [file.path for file in list_files(place)] == [part.path for part in parts]
-    assert [(cloud.files / "data" / "parts" / f"{i:02}").read_bytes() for i in range(len(parts))] == contents
+    assert [
+        (cloud.files / "data" / "parts" / f"{i:02}").read_bytes() for i in range(len(parts))
+    ] == contents
     delete_files(part.path for part in parts[:-1])
     assert [file.path for file in list_files(place)] == [last.path]
-    log = [line for line in (cloud.work / "requests.log").read_text().splitlines() if f"/b/{cloud.bucket}/o" in line]
+    log = [
+        line
+        for line in (cloud.work / "requests.log").read_text().splitlines()
+        if f"/b/{cloud.bucket}/o" in line
+    ]
     assert any(re.search(" (503|429)$", line) for line in log)

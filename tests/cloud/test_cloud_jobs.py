@@ -28,8 +28,27 @@ def data(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def train(data: object, job_dir: str, *flags: object, steps: int = STEPS) -> subprocess.Popen:
-    words = ["--data-dir", data, "--job-dir", job_dir, "--train-steps", steps, "--deterministic", "--batch-size", 32]
-    words += ["--checkpoint-num-steps", 0, "--checkpoint-secs", 1, "--export", "best", "--eval-every-steps", 2000]
+    words = [
+        "--data-dir",
+        data,
+        "--job-dir",
+        job_dir,
+        "--train-steps",
+        steps,
+        "--deterministic",
+        "--batch-size",
+        32,
+    ]
+    words += [
+        "--checkpoint-num-steps",
+        0,
+        "--checkpoint-secs",
+        1,
+        "--export",
+        "best",
+        "--eval-every-steps",
+        2000,
+    ]
     return subprocess.Popen([sys.executable, "-m", "trainer.task", *map(str, [*words, *flags])])
 
 
@@ -38,8 +57,18 @@ def test_data_and_model_of_a_bucket_make_a_version_of_a_registry_here(cloud, dat
     shutil.copytree(data, cloud.files / "data")
     assert train(f"{bucket}/data", f"{bucket}/job", "--reader", "mapped", steps=300).wait() == 0
     about = ["--model-dir", f"{bucket}/job/model", "--registry", registry, "--name", "digits"]
-    evaluate = ["components.evaluate", "--data-dir", f"{bucket}/data", "--output", f"{bucket}/eval", *about]
-    for words in (evaluate, ["components.register", "add", "--evaluation", f"{bucket}/eval/evaluation.json", *about]):
+    evaluate = [
+        "components.evaluate",
+        "--data-dir",
+        f"{bucket}/data",
+        "--output",
+        f"{bucket}/eval",
+        *about,
+    ]
+    for words in (
+        evaluate,
+        ["components.register", "add", "--evaluation", f"{bucket}/eval/evaluation.json", *about],
+    ):
         printed = (process := cloud.run("-m", *words)).communicate()[0]
         assert not process.returncode, printed
     assert (registry / "digits" / "1" / "saved_model.pb").is_file()
@@ -65,7 +94,9 @@ def test_kills_and_a_failing_store_change_no_bit_and_lose_no_checkpoint(cloud, d
         assert cloud.steps(job_dir) >= newest, "a checkpoint is gone"
         newest = cloud.steps(job_dir)
         if (job_dir / "model" / "saved_model.pb").exists():
-            tf.train.load_checkpoint(str(job_dir / "model" / "variables" / "variables"))  # or it is half a model
+            tf.train.load_checkpoint(
+                str(job_dir / "model" / "variables" / "variables")
+            )  # or it is half a model
         if code == 0:
             break
 
@@ -76,14 +107,30 @@ def submit(cloud, cluster: str, flags: list[object], *options: object) -> subpro
     """One custom job, which is followed; its job directory is `job`."""
     (file := cloud.work / f"{cloud.bucket}.yaml").write_text(cluster)
     image = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
-    words = ["--backend", "vertex", "--cluster", file, "--project", "demo-project", "--image", image]
+    words = [
+        "--backend",
+        "vertex",
+        "--cluster",
+        file,
+        "--project",
+        "demo-project",
+        "--image",
+        image,
+    ]
     return cloud.run("-m", "components.train", *words, *options, "--", *flags)
 
 
 @pytest.fixture
 def flags(cloud, data) -> list[object]:
     shutil.copytree(data, cloud.files / "data")
-    words = ["--data-dir", f"gs://{cloud.bucket}/data", "--job-dir", f"gs://{cloud.bucket}/job", "--batch-size", 32]
+    words = [
+        "--data-dir",
+        f"gs://{cloud.bucket}/data",
+        "--job-dir",
+        f"gs://{cloud.bucket}/job",
+        "--batch-size",
+        32,
+    ]
     return [*words, "--checkpoint-secs", 1]
 
 
@@ -93,17 +140,25 @@ def attempts(cloud) -> list[dict]:
 
 def test_machine_hours_end_a_job_whose_spot_machines_are_taken_again_and_again(cloud, flags):
     cap_s, job_dir = 150, cloud.files / "job"
-    cluster = "{strategy: one_device, chief: {machine: n1-standard-4}, scheduling: {strategy: SPOT}}"
+    cluster = (
+        "{strategy: one_device, chief: {machine: n1-standard-4}, scheduling: {strategy: SPOT}}"
+    )
     hours = ["--max-machine-hours", cap_s / 3600]
     process = submit(cloud, cluster, [*flags, "--train-steps", 10_000_000], *hours)
 
     def live() -> list[dict]:
-        ours = [job for job in cloud.jobs() if job["output"] == f"gs://{cloud.bucket}/job" and job["running"]]
+        ours = [
+            job
+            for job in cloud.jobs()
+            if job["output"] == f"gs://{cloud.bucket}/job" and job["running"]
+        ]
         return ours or ([{}] if process.poll() is not None else [])
 
     for _ in range(3):
         before, [job] = cloud.steps(job_dir), cloud.until(live)
-        if job and cloud.until(lambda before=before: cloud.steps(job_dir) > before or live() == [{}]):
+        if job and cloud.until(
+            lambda before=before: cloud.steps(job_dir) > before or live() == [{}]
+        ):
             cloud.take(job, "chief/0", "preempt", last=1)
             cloud.until(lambda job=job: job["number"] not in [now.get("number") for now in live()])
     printed = process.communicate(timeout=600)[0]
@@ -119,13 +174,25 @@ def test_machine_hours_end_a_job_whose_spot_machines_are_taken_again_and_again(c
 
 def test_failure_ends_with_the_replica_and_the_line(cloud):
     code = (
-        "import json, os, sys, time; worker = json.loads(os.environ['TF_CONFIG'])['task']['type'] == 'worker'; "
-        "print('the disk is full' if worker else 'well', flush=True); time.sleep(2 if worker else 60); sys.exit(3)"
+        "import json, os, sys, time; worker = json.loads(os.environ['TF_CONFIG'])['task']['type'] "
+        "== 'worker'; "
+        "print('the disk is full' if worker else 'well', flush=True); time.sleep(2 if worker else "
+        "60); sys.exit(3)"
     )
     pool = "{machine: n1-standard-4}"
     cluster = f"{{strategy: multi_worker_mirrored, chief: {pool}, worker: {pool}}}"
-    process = submit(cloud, cluster, [], "--job-dir", f"gs://{cloud.bucket}/job", "--command", f'python -c "{code}"')
+    process = submit(
+        cloud,
+        cluster,
+        [],
+        "--job-dir",
+        f"gs://{cloud.bucket}/job",
+        "--command",
+        f'python -c "{code}"',
+    )
     printed = process.communicate(timeout=300)[0]
-    last = printed.partition("launcher | worker/0 failed first: The replica workerpool1-0 exited")[2].splitlines()
+    last = printed.partition("launcher | worker/0 failed first: The replica workerpool1-0 exited")[
+        2
+    ].splitlines()
     assert process.returncode == 3 and last[1:] == ["launcher |   the disk is full"], printed
     assert "chief/0 | well" in printed

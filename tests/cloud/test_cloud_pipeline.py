@@ -28,7 +28,9 @@ SYNC = """
 {strategy: multi_worker_mirrored, chief: {machine: n1-standard-8}, worker: {machine: n1-standard-8},
  scheduling: {strategy: SPOT}}
 """
-MIRRORED = "{strategy: mirrored, chief: {machine: n1-standard-8}, evaluator: {machine: n1-standard-4}}"
+MIRRORED = (
+    "{strategy: mirrored, chief: {machine: n1-standard-8}, evaluator: {machine: n1-standard-4}}"
+)
 pytestmark = pytest.mark.cloud
 
 
@@ -43,7 +45,9 @@ def _versions(name: str) -> list[aiplatform.Model]:
     assert len(models) <= 1, models
     found = models[0].versioning_registry.list_versions() if models else []
     order = sorted(found, key=lambda version: int(version.version_id))
-    return [aiplatform.Model(models[0].resource_name, version=version.version_id) for version in order]
+    return [
+        aiplatform.Model(models[0].resource_name, version=version.version_id) for version in order
+    ]
 
 
 def _journal(job_dir: pathlib.Path) -> list[dict[str, Any]]:
@@ -54,14 +58,21 @@ def _journal(job_dir: pathlib.Path) -> list[dict[str, Any]]:
 
 def _kill_launcher(run_id: str) -> None:
     """Kills Google's launcher of a run's training."""
-    launchers = [p for p in psutil.process_iter(["cmdline"]) if "CustomJob" in (p.info["cmdline"] or [])]
-    [launcher.kill() for launcher in launchers if any(run_id in word for word in launcher.cmdline())]
+    launchers = [
+        p for p in psutil.process_iter(["cmdline"]) if "CustomJob" in (p.info["cmdline"] or [])
+    ]
+    [
+        launcher.kill()
+        for launcher in launchers
+        if any(run_id in word for word in launcher.cmdline())
+    ]
 
 
 def _assert_few_requests(cloud, run_id: str, job_dir: pathlib.Path, replicas: int) -> None:
     """Checks that each file of a job is requested a bounded number of times for each thing that happens to the job.
 
-    Each replica may request a file 12 times, 4 times more for an evaluation, and once more every 4 s by its own clock. Whoever follows the job may list its journals once a poll.
+    Each replica may request a file 12 times, 4 times more for an evaluation, and once more every 4
+    s by its own clock. Whoever follows the job may list its journals once a poll.
     """
     journals = list(job_dir.glob("journal-*.jsonl"))
     events = [json.loads(line) for path in journals for line in path.read_text().splitlines()]
@@ -71,23 +82,38 @@ def _assert_few_requests(cloud, run_id: str, job_dir: pathlib.Path, replicas: in
     polls = len(re.findall(rf"GET aiplatform\S*/pipelineJobs/{run_id}", log))
     own_requests = 12 * max(replicas, len(journals)) + 4 * evaluations + seconds * len(journals) / 4
     requests = cloud.asked(job_dir)
-    counts = collections.Counter(re.search(rf"{job_dir.name}/?([^?&\s]*)", line)[1] for line in requests)
+    counts = collections.Counter(
+        re.search(rf"{job_dir.name}/?([^?&\s]*)", line)[1] for line in requests
+    )
     assert counts["DONE.json"] > 0
     assert counts.pop("journal-chief-0-", 0) <= polls + 4, "\n".join(requests)
     assert max(counts.values()) <= own_requests, (own_requests, counts.most_common(5))
 
 
-@pytest.mark.parametrize(("cluster", "store_fails"), [pytest.param(ONE, False, id="one_chief", marks=[pytest.mark.cloud_ci, pytest.mark.smoke]),
-                                                      pytest.param(SERVERS, False, id="servers", marks=pytest.mark.cloud_ci),
-                                                      pytest.param(MIRRORED, False, id="mirrored"),
-                                                      pytest.param(SERVERS, True, id="failing_store")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cluster", "store_fails"),
+    [
+        pytest.param(ONE, False, id="one_chief", marks=[pytest.mark.cloud_ci, pytest.mark.smoke]),
+        pytest.param(SERVERS, False, id="servers", marks=pytest.mark.cloud_ci),
+        pytest.param(MIRRORED, False, id="mirrored"),
+        pytest.param(SERVERS, True, id="failing_store"),
+    ],
+)
 def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster, store_fails):
     if store_fails:
         host = r"(storage|www)\.googleapis\.com/.*" + cloud.bucket
-        cloud.fail({"match": host, "share": 0.02, "status": 503}, {"match": f"{host}.*", "share": 0.005, "reset": True})
-    rows = [{"image": image} for image in np.random.default_rng(0).integers(0, 17, (70, 8, 8, 1)).tolist()]
+        cloud.fail(
+            {"match": host, "share": 0.02, "status": 503},
+            {"match": f"{host}.*", "share": 0.005, "reset": True},
+        )
+    rows = [
+        {"image": image}
+        for image in np.random.default_rng(0).integers(0, 17, (70, 8, 8, 1)).tolist()
+    ]
     (cloud.files / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = cloud.submit(cluster, "--train-steps", 200, "--set", f"predict=gs://{cloud.bucket}/rows.jsonl")
+    run = cloud.submit(
+        cluster, "--train-steps", 200, "--set", f"predict=gs://{cloud.bucket}/rows.jsonl"
+    )
 
     assert run.step() >= 200
     [version] = _versions(cloud.bucket)
@@ -96,21 +122,35 @@ def test_a_run_ends_with_a_version_that_is_the_champion(cloud, cluster, store_fa
     [results] = run.job_dir.glob("predictions/*/prediction.results-*")
     predictions = [json.loads(line) for line in results.read_text().splitlines()]
     assert [each["instance"] for each in predictions] == rows
-    expected = Model.load(str(model_dir)).ask("serving_default", {"image": np.uint8([row["image"] for row in rows])})
+    expected = Model.load(str(model_dir)).ask(
+        "serving_default", {"image": np.uint8([row["image"] for row in rows])}
+    )
     probabilities = [each["prediction"]["probabilities"] for each in predictions]
     np.testing.assert_allclose(probabilities, expected["probabilities"], atol=1e-6)
     [job] = run.custom_jobs
     assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
     _assert_few_requests(cloud, run.run_id, run.job_dir, replicas=1)
-    assert not strangers((cloud.work / "requests.log").read_text()), "docs/PROJECT.md does not say which role they need"
+    assert not strangers((cloud.work / "requests.log").read_text()), (
+        "docs/PROJECT.md does not say which role they need"
+    )
 
 
 def test_the_readmes_lines_for_vertex_ai_run_as_they_are_written(cloud):
     readme = pathlib.Path("README.md").read_text()
-    for name, ours in {"PROJECT": "demo-project", "BUCKET": cloud.bucket, "sha256:...": f"sha256:{'0' * 64}"}.items():
+    for name, ours in {
+        "PROJECT": "demo-project",
+        "BUCKET": cloud.bucket,
+        "sha256:...": f"sha256:{'0' * 64}",
+    }.items():
         readme = readme.replace(name, ours)
-    lines = [line.split(" #")[0].split()[1:] for line in readme.splitlines() if line.startswith(".venv/bin/python")]
-    compiled, shown, submitted = [words for words in lines if re.search("pipelines/(compile|submit)", words[0])]
+    lines = [
+        line.split(" #")[0].split()[1:]
+        for line in readme.splitlines()
+        if line.startswith(".venv/bin/python")
+    ]
+    compiled, shown, submitted = [
+        words for words in lines if re.search("pipelines/(compile|submit)", words[0])
+    ]
     for words in (compiled, shown):
         process = cloud.run(*words)
         assert process.communicate()[0] and not process.returncode
@@ -120,16 +160,30 @@ def test_the_readmes_lines_for_vertex_ai_run_as_they_are_written(cloud):
 
 @pytest.mark.cloud_ci
 def test_a_model_that_the_gate_rejects_gets_no_version(cloud):
-    run = cloud.finish(cloud.start(ONE, "--train-steps", 20, "--min-accuracy", 0.9999, "--fail-on-reject"), code=3)
+    run = cloud.finish(
+        cloud.start(ONE, "--train-steps", 20, "--min-accuracy", 0.9999, "--fail-on-reject"), code=3
+    )
 
     assert "rejected: accuracy" in run.printed and not _versions(cloud.bucket)
 
 
-def test_a_better_second_version_becomes_the_champion_with_the_dataset_of_the_cache_after_a_cleanup(cloud):
+def test_a_better_second_version_becomes_the_champion_with_the_dataset_of_the_cache_after_a_cleanup(
+    cloud,
+):
     first = cloud.submit(ONE, "--train-steps", 30)
-    words = ["components.cleanup", "--project", "demo-project", "--location", "us-central1", "--keep-versions", 1]
+    words = [
+        "components.cleanup",
+        "--project",
+        "demo-project",
+        "--location",
+        "us-central1",
+        "--keep-versions",
+        1,
+    ]
     words += ["--bucket", f"gs://{cloud.bucket}", "--run", first.run_id]
-    said = [cloud.run("-m", *words, *flags).communicate()[0] for flags in (["--delete", "--yes"], [])]
+    said = [
+        cloud.run("-m", *words, *flags).communicate()[0] for flags in (["--delete", "--yes"], [])
+    ]
     assert "checkpoints of a finished job" in said[0] and "0 items" in said[1], said
     assert not list(first.job_dir.glob("checkpoints/*"))
     second = cloud.submit(ONE, "--train-steps", 400)
@@ -137,7 +191,8 @@ def test_a_better_second_version_becomes_the_champion_with_the_dataset_of_the_ca
     first, better = (set(version.version_aliases) for version in _versions(cloud.bucket))
     assert {"champion", "default"} <= better and first == {"previous"}
     executed = re.findall(
-        r"Executing task \S*'([\w-]+)'", (cloud.work / "logs" / second.run_id / "pipeline.log").read_text()
+        r"Executing task \S*'([\w-]+)'",
+        (cloud.work / "logs" / second.run_id / "pipeline.log").read_text(),
     )
     assert "evaluate" in executed and "convert" not in executed
 
@@ -158,7 +213,9 @@ def test_a_dataset_is_converted_from_a_bucket_that_is_read_as_a_store(cloud):
 def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cloud, how):
     by_time = ["--", "--checkpoint-num-steps", 0, "--checkpoint-secs", 20]
     flags = by_time if how == "launcher_killed" else []
-    limits = "scheduling: {max_restarts: 0}" if how == "launcher_killed" else ""  # who cancels wants no other attempt
+    limits = (
+        "scheduling: {max_restarts: 0}" if how == "launcher_killed" else ""
+    )  # who cancels wants no other attempt
     process, job, job_dir = cloud.train(SERVERS + limits, "--train-steps", 100_000, *flags)
     if how == "cancelled":
         aiplatform.PipelineJob.get(job["display_name"]).cancel()
@@ -170,7 +227,9 @@ def test_a_run_that_is_ended_from_outside_saves_and_leaves_no_machine_running(cl
         _kill_launcher(job["display_name"])
     cloud.finish(process, code=1)
 
-    ended = cloud.until(lambda: [j for j in cloud.jobs() if j["number"] == job["number"] and not j["running"]])
+    ended = cloud.until(
+        lambda: [j for j in cloud.jobs() if j["number"] == job["number"] and not j["running"]]
+    )
     assert ended[0]["state"] == "JOB_STATE_CANCELLED"
     assert _journal(job_dir)[-1]["event"] == "preempted" and cloud.steps(job_dir) > 0
 
@@ -180,14 +239,19 @@ def test_lost_launcher_is_no_cancellation(cloud):
     _kill_launcher(job["display_name"])
     run = cloud.finish(process)
     assert re.search(r"training: lost, at step \d", run.printed)
-    assert [job["state"] for job in run.custom_jobs] == ["JOB_STATE_CANCELLED", "JOB_STATE_SUCCEEDED"]
+    assert [job["state"] for job in run.custom_jobs] == [
+        "JOB_STATE_CANCELLED",
+        "JOB_STATE_SUCCEEDED",
+    ]
     record = json.loads((job_dir / "attempts.json").read_text())
     assert [line["ending"] for line in record] == ["lost", "succeeded"] and record[0]["seconds"] > 0
 
 
 def test_training_that_the_platform_gives_up_is_submitted_again_and_goes_on(cloud):
     process, job, _ = cloud.train(ONE, "--train-steps", 4_000, "--", "--checkpoint-secs", 2)
-    os.kill(job["running"]["chief/0"], signal.SIGKILL)  # as for want of memory: Vertex AI tries that not again
+    os.kill(
+        job["running"]["chief/0"], signal.SIGKILL
+    )  # as for want of memory: Vertex AI tries that not again
     run = cloud.finish(process)
     assert re.search(r"training: failed, at step \d", run.printed)
     assert [job["state"] for job in run.custom_jobs] == ["JOB_STATE_FAILED", "JOB_STATE_SUCCEEDED"]
@@ -212,9 +276,13 @@ def test_synchronous_training_goes_on_at_the_next_step_and_ends_with_the_same_we
     cloud.assert_same_weights(undisturbed.job_dir, job_dir)
 
 
-@pytest.mark.parametrize("taken", [{"worker/1": "lose", "worker/0": "preempt"}, {"ps/0": "lose"}, {"chief/0": "lose"}])
+@pytest.mark.parametrize(
+    "taken", [{"worker/1": "lose", "worker/0": "preempt"}, {"ps/0": "lose"}, {"chief/0": "lose"}]
+)
 def test_training_on_parameter_servers_goes_on_when_machines_are_taken(cloud, taken):
-    process, job, _ = cloud.train(SERVERS, "--train-steps", 1500, "--", "--checkpoint-num-steps", 100)
+    process, job, _ = cloud.train(
+        SERVERS, "--train-steps", 1500, "--", "--checkpoint-num-steps", 100
+    )
     for replica, how in taken.items():
         cloud.take(job, replica, how)
     run = cloud.finish(process)

@@ -61,7 +61,16 @@ def test_each_run_of_a_schedule_is_a_version(cloud):
     (cloud.work / "one.yaml").write_text(ONE)
     flags = ["--image", cloud.image, "--cluster", cloud.work / "one.yaml"]
     assert not cloud.run("pipelines/compile.py", "--output-dir", cloud.work, *flags).wait()
-    shown = _said("--dry-run", "--bucket", f"gs://{cloud.bucket}", *flags, "--name", cloud.bucket, "--train-steps", 30)
+    shown = _said(
+        "--dry-run",
+        "--bucket",
+        f"gs://{cloud.bucket}",
+        *flags,
+        "--name",
+        cloud.bucket,
+        "--train-steps",
+        30,
+    )
     values = json.loads(shown)["pipelineJob"]["runtimeConfig"]["parameterValues"]
     root = f"gs://{cloud.bucket}/runs"
     schedule = aiplatform.PipelineJob(
@@ -76,12 +85,20 @@ def test_each_run_of_a_schedule_is_a_version(cloud):
     runs: list[str] = []
     for _ in range(2):
         requests.post(f"http://127.0.0.1/loopback/schedules/{number}/fire").raise_for_status()
-        [job] = [job for job in aiplatform.PipelineJob.list() if f"-{number}-" in job.name and job.name not in runs]
+        [job] = [
+            job
+            for job in aiplatform.PipelineJob.list()
+            if f"-{number}-" in job.name and job.name not in runs
+        ]
         runs.append(job.name)
         assert _until_ended(job) == "PIPELINE_STATE_SUCCEEDED"
     [model] = aiplatform.Model.list(filter=f'display_name="{cloud.bucket}"')
-    versions = sorted(model.versioning_registry.list_versions(), key=lambda version: int(version.version_id))
-    found = [aiplatform.Model(model.resource_name, version=version.version_id) for version in versions]
+    versions = sorted(
+        model.versioning_registry.list_versions(), key=lambda version: int(version.version_id)
+    )
+    found = [
+        aiplatform.Model(model.resource_name, version=version.version_id) for version in versions
+    ]
     assert [version.labels["run"] for version in found] == runs
     assert sum("champion" in version.version_aliases for version in found) == 1
     assert all((cloud.files / "runs" / run / "job" / "DONE.json").is_file() for run in runs)
@@ -89,18 +106,29 @@ def test_each_run_of_a_schedule_is_a_version(cloud):
 
 def test_a_run_that_was_cancelled_goes_on_where_it_was(cloud):
     process, job, job_dir = cloud.train(ONE, "--train-steps", 8_000, "--", "--checkpoint-secs", 2)
-    run, again = job["display_name"], ["--bucket", f"gs://{cloud.bucket}", "--yes", "--wait", "--resume"]
+    run, again = (
+        job["display_name"],
+        ["--bucket", f"gs://{cloud.bucket}", "--yes", "--wait", "--resume"],
+    )
     with pytest.raises(UserError, match=f"{run} is still going on"):
         submit.main([*_PLACE, *again, run])
-    assert f"cancelled projects/demo-project/locations/us-central1/pipelineJobs/{run}" in _said("--cancel", run)
+    assert f"cancelled projects/demo-project/locations/us-central1/pipelineJobs/{run}" in _said(
+        "--cancel", run
+    )
     cloud.finish(process, code=1)
     saved = cloud.steps(job_dir)
     assert re.search(f"{run}  cancelled  .*console.cloud.google.com", _said("--list"))
 
     resumed = _said(*again, run)
     assert f"submitted {run}-2:" in resumed and "version 1 of" in resumed
-    lines = [json.loads(line) for path in job_dir.glob("journal-chief*") for line in path.read_text().splitlines()]
-    assert [line["step"] for line in lines if line["event"] == "resume"] == [saved] and 0 < saved < 8_000
+    lines = [
+        json.loads(line)
+        for path in job_dir.glob("journal-chief*")
+        for line in path.read_text().splitlines()
+    ]
+    assert [line["step"] for line in lines if line["event"] == "resume"] == [
+        saved
+    ] and 0 < saved < 8_000
     assert json.loads((job_dir / "DONE.json").read_text())["step"] == 8_000
     attempts = json.loads((job_dir / "attempts.json").read_text())
     assert [(line["display_name"], line["ending"]) for line in attempts] == [
@@ -120,7 +148,12 @@ def test_credentials_that_expire_end_no_waiting(cloud):
     time.sleep(1)
     cloud.fail()
     printed = cloud.finish(process).printed
-    assert printed.count("gcloud auth application-default login; the run goes on, and so does waiting for it") == 1
+    assert (
+        printed.count(
+            "gcloud auth application-default login; the run goes on, and so does waiting for it"
+        )
+        == 1
+    )
     assert "cleanup: succeeded" in printed and "accuracy" in printed
 
 
@@ -158,7 +191,9 @@ def test_settings_arrive_in_the_job_that_the_pipeline_makes(cloud, tmp_path):
 
 def test_where_there_is_no_capacity_the_run_trains_on_the_next_machines(cloud):
     cloud.lack(n1_highcpu_16=1)
-    others = "[{machine: n2-standard-8}, {machine: n1-highcpu-32}]"  # of N2 the project may not have any
+    others = (
+        "[{machine: n2-standard-8}, {machine: n1-highcpu-32}]"  # of N2 the project may not have any
+    )
     cluster = f"{{strategy: one_device, chief: {{machine: n1-highcpu-16, alternatives: {others}}}}}"
     run = cloud.submit(cluster, "--train-steps", 100)
     assert "1 x n1-highcpu-16, else n2-standard-8, else n1-highcpu-32" in run.printed
@@ -174,4 +209,7 @@ def test_where_there_is_no_capacity_the_run_trains_on_the_next_machines(cloud):
 def test_a_training_that_fails_is_told_with_its_replica_and_its_last_lines(cloud):
     run = cloud.finish(cloud.start(ONE, "--train-steps", 100, "--", "--num-gpus", 1), code=1)
     assert re.search(r"train \(chief/0\) failed: .*non-zero status of \d+", run.printed)
-    assert "gives this replica 1 GPUs" in run.printed and "training is given up: it would fail again" in run.printed
+    assert (
+        "gives this replica 1 GPUs" in run.printed
+        and "training is given up: it would fail again" in run.printed
+    )

@@ -1,7 +1,8 @@
 """Vertex AI: its REST API over resources in memory, for Google's own clients.
 
-A kind of resource that is created, got, listed and cancelled is one `Collection` in `Vertex.__init__`; one with ways of
-its own adds them with `Vertex.route`. Requests are parsed as the API's own messages, so an unknown field is refused.
+A kind of resource that is created, got, listed and cancelled is one `Collection` in
+`Vertex.__init__`; one with ways of its own adds them with `Vertex.route`. Requests are parsed as
+the API's own messages, so an unknown field is refused.
 """
 
 import datetime
@@ -53,8 +54,8 @@ class Vertex:
     def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
         """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.
 
-        It gets the `Request` and the pattern's parts as named arguments. It returns a message of the API, or raises one
-        of google.api_core.exceptions.
+        It gets the `Request` and the pattern's parts as named arguments. It returns a message of
+        the API, or raises one of google.api_core.exceptions.
         """
         for name, part in _PARTS.items():
             pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{part})")
@@ -70,7 +71,9 @@ class Vertex:
                 try:
                     with self._lock:
                         message = handler(request, **match.groupdict())
-                        return Answer(200, json_format.MessageToDict(getattr(message, "_pb", message)))
+                        return Answer(
+                            200, json_format.MessageToDict(getattr(message, "_pb", message))
+                        )
                 except json_format.ParseError as error:
                     raise exceptions.InvalidArgument(str(error)) from error
         raise exceptions.MethodNotImplemented(f"no route {request.method} {path}")
@@ -100,10 +103,15 @@ class LiveVertex(Vertex):
         account = v1.CustomJob.from_json(request.body).job_spec.service_account
         environment = self._iam.start_as(request, account) if account else {}
         job = self.custom_jobs.create(request, parent)
-        if any(pool.machine_spec.machine_type.startswith("n2-") for pool in job.job_spec.worker_pool_specs):
+        if any(
+            pool.machine_spec.machine_type.startswith("n2-")
+            for pool in job.job_spec.worker_pool_specs
+        ):
             del self.custom_jobs.items[job.name]
             quota = "aiplatform.googleapis.com/custom_model_training_n2_cpus"
-            raise exceptions.TooManyRequests(f"The following quota metrics exceed quota limits: {quota}")
+            raise exceptions.TooManyRequests(
+                f"The following quota metrics exceed quota limits: {quota}"
+            )
         run = Run(job, self._logs, self.stockouts, environment)
         self.runs[run.number] = run
         return job
@@ -117,7 +125,9 @@ class LiveVertex(Vertex):
     def fire(self, number: str) -> None:
         """Begins a run of a schedule; its id is the pipeline's name with a date and time."""
         with self._lock:
-            asked = self.schedules.items[f"{self.parent}/schedules/{number}"].create_pipeline_job_request
+            asked = self.schedules.items[
+                f"{self.parent}/schedules/{number}"
+            ].create_pipeline_job_request
             body = v1.PipelineJob.to_json(asked.pipeline_job).encode()
             query = {"pipelineJobId": f"training-{number}-{time.time_ns()}"}
             self._create_pipeline(Request("POST", "", "", query, {}, body), asked.parent)
@@ -126,7 +136,9 @@ class LiveVertex(Vertex):
         """The job with what its tasks do, by the log of kfp.local."""
         job = self.pipeline_jobs.get(request, parent, id)
         tasks: list[list[str]] = []  # name, state and end; of a loop several have one name
-        errors: dict[str, dict[str, str]] = {}  # by task, its last line: that Vertex AI has it there is a guess
+        errors: dict[
+            str, dict[str, str]
+        ] = {}  # by task, its last line: that Vertex AI has it there is a guess
         last = ""
         for line in (self._logs / id / "pipeline.log").read_text(errors="replace").splitlines():
             text = ANSI.sub("", line)
@@ -145,7 +157,9 @@ class LiveVertex(Vertex):
                 "task_name": name,
                 "state": state,
                 "error": errors.get(name),
-                "end_time": None if state == "RUNNING" else datetime.datetime.fromisoformat(at).astimezone(),
+                "end_time": None
+                if state == "RUNNING"
+                else datetime.datetime.fromisoformat(at).astimezone(),
             }
             for name, state, at in tasks
         ]
@@ -161,7 +175,9 @@ class LiveVertex(Vertex):
         command = [sys.executable, "-u", "-m", "tests.cloud.pipeline", str(logs / "pipeline.json")]
         env = {**os.environ, "PYTHONUNBUFFERED": "1", **environment}
         with (logs / "pipeline.log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=env)
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=env
+            )
         self._pipelines[job.name] = process
         threading.Thread(target=self._follow, args=(job, process, logs), daemon=True).start()
         return job

@@ -42,12 +42,17 @@ def test_the_flags_of_any_options_give_these_options(given):
     line = options.as_flags()
     assert Options.parse(line, "test") == options
     assert Options.parse(line, "test").as_flags() == line
-    assert len(Options(output="x", count=8, paths=None).as_flags()) == 1  # what is so by default is not said
+    assert (
+        len(Options(output="x", count=8, paths=None).as_flags()) == 1
+    )  # what is so by default is not said
 
 
 @given(
     st.sampled_from(["count", "part", "kind"]),
-    st.integers(max_value=-1) | st.floats(max_value=-0.5) | st.floats(min_value=1.5) | st.just(float("nan")),
+    st.integers(max_value=-1)
+    | st.floats(max_value=-0.5)
+    | st.floats(min_value=1.5)
+    | st.just(float("nan")),
 )
 def test_what_the_command_line_refuses_is_refused_from_a_program_too(name, value):
     if name == "count" and float(value) >= 1:

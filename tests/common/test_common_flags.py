@@ -29,16 +29,31 @@ def learn(digits, tmp_path, monkeypatch):
 
     def run(*flags: str) -> list[np.ndarray]:
         runs.append(tmp_path / str(len(runs)))
-        flags = ("--data-dir", str(digits), "--job-dir", str(runs[-1]), "--strategy", "one_device", *flags)
+        flags = (
+            "--data-dir",
+            str(digits),
+            "--job-dir",
+            str(runs[-1]),
+            "--strategy",
+            "one_device",
+            *flags,
+        )
         if "--train-epochs" not in flags:
             flags += ("--train-steps", str(STEPS))
         opts = options.parse(flags, {})
         try:
-            assert main_loop.run(opts, Member(role="chief", index=0, addresses={}), Manifest.load(digits), Stop()) == 0
+            assert (
+                main_loop.run(
+                    opts, Member(role="chief", index=0, addresses={}), Manifest.load(digits), Stop()
+                )
+                == 0
+            )
         finally:
             keras.mixed_precision.set_dtype_policy("float32")
         reader = tf.train.load_checkpoint(str(runs[-1] / "checkpoints"))
-        names = sorted(n for n in reader.get_variable_to_dtype_map() if n.startswith("variables/model.S"))
+        names = sorted(
+            n for n in reader.get_variable_to_dtype_map() if n.startswith("variables/model.S")
+        )
         return [reader.get_tensor(name) for name in names]
 
     run.directory = lambda: runs[-1]
@@ -76,7 +91,10 @@ RESNET = ["--model", "resnet", "--num-layers", "8", "--batch-size", "16"]
             ],
         ),
         (SGD, [["--momentum", "0.5"]]),
-        (RESNET, [["--batch-norm-decay", "0.5"], ["--batch-norm-epsilon", "0.1"], ["--augment", "none"]]),
+        (
+            RESNET,
+            [["--batch-norm-decay", "0.5"], ["--batch-norm-epsilon", "0.1"], ["--augment", "none"]],
+        ),
     ],
     ids=["cnn", "sgd", "resnet"],
 )
@@ -123,6 +141,8 @@ def test_a_model_of_ones_own_trains(learn, tmp_path, monkeypatch):
         "    return resnet.build(manifest, num_layers=num_layers)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert len(learn("--model", "mine:network", "--num-layers", "14")) > len(learn("--model", "mine:network"))
+    assert len(learn("--model", "mine:network", "--num-layers", "14")) > len(
+        learn("--model", "mine:network")
+    )
     sys.modules.pop("mine")
     assert (learn.directory() / "model" / "saved_model.pb").exists()

@@ -19,7 +19,10 @@ def root(tmp_path, monkeypatch) -> pathlib.Path:
 
 def write_groups(root: pathlib.Path, files: dict[str, str]) -> None:
     """Writes a tree of control groups, in which the process is in /a/b."""
-    texts = {"proc/self/cgroup": "9:pids:/x\n0::/a/b", **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}
+    texts = {
+        "proc/self/cgroup": "9:pids:/x\n0::/a/b",
+        **{f"sys/fs/cgroup/{k}": v for k, v in files.items()},
+    }
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text + "\n")
@@ -46,7 +49,9 @@ def test_machine_without_control_groups():
 
 
 def test_memory_bytes_is_least_limit(root):
-    write_groups(root, {"a/b/memory.max": "max", "a/memory.max": "300000000", "memory.max": "400000000"})
+    write_groups(
+        root, {"a/b/memory.max": "max", "a/memory.max": "300000000", "memory.max": "400000000"}
+    )
     assert memory_bytes() == 300_000_000
 
 
@@ -56,7 +61,9 @@ def test_available_bytes_of_tightest_group(root):
         write_groups(root, {f"{path}memory.{name}": text for name, text in texts.items()})
         return available_bytes()
 
-    assert available("a/b/", str(2**62), 0, 0) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+    assert available("a/b/", str(2**62), 0, 0) == pytest.approx(
+        psutil.virtual_memory().available, rel=0.2
+    )
     assert available("a/", "5000", 3000, 500) == 2500
     assert available("", "1000", 900, 0) == 100
     assert available("a/b/", "max", 40, 0) == 100
@@ -72,5 +79,7 @@ def test_available_bytes_of_tightest_group(root):
 )
 def test_processor_names_fast_instructions(root, line, instructions):
     (root / "proc").mkdir()
-    (root / "proc/cpuinfo").write_text(f"processor : 0\nmodel name : Fast\n{line}\n\n{line} sve sve2 sme\n")
+    (root / "proc/cpuinfo").write_text(
+        f"processor : 0\nmodel name : Fast\n{line}\n\n{line} sve sve2 sme\n"
+    )
     assert processor() == f"Fast ({instructions})"

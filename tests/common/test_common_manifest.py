@@ -17,11 +17,20 @@ def test_what_was_saved_is_loaded(digits, tmp_path):
 def test_a_table_keeps_all_that_a_model_needs(table, tmp_path):
     seconds = table.feature("seconds")
     wide = dataclasses.replace(seconds.statistics, min=-(2**62), max=2**62)
-    features = tuple(dataclasses.replace(f, statistics=wide) if f == seconds else f for f in table.features)
+    features = tuple(
+        dataclasses.replace(f, statistics=wide) if f == seconds else f for f in table.features
+    )
     extreme = dataclasses.replace(table, features=features)
     extreme.save(tmp_path)
     assert Manifest.load(tmp_path) == extreme != table
-    assert [feature.name for feature in table.inputs] == ["area", "company", "miles", "same", "seconds", "when"]
+    assert [feature.name for feature in table.inputs] == [
+        "area",
+        "company",
+        "miles",
+        "same",
+        "seconds",
+        "when",
+    ]
     assert [encoding.categories for encoding in table.wide] == [None, 4, 6, 50]
     assert [encoding.categories for encoding in table.deep] == [None, None, None, 4, 7, 6, 3, 5]
 
@@ -31,7 +40,16 @@ def test_the_task_is_kept_and_classification_goes_without_saying(table, tmp_path
     targets = dataclasses.replace(table, task=MULTI_LABEL, class_names=(), targets=("wet", "windy"))
     targets.save(tmp_path)
     assert Manifest.load(tmp_path) == targets
-    assert len({targets.fingerprint, table.fingerprint, dataclasses.replace(targets, task=REGRESSION).fingerprint}) == 3
+    assert (
+        len(
+            {
+                targets.fingerprint,
+                table.fingerprint,
+                dataclasses.replace(targets, task=REGRESSION).fingerprint,
+            }
+        )
+        == 3
+    )
 
 
 EDITED, NONE = "the file was edited", "cannot be used .*; convert the dataset again"
@@ -46,7 +64,10 @@ EDITED, NONE = "the file was edited", "cannot be used .*; convert the dataset ag
         (lambda m: m.pop("fingerprint"), EDITED),
         (lambda m: m.pop("features"), NONE),
         (lambda m: m["deep"][0].update(kind=1), NONE),
-        (lambda m: m.update(format_version=99), "format version 99; this program reads 4; convert again"),
+        (
+            lambda m: m.update(format_version=99),
+            "format version 99; this program reads 4; convert again",
+        ),
     ],
 )
 def test_what_was_edited_or_is_no_manifest_is_refused(table, tmp_path, change, message):

@@ -15,5 +15,7 @@ def test_lines_tell_how_far_it_is_if_it_is_long(capsys, monkeypatch, terminal, e
     with progress.track("writing", 2000, "examples") as advance:
         for more in (0, 500, 1500):
             advance(more)
-    told = (f"writing: {share} of 2,000 examples in 0 s, about 0 s to go" for share in ("25%", "100%"))
+    told = (
+        f"writing: {share} of 2,000 examples in 0 s, about 0 s to go" for share in ("25%", "100%")
+    )
     assert capsys.readouterr().out == "".join(line + end for line in told)

@@ -21,7 +21,10 @@ from tests.train.train_clients import Clients
 from tests.train.train_vertex import IMAGE, trainings
 
 LOCAL = ("process", "docker", "ssh")
-MISTAKE = (9, "The replica workerpool0-0 exited with a non-zero status of 2. Termination reason: Error.")
+MISTAKE = (
+    9,
+    "The replica workerpool0-0 exited with a non-zero status of 2. Termination reason: Error.",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,9 @@ class Bench:
 
 
 @pytest.fixture(params=BACKENDS)
-def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
     backend = BACKENDS[request.param]
     if request.param in LOCAL:
         clients = Clients.install(tmp_path)
@@ -53,7 +58,9 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv("FAKE_DOCKER", str(tmp_path))
         more = {"hosts": str(clients.path / "hosts")} if request.param == "ssh" else {}
         options = backend.Options(**more)
-        yield Bench(backend=backend(options), job_dir=str(tmp_path / "job"), end_with=lambda _: None)
+        yield Bench(
+            backend=backend(options), job_dir=str(tmp_path / "job"), end_with=lambda _: None
+        )
         return
     vertex, bucket = (request.getfixturevalue(name) for name in ("vertex", "bucket"))
     with trainings(vertex, bucket, tmp_path, monkeypatch) as training:

@@ -17,7 +17,11 @@ def numbers(registry):
 
 @pytest.fixture(params=["directory", "vertex"])
 def place(request, tmp_path):
-    return str(tmp_path / "registry") if request.param == "directory" else request.getfixturevalue("vertex_place")
+    return (
+        str(tmp_path / "registry")
+        if request.param == "directory"
+        else request.getfixturevalue("vertex_place")
+    )
 
 
 @pytest.fixture
@@ -42,7 +46,16 @@ def add(evaluated, say, place, request):
         model = directory / "model"
         if place.startswith("vertex"):
             model = request.getfixturevalue("uploaded")(model, name)
-        about = ["--model-dir", model, "--evaluation", directory / "evaluation.json", "--run", name, "--image", IMAGE]
+        about = [
+            "--model-dir",
+            model,
+            "--evaluation",
+            directory / "evaluation.json",
+            "--run",
+            name,
+            "--image",
+            IMAGE,
+        ]
         return say("add", *about, *flags)
 
     return run
@@ -67,17 +80,31 @@ def register(registry, job, place, request):
 
     def run(name, **facts):
         model = job(name) / "model"
-        source = request.getfixturevalue("uploaded")(model, name) if place.startswith("vertex") else str(model)
-        return registry.register("m", source, {"decision": {"reasons": []}, "image": IMAGE, **facts})
+        source = (
+            request.getfixturevalue("uploaded")(model, name)
+            if place.startswith("vertex")
+            else str(model)
+        )
+        return registry.register(
+            "m", source, {"decision": {"reasons": []}, "image": IMAGE, **facts}
+        )
 
     return run
 
 
 def test_run_that_registers_again_has_its_version(registry, register):
-    assert [register("a", run="r1"), register("b", run="r2"), register("c", run="r1")] == ["1", "2", "1"]
+    assert [register("a", run="r1"), register("b", run="r2"), register("c", run="r1")] == [
+        "1",
+        "2",
+        "1",
+    ]
     assert [registry.version_of("m", run) for run in ("r1", "r2", "r9")] == ["1", "2", None]
     assert (registry.names(), numbers(registry), registry.versions("x")) == (["m"], ["1", "2"], [])
-    assert (registry.aliases("x"), registry.version_of("x", "r1"), registry.history("x")) == ({}, None, [])
+    assert (registry.aliases("x"), registry.version_of("x", "r1"), registry.history("x")) == (
+        {},
+        None,
+        [],
+    )
 
 
 def test_champion_moves_from_the_one_compared(registry, register):
@@ -93,7 +120,9 @@ def test_champion_moves_from_the_one_compared(registry, register):
 
     assert champions() == [None, None] and registry.promote("m", "1", instead_of=None)
     assert registry.promote("m", "2", instead_of="1") and champions() == ["2", "1"]
-    assert not registry.promote("m", "3", instead_of="1") and not registry.promote("m", "3", instead_of=None)
+    assert not registry.promote("m", "3", instead_of="1") and not registry.promote(
+        "m", "3", instead_of=None
+    )
     assert registry.rollback("m") == "1" and champions() == ["1", "2"]
     with pytest.raises(UserError, match="version 2 of model 'm' is previous; move that away first"):
         registry.delete("m", "2")
@@ -133,8 +162,12 @@ def test_every_verb(say, three, registry, place, refused, capsys):
         assert held in refused(main, "delete", "--registry", place, "--name", "m", version)
     assert say("delete", 1) == "m: version 1 is deleted\n"
     assert numbers(registry) == ["2", "3"]
-    assert "unknown version of model 'm' '1'" in refused(main, "promote", "--registry", place, "--name", "m", "1")
-    assert "unknown model 'n' (known: m)" in refused(main, "show", "--registry", place, "--name", "n")
+    assert "unknown version of model 'm' '1'" in refused(
+        main, "promote", "--registry", place, "--name", "m", "1"
+    )
+    assert "unknown model 'n' (known: m)" in refused(
+        main, "show", "--registry", place, "--name", "n"
+    )
 
     told = say("history")
     assert "  accuracy 0.9000 reaches " in told and " of the colour" in told

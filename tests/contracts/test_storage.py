@@ -72,9 +72,15 @@ def paths(files: list[File]) -> list[str]:
 def test_stat_file_or_folder(disk, folder):
     fill(disk, a__one=b"1", b=b"22")
     file = stat_file(f"{folder}/b")
-    assert (file.path, file.num_bytes, file.crc32c) in [(f"{folder}/b", 2, crc) for crc in ("", crc32c(b"22"))]
+    assert (file.path, file.num_bytes, file.crc32c) in [
+        (f"{folder}/b", 2, crc) for crc in ("", crc32c(b"22"))
+    ]
     assert abs(file.updated_s - time.time()) < 60
-    assert stat_file(f"{folder}/a") is None and stat_file(f"{folder}/") is None and stat_file(f"{folder}/none") is None
+    assert (
+        stat_file(f"{folder}/a") is None
+        and stat_file(f"{folder}/") is None
+        and stat_file(f"{folder}/none") is None
+    )
 
 
 def test_list_folder_and_below(disk, folder):
@@ -82,12 +88,19 @@ def test_list_folder_and_below(disk, folder):
     below = [(f"{folder}/a/one", 1), (f"{folder}/a/sub/two", 2)]
     assert [(file.path, file.num_bytes) for file in list_files(f"{folder}/a")] == below
     assert list_files(f"{folder}/a/") == list_files(f"{folder}/a") and len(list_files(folder)) == 4
-    assert list_files(f"{folder}/a.csv") == [stat_file(f"{folder}/a.csv")] and list_files(f"{folder}/none") == []
+    assert (
+        list_files(f"{folder}/a.csv") == [stat_file(f"{folder}/a.csv")]
+        and list_files(f"{folder}/none") == []
+    )
     folders, files = list_folder(folder)
     assert (folders, paths(files)) == ([f"{folder}/a", f"{folder}/ab"], [f"{folder}/a.csv"])
-    assert list_folder(f"{folder}/a/") == list_folder(f"{folder}/a") and list_folder(f"{folder}/none") == ([], [])
+    assert list_folder(f"{folder}/a/") == list_folder(f"{folder}/a") and list_folder(
+        f"{folder}/none"
+    ) == ([], [])
     if folder.startswith("gs:"):
-        assert len(list_files("gs://demo")) == 4 and list_folder("gs://demo")[0] == ["gs://demo/folder"]
+        assert len(list_files("gs://demo")) == 4 and list_folder("gs://demo")[0] == [
+            "gs://demo/folder"
+        ]
 
 
 def test_version_changes_with_content(disk, folder):
@@ -99,7 +112,9 @@ def test_version_changes_with_content(disk, folder):
 
 
 @hypothesis.settings(
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=40,
 )
 @hypothesis.given(
     st.lists(st.tuples(st.none() | _POSITIONS, st.integers(0, 900)), max_size=12),
@@ -151,12 +166,16 @@ def test_random_access_reads_nothing_more(disk, folder, bytes_read):
     assert bytes_read() == 917
 
 
-@pytest.mark.parametrize("change", [lambda path: path.write_bytes(b"2" * 9), lambda path: path.unlink()])
+@pytest.mark.parametrize(
+    "change", [lambda path: path.write_bytes(b"2" * 9), lambda path: path.unlink()]
+)
 def test_changed_file_is_not_read(disk, folder, change):
     fill(disk, a=b"1" * 9)
     file = stat_file(f"{folder}/a")
     change(disk / "a")
-    with pytest.raises(UserError, match=f"^{folder}/a: it has changed or gone since it was looked at; start"):
+    with pytest.raises(
+        UserError, match=f"^{folder}/a: it has changed or gone since it was looked at; start"
+    ):
         open_file(file).read()
 
 
@@ -168,7 +187,9 @@ def test_missing_file_is_named(folder):
 
 def test_open_files_in_turn(disk, folder):
     fill(disk, **{f"{number:02}": bytes([number]) * 9 for number in range(40)})
-    assert [data.read(1) for data in open_files(list_files(folder), 1)] == [bytes([number]) for number in range(40)]
+    assert [data.read(1) for data in open_files(list_files(folder), 1)] == [
+        bytes([number]) for number in range(40)
+    ]
 
 
 @pytest.mark.parametrize("size", [0, 1, 100])
@@ -180,7 +201,9 @@ def test_small_file_is_read(disk, folder, size):
         read_bytes(f"{folder}/b", 100)
 
 
-@pytest.mark.parametrize(("text", "error"), [("{", "Expecting"), ("null", "says nothing"), ("[" * 200_000, "nested")])
+@pytest.mark.parametrize(
+    ("text", "error"), [("{", "Expecting"), ("null", "says nothing"), ("[" * 200_000, "nested")]
+)
 def test_read_json_refuses_damage(disk, folder, text, error):
     write_text(f"{folder}/a", text)
     with pytest.raises(ValueError, match=error):
@@ -237,10 +260,14 @@ def test_delete_existing_and_missing(disk, folder):
 
 
 @hypothesis.settings(
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None, max_examples=6
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=6,
 )
 @hypothesis.given(
-    contents=st.dictionaries(st.sampled_from(["a", "b", "c__d", "c__e__f"]), st.binary(max_size=3000), min_size=1)
+    contents=st.dictionaries(
+        st.sampled_from(["a", "b", "c__d", "c__e__f"]), st.binary(max_size=3000), min_size=1
+    )
 )
 def test_tree_digest_follows_names_and_contents(disk, folder, tmp_path_factory, contents):
     """Copies anywhere have one digest, and a changed or renamed file gives another."""
@@ -274,7 +301,9 @@ def test_bucket_listing_of_several_pages(bucket):
 def test_bucket_refuses_damaged_upload(bucket, content, monkeypatch):
     put = Objects.put
     monkeypatch.setattr(
-        Objects, "put", lambda self, bucket, name, data, query: put(self, bucket, name, b"?" + data[1:], query)
+        Objects,
+        "put",
+        lambda self, bucket, name, data, query: put(self, bucket, name, b"?" + data[1:], query),
     )
     with pytest.raises(UserError, match=r"gs://demo/a cannot be used: 400.* CRC32C"):
         write_bytes("gs://demo/a", content)
@@ -334,7 +363,9 @@ def test_linked_folders_are_listed_once(tmp_path_factory, links):
     for _ in folders:
         reached |= {stop for start, stop in ways if start in reached}
     if sorted([0, *(stop for start, stop in ways if start in reached)]) == sorted(reached):
-        assert {os.path.basename(file.path) for file in list_files(str(folders[0]))} == set(map(str, reached))
+        assert {os.path.basename(file.path) for file in list_files(str(folders[0]))} == set(
+            map(str, reached)
+        )
     else:
         with pytest.raises(UserError, match=r"is the same folder as "):
             list_files(str(folders[0]))

@@ -28,7 +28,12 @@ def judged(losses: np.ndarray, right: np.ndarray, auc: float) -> dict[str, float
 
 
 def missed(error: np.ndarray, loss: float) -> dict[str, float]:
-    return {"loss": loss, "mae": np.abs(error).mean(), "mse": (error**2).mean(), "rmse": (error**2).mean() ** 0.5}
+    return {
+        "loss": loss,
+        "mae": np.abs(error).mean(),
+        "mse": (error**2).mean(),
+        "rmse": (error**2).mean() ** 0.5,
+    }
 
 
 DRAW, ABC = np.random.default_rng(1), ("a", "b", "c")
@@ -38,7 +43,10 @@ REALS = (NUMBERS * 2 + DRAW.normal(size=(EXAMPLES, 3))).astype(np.float32)
 ONE, FIRST, YES, ERROR = NUMBERS[:, 0], NUMBERS[:, :1], TRUTHS[:, 0], NUMBERS - REALS
 TWO = (NUMBERS[:, :2] + np.eye(2)[YES]).astype(np.float32)
 SHARES = np.exp(TWO) / np.exp(TWO).sum(axis=1, keepdims=True)
-SURE, AREAS = -np.log(SHARES[np.arange(EXAMPLES), YES]), [area(NUMBERS[:, i], TRUTHS[:, i]) for i in range(3)]
+SURE, AREAS = (
+    -np.log(SHARES[np.arange(EXAMPLES), YES]),
+    [area(NUMBERS[:, i], TRUTHS[:, i]) for i in range(3)],
+)
 HUBER = np.where(np.abs(ERROR) <= 1, ERROR**2 / 2, np.abs(ERROR) - 0.5)[:, 0].mean()
 MAPE = {"mape": np.abs(ERROR[:, 0] / REALS[:, 0]).mean() * 100}
 CLASSES, LOGIT, LABELS = Classification(("no", "yes")), Binary(("no", "yes")), MultiLabel(ABC)
@@ -53,9 +61,19 @@ OWN = Regression(
     lower_is_better={"mape"},
 )
 CASES = {  # the task, outputs, labels, and the expected score
-    "classes": (CLASSES, TWO, YES, judged(SURE, SHARES.argmax(axis=1) == YES, area(SHARES[:, 1], YES))),
+    "classes": (
+        CLASSES,
+        TWO,
+        YES,
+        judged(SURE, SHARES.argmax(axis=1) == YES, area(SHARES[:, 1], YES)),
+    ),
     "binary": (LOGIT, FIRST, YES, judged(BITS[:, 0], (ONE > 0) == YES, AREAS[0])),
-    "several labels": (LABELS, NUMBERS, TRUTHS, judged(BITS, (NUMBERS > 0) == TRUTHS, np.mean(AREAS))),
+    "several labels": (
+        LABELS,
+        NUMBERS,
+        TRUTHS,
+        judged(BITS, (NUMBERS > 0) == TRUTHS, np.mean(AREAS)),
+    ),
     "a number": (NUMBER, FIRST, REALS[:, 0], missed(ERROR[:, 0], (ERROR[:, 0] ** 2).mean() / 4)),
     "several numbers": (SEVERAL, NUMBERS, REALS, missed(ERROR, (ERROR**2 / [1, 4, 16]).mean())),
     "own": (OWN, FIRST, REALS[:, 0], missed(ERROR[:, 0], HUBER) | MAPE),
@@ -71,13 +89,18 @@ def test_task_scores_by_definition(case):
     """Sums over batches make the score of all examples."""
     task, outputs, labels, expected = case
     batches = [(labels[i : i + 150], outputs[i : i + 150]) for i in range(0, EXAMPLES, 150)]
-    loss = sum(float(tf.reduce_sum(task.losses(*map(tf.constant, batch)))) for batch in batches) / EXAMPLES
+    loss = (
+        sum(float(tf.reduce_sum(task.losses(*map(tf.constant, batch)))) for batch in batches)
+        / EXAMPLES
+    )
     states_of = tf.function(lambda *batch: tf.concat(task.states(*batch), 0), reduce_retracing=True)
     states = sum(states_of(*map(tf.constant, batch)).numpy() for batch in batches)
     assert len(states) == task.num_states
     score = {"loss": loss, **task.results(states)}
     assert score.pop("auc", None) == pytest.approx(expected.get("auc"), abs=1e-3)
-    assert score == pytest.approx({name: expected[name] for name in expected.keys() - {"auc"}}, rel=1e-4)
+    assert score == pytest.approx(
+        {name: expected[name] for name in expected.keys() - {"auc"}}, rel=1e-4
+    )
 
 
 def test_task_measures_answers_alike(case):
@@ -86,7 +109,9 @@ def test_task_measures_answers_alike(case):
     assert set(task.answers) == answers.keys()
     measured = task.measure(answers[task.answers[0]], labels)
     same = expected.keys() - ({"loss"} if task.loss else ())
-    assert {name: measured[name] for name in same} == pytest.approx({name: expected[name] for name in same}, rel=1e-4)
+    assert {name: measured[name] for name in same} == pytest.approx(
+        {name: expected[name] for name in same}, rel=1e-4
+    )
 
 
 def test_task_ranks_by_its_metric(case):
@@ -100,7 +125,9 @@ def test_task_losses_are_one_an_example(case):
     task, outputs, labels, _ = case
     losses = task.losses(tf.constant(labels), tf.constant(outputs))
     assert losses.dtype == tf.float32 and losses.shape == [EXAMPLES]
-    total, valid = task.loss_sum(tf.constant(labels), tf.constant(outputs), tf.fill([EXAMPLES], 0.5))
+    total, valid = task.loss_sum(
+        tf.constant(labels), tf.constant(outputs), tf.fill([EXAMPLES], 0.5)
+    )
     np.testing.assert_allclose(total, losses.numpy().sum() / 2, rtol=1e-5)
     assert valid is None
 

@@ -15,11 +15,19 @@ from common.manifest import Manifest
 
 def idx_bytes(array: np.ndarray) -> bytes:
     """Returns the content of an IDX file."""
-    return struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+    return (
+        struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+        + array.astype(np.uint8).tobytes()
+    )
 
 
 def make_idx(
-    directory: pathlib.Path, *, size: tuple[int, int] = (5, 4), classes: int = 10, packed: bool = True, **examples: int
+    directory: pathlib.Path,
+    *,
+    size: tuple[int, int] = (5, 4),
+    classes: int = 10,
+    packed: bool = True,
+    **examples: int,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Writes so many random images of `train` and `test` as IDX files; returns images and labels by split."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -38,7 +46,11 @@ def make_idx(
 
 def read_folder(directory: pathlib.Path) -> dict[str, bytes]:
     """Returns all files below a directory."""
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def _masked(data: bytes) -> int:
@@ -61,16 +73,23 @@ def parse_examples(data: bytes) -> list[dict[str, list[Any]]]:
     """Returns the records of a TFRecord file, their checksums checked, as the official protobuf library parses them."""
     from tensorflow_datasets.proto import tf_example_pb2  # Slow to import.
 
-    records = [tf_example_pb2.Example.FromString(payload).features.feature for payload in _payloads(data)]
+    records = [
+        tf_example_pb2.Example.FromString(payload).features.feature for payload in _payloads(data)
+    ]
     return [
-        {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()} for features in records
+        {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
+        for features in records
     ]
 
 
 def read_split(directory: pathlib.Path, split: str = "train") -> list[dict[str, Any]]:
     """Returns the records of a split of a dataset, in order, each of whose features has one value."""
     shards = Manifest.load(directory).splits[split].shards
-    records = [record for shard in shards for record in parse_examples((directory / shard.file).read_bytes())]
+    records = [
+        record
+        for shard in shards
+        for record in parse_examples((directory / shard.file).read_bytes())
+    ]
     return [{name: value for name, (value,) in record.items()} for record in records]
 
 
@@ -92,6 +111,11 @@ def write_records(path: pathlib.Path, records: list[bytes | dict[str, Any]]) -> 
             features = {key: _feature(values) for key, values in record.items()}
             record = tf_example_pb2.Example(features={"feature": features}).SerializeToString()
         length = struct.pack("<Q", len(record))
-        file.write(length + struct.pack("<I", _masked(length)) + record + struct.pack("<I", _masked(record)))
+        file.write(
+            length
+            + struct.pack("<I", _masked(length))
+            + record
+            + struct.pack("<I", _masked(record))
+        )
     path.write_bytes(gzip.compress(file.getvalue()) if path.suffix == ".gz" else file.getvalue())
     return path

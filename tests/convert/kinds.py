@@ -22,7 +22,9 @@ def make(kind: str, root: pathlib.Path) -> dict[str, object]:
 
 
 def _images(kind: str, source: pathlib.Path) -> dict[str, object]:
-    pixels = (np.random.default_rng(i).integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300))
+    pixels = (
+        np.random.default_rng(i).integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300)
+    )
     paths = [source / "ab"[i % 2] / f"{i}.png" for i in range(300)]
     for path, image in zip(paths, pixels, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,9 +39,14 @@ def _images(kind: str, source: pathlib.Path) -> dict[str, object]:
 
 
 def _table(kind: str, root: pathlib.Path) -> dict[str, object]:
-    rows = [{**row, "company": f"{row['company']}, {'x' * (i % 60)}"} for i, row in enumerate(trips.rows(1200))]
+    rows = [
+        {**row, "company": f"{row['company']}, {'x' * (i % 60)}"}
+        for i, row in enumerate(trips.rows(1200))
+    ]
     table = trips.write(root, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
     source = pathlib.Path(table["source"]).with_suffix(f".{kind}")
     if kind == "parquet":
-        pyarrow.parquet.write_table(pyarrow.csv.read_csv(table["source"]), source, row_group_size=100)
+        pyarrow.parquet.write_table(
+            pyarrow.csv.read_csv(table["source"]), source, row_group_size=100
+        )
     return {**table, "dataset": kind, "source": str(source)}

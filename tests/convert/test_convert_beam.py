@@ -24,10 +24,22 @@ WORKERS = ("--direct_num_workers", "4", "--direct_running_mode", "multi_processi
 on_beam = pytest.mark.beam
 
 
-def start(options: Options, directory: pathlib.Path | str, *arguments: str) -> subprocess.Popen[str]:
-    flags = [*options.as_flags(but=("output",)), "--output", str(directory), "--engine", "beam", "--", *arguments]
+def start(
+    options: Options, directory: pathlib.Path | str, *arguments: str
+) -> subprocess.Popen[str]:
+    flags = [
+        *options.as_flags(but=("output",)),
+        "--output",
+        str(directory),
+        "--engine",
+        "beam",
+        "--",
+        *arguments,
+    ]
     command = [PYTHON, "-m", "components.convert", *flags]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 @on_beam
@@ -109,5 +121,7 @@ def test_other_machines_get_staged_files(tmp_path):
 
 
 def test_flags_of_beam_need_beam(tmp_path):
-    with pytest.raises(UserError, match="--runner is for Apache Beam; say --engine beam before the --"):
+    with pytest.raises(
+        UserError, match="--runner is for Apache Beam; say --engine beam before the --"
+    ):
         main(["--output", str(tmp_path / "out"), "--", "--runner", "DataflowRunner"])

@@ -30,19 +30,28 @@ def _assert_holds_source(options: Options, manifest: Manifest) -> None:
         assert all((directory / shard.file).stat().st_size == shard.bytes for shard in split.shards)
         labels = [record["label"] for record in records[name]]
         assert split.examples == len(labels) == sum(shard.examples for shard in split.shards)
-        assert list(split.class_histogram) == np.bincount(labels, minlength=len(manifest.class_names)).tolist()
+        assert (
+            list(split.class_histogram)
+            == np.bincount(labels, minlength=len(manifest.class_names)).tolist()
+        )
     source = read_all(find_source(options.dataset), options.source)
-    for native, columns in reversed(source.splits.items()):  # What is not the source's test split is from train.
+    for native, columns in reversed(
+        source.splits.items()
+    ):  # What is not the source's test split is from train.
         stored = records.pop("test") if native == "test" else itertools.chain(*records.values())
         pairs = zip(columns["image"], columns["label"].tolist(), strict=True)
-        assert sorted(map(_PAIR, stored)) == sorted((image.tobytes(), label) for image, label in pairs)
+        assert sorted(map(_PAIR, stored)) == sorted(
+            (image.tobytes(), label) for image, label in pairs
+        )
 
 
 def test_convert_digits(tmp_path):
     options = Options(output=str(tmp_path / "out"))
     manifest = convert(options)
     _assert_holds_source(options, manifest)
-    assert manifest.feature("image").shape == (8, 8, 1) and manifest.feature("image").value_range == (0, 16)
+    assert manifest.feature("image").shape == (8, 8, 1) and manifest.feature(
+        "image"
+    ).value_range == (0, 16)
     assert manifest.class_names == tuple("0123456789") and manifest.label == "label"
     assert manifest.splits["train"].shards[0].file == "train-00000.tfrecord"
     assert str(tmp_path) not in manifest.dump()
@@ -63,7 +72,9 @@ def test_shards_in_proportion(tmp_path):
 @pytest.mark.parametrize("packed", [False, True])
 def test_shards_by_size(tmp_path, packed):
     make_idx(tmp_path / "source", size=(28, 28), packed=packed, train=4000, test=300)
-    options = Options(dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"), shard_mb=0.5)
+    options = Options(
+        dataset="idx", source=str(tmp_path / "source"), output=str(tmp_path / "out"), shard_mb=0.5
+    )
     splits = convert(options).splits
     sizes = [shard.bytes for shard in splits["train"].shards]
     assert 5 <= len(sizes) <= 9 and max(sizes) < 700_000 and len(splits["test"].shards) == 1
@@ -89,7 +100,11 @@ def test_repeated_records_are_warned_of(tmp_path, capsys, monkeypatch):
     hashes = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
     for split, part in (("train", hashes), ("test", hashes[:2000])):
         (tmp_path / "out" / f"{split}-00000.hashes").write_bytes(part.tobytes())
-    monkeypatch.setattr(warnings, "MOST_COMPARED", 100)  # Of the 220 records of the manifest; so it compares a third.
+    monkeypatch.setattr(
+        warnings, "MOST_COMPARED", 100
+    )  # Of the 220 records of the manifest; so it compares a third.
     warnings.print_warnings(Manifest.load(tmp_path / "out"), str(tmp_path / "out"))
-    about = re.search(r"warning: about ([\d,]+) different records are in both", capsys.readouterr().out)
+    about = re.search(
+        r"warning: about ([\d,]+) different records are in both", capsys.readouterr().out
+    )
     assert 1800 < int(about[1].replace(",", "")) < 2200

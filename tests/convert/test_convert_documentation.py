@@ -43,7 +43,12 @@ def test_documented_program_reads_images(tmp_path, monkeypatch, options):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (30 + i, 20), (i, 0, 0)).save(path)
     convert(
-        Options(dataset="images", source=str(tmp_path / "source"), output=str(tmp_path / "data/flowers"), **options)
+        Options(
+            dataset="images",
+            source=str(tmp_path / "source"),
+            output=str(tmp_path / "data/flowers"),
+            **options,
+        )
     )
     monkeypatch.chdir(tmp_path)
     names = run(block("python\n("))
@@ -55,7 +60,8 @@ def test_documented_program_reads_images(tmp_path, monkeypatch, options):
 def test_documented_program_reads_table(tmp_path, monkeypatch):
     (tmp_path / "trips.yaml").write_text(block("yaml\n("))
     rows = [
-        f"{i},{i / 10 * (i % 4)},{i if i % 5 else 'NA'},{'Blue' if i % 3 else ''},Cash,{i % 24},1.5" for i in range(50)
+        f"{i},{i / 10 * (i % 4)},{i if i % 5 else 'NA'},{'Blue' if i % 3 else ''},Cash,{i % 24},1.5"
+        for i in range(50)
     ]
     (tmp_path / "trips.csv").write_text("\n".join([HEADER, *rows]))
     monkeypatch.chdir(tmp_path)
@@ -73,7 +79,9 @@ def test_documented_program_reads_targets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for i, label in enumerate(["label: {regression: tips}", *others.splitlines()]):
         (tmp_path / "tips.yaml").write_text(schema.replace("label: {regression: tips}", label))
-        options = Options(dataset="csv", schema="tips.yaml", source="trips.csv", output="data/flowers")
+        options = Options(
+            dataset="csv", schema="tips.yaml", source="trips.csv", output="data/flowers"
+        )
         assert convert(options).task == ("multi_label" if "multi" in label else "regression")
         names = run(block("python\n("))
         fares, labels = names["batch"]["fare"].numpy(), names["labels"].numpy()
@@ -99,7 +107,9 @@ def test_documentation_names_datasets_and_keys(tmp_path):
         "company": "string",
         "start": "time",
     }
-    assert len(filters) > 4 and all(columns_of(yaml.safe_load(sql), types, "filter") for sql in filters)
+    assert len(filters) > 4 and all(
+        columns_of(yaml.safe_load(sql), types, "filter") for sql in filters
+    )
 
 
 def test_documented_source_is_added(tmp_path, monkeypatch):

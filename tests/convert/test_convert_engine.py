@@ -25,7 +25,9 @@ def forking(monkeypatch):
 def test_each_task_is_called_once(processes):
     tasks = [5, 3, 8, 1, 9, 2, 7]
     results = dict(engine.run(lambda task: (task**2, os.getpid()), tasks, processes=processes))
-    assert {i: value for i, (value, _) in results.items()} == {i: task**2 for i, task in enumerate(tasks)}
+    assert {i: value for i, (value, _) in results.items()} == {
+        i: task**2 for i, task in enumerate(tasks)
+    }
     assert (os.getpid() in {pid for _, pid in results.values()}) == (processes == 1)
     assert not multiprocessing.active_children()
     assert list(engine.run(str, [], processes=processes)) == []
@@ -33,10 +35,14 @@ def test_each_task_is_called_once(processes):
 
 def test_nothing_is_forked_with_tensorflow(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", object())
-    assert [*engine.run(lambda task: os.getpid(), range(3), processes=3)] == [(i, os.getpid()) for i in range(3)]
+    assert [*engine.run(lambda task: os.getpid(), range(3), processes=3)] == [
+        (i, os.getpid()) for i in range(3)
+    ]
 
 
-@pytest.mark.parametrize("error", [UserError("trips.csv: line 3"), OSError(28, "No space left"), KeyError("bug")])
+@pytest.mark.parametrize(
+    "error", [UserError("trips.csv: line 3"), OSError(28, "No space left"), KeyError("bug")]
+)
 def test_error_of_task_is_raised(error):
     def fail_or_sleep(task):
         if task == 3:
@@ -56,7 +62,10 @@ def test_killed_process_is_named(number):
             os.kill(os.getpid(), number)
         return task
 
-    with pytest.raises(UserError, match=r"^a process .* ended from outside, perhaps for want of memory; .*--processes"):
+    with pytest.raises(
+        UserError,
+        match=r"^a process .* ended from outside, perhaps for want of memory; .*--processes",
+    ):
         list(engine.run(kill_itself, range(5), processes=2))
     assert not multiprocessing.active_children()
 
@@ -77,7 +86,9 @@ for i in range(20):
     except engine.ProcessLostError:
         print("lost")
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     assert ended.stdout == "lost\n" * 20
 
 
@@ -114,5 +125,7 @@ for i, pid in enumerate(started):
     os.kill(pid, signal.SIGTERM)
 print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in started])
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert ended.stdout == f"{[143] * 12}\n"

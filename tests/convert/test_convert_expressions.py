@@ -7,13 +7,25 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from components.convert.expressions import SQL_TYPES, columns_of, connection, quoted
 
-TYPES = {"x": "float", "y": "float", "i": "int", "j": "int", "s": "string", "b": "bool", "when": "time"}
+TYPES = {
+    "x": "float",
+    "y": "float",
+    "i": "int",
+    "j": "int",
+    "s": "string",
+    "b": "bool",
+    "when": "time",
+}
 
 
 def compute(sql: str, **values: object) -> object:
     """Returns the value of an expression in a row, whose other columns are missing."""
     columns = ", ".join(f"?::{SQL_TYPES[type_]} AS {quoted(name)}" for name, type_ in TYPES.items())
-    return connection().execute(f"SELECT ({sql}) FROM (SELECT {columns})", [*map(values.get, TYPES)]).fetchone()[0]
+    return (
+        connection()
+        .execute(f"SELECT ({sql}) FROM (SELECT {columns})", [*map(values.get, TYPES)])
+        .fetchone()[0]
+    )
 
 
 def both(one, other):

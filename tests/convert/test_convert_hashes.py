@@ -43,7 +43,11 @@ def test_hashes_are_equal_for_equal_rows(rows, others, seed):
 
 def test_hashes_depend_on_place():
     values = np.arange(200, dtype=np.float32)
-    moved = [{"a": values, "b": values + 1}, {"a": values + 1, "b": values}, {"a": values, "b": values}]
+    moved = [
+        {"a": values, "b": values + 1},
+        {"a": values + 1, "b": values},
+        {"a": values, "b": values},
+    ]
     assert len(np.unique([hashes(columns) for columns in moved])) == 600
     pixels = np.zeros((8, 2, 2, 2), np.uint8)
     pixels.reshape(8, 8)[np.diag_indices(8)] = 255

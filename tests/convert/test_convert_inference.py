@@ -42,7 +42,20 @@ LABELS = {
     "classes": lambda r, i: int(r.integers(1, 4)),
     "count": KINDS["count"],
 }
-HEADERS = ["fare", "Trip Seconds", "2nd", "Größe", "label", "a.b", "x[0]", 'say "a, b"', "# no: yes", "-", "id", "null"]
+HEADERS = [
+    "fare",
+    "Trip Seconds",
+    "2nd",
+    "Größe",
+    "label",
+    "a.b",
+    "x[0]",
+    'say "a, b"',
+    "# no: yes",
+    "-",
+    "id",
+    "null",
+]
 
 
 def write(columns: dict[str, list], path: pathlib.Path) -> None:
@@ -65,7 +78,9 @@ def infer(source: pathlib.Path, *flags: object) -> pathlib.Path:
     return path
 
 
-@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     dataset=st.sampled_from(["csv", "jsonl", "parquet"]),
     kinds=st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=8),
@@ -92,7 +107,9 @@ def test_proposal_converts_table(tmp_path_factory, dataset, kinds, headers, labe
     examples = sum(split.examples for split in manifest.splits.values())
     assert examples == sum(value is not None for value in columns[headers[0]])
     assert f" {rows} rows;" in text and len(schema.columns) > 1
-    assert manifest.task == ("regression" if label in ("float", "count", "signs") else "classification")
+    assert manifest.task == (
+        "regression" if label in ("float", "count", "signs") else "classification"
+    )
 
 
 TRIPS = {
@@ -122,8 +139,10 @@ def test_proposed_columns_and_inputs(tmp_path):
         "  - {column: payment, vocabulary: 2}",
         "  - {column: start, numeric: z_score}",
         "  - {column: paid, vocabulary: 2}",
-        r"  # trip_id: {type: int}  # about 6\d different, 0\.0% missing, 0 to 59; left out: hardly a value comes twice",
-        r'  start: {type: time}  # about [56]\d different, 0\.0% missing, such as "2024-01-31 12:00:00"',
+        r"  # trip_id: {type: int}  # about 6\d different, 0\.0% missing, 0 to 59; left out: "
+        r"hardly a value comes twice",
+        r'  start: {type: time}  # about [56]\d different, 0\.0% missing, such as "2024-01-31 '
+        r'12:00:00"',
         r"  # comment: {type: string} .*; left out: hardly a value comes twice",
         "  # stops: .*; left out: no type is proposed for",
     ):
@@ -156,7 +175,10 @@ def test_proposal_without_label_needs_edit(tmp_path):
         (("--label", "tpi"), "--label: unknown column 'tpi'; did you mean 'tip'"),
         (("--label", "name"), "--label name: needs a number, or 2 to 100 classes (about 1"),
         (("--shards", "3"), "--shards=3 means nothing to --infer-schema"),
-        (("--dataset", "mnist"), "--dataset mnist means nothing to --infer-schema; it takes --dataset csv or jsonl or"),
+        (
+            ("--dataset", "mnist"),
+            "--dataset mnist means nothing to --infer-schema; it takes --dataset csv or jsonl or",
+        ),
         (("--infer-schema", "{source}"), "t.parquet: is there already; give another name"),
         (("--source", "{source}x"), "t.parquetx: no such file"),
         (("--infer-schema", "{source}/s.yaml"), "t.parquet/s.yaml: Not a directory"),
@@ -165,7 +187,14 @@ def test_proposal_without_label_needs_edit(tmp_path):
 def test_proposal_is_refused(tmp_path, fails, flags, message):
     source = tmp_path / "t.parquet"
     write({"tip": ["no", "yes"] * 60, "name": [f"n{i}" for i in range(120)]}, source)
-    options = ("--dataset", "parquet", "--source", source, "--infer-schema", tmp_path / "schema.yaml")
+    options = (
+        "--dataset",
+        "parquet",
+        "--source",
+        source,
+        "--infer-schema",
+        tmp_path / "schema.yaml",
+    )
     assert message in fails(*options, *(flag.format(source=source) for flag in flags))
     assert not (tmp_path / "schema.yaml").exists()
 
@@ -173,8 +202,12 @@ def test_proposal_is_refused(tmp_path, fails, flags, message):
 def test_proposal_needs_input(tmp_path, fails):
     write({"a": [1, 2] * 9, "same": [1] * 18}, tmp_path / "t.parquet")
     flags = ("--dataset", "parquet", "--source", tmp_path / "t.parquet", "--label", "a")
-    assert "t.parquet: has no column that a model could learn from" in fails(*flags, "--infer-schema", tmp_path / "s")
-    assert "--label means nothing without --infer-schema" in fails(*flags, "--output", tmp_path / "out")
+    assert "t.parquet: has no column that a model could learn from" in fails(
+        *flags, "--infer-schema", tmp_path / "s"
+    )
+    assert "--label means nothing without --infer-schema" in fails(
+        *flags, "--output", tmp_path / "out"
+    )
 
 
 def propose(directory: pathlib.Path, **columns: list) -> str:
@@ -189,7 +222,9 @@ def test_mark_is_value_among_texts(tmp_path):
     assert "\n  country: {type: string, default: ''}  # about 3 different, 0.0% missing" in text
     assert "\nmissing: ['']\n" in text
     text = propose(tmp_path, fare=["NA", "0", "0", *map(str, range(57))])
-    assert re.search(r"\n  fare: {type: int, default: 0}  # about \d+ different, 1\.7% missing, 0 to 56", text)
+    assert re.search(
+        r"\n  fare: {type: int, default: 0}  # about \d+ different, 1\.7% missing, 0 to 56", text
+    )
     assert "\nmissing: ['', NA, " in text
 
 
@@ -207,7 +242,14 @@ def test_names_differ_in_more_than_case(tmp_path):
 @pytest.mark.parametrize("text", ["a,b\n1,2\n3\n", 'a,b\n"1,2\n', "a;b\n1;2\n", "a,b\n"])
 def test_damaged_file_is_refused(tmp_path, fails, text):
     (tmp_path / "t.csv").write_text(text)
-    flags = ("--dataset", "csv", "--source", tmp_path / "t.csv", "--infer-schema", tmp_path / "s.yaml")
+    flags = (
+        "--dataset",
+        "csv",
+        "--source",
+        tmp_path / "t.csv",
+        "--infer-schema",
+        tmp_path / "s.yaml",
+    )
     assert "t.csv: " in fails(*flags)
 
 
@@ -221,6 +263,13 @@ def test_packed_file_with_odd_name(tmp_path):
 
 def test_table_in_bucket(tmp_path, bucket):
     write({"y": ["a", "b", "c"] * 20, "x": [*range(60)]}, bucket / "t.csv")
-    flags = ("--dataset", "csv", "--source", "gs://demo/t.csv", "--infer-schema", tmp_path / "s.yaml")
+    flags = (
+        "--dataset",
+        "csv",
+        "--source",
+        "gs://demo/t.csv",
+        "--infer-schema",
+        tmp_path / "s.yaml",
+    )
     run(*flags, "--label", "y")
     assert load(tmp_path / "s.yaml").origin == "t.csv"

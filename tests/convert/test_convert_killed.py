@@ -20,7 +20,10 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.parametrize(
     ("place", "kills"),
     [("here", 4), ("bucket", 4)]
-    + [pytest.param(place, 30, marks=pytest.mark.slow) for place in ("here", "bucket", "bucket to bucket")],
+    + [
+        pytest.param(place, 30, marks=pytest.mark.slow)
+        for place in ("here", "bucket", "bucket to bucket")
+    ],
 )
 def test_killed_conversion_goes_on(request, tmp_path, options, expected, place, kills):
     root, out = str(pathlib.Path(options.output).parent), tmp_path / "out"
@@ -35,9 +38,13 @@ def test_killed_conversion_goes_on(request, tmp_path, options, expected, place, 
         one, *more = (path.replace(root, "gs://demo") for path in sources)
         options = dataclasses.replace(options, source=(one, *more) if more else one)
     chance = random.Random(kills)
-    fork = multiprocessing.get_context("fork")  # It is at work at once; a command would mostly die of its imports.
+    fork = multiprocessing.get_context(
+        "fork"
+    )  # It is at work at once; a command would mostly die of its imports.
     while True:
-        process = fork.Process(target=convert, args=[dataclasses.replace(options, processes=chance.randint(1, 2))])
+        process = fork.Process(
+            target=convert, args=[dataclasses.replace(options, processes=chance.randint(1, 2))]
+        )
         process.start()
         moment = time.monotonic() + chance.uniform(0, 0.3)
         while process.is_alive() and kills and time.monotonic() < moment:

@@ -32,7 +32,11 @@ def read(tmp_path, label, rows=ROWS, **changes) -> Manifest:
 def labels(tmp_path, manifest: Manifest) -> dict[int, list]:
     """Returns the label of each day, as the official library parses it."""
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    records = [record for shard in shards for record in parse_examples((tmp_path / "out" / shard.file).read_bytes())]
+    records = [
+        record
+        for shard in shards
+        for record in parse_examples((tmp_path / "out" / shard.file).read_bytes())
+    ]
     return {record["day"][0]: record["label"] for record in records}
 
 
@@ -70,11 +74,16 @@ def test_targets(tmp_path, label, dtype, shape, num_bytes, expected):
     totals = [part.class_histogram for part in parts]
     if task == "regression":
         assert totals == [(), ()]
-        totals = [[part.summaries[f"label.{name}"].mean * part.examples for name in targets] for part in parts]
+        totals = [
+            [part.summaries[f"label.{name}"].mean * part.examples for name in targets]
+            for part in parts
+        ]
     assert np.sum(totals, axis=0) == pytest.approx(np.sum([*by_day.values()], axis=0))
 
 
-@pytest.mark.parametrize("written", [{"multi_label": {"wet": "wet", "dry": "NOT wet"}}, "condition", "column"])
+@pytest.mark.parametrize(
+    "written", [{"multi_label": {"wet": "wet", "dry": "NOT wet"}}, "condition", "column"]
+)
 def test_bool_column_as_label(tmp_path, written):
     is_several = isinstance(written, dict)
     label = written if is_several else {written: "wet", "classes": ["false", "true"]}
@@ -82,7 +91,9 @@ def test_bool_column_as_label(tmp_path, written):
     columns = {**SCHEMA["columns"], "wet": {"type": "bool"}}
     manifest = read(tmp_path, label, rows, columns=columns, filter="wet OR day > 9")
     kept = [i for i in range(90) if i % 2 or i > 9]
-    assert labels(tmp_path, manifest) == {i: [i % 2, 1 - i % 2] if is_several else [i % 2] for i in kept}
+    assert labels(tmp_path, manifest) == {
+        i: [i % 2, 1 - i % 2] if is_several else [i % 2] for i in kept
+    }
 
 
 def without(column: str, *days: int, rows=ROWS) -> list[dict]:
@@ -98,16 +109,24 @@ TWO = {"regression": {"rain": "rain", "wind": "2 * wind", "flood": "flood"}}
     ("label", "rows", "kept"),
     [
         ({"regression": "rain"}, NO_RAIN, "rain IS NOT NULL"),
-        (TWO, without("flood", 50, rows=NO_RAIN), "flood IS NOT NULL AND rain IS NOT NULL AND wind IS NOT NULL"),
+        (
+            TWO,
+            without("flood", 50, rows=NO_RAIN),
+            "flood IS NOT NULL AND rain IS NOT NULL AND wind IS NOT NULL",
+        ),
         (FLOODS, without("flood", 40, 60), "flood IS NOT NULL AND wind IS NOT NULL"),
     ],
 )
 def test_missing_target_names_filter(tmp_path, label, rows, kept):
-    with pytest.raises(UserError, match=rf"rows\.csv: line 42: (rain|flood):? is missing.*'filter: {kept}'"):
+    with pytest.raises(
+        UserError, match=rf"rows\.csv: line 42: (rain|flood):? is missing.*'filter: {kept}'"
+    ):
         read(tmp_path, label, rows)
     assert not (tmp_path / "out").exists()
     manifest = read(tmp_path, label, rows, filter=kept)
-    assert labels(tmp_path, manifest).keys() == {row["day"] for row in rows if "" not in row.values()}
+    assert labels(tmp_path, manifest).keys() == {
+        row["day"] for row in rows if "" not in row.values()
+    }
 
 
 def test_condition_on_missing_value(tmp_path):
@@ -120,7 +139,11 @@ def test_condition_on_missing_value(tmp_path):
     ("label", "change", "message"),
     [
         ({"regression": "rain"}, {"rain": "nan"}, r"rain: 'nan' is no finite 32-bit number"),
-        ({"regression": {"square": "rain * rain"}}, {"rain": "3e20"}, r"square: '9e\+40' is no finite 32-bit number"),
+        (
+            {"regression": {"square": "rain * rain"}},
+            {"rain": "3e20"},
+            r"square: '9e\+40' is no finite 32-bit number",
+        ),
         (FLOODS, {"flood": 2}, "flood: '2' is neither"),
     ],
 )

@@ -25,7 +25,12 @@ pytestmark = [pytest.mark.slow, LINUX]
 def run(limit_mb: int, *flags: object) -> None:
     command = [sys.executable, "-m", "components.convert", *map(str, flags)]
     limit = (limit_mb * MB, limit_mb * MB)
-    subprocess.run(command, cwd=ROOT, check=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, limit))
+    subprocess.run(
+        command,
+        cwd=ROOT,
+        check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, limit),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,10 @@ def images(tmp_path_factory) -> pathlib.Path:
     """Folder of 400 MB of images, raw and packed."""
     root, count = tmp_path_factory.mktemp("images"), 400 * MB // 784
     pixels = np.random.default_rng(0).integers(0, 256, (5000, 784), np.uint8)
-    for kind, open_file in (("raw", open), ("packed", functools.partial(gzip.open, compresslevel=1))):
+    for kind, open_file in (
+        ("raw", open),
+        ("packed", functools.partial(gzip.open, compresslevel=1)),
+    ):
         (root / kind).mkdir()
         with open_file(root / kind / "train-labels-idx1-ubyte", "wb") as file:
             file.write(struct.pack(">4BI", 0, 0, 8, 1, count) + bytes(count))
@@ -47,9 +55,23 @@ def images(tmp_path_factory) -> pathlib.Path:
 def test_images_larger_than_memory(tmp_path, images):
     checksums = set()
     # 100 MB are for the interpreter and its libraries; the last one has all memory of the machine.
-    for limit_mb, kind, processes in ((200, "raw", 1), (200, "packed", 2), (300, "packed", 1), (16_000, "raw", 2)):
+    for limit_mb, kind, processes in (
+        (200, "raw", 1),
+        (200, "packed", 2),
+        (300, "packed", 1),
+        (16_000, "raw", 2),
+    ):
         out = tmp_path / f"{limit_mb} {kind} {processes}"
-        flags = ("--dataset", "idx", "--source", images / kind, "--processes", processes, "--shards", 3)
+        flags = (
+            "--dataset",
+            "idx",
+            "--source",
+            images / kind,
+            "--processes",
+            processes,
+            "--shards",
+            3,
+        )
         run(limit_mb, *flags, "--output", out)
         manifest = Manifest.load(out)
         output.verify(str(out), manifest)
@@ -81,10 +103,29 @@ def test_texts_take_bounded_memory(tmp_path, words):
         "{name: t, origin: t, columns: {text: {type: string}, class: {type: int}}, "
         "label: {column: class, classes: [a, b]}, deep: [{column: text, vocabulary: 100}]}"
     )
-    flags = ("--dataset", "csv", "--source", tmp_path / "rows.csv", "--schema", tmp_path / "schema.yaml")
-    command = [sys.executable, "-m", "components.convert", *map(str, flags), "--output", str(tmp_path / "out")]
+    flags = (
+        "--dataset",
+        "csv",
+        "--source",
+        tmp_path / "rows.csv",
+        "--schema",
+        tmp_path / "schema.yaml",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "components.convert",
+        *map(str, flags),
+        "--output",
+        str(tmp_path / "out"),
+    ]
     # A child's maximum begins with its parent's, so the parent is a small process.
-    measure = "import resource as r, subprocess as s, sys; s.run(sys.argv[1:], check=True, stdout=s.DEVNULL)"
+    measure = (
+        "import resource as r, subprocess as s, sys; s.run(sys.argv[1:], check=True, "
+        "stdout=s.DEVNULL)"
+    )
     measure += "; print(r.getrusage(r.RUSAGE_CHILDREN).ru_maxrss)"
-    used = subprocess.run([sys.executable, "-c", measure, *command], cwd=ROOT, check=True, capture_output=True)
+    used = subprocess.run(
+        [sys.executable, "-c", measure, *command], cwd=ROOT, check=True, capture_output=True
+    )
     assert int(used.stdout) * 1024 < 280 * MB  # 80 MB are for the interpreter and its libraries

@@ -78,7 +78,12 @@ def test_convert_again_changes_nothing(idx, tmp_path, capsys, fails):
     assert convert(idx) == manifest and _stamps(tmp_path / "out") == before
     assert "already there" in capsys.readouterr().out
     line = fails("--output", tmp_path / "out", "--dataset", "digits", "--split-seed", 3)
-    assert "dataset=idx" in line and "dataset=digits" in line and "split_seed=0" in line and "split_seed=3" in line
+    assert (
+        "dataset=idx" in line
+        and "dataset=digits" in line
+        and "split_seed=0" in line
+        and "split_seed=3" in line
+    )
     _flip(tmp_path / "source" / "train-images-idx3-ubyte")
     with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
         convert(idx)
@@ -92,7 +97,9 @@ def test_convert_again_makes_deleted_page(tmp_path, capsys):
     before, text = _stamps(tmp_path / "out"), page.read_text()
     page.unlink()
     convert(options)
-    assert page.read_text() == text and "dataset.html, which is made again" in capsys.readouterr().out
+    assert (
+        page.read_text() == text and "dataset.html, which is made again" in capsys.readouterr().out
+    )
     changed = {name for name, stamp in _stamps(tmp_path / "out").items() if before[name] != stamp}
     assert changed == {"out", output.PAGE}
 
@@ -141,7 +148,9 @@ def test_full_disk_leaves_nothing(tmp_path, monkeypatch, exists, name):
 def test_small_disk_is_refused(idx, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(output.shutil, "disk_usage", lambda path: usage._replace(free=0))
-    with pytest.raises(UserError, match=r"needs about (?!0)[\d,]+ bytes more, and its disk has 0 free"):
+    with pytest.raises(
+        UserError, match=r"needs about (?!0)[\d,]+ bytes more, and its disk has 0 free"
+    ):
         convert(idx)
     assert not (tmp_path / "out").exists()
 
@@ -161,7 +170,9 @@ def test_stopped_conversion_goes_on(idx, monkeypatch, assert_finishes, pieces):
         (".converting/plan.json", lambda path: path.write_bytes(path.read_bytes()[:-9]), 5),
     ],
 )
-def test_damaged_work_is_repeated(idx, tmp_path, monkeypatch, assert_finishes, name, harm, num_pieces):
+def test_damaged_work_is_repeated(
+    idx, tmp_path, monkeypatch, assert_finishes, name, harm, num_pieces
+):
     _convert(monkeypatch, idx, 3)
     harm(tmp_path / "out" / name)
     assert_finishes(num_pieces)
@@ -184,7 +195,9 @@ def test_work_of_other_plan_is_discarded(idx, tmp_path, monkeypatch, assert_fini
 
 def test_shard_deleted_from_bucket_is_named(bucket, monkeypatch):
     options = Options(output="gs://demo/out", processes=1)
-    monkeypatch.setattr(convert_module, "print_warnings", lambda *args: output.discard(options.output))
+    monkeypatch.setattr(
+        convert_module, "print_warnings", lambda *args: output.discard(options.output)
+    )
     with pytest.raises(UserError, match=r"\d+\.\w+ is missing or damaged"):
         convert(options)
     assert not [path for path in bucket.rglob("*.tfrecord")]
@@ -196,14 +209,17 @@ def large(tmp_path_factory):
     root = tmp_path_factory.mktemp("large")
     make_idx(root / "source", size=(28, 28), packed=False, train=20_000)
     flags = ("--dataset", "idx", "--source", str(root / "source"), "--shards", "400")
-    convert(Options(dataset="idx", source=str(root / "source"), output=str(root / "clean"), shards=400))
+    convert(
+        Options(dataset="idx", source=str(root / "source"), output=str(root / "clean"), shards=400)
+    )
     yield flags, root / "clean"
     shutil.rmtree(root)
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
 )
 def test_signal_ends_all_processes(tmp_path, large, number, code):
     flags, clean = large
@@ -215,7 +231,12 @@ def test_signal_ends_all_processes(tmp_path, large, number, code):
     process.send_signal(number)
     assert process.wait(60) == code and (tmp_path / "out" / ".converting" / "plan.json").exists()
     assert not psutil.wait_procs(workers, timeout=20)[1]
-    subprocess.run([*COMMAND, *flags, "--output", tmp_path / "out"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*COMMAND, *flags, "--output", tmp_path / "out"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     assert read_folder(tmp_path / "out") == read_folder(clean)
 
 

@@ -52,16 +52,25 @@ def page_of(tmp_path):
     """Converts a table of texts by column; returns the page."""
 
     def run(columns: dict[str, list[str]], kinds: dict[str, dict], *flags: str) -> str:
-        encodings = {"string": {"hash_buckets": 5}, "float": {"numeric": "z_score"}, "int": {"vocabulary": 5}}
+        encodings = {
+            "string": {"hash_buckets": 5},
+            "float": {"numeric": "z_score"},
+            "int": {"vocabulary": 5},
+        }
         schema = {
             "name": "trips",
             "origin": EVIL,
             "columns": {**kinds, "kind": {"type": "string"}},
             "label": {"column": "kind", "classes": ["a", EVIL]},
-            "deep": [{"column": column, **encodings[kind["type"]]} for column, kind in kinds.items()],
+            "deep": [
+                {"column": column, **encodings[kind["type"]]} for column, kind in kinds.items()
+            ],
         }
         values = zip(*columns.values(), strict=True)
-        rows = [{**dict(zip(columns, row, strict=True)), "kind": ("a", EVIL)[i % 2]} for i, row in enumerate(values)]
+        rows = [
+            {**dict(zip(columns, row, strict=True)), "kind": ("a", EVIL)[i % 2]}
+            for i, row in enumerate(values)
+        ]
         return convert(tmp_path, trips.write(tmp_path, rows, schema), *flags)
 
     return run
@@ -75,13 +84,25 @@ def convert(directory: pathlib.Path, options: dict[str, object], *flags: str) ->
 
 
 def test_page_shows_features_as_text(page_of, tmp_path):
-    kinds = {"fare": {"type": "float", "unit": "<b>USD</b>", "default": 0.0}, "company": {"type": "string"}}
+    kinds = {
+        "fare": {"type": "float", "unit": "<b>USD</b>", "default": 0.0},
+        "company": {"type": "string"},
+    }
     fares = ["" if i % 5 == 0 else str(i) for i in range(90)]
     text = page_of({"fare": fares, "company": [EVIL, "Ünited & Söhne", "東京"] * 30}, kinds)
     page = _Parsed(text)
     assert not {"script", "b>usd", "iframe", "link"} & set(page.tags)
     assert page.addresses == [] and not re.search(r"url\(|@import|https?://", text)
-    parts = (*kinds, "label", EVIL, "<b>USD</b>", "Ünited & Söhne", "東京", "Jensen-Shannon", "Missing values")
+    parts = (
+        *kinds,
+        "label",
+        EVIL,
+        "<b>USD</b>",
+        "Ünited & Söhne",
+        "東京",
+        "Jensen-Shannon",
+        "Missing values",
+    )
     for part in (*parts, "fingerprint", Manifest.load(tmp_path / "out").fingerprint):
         assert part in page.text
     assert page.tags.count("svg") == 1
@@ -94,7 +115,11 @@ def test_page_of_odd_columns(page_of):
         "nearly": ["0"] * 39 + ["1"],
         "missing": ["", "", "", "7"] * 10,
     }
-    text = page_of(columns, {name: {"type": "float", "default": -1.0} for name in columns}, "--test-fraction=0.4")
+    text = page_of(
+        columns,
+        {name: {"type": "float", "default": -1.0} for name in columns},
+        "--test-fraction=0.4",
+    )
     assert "nan" not in text and "inf" not in text
     assert all(name in _Parsed(text).text for name in columns)
 
@@ -120,7 +145,14 @@ def test_page_of_many_columns_is_bounded(page_of):
         ({"regression": {"fare": "fare", "twice": "2 * fare"}}, ["2 targets"]),
         (
             {"multi_label": {"cheap": "fare < 2", "odd": "odd", EVIL: "fare < 0"}},
-            ["3 labels", "Labels Examples of each label", "cheap 4 ", "odd 100 ", f"{EVIL} 0 ", "none"],
+            [
+                "3 labels",
+                "Labels Examples of each label",
+                "cheap 4 ",
+                "odd 100 ",
+                f"{EVIL} 0 ",
+                "none",
+            ],
         ),
     ],
 )
@@ -128,18 +160,29 @@ def test_page_of_targets(tmp_path, label, texts):
     schema = {
         "name": "trips",
         "origin": "made up",
-        "columns": {"fare": {"type": "float", "unit": "USD"}, "odd": {"type": "int"}, "hour": {"type": "int"}},
+        "columns": {
+            "fare": {"type": "float", "unit": "USD"},
+            "odd": {"type": "int"},
+            "hour": {"type": "int"},
+        },
         "label": label,
         "wide": [{"column": "hour", "vocabulary": 24}],
     }
-    options = trips.write(tmp_path, [{"fare": i / 2, "odd": i % 2, "hour": i % 24} for i in range(200)], schema)
+    options = trips.write(
+        tmp_path, [{"fare": i / 2, "odd": i % 2, "hour": i % 24} for i in range(200)], schema
+    )
     page = _Parsed(convert(tmp_path, options, "--test-fraction=0", "--validation-fraction=0"))
     assert "script" not in page.tags and "Classes" not in page.text
-    assert all(text in page.text for text in texts) and ("Labels" in page.text) == ("multi_label" in label)
+    assert all(text in page.text for text in texts) and ("Labels" in page.text) == (
+        "multi_label" in label
+    )
 
 
 def _images(page: _Parsed) -> list[np.ndarray]:
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1])))) for uri in page.addresses]
+    return [
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))))
+        for uri in page.addresses
+    ]
 
 
 def test_page_shows_some_classes_of_many(tmp_path):
@@ -168,13 +211,20 @@ def test_page_shows_colours(tmp_path, encoding):
     options = {"dataset": "images", "source": tmp_path / "source", "encoding": encoding}
     page = _Parsed(convert(tmp_path, options))
     blue, *_, red = _images(page)
-    assert blue[5, 5].tolist() == [0, 0, 255] and red[5, 5].tolist() == [255, 0, 0] and red.shape == (64, 58, 3)
+    assert (
+        blue[5, 5].tolist() == [0, 0, 255]
+        and red[5, 5].tolist() == [255, 0, 0]
+        and red.shape == (64, 58, 3)
+    )
     assert page.tags.count("figure") == 2
 
 
 def test_page_shows_rare_categories_and_dates(page_of):
     kinds = {"company": {"type": "string"}, "at": {"type": "int", "unit": SECONDS}}
-    columns = {"company": [f"c{i % 12}" for i in range(240)], "at": [str(1_700_000_000 + i % 40) for i in range(240)]}
+    columns = {
+        "company": [f"c{i % 12}" for i in range(240)],
+        "at": [str(1_700_000_000 + i % 40) for i in range(240)],
+    }
     text = page_of(columns, kinds, "--test-fraction=0")
     assert re.search("all others 1[0-9][.][0-9] %", _Parsed(text).text)
     rows = text[text.index("Sample rows") : text.index("Schema")]
@@ -189,4 +239,9 @@ def test_drifts_are_zero_to_one():
 
 def test_format_number():
     assert format_number(1_700_000_000, SECONDS) == "2023-11-14 22:13:20"
-    assert [format_number(v) for v in (None, 12345, 0.12345, 123456.7)] == ["–", "12,345", "0.1235", "123,457"]
+    assert [format_number(v) for v in (None, 12345, 0.12345, 123456.7)] == [
+        "–",
+        "12,345",
+        "0.1235",
+        "123,457",
+    ]

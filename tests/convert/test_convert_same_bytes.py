@@ -19,7 +19,12 @@ def options(request, tmp_path_factory) -> Options:
     root = tmp_path_factory.mktemp("source")
     if request.param == "targets":
         targets = {"same": "same", "sum": "same + seconds", "when": "when"}
-        schema = {**trips.SCHEMA, "label": {"regression": targets}, "deep": trips.SCHEMA["deep"][:1], "wide": []}
+        schema = {
+            **trips.SCHEMA,
+            "label": {"regression": targets},
+            "deep": trips.SCHEMA["deep"][:1],
+            "wide": [],
+        }
         source = trips.write(root, trips.rows(3000), schema)
     elif request.param == "packed idx":
         make_idx(root / "packed", size=(9, 7), train=3000, test=500)
@@ -35,7 +40,10 @@ def test_processes_and_order_change_nothing(tmp_path, monkeypatch, options, expe
 
     def shuffled(function, tasks, *, processes):
         order = random.Random(0).sample(range(len(tasks)), len(tasks))
-        return ((order[i], result) for i, result in run(function, [tasks[i] for i in order], processes=processes))
+        return (
+            (order[i], result)
+            for i, result in run(function, [tasks[i] for i in order], processes=processes)
+        )
 
     monkeypatch.setattr(engine, "run", shuffled)
     convert(dataclasses.replace(options, output=str(tmp_path), processes=3))

@@ -59,12 +59,21 @@ def test_protobuf_reads_records(tmp_path_factory, rows, size, label_bytes, width
         "float": ("float", 4, np.array(floats, "<f4")),
         "image": ("bytes", size, random.integers(0, 256, (count, size), np.uint8)),
         "numbers": ("float", 4 * width, random.standard_normal((count, width)).astype("<f4")),
-        "switches": ("int64", label_bytes * width, random.integers(0, most, (count, width), np.int64, endpoint=True)),
+        "switches": (
+            "int64",
+            label_bytes * width,
+            random.integers(0, most, (count, width), np.int64, endpoint=True),
+        ),
     }
     if strings:
         for name, texts in (("string a", a), ("b", b)):
             table[name] = ("string", max(map(len, texts)), pa.array(texts, pa.large_binary()))
-    layout = Layout([Field(name=name, kind=kind, num_bytes=num_bytes) for name, (kind, num_bytes, _) in table.items()])
+    layout = Layout(
+        [
+            Field(name=name, kind=kind, num_bytes=num_bytes)
+            for name, (kind, num_bytes, _) in table.items()
+        ]
+    )
     path = tmp_path_factory.mktemp("records") / "file"
     shard = write(path, layout, {name: values for name, (_, _, values) in table.items()})
     data = path.with_suffix(".tfrecord").read_bytes()
@@ -75,7 +84,9 @@ def test_protobuf_reads_records(tmp_path_factory, rows, size, label_bytes, width
     assert shard.index_crc32c == (crc32c_of(index) if strings else None)
     assert (starts[0], starts[-1]) == (0, len(data))
     for i, record in enumerate(parse_examples(data)):
-        assert record == {name: example_values(kind, values, i) for name, (kind, _, values) in table.items()}
+        assert record == {
+            name: example_values(kind, values, i) for name, (kind, _, values) in table.items()
+        }
         for name, offset in layout.offsets.items():
             kind, num_bytes, values = table[name]
             raw = data[starts[i] + offset :][:num_bytes]
@@ -84,13 +95,20 @@ def test_protobuf_reads_records(tmp_path_factory, rows, size, label_bytes, width
             assert kind == "int64" or raw == values[i].tobytes()
 
 
-@given(name=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=140))
+@given(
+    name=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=140)
+)
 def test_field_has_any_name(tmp_path_factory, name):
     path = tmp_path_factory.mktemp("names") / "file"
     columns = {name: pa.array([b"abc"], pa.large_binary()), f"{name}2": np.array([5])}
-    fields = [Field(name=name, kind="string", num_bytes=3), Field(name=f"{name}2", kind="int64", num_bytes=1)]
+    fields = [
+        Field(name=name, kind="string", num_bytes=3),
+        Field(name=f"{name}2", kind="int64", num_bytes=1),
+    ]
     write(path, Layout(fields), columns)
-    assert parse_examples(path.with_suffix(".tfrecord").read_bytes()) == [{name: [b"abc"], f"{name}2": [5]}]
+    assert parse_examples(path.with_suffix(".tfrecord").read_bytes()) == [
+        {name: [b"abc"], f"{name}2": [5]}
+    ]
 
 
 def test_long_string_takes_no_more_memory(tmp_path):
@@ -99,10 +117,15 @@ def test_long_string_takes_no_more_memory(tmp_path):
     tracemalloc.start()
     try:
         write(tmp_path / "file", layout, {"text": texts})
-        assert tracemalloc.get_traced_memory()[1] < 100_000_000  # 10,000 times as long would be 30 GB
+        assert (
+            tracemalloc.get_traced_memory()[1] < 100_000_000
+        )  # 10,000 times as long would be 30 GB
     finally:
         tracemalloc.stop()
-    lengths = [len(example["text"][0]) for example in parse_examples((tmp_path / "file.tfrecord").read_bytes())]
+    lengths = [
+        len(example["text"][0])
+        for example in parse_examples((tmp_path / "file.tfrecord").read_bytes())
+    ]
     assert lengths == [5] * 5000 + [3_000_000] + [5] * 5000
 
 

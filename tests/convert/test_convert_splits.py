@@ -9,7 +9,9 @@ from components.convert.splits import SPLITS, Splits
 
 fractions = st.floats(0, 1, exclude_max=True)
 seeds = st.integers(0, 2**64 - 1)
-keys = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=60).map(lambda values: np.array(values, np.uint64))
+keys = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=60).map(
+    lambda values: np.array(values, np.uint64)
+)
 
 
 def assign(splits: Splits, keys: np.ndarray, **options) -> np.ndarray:
@@ -46,13 +48,18 @@ def test_native_splits_are_kept():
     keys = splitmix64(7, np.arange(1000))
     natives = {"train", "test"}
     assert set(assign(Splits(), keys, native="test", natives=natives)) == {SPLITS.index("test")}
-    assert set(assign(Splits(), keys, natives=natives)) == {SPLITS.index("train"), SPLITS.index("validation")}
+    assert set(assign(Splits(), keys, natives=natives)) == {
+        SPLITS.index("train"),
+        SPLITS.index("validation"),
+    }
 
 
 def test_schema_decides_before_hash():
     keys, rows = splitmix64(7, np.arange(100)), np.arange(100)
     late, later = rows >= 70, rows >= 80
-    places = assign(Splits(validation_fraction=0.5, test_fraction=0.5), keys, assigned={"test": later})
+    places = assign(
+        Splits(validation_fraction=0.5, test_fraction=0.5), keys, assigned={"test": later}
+    )
     assert (places[80:] == 2).all() and set(places[:80]) == {0, 1}
     places = assign(Splits(), keys, assigned={"test": later, "validation": late})
     assert places.tolist() == [0] * 70 + [1] * 10 + [2] * 20

@@ -51,9 +51,16 @@ _HASHES = splitmix64(0, np.arange(_N))
 
 def _cases():
     for task, (names, labels) in _LABELS.items():
-        examples = _Examples(name="p", origin="made up", pieces=(), inputs=(_IMAGE,), task=task, **names)
+        examples = _Examples(
+            name="p", origin="made up", pieces=(), inputs=(_IMAGE,), task=task, **names
+        )
         yield pytest.param(examples, {**_PIXELS, "label": labels}, {}, id=task)
-    yield pytest.param(_TABLE, {**_ROWS, "label": _LABELS[CLASSIFICATION][1]}, {"fare": _ROWS["fare"] < 2}, id="table")
+    yield pytest.param(
+        _TABLE,
+        {**_ROWS, "label": _LABELS[CLASSIFICATION][1]},
+        {"fare": _ROWS["fare"] < 2},
+        id="table",
+    )
 
 
 def _count(examples, columns, missing, splits, rows) -> Statistics:
@@ -61,7 +68,10 @@ def _count(examples, columns, missing, splits, rows) -> Statistics:
     for split in ("test", "train", "validation"):
         chosen = rows[splits[rows] == split]
         if len(chosen):
-            parts = ({name: take(column, chosen) for name, column in part.items()} for part in (columns, missing))
+            parts = (
+                {name: take(column, chosen) for name, column in part.items()}
+                for part in (columns, missing)
+            )
             statistics.add(split, *parts, {}, _HASHES[chosen])
     return statistics
 
@@ -79,9 +89,15 @@ def test_pieces_add_up_to_all(examples, columns, missing, cuts):
     for split, part in expected.describe().items():
         described = merged.describe()[split]
         for name, summary in part.summaries.items():
-            figures = {key: value for key, value in dataclasses.asdict(summary).items() if value is not None}
+            figures = {
+                key: value
+                for key, value in dataclasses.asdict(summary).items()
+                if value is not None
+            }
             merged_figures = dataclasses.asdict(described.summaries[name])
-            assert {key: merged_figures[key] for key in figures} == pytest.approx(figures, rel=1e-12)
+            assert {key: merged_figures[key] for key in figures} == pytest.approx(
+                figures, rel=1e-12
+            )
         assert dataclasses.replace(described, summaries=part.summaries) == part
         assert merged.samples[split].columns == expected.samples[split].columns
     assert merged.pictures.columns == expected.state()["pictures"][1]
@@ -89,7 +105,13 @@ def test_pieces_add_up_to_all(examples, columns, missing, cuts):
 
 def _fares(fares: np.ndarray, is_missing: np.ndarray, examples: Examples = _TABLE) -> Split:
     statistics = Statistics(examples)
-    statistics.add("train", {**_ROWS, "fare": fares, "label": np.arange(_N) % 2}, {"fare": is_missing}, {}, _HASHES)
+    statistics.add(
+        "train",
+        {**_ROWS, "fare": fares, "label": np.arange(_N) % 2},
+        {"fare": is_missing},
+        {},
+        _HASHES,
+    )
     return statistics.describe()["train"]
 
 
@@ -97,7 +119,11 @@ def test_describe_is_exact():
     fares, is_missing = _ROWS["fare"], _ROWS["fare"] < 2
     split, values = _fares(fares, is_missing), fares[~is_missing].astype(np.float64)
     summary = split.summaries["fare"]
-    assert (summary.missing, summary.min, summary.max) == (is_missing.sum(), values.min(), values.max())
+    assert (summary.missing, summary.min, summary.max) == (
+        is_missing.sum(),
+        values.min(),
+        values.max(),
+    )
     assert (summary.mean, summary.std) == pytest.approx((values.mean(), values.std()), rel=1e-12)
     assert split.class_histogram == (150, 150)
 

@@ -19,7 +19,9 @@ def step(tmp_path: pathlib.Path):
         output = dsl.Dataset(name="output", uri=str(tmp_path / name))
         page = dsl.HTML(name="page", uri=str(tmp_path / f"{name}.html"))
         known = {"convert_args": ["--processes=1"], "schema": "", "source_digest": ""}
-        component.convert(**known, directory=str(tmp_path / "store" / "digits"), output=output, page=page)
+        component.convert(
+            **known, directory=str(tmp_path / "store" / "digits"), output=output, page=page
+        )
         assert pathlib.Path(page.path).read_text() == (pathlib.Path(output.path) / PAGE).read_text()
         return output
 
@@ -37,10 +39,15 @@ def test_steps_at_once_convert_once(step, monkeypatch):
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         outputs = list(pool.map(step, "abc"))
     assert len(converted) == len({output.path for output in outputs}) == 1
-    assert all(output.metadata == outputs[0].metadata and output.metadata["train"] == 1307 for output in outputs)
+    assert all(
+        output.metadata == outputs[0].metadata and output.metadata["train"] == 1307
+        for output in outputs
+    )
 
 
-@pytest.mark.parametrize("harm", ["shorter", "train-00000.tfrecord", PAGE, "manifest.json", ".converting"])
+@pytest.mark.parametrize(
+    "harm", ["shorter", "train-00000.tfrecord", PAGE, "manifest.json", ".converting"]
+)
 def test_damaged_dataset_is_converted_again(step, harm):
     dataset = pathlib.Path(step("a").path)
     files = {path.name: path.read_bytes() for path in dataset.iterdir()}

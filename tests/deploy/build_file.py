@@ -1,8 +1,9 @@
 """A file of Cloud Build, run step by step on this machine.
 
-After "Build configuration file schema" and "Substituting variable values": a script is run by /bin/sh in the workspace and
-sees its step's `env` alone, in which substitutions are filled in; a step starts when those that it waits for have ended
-well, or else all before it. The images that steps name cannot be fetched here: this machine stands in for them.
+After "Build configuration file schema" and "Substituting variable values": a script is run by
+/bin/sh in the workspace and sees its step's `env` alone, in which substitutions are filled in; a
+step starts when those that it waits for have ended well, or else all before it. The images that
+steps name cannot be fetched here: this machine stands in for them.
 """
 
 import dataclasses
@@ -37,10 +38,15 @@ class BuildFile:
         """Id, line for a shell and environment of each step, in order."""
         for step in self.content["steps"]:
             line = step.get("script") or shlex.join(self._filled(word) for word in step["args"])
-            env = [self.elsewhere(self._filled(setting)).split("=", 1) for setting in step.get("env", ())]
+            env = [
+                self.elsewhere(self._filled(setting)).split("=", 1)
+                for setting in step.get("env", ())
+            ]
             yield step["id"], line, dict(env)
 
-    def step(self, name: str, workspace: pathlib.Path, **more: str) -> subprocess.CompletedProcess[str]:
+    def step(
+        self, name: str, workspace: pathlib.Path, **more: str
+    ) -> subprocess.CompletedProcess[str]:
         """Runs one of them; what it says is in `stdout`."""
         [(line, env)] = [(line, env) for id_, line, env in self.steps() if id_ == name]
         around = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}

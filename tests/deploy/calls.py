@@ -5,20 +5,35 @@ import pathlib
 import re
 
 _PAGE = pathlib.Path(__file__).parents[2] / "docs" / "PROJECT.md"
-# Of Google's reference "IAM roles and permissions": of each role that setup grants what the table of docs/PROJECT.md names.
+# Of Google's reference "IAM roles and permissions": of each role that setup grants what the table
+# of docs/PROJECT.md names.
 ROLES = {
     "storage.legacyBucketReader": {"storage.buckets.get"},
-    "storage.objectUser": {f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list", "update")},
+    "storage.objectUser": {
+        f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list", "update")
+    },
     "storage.objectViewer": {"storage.objects.get", "storage.objects.list"},
     "iam.serviceAccountUser": {"iam.serviceAccounts.actAs"},
     "iam.serviceAccountViewer": {"iam.serviceAccounts.getIamPolicy"},
     "artifactregistry.reader": {"artifactregistry.repositories.downloadArtifacts"},
-    "artifactregistry.writer": {f"artifactregistry.repositories.{what}loadArtifacts" for what in ("up", "down")},
+    "artifactregistry.writer": {
+        f"artifactregistry.repositories.{what}loadArtifacts" for what in ("up", "down")
+    },
     "logging.logWriter": {"logging.logEntries.create"},
     "aiplatform.user": {
-        *("resourcemanager.projects.get", "aiplatform.tensorboardRuns.write", "aiplatform.models.upload"),
-        *(f"aiplatform.pipelineJobs.{verb}" for verb in ("create", "get", "list", "cancel", "delete")),
-        *(f"aiplatform.customJobs.{verb}" for verb in ("create", "get", "list", "cancel", "delete")),
+        *(
+            "resourcemanager.projects.get",
+            "aiplatform.tensorboardRuns.write",
+            "aiplatform.models.upload",
+        ),
+        *(
+            f"aiplatform.pipelineJobs.{verb}"
+            for verb in ("create", "get", "list", "cancel", "delete")
+        ),
+        *(
+            f"aiplatform.customJobs.{verb}"
+            for verb in ("create", "get", "list", "cancel", "delete")
+        ),
         *(f"aiplatform.batchPredictionJobs.{verb}" for verb in ("create", "get", "list", "cancel")),
         *(f"aiplatform.models.{verb}" for verb in ("get", "list", "update", "delete")),
     },
@@ -28,12 +43,18 @@ ROLES = {
 def calls() -> list[tuple[str, str, str, str]]:
     """Call, permission, role and accounts of each row."""
     table = _PAGE.read_text().split("| call | permission | role | of |\n")[1].split("\n\n")[0]
-    return [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in table.splitlines()[1:]]
+    return [
+        tuple(cell.strip() for cell in line.strip("|").split("|"))
+        for line in table.splitlines()[1:]
+    ]
 
 
 def permission(method: str, host: str, path: str) -> str:
     """The permission of the first row that has a call, or nothing."""
-    return next((permission for form, permission in _forms() if form.fullmatch(_call(method, host, path))), "")
+    return next(
+        (permission for form, permission in _forms() if form.fullmatch(_call(method, host, path))),
+        "",
+    )
 
 
 def strangers(log: str) -> set[str]:
@@ -42,7 +63,11 @@ def strangers(log: str) -> set[str]:
     Those of Compute Engine are deploy/vm's, whose machines have accounts of their own.
     """
     seen = {re.match(r"(\w+) ([\w.-]+?)(/[^?]*)", line).groups() for line in log.splitlines()}
-    return {_call(*call) for call in seen if not permission(*call) and not call[1].startswith("compute.")}
+    return {
+        _call(*call)
+        for call in seen
+        if not permission(*call) and not call[1].startswith("compute.")
+    }
 
 
 @functools.cache
@@ -57,6 +82,8 @@ def _forms() -> list[tuple[re.Pattern[str], str]]:
 
 def _call(method: str, host: str, path: str) -> str:
     """A call as the table writes it."""
-    service = {"www.googleapis.com": "storage"}.get(host, host.split(".")[0].removeprefix("us-central1-"))
+    service = {"www.googleapis.com": "storage"}.get(
+        host, host.split(".")[0].removeprefix("us-central1-")
+    )
     path = path.removeprefix("/")
     return f"{method} {service}/{path.removeprefix('storage/') if service == 'storage' else path}"

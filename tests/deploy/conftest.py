@@ -23,7 +23,8 @@ from tests.deploy.gcloud import READING, Project
 
 ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT_S = 600.0  # of a whole training; a quiet machine takes half a minute
-# A container is a process that begins with the image's entry point, in this checkout and with what is installed here.
+# A container is a process that begins with the image's entry point, in this checkout and with what
+# is installed here.
 _DOCKER = f"""#!/bin/bash
 here=${{0%/*}}/..
 case $1 in
@@ -46,7 +47,8 @@ wait)
     ;;
 esac
 """
-# The first process of a machine. SIGTERM is the power button: the shutdown script runs, then all that is left ends.
+# The first process of a machine. SIGTERM is the power button: the shutdown script runs, then all
+# that is left ends.
 _INIT = """trap 'bash -c "$SHUTDOWN"; exit' TERM
 bash "$STARTUP" &
 while :; do sleep 0.1; done
@@ -68,7 +70,11 @@ class Machine:
         self.install("sleep", "#!/bin/sh\nexec /bin/sleep 0.1\n")
         (directory / ".curlrc").write_text("http1.1\n")  # the cloud takes HTTP/2 for gRPC
         path = f"{directory}/bin:{directory}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-        ours = {"CURL_HOME": str(directory), "FAKE_GCLOUD": str(directory), "RUNTIME_DIRECTORY": f"{directory}/run"}
+        ours = {
+            "CURL_HOME": str(directory),
+            "FAKE_GCLOUD": str(directory),
+            "RUNTIME_DIRECTORY": f"{directory}/run",
+        }
         self._env = {**os.environ, "PATH": path, **ours}
 
     def install(self, name: str, text: str) -> None:
@@ -79,12 +85,20 @@ class Machine:
     def run(self, script: str, *words: object, typed: str = "") -> subprocess.CompletedProcess[str]:
         """Runs a script of deploy/vm; after `create` the machine has the metadata of its template."""
         command = [f"deploy/vm/{script}", *map(str, words)]
-        done = subprocess.run(command, cwd=ROOT, env=self._env, capture_output=True, text=True, input=typed)
+        done = subprocess.run(
+            command, cwd=ROOT, env=self._env, capture_output=True, text=True, input=typed
+        )
         for call in self.gcloud("compute instance-templates create"):
             [metadata], [file] = call["flags"]["--metadata"], call["flags"]["--metadata-from-file"]
-            self.metadata = dict(pair.split("=", 1) for pair in metadata.removeprefix("^||^").split("||"))
-            self.metadata["startup-script"] = (ROOT / file.removeprefix("startup-script=")).read_text()
-            group = f"projects/123456789/zones/us-central1-a/instanceGroupManagers/{call['names'][0]}"
+            self.metadata = dict(
+                pair.split("=", 1) for pair in metadata.removeprefix("^||^").split("||")
+            )
+            self.metadata["startup-script"] = (
+                ROOT / file.removeprefix("startup-script=")
+            ).read_text()
+            group = (
+                f"projects/123456789/zones/us-central1-a/instanceGroupManagers/{call['names'][0]}"
+            )
             self.metadata["created-by"] = group
         return done
 
@@ -95,7 +109,8 @@ class Machine:
         return [
             call
             for call in calls
-            if f"{call['group']} {call['verb']}" == command or not (command or call["verb"] in READING)
+            if f"{call['group']} {call['verb']}" == command
+            or not (command or call["verb"] in READING)
         ]
 
     def boot(self, container: list[str], **env: str) -> None:
@@ -109,7 +124,9 @@ class Machine:
         env["GCE_METADATA_HOST"] = f"127.0.0.1:{self._front.server_port}"
         command = [*container, "--mount-proc", "bash", "-c", _INIT]
         with self.console.open("w") as console:
-            self._process = subprocess.Popen(command, env=self._env | env, stdout=console, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(
+                command, env=self._env | env, stdout=console, stderr=subprocess.STDOUT
+            )
 
     def says(self, text: str) -> str:
         """Waits until this is on the console; returns all that is."""
@@ -138,7 +155,9 @@ class Machine:
         """Ends the machine and its metadata server."""
         self.cut_power()
         self._front.shutdown()
-        shutil.rmtree(f"/tmp/{self.metadata['created-by'].split('/')[-1]}", ignore_errors=True)  # the launcher's logs
+        shutil.rmtree(
+            f"/tmp/{self.metadata['created-by'].split('/')[-1]}", ignore_errors=True
+        )  # the launcher's logs
 
     def _answer(self, request: Request) -> Answer:
         assert request.headers["Metadata-Flavor"] == "Google"
@@ -148,7 +167,9 @@ class Machine:
                 self._taken.wait(float(request.query["timeout_sec"]))
             return Answer(200, b"TRUE" if self._taken.is_set() else b"FALSE")
         if path.endswith("/token"):
-            return Answer(200, {"access_token": "of-no-worth", "expires_in": 3600, "token_type": "Bearer"})
+            return Answer(
+                200, {"access_token": "of-no-worth", "expires_in": 3600, "token_type": "Bearer"}
+            )
         if path not in self.metadata:
             raise exceptions.NotFound(path)
         return Answer(200, self.metadata[path].encode())

@@ -1,9 +1,11 @@
 """Stands in for gcloud in the tests of deploy: keeps resources and policies in a file, and records every call.
 
-`COMMAND` is what the scripts find as gcloud: it asks a server here, as a Python for each call would take longer than all else.
+`COMMAND` is what the scripts find as gcloud: it asks a server here, as a Python for each call would
+take longer than all else.
 
-After gcloud's reference: `describe` fails of what is not there, `create` of what is, and a flag that the command does not
-have is refused. What it cannot know is whether Google's own would do as that says.
+After gcloud's reference: `describe` fails of what is not there, `create` of what is, and a flag
+that the command does not have is refused. What it cannot know is whether Google's own would do as
+that says.
 """
 
 import dataclasses
@@ -37,17 +39,46 @@ FLAGS = {
     "resource-manager tags values": {"--parent", "--description"},
     "compute instance-groups managed": {"--zone"},
     "compute instance-templates": {
-        *("--machine-type", "--provisioning-model", "--image-family", "--image-project", "--boot-disk-size"),
-        *("--service-account", "--scopes", "--metadata", "--metadata-from-file", "--labels", "--description"),
+        *(
+            "--machine-type",
+            "--provisioning-model",
+            "--image-family",
+            "--image-project",
+            "--boot-disk-size",
+        ),
+        *(
+            "--service-account",
+            "--scopes",
+            "--metadata",
+            "--metadata-from-file",
+            "--labels",
+            "--description",
+        ),
     },
     "ai tensorboards": {"--display-name", "--region", "--labels"},
     "billing budgets": {
-        *("--billing-account", "--display-name", "--budget-amount", "--filter-projects", "--threshold-rule"),
+        *(
+            "--billing-account",
+            "--display-name",
+            "--budget-amount",
+            "--filter-projects",
+            "--threshold-rule",
+        ),
     },
     "builds triggers": {"--source"},
     "storage": set(),
 }
-VERBS = {"describe", "list", "create", "update", "delete", "enable", "import", "ls", "set-cleanup-policies"}
+VERBS = {
+    "describe",
+    "list",
+    "create",
+    "update",
+    "delete",
+    "enable",
+    "import",
+    "ls",
+    "set-cleanup-policies",
+}
 _ROOT = pathlib.Path(__file__).parents[2]
 READING = {"describe", "list", "ls", "get-iam-policy"}
 
@@ -106,9 +137,15 @@ class Project:
 
     def setup(self, *flags: str, answer: str = "", code: int = 0) -> str:
         """Runs deploy/setup, which has to end with `code`; returns what it prints."""
-        env = {**os.environ, "PATH": f"{self.home}:{os.environ['PATH']}", "FAKE_GCLOUD": str(self.home)}
+        env = {
+            **os.environ,
+            "PATH": f"{self.home}:{os.environ['PATH']}",
+            "FAKE_GCLOUD": str(self.home),
+        }
         line = [_ROOT / "deploy/setup", "--project", self.name, *flags]
-        done = subprocess.run(line, cwd=_ROOT, env=env, input=answer, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            line, cwd=_ROOT, env=env, input=answer, capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -118,7 +155,9 @@ class Project:
     def changes(self) -> list[str]:
         """The calls since the last time that were not for reading."""
         path = self.home / "calls.jsonl"
-        calls = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        calls = (
+            [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        )
         path.unlink(missing_ok=True)
         return [f"{call['group']} {call['verb']}" for call in calls if call["verb"] not in READING]
 
@@ -153,10 +192,18 @@ def main(home: pathlib.Path, here: pathlib.Path, words: list[str]) -> str:
             flags.setdefault(name, []).append(value if equals else True)
         else:
             plain.append(word)
-    verb = next(word for word in plain if word in VERBS or word.endswith("-iam-policy") or "-iam-policy-" in word)
+    verb = next(
+        word
+        for word in plain
+        if word in VERBS or word.endswith("-iam-policy") or "-iam-policy-" in word
+    )
     at = plain.index(verb)
     group, names = " ".join(plain[:at]), plain[at + 1 :]
-    unknown = set(flags) - WIDE - (POLICY if "iam-policy" in verb else FLAGS.get(f"{group} {verb}", FLAGS[group]))
+    unknown = (
+        set(flags)
+        - WIDE
+        - (POLICY if "iam-policy" in verb else FLAGS.get(f"{group} {verb}", FLAGS[group]))
+    )
     assert not unknown, f"gcloud {group} {verb} has no {unknown}"
     with (home / "calls.jsonl").open("a") as log:
         log.write(json.dumps({"group": group, "verb": verb, "names": names, "flags": flags}) + "\n")
@@ -165,8 +212,13 @@ def main(home: pathlib.Path, here: pathlib.Path, words: list[str]) -> str:
     return told
 
 
-def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[str], flags: dict) -> str:
-    things, policies = state["things"].setdefault(group, {}), state["policies"].setdefault(group, {})
+def answer(
+    state: dict, here: pathlib.Path, group: str, verb: str, names: list[str], flags: dict
+) -> str:
+    things, policies = (
+        state["things"].setdefault(group, {}),
+        state["policies"].setdefault(group, {}),
+    )
     name = names[0] if names else ""
     if verb in ("create", "import", "enable"):
         file = (here / flags["--source"][0]).read_text() if verb == "import" else ""
@@ -179,14 +231,22 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
         for each in names if verb == "enable" else [name or flags["--display-name"][0]]:
             if each in things and verb == "create":
                 raise RefusedError(f"{each} already exists")
-            things[each] = {"file": file, "description": yaml.safe_load(file)["description"]} if file else {}
+            things[each] = (
+                {"file": file, "description": yaml.safe_load(file)["description"]} if file else {}
+            )
             if "--description" in flags:
                 things[each]["description"] = flags["--description"][-1]
-            if "--labels" in flags and group != "compute instance-templates":  # there they are the machines'
+            if (
+                "--labels" in flags and group != "compute instance-templates"
+            ):  # there they are the machines'
                 things[each]["labels"] = labels(flags["--labels"])
     elif verb == "list":
         key, _, wanted = str(flags.get("--filter", ["name="])[0]).partition("=")
-        return "\n".join(name for name, thing in things.items() if wanted.strip("'") in ("", field(name, thing, key)))
+        return "\n".join(
+            name
+            for name, thing in things.items()
+            if wanted.strip("'") in ("", field(name, thing, key))
+        )
     elif verb == "ls":
         return "\n".join(state["objects"])
     elif name not in things:
@@ -201,7 +261,9 @@ def answer(state: dict, here: pathlib.Path, group: str, verb: str, names: list[s
     elif verb == "set-cleanup-policies":
         if "--location" not in flags or not {"--policy", "--no-dry-run"} & flags.keys():
             raise RefusedError("Must be specified: --location, and --policy or --no-dry-run")
-        things[name]["cleanupPolicies"] = dict.fromkeys(cleanup_policies(here / flags["--policy"][0]), "")
+        things[name]["cleanupPolicies"] = dict.fromkeys(
+            cleanup_policies(here / flags["--policy"][0]), ""
+        )
     elif verb == "delete":
         del things[name]
         policies.pop(name, None)
@@ -240,7 +302,9 @@ def cleanup_policies(file: pathlib.Path) -> list[str]:
     for policy in json.loads(file.read_text()):
         names.append(policy["name"])
         if ("condition" in policy) == ("mostRecentVersions" in policy):
-            raise RefusedError(f'One of "condition" or "mostRecentVersions" in policy "{names[-1]}"')
+            raise RefusedError(
+                f'One of "condition" or "mostRecentVersions" in policy "{names[-1]}"'
+            )
         if policy["action"]["type"] not in ("Delete", "Keep"):
             raise RefusedError(f"Invalid action {policy['action']}")
         unknown = policy.get("condition", {}).keys() - {"tagState", "tagPrefixes", "olderThan"}

@@ -54,19 +54,26 @@ def test_canary_rollback_undeploy_delete(place, vertex, capsys, refused):
     main(["deploy", *place, "rides@2", "--traffic", "60"])
     assert shown(capsys) == ["1 40", "2 60"]
     [endpoint] = vertex.endpoints.items.values()
-    assert endpoint.deployed_models[0].dedicated_resources.machine_spec.machine_type == "n1-standard-4"
+    assert (
+        endpoint.deployed_models[0].dedicated_resources.machine_spec.machine_type == "n1-standard-4"
+    )
     main(["rollback", *place, "rides"])
     assert shown(capsys) == ["1 100", "2 0"]
     main(["undeploy", *place, "rides"])
     assert shown(capsys) == ["1 100"]
     main(["delete", *place, "rides"])
-    assert not vertex.endpoints.items and capsys.readouterr().out == "model 'rides' has no endpoint\n"
+    assert (
+        not vertex.endpoints.items and capsys.readouterr().out == "model 'rides' has no endpoint\n"
+    )
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("version", "said"),
-    [("rides@3", "does not answer as when it was judged"), ("rides@4", "unknown input of row 0: 'nothing'")],
+    [
+        ("rides@3", "does not answer as when it was judged"),
+        ("rides@4", "unknown input of row 0: 'nothing'"),
+    ],
 )
 def test_version_with_other_answers_is_taken_back(place, vertex, refused, capsys, version, said):
     assert said in refused(main, "deploy", *place, version)
@@ -80,7 +87,9 @@ def test_version_with_other_answers_is_taken_back(place, vertex, refused, capsys
 
 
 def test_refused_machine_leaves_traffic(place, vertex, refused):
-    assert "machine_type 'big' is not supported" in refused(main, "deploy", *place, "rides@1", "--machine", "big")
+    assert "machine_type 'big' is not supported" in refused(
+        main, "deploy", *place, "rides@1", "--machine", "big"
+    )
     [endpoint] = vertex.endpoints.items.values()
     assert not endpoint.deployed_models
 
@@ -100,6 +109,8 @@ def test_shares_add_up(split: dict[str, int], id: str, percent: int):
 
 
 def test_registry_of_directories_refused(refused):
-    assert "write vertex://PROJECT/LOCATION" in refused(main, "list", "--registry", "registry", "--name", "m")
+    assert "write vertex://PROJECT/LOCATION" in refused(
+        main, "list", "--registry", "registry", "--name", "m"
+    )
     with pytest.raises(UserError, match="--traffic"):
         main(["deploy", "--registry", "vertex://p/l", "--name", "m", "--traffic", "0"])

@@ -13,8 +13,14 @@ BUILDS = ("cloudbuild.yaml", "deploy/builds/promote.yaml")
 
 
 def scripts() -> list[pathlib.Path]:
-    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
-    paths = [ROOT / name for name in listing if (ROOT / name).is_file() and not (ROOT / name).is_symlink()]
+    listing = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.splitlines()
+    paths = [
+        ROOT / name
+        for name in listing
+        if (ROOT / name).is_file() and not (ROOT / name).is_symlink()
+    ]
     return [
         path
         for path in paths
@@ -41,7 +47,8 @@ def test_shellcheck_finds_nothing_in_the_scripts(shellcheck):
 @pytest.mark.parametrize("path", BUILDS)
 def test_shellcheck_finds_nothing_in_the_steps(shellcheck, path):
     for name, script, _ in BuildFile(path=path).steps():
-        # SC2086: what is several words is meant to be; a step's variables come from its `env`, which SC2154 cannot see.
+        # SC2086: what is several words is meant to be; a step's variables come from its `env`,
+        # which SC2154 cannot see.
         line = [shellcheck, "--shell=sh", "--exclude=SC2086,SC2154", "-"]
         done = subprocess.run(line, input=script, capture_output=True, text=True)
         assert done.returncode == 0, f"{name}\n{done.stdout}"

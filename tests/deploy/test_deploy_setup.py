@@ -13,11 +13,21 @@ from tests.deploy.calls import ROLES, calls
 from tests.deploy.gcloud import Project
 
 ROOT = pathlib.Path(__file__).parents[2]
-ALL = ("--github", "me/mine", "--billing-account", "0-1-2", "--tensorboard", "--production", "our-production")
+ALL = (
+    "--github",
+    "me/mine",
+    "--billing-account",
+    "0-1-2",
+    "--tensorboard",
+    "--production",
+    "our-production",
+)
 
 
 def empty(home: pathlib.Path) -> Project:
-    accounts = [f"training-{name}@our-production.iam.gserviceaccount.com" for name in ("pipeline", "train")]
+    accounts = [
+        f"training-{name}@our-production.iam.gserviceaccount.com" for name in ("pipeline", "train")
+    ]
     things = {"storage buckets": ["gs://our-production-training"], "iam service-accounts": accounts}
     return Project.begin(home, "our-project", things | {"projects": ["our-production"]})
 
@@ -37,20 +47,29 @@ def first(tmp_path_factory):
 @pytest.fixture
 def made(first, tmp_path):
     """A copy of it."""
-    return dataclasses.replace(first[0], home=pathlib.Path(shutil.copytree(first[0].home, tmp_path / "made")))
+    return dataclasses.replace(
+        first[0], home=pathlib.Path(shutil.copytree(first[0].home, tmp_path / "made"))
+    )
 
 
 def test_the_first_run_makes_all_and_the_second_what_is_missing_since_and_nothing_else(first, made):
     _, told, changes = first
     assert len(changes) == int(re.search(r"(\d+) changes", told)[1]) > 30
-    wanted = {"services enable", "storage buckets update", "billing budgets create", "builds triggers import"}
+    wanted = {
+        "services enable",
+        "storage buckets update",
+        "billing budgets create",
+        "builds triggers import",
+    }
     assert wanted <= set(changes)
     repositories = made.state()["things"]["artifacts repositories"]
     assert set(repositories["training"]["cleanupPolicies"]) == {"old", "newest", "releases"}
     assert "cleanupPolicies" not in repositories["pipelines"]
     before, state = made.state(), made.state()
     del state["things"]["artifacts repositories"]["pipelines"]
-    del state["things"]["artifacts repositories"]["training"]["cleanupPolicies"]  # the run ended before
+    del state["things"]["artifacts repositories"]["training"][
+        "cleanupPolicies"
+    ]  # the run ended before
     lost = state["policies"]["projects"]["our-project"].pop(0)
     (made.home / "state.json").write_text(json.dumps(state))
     assert "our-project: 3 changes" in made.setup(*ALL)
@@ -74,7 +93,9 @@ def test_the_first_run_makes_all_and_the_second_what_is_missing_since_and_nothin
 )
 def test_triggers_are_filled_in(project, flags, production, bucket):
     project.setup("--bucket", "gs://our-bucket", "--github", "me/mine", *flags)
-    files = {name: thing["file"] for name, thing in project.state()["things"]["builds triggers"].items()}
+    files = {
+        name: thing["file"] for name, thing in project.state()["things"]["builds triggers"].items()
+    }
     assert not re.search("@[A-Z_]+@", "".join(files.values()))
     main, tag = (yaml.safe_load(files[f"training-{name}"]) for name in ("main", "tag"))
     assert (main["github"]["owner"], main["github"]["name"], main["substitutions"]["_BUCKET"]) == (
@@ -82,18 +103,28 @@ def test_triggers_are_filled_in(project, flags, production, bucket):
         "mine",
         "our-bucket",
     )
-    assert (tag["substitutions"]["_PRODUCTION"], tag["substitutions"]["_BUCKET"]) == (production, bucket)
-    assert tag["substitutions"]["_SERVICE_ACCOUNT"] == f"training-pipeline@{production}.iam.gserviceaccount.com"
+    assert (tag["substitutions"]["_PRODUCTION"], tag["substitutions"]["_BUCKET"]) == (
+        production,
+        bucket,
+    )
+    assert (
+        tag["substitutions"]["_SERVICE_ACCOUNT"]
+        == f"training-pipeline@{production}.iam.gserviceaccount.com"
+    )
     assert (
         main["serviceAccount"]
         != tag["serviceAccount"]
-        == ("projects/our-project/serviceAccounts/training-release@our-project.iam.gserviceaccount.com")
+        == (
+            "projects/our-project/serviceAccounts/training-release@our-project.iam.gserviceaccount.com"
+        )
     )
 
 
 def test_what_costs_or_mails_is_made_on_request_only(project):
     project.setup()
-    assert not {"ai tensorboards", "billing budgets", "builds triggers"} & set(project.state()["things"])
+    assert not {"ai tensorboards", "billing budgets", "builds triggers"} & set(
+        project.state()["things"]
+    )
     assert "production" not in str(project.bindings())
 
 
@@ -101,14 +132,18 @@ def test_a_dry_run_and_an_undoing_without_the_right_answer_only_list(project, ma
     assert "+ gcloud storage buckets create gs://our-project-training" in project.setup("--dry-run")
     assert not project.changes()
     told = made.setup("--undo", answer="yes\n", code=2)
-    assert "+ gcloud artifacts repositories delete training" in told and "nothing was deleted" in told
+    assert (
+        "+ gcloud artifacts repositories delete training" in told and "nothing was deleted" in told
+    )
     assert not made.changes()
 
 
 def test_the_undoing_leaves_nothing_but_a_bucket_that_is_not_empty(project, made):
     before, project = project.state(), made
     full = project.state()
-    (project.home / "state.json").write_text(json.dumps(full | {"objects": ["gs://our-project-training/runs/"]}))
+    (project.home / "state.json").write_text(
+        json.dumps(full | {"objects": ["gs://our-project-training/runs/"]})
+    )
     told = project.setup("--undo", "--billing-account", "0-1-2", answer="our-project\n")
     assert "gs://our-project-training is not empty and stays" in told
     (project.home / "state.json").write_text(json.dumps(project.state() | {"objects": []}))
@@ -137,7 +172,9 @@ def test_undoing_keeps_what_it_did_not_make(project):
     assert (
         project.state()["things"]["artifacts repositories"]["training"] == foreign
     )  # nor does it delete images of others
-    assert "stays, as it does not carry" in project.setup("--undo", "--yes", "--billing-account", "0-1-2")
+    assert "stays, as it does not carry" in project.setup(
+        "--undo", "--yes", "--billing-account", "0-1-2"
+    )
     left = {group: set(things) for group, things in project.state()["things"].items() if things}
     del left["services"]
     assert left == {group: set(things) for group, things in before["things"].items()}
@@ -171,7 +208,10 @@ def short(email: str) -> str:
 
 def test_the_accounts_have_the_roles_that_their_calls_need_and_no_others(project):
     project.setup("--tensorboard")
-    granted = {(role[6:], short(member), short(resource)) for resource, role, member, _ in project.bindings()}
+    granted = {
+        (role[6:], short(member), short(resource))
+        for resource, role, member, _ in project.bindings()
+    }
     needed = set()
     for _, permission, role, accounts in calls():
         if accounts in ("you", "all", "deploy/vm"):  # no account that it makes

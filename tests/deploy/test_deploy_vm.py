@@ -15,16 +15,36 @@ from components.convert.options import Options
 
 STEPS = 12_000
 REGISTRY = "us-docker.pkg.dev/demo-project/training"
-PLACE = ["--project", "demo-project", "--zone", "us-central1-a", "--image", f"{REGISTRY}/image@sha256:{'0' * 64}"]
+PLACE = [
+    "--project",
+    "demo-project",
+    "--zone",
+    "us-central1-a",
+    "--image",
+    f"{REGISTRY}/image@sha256:{'0' * 64}",
+]
 
 
 def flags(job_dir: object, data_dir: object, steps: int = STEPS) -> list[object]:
-    words = ["--data-dir", data_dir, "--job-dir", job_dir, "--train-steps", steps, "--deterministic"]
+    words = [
+        "--data-dir",
+        data_dir,
+        "--job-dir",
+        job_dir,
+        "--train-steps",
+        steps,
+        "--deterministic",
+    ]
     return [*words, "--batch-size", 32, "--checkpoint-num-steps", 0, "--checkpoint-secs", 1]
 
 
 def create(machine, *more: object, bucket: str = "demo", steps: int = STEPS) -> str:
-    job = ["--cluster", "clusters/local.yaml", "--", *flags(f"gs://{bucket}/jobs/a", f"gs://{bucket}/data", steps)]
+    job = [
+        "--cluster",
+        "clusters/local.yaml",
+        "--",
+        *flags(f"gs://{bucket}/jobs/a", f"gs://{bucket}/data", steps),
+    ]
     done = machine.run("create", f"job-{bucket[-8:]}", *PLACE, *more, "--", *job)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -38,9 +58,16 @@ def deletions(cloud, machine) -> list[str]:
 
 
 @pytest.mark.cloud
-def test_three_preemptions_cost_no_step_and_change_no_bit_and_the_group_is_deleted_once(cloud, machine, container):
+def test_three_preemptions_cost_no_step_and_change_no_bit_and_the_group_is_deleted_once(
+    cloud, machine, container
+):
     convert(Options(dataset="digits", output=str(cloud.files / "data"), shards=2))
-    plain = [sys.executable, "-m", "trainer.task", *flags(f"gs://{cloud.bucket}/plain", cloud.files / "data")]
+    plain = [
+        sys.executable,
+        "-m",
+        "trainer.task",
+        *flags(f"gs://{cloud.bucket}/plain", cloud.files / "data"),
+    ]
     subprocess.run(list(map(str, plain)), check=True, capture_output=True)
     create(machine, bucket=cloud.bucket)
     job_dir, newest = cloud.files / "jobs" / "a", 0
@@ -56,7 +83,10 @@ def test_three_preemptions_cost_no_step_and_change_no_bit_and_the_group_is_delet
             if loss == "notice":
                 machine.says("saved; the next machine goes on")
             machine.press_power()
-            assert f"saved at step {cloud.steps(job_dir)}\n" in (machine.directory / "output").read_text()
+            assert (
+                f"saved at step {cloud.steps(job_dir)}\n"
+                in (machine.directory / "output").read_text()
+            )
         newest = cloud.steps(job_dir)
     assert newest < STEPS and not deletions(cloud, machine)
     machine.boot(container)
@@ -70,17 +100,23 @@ def test_three_preemptions_cost_no_step_and_change_no_bit_and_the_group_is_delet
     create(machine, bucket=cloud.bucket)
     machine.boot(container)
     machine.says("group is being deleted")
-    assert not (machine.directory / "output").exists(), "no container is started for a job that is done"
+    assert not (machine.directory / "output").exists(), (
+        "no container is started for a job that is done"
+    )
     assert deletions(cloud, machine) == ["200", "200"]
 
 
 @pytest.mark.cloud
 @pytest.mark.cloud_ci
-def test_a_job_that_fails_leaves_its_last_lines_in_the_bucket_and_no_group(cloud, machine, container):
+def test_a_job_that_fails_leaves_its_last_lines_in_the_bucket_and_no_group(
+    cloud, machine, container
+):
     create(machine, bucket=cloud.bucket)
     machine.boot(container, CONTAINER="ls")
     assert "ended with exit code 2; last lines" in machine.says("group is being deleted")
-    assert "ls: unrecognized option '--log-dir'" in (cloud.files / "jobs" / "a" / "vm.log").read_text()
+    assert (
+        "ls: unrecognized option '--log-dir'" in (cloud.files / "jobs" / "a" / "vm.log").read_text()
+    )
     assert deletions(cloud, machine) == ["200"]
 
 
@@ -99,7 +135,10 @@ def test_preempted_job_that_was_killed_goes_on(cloud, machine, container):
 @pytest.mark.cloud
 def test_the_right_to_read_and_to_delete_is_waited_for(cloud, machine, container):
     create(machine, bucket=cloud.bucket)
-    kept = {"match": f"DELETE compute.*-{cloud.bucket[-8:]}", "status": 403}  # Other tests delete groups meanwhile.
+    kept = {
+        "match": f"DELETE compute.*-{cloud.bucket[-8:]}",
+        "status": 403,
+    }  # Other tests delete groups meanwhile.
     cloud.fail({"match": f"{cloud.bucket}.*DONE.json", "status": 403}, kept)
     machine.boot(container, CONTAINER="true")
     machine.says("no right to read")
@@ -115,7 +154,9 @@ def test_the_right_to_read_and_to_delete_is_waited_for(cloud, machine, container
 @pytest.mark.parametrize("steps", [100, 101])
 def test_a_done_job_of_fewer_steps_than_asked_for_goes_on(cloud, machine, container, steps):
     (cloud.files / "jobs" / "a").mkdir(parents=True)
-    (cloud.files / "jobs" / "a" / "DONE.json").write_text(json.dumps({"step": 100, "loss": 0.5}, indent=1))
+    (cloud.files / "jobs" / "a" / "DONE.json").write_text(
+        json.dumps({"step": 100, "loss": 0.5}, indent=1)
+    )
     create(machine, "--keep", bucket=cloud.bucket, steps=steps)
     machine.boot(container, CONTAINER="true")
     machine.says("kept as asked")
@@ -125,7 +166,9 @@ def test_a_done_job_of_fewer_steps_than_asked_for_goes_on(cloud, machine, contai
 
 def test_its_account_has_these_roles_and_may_delete_only_the_group_with_its_tag(caller):
     create(caller)
-    flags = [{name: values[-1] for name, values in call["flags"].items()} for call in caller.gcloud()]
+    flags = [
+        {name: values[-1] for name, values in call["flags"].items()} for call in caller.gcloud()
+    ]
     granted = {each["--role"]: each.get("--condition") for each in flags if "--role" in each}
     ours = "projects/demo-project/roles/training."
     assert granted.keys() == {
@@ -146,7 +189,9 @@ def test_its_account_has_these_roles_and_may_delete_only_the_group_with_its_tag(
 
 def test_a_dry_run_runs_nothing_and_prints_what_a_run_runs(caller):
     dry = create(caller, "--dry-run", "--machine-type=n1-highmem-2")
-    assert not (caller.directory / "calls.jsonl").exists() and not (caller.directory / "sent").exists()
+    assert (
+        not (caller.directory / "calls.jsonl").exists() and not (caller.directory / "sent").exists()
+    )
     assert dry == create(caller, "--machine-type=n1-highmem-2")
     assert dry.count("\ngcloud ") == len(caller.gcloud()) > 10
 
@@ -156,9 +201,22 @@ def test_a_dry_run_runs_nothing_and_prints_what_a_run_runs(caller):
     [
         (["Demo", *PLACE, "--", *flags("gs://b/j", "gs://b/d")], "NAME 'Demo'"),
         (["demo", *PLACE], "the job is missing"),
-        (["demo", *PLACE, "--image", "train:dev", "--", *flags("gs://b/j", "gs://b/d")], "--image train:dev"),
+        (
+            ["demo", *PLACE, "--image", "train:dev", "--", *flags("gs://b/j", "gs://b/d")],
+            "--image train:dev",
+        ),
         (["demo", *PLACE, "--", *flags("jobs/a", "gs://b/d")], "--job-dir 'jobs/a'"),
-        (["demo", *PLACE, "--machine-type", "n1-standard-8", "--", *flags("gs://b/j", "gs://b/d")], "--FLAG=VALUE"),
+        (
+            [
+                "demo",
+                *PLACE,
+                "--machine-type",
+                "n1-standard-8",
+                "--",
+                *flags("gs://b/j", "gs://b/d"),
+            ],
+            "--FLAG=VALUE",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line_before_anything_is_made(caller, words, why):
@@ -170,7 +228,10 @@ def test_what_cannot_work_is_refused_in_one_line_before_anything_is_made(caller,
 def test_delete_lists_what_is_there_and_deletes_it_after_a_yes(caller):
     create(caller)
     made = ["compute instance-templates training-vm-job-demo --project=demo-project"]
-    made += ["iam service-accounts training-vm-job-demo@demo-project.iam.gserviceaccount.com --project=demo-project"]
+    made += [
+        "iam service-accounts training-vm-job-demo@demo-project.iam.gserviceaccount.com "
+        "--project=demo-project"
+    ]
     made += ["resource-manager tags values demo-project/training-vm/job-demo"]
     for typed, code, deleted in (("n\n", 1, 0), ("y\n", 0, 3)):
         done = caller.run("delete", "job-demo", *PLACE[:4], typed=typed)
@@ -190,7 +251,11 @@ THINGS = {
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(st.sampled_from(sorted(THINGS)), st.sampled_from([MARK, f"{MARK}-2", f"my {MARK}", ""])))
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(THINGS)), st.sampled_from([MARK, f"{MARK}-2", f"my {MARK}", ""])
+    )
+)
 @example(dict.fromkeys(THINGS, ""))
 def test_foreign_things_of_machine_stay(caller, descriptions):
     """Whatever has the names of a machine's things and another description stays as it is, and costs one line."""
@@ -198,13 +263,17 @@ def test_foreign_things_of_machine_stay(caller, descriptions):
     state = json.loads(path.read_text())
     for group, name in THINGS.items():
         about = (
-            {name: {"description": descriptions[group], "labels": dict([MANAGED_BY])}} if group in descriptions else {}
+            {name: {"description": descriptions[group], "labels": dict([MANAGED_BY])}}
+            if group in descriptions
+            else {}
         )
         state["things"][group] = about
     path.write_text(json.dumps(state))
     foreign = {group for group, description in descriptions.items() if description != MARK}
 
-    made = caller.run("create", "demo", *PLACE, "--", *flags("gs://demo/j", "gs://demo/d")).returncode
+    made = caller.run(
+        "create", "demo", *PLACE, "--", *flags("gs://demo/j", "gs://demo/d")
+    ).returncode
     assert made == (2 if foreign or _GROUPS in descriptions else 0)
     assert made == 0 or json.loads(path.read_text())["things"] == state["things"]
     done = caller.run("delete", "demo", *PLACE[:4], "--yes")

@@ -33,7 +33,10 @@ def check_recovery(job: Path, *, saved: int, last: int, kills: int = 1) -> list[
     events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
     blames = [(event["replica"], event["kind"]) for event in events if event["event"] == "blame"]
     assert blames == [("worker/0", "preemption")] * kills
-    journal = [json.loads(line) for line in (job / f"journal-chief-0-{kills}.jsonl").read_text().splitlines()]
+    journal = [
+        json.loads(line)
+        for line in (job / f"journal-chief-0-{kills}.jsonl").read_text().splitlines()
+    ]
     began = next(event for event in journal if event["event"] in ("start", "resume"))
     assert began["event"] == "resume" and began["step"] >= saved
     assert json.loads((job / "DONE.json").read_text())["step"] == last

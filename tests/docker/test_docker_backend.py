@@ -18,8 +18,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def launch(image: str, *more: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen:
-    words = ["--cluster", "clusters/local-sync.yaml", "--backend", "docker", "--image", image, *more]
-    return subprocess.Popen([sys.executable, "-m", "components.train", *words], stdout=stdout, text=True, cwd=ROOT)
+    words = [
+        "--cluster",
+        "clusters/local-sync.yaml",
+        "--backend",
+        "docker",
+        "--image",
+        image,
+        *more,
+    ]
+    return subprocess.Popen(
+        [sys.executable, "-m", "components.train", *words], stdout=stdout, text=True, cwd=ROOT
+    )
 
 
 def network(job: Path) -> str:
@@ -27,11 +37,20 @@ def network(job: Path) -> str:
 
 
 def containers(job: Path) -> list[str]:
-    return docker("ps", "--all", "--format", "{{.Names}}", "--filter", f"label=training.network={network(job)}").split()
+    return docker(
+        "ps",
+        "--all",
+        "--format",
+        "{{.Names}}",
+        "--filter",
+        f"label=training.network={network(job)}",
+    ).split()
 
 
 def nothing_left(job: Path) -> bool:
-    return not containers(job) and not docker("network", "ls", "--quiet", "--filter", f"name={network(job)}")
+    return not containers(job) and not docker(
+        "network", "ls", "--quiet", "--filter", f"name={network(job)}"
+    )
 
 
 def kill(job: Path, replica: str) -> None:
@@ -43,13 +62,22 @@ def kill(job: Path, replica: str) -> None:
 
 
 def dataset(folder: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "components.convert", "--output", str(folder)], check=True, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-m", "components.convert", "--output", str(folder)], check=True, cwd=ROOT
+    )
     return folder
 
 
 def test_containers_train_together_and_survive_a_kill(image, tmp_path):
     job = tmp_path / "job"
-    flags = ["--data-dir", str(dataset(tmp_path / "digits")), "--job-dir", str(job), "--train-steps", "3000"]
+    flags = [
+        "--data-dir",
+        str(dataset(tmp_path / "digits")),
+        "--job-dir",
+        str(job),
+        "--train-steps",
+        "3000",
+    ]
     launcher = launch(image, "--", *flags, "--checkpoint-num-steps", "100")
     killed = False
     for _ in launcher.stdout:
@@ -65,16 +93,28 @@ def test_containers_train_together_and_survive_a_kill(image, tmp_path):
 
 def test_a_killed_worker_is_replaced_and_a_killed_parameter_server_resumes_all(image, tmp_path):
     job = tmp_path / "job"
-    flags = ["--data-dir", str(dataset(tmp_path / "digits")), "--job-dir", str(job), "--train-steps", "10000"]
+    flags = [
+        "--data-dir",
+        str(dataset(tmp_path / "digits")),
+        "--job-dir",
+        str(job),
+        "--train-steps",
+        "10000",
+    ]
     words = ["--cluster", "clusters/local-ps.yaml", "--", *flags, "--checkpoint-num-steps", "500"]
     with open(tmp_path / "output", "wb") as output:
         launcher = launch(image, *words, stdout=output)
     for replica, step in (("worker-1", 1000), ("ps-0", 5000)):
-        wait_until(lambda step=step: launcher.poll() is not None or step_of(job, "chief-0") >= step, 300)
+        wait_until(
+            lambda step=step: launcher.poll() is not None or step_of(job, "chief-0") >= step, 300
+        )
         kill(job, replica)
     assert launcher.wait() == 0, (tmp_path / "output").read_text()[-3000:]
     events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
-    assert [event["replica"] for event in events if event["event"] == "blame"] == ["worker/1", "ps/0"]
+    assert [event["replica"] for event in events if event["event"] == "blame"] == [
+        "worker/1",
+        "ps/0",
+    ]
     alone, everybody = (event["replicas"] for event in events if event["event"] == "restart")
     assert alone == ["worker/1"] and len(everybody) == 4
     assert json.loads((job / "DONE.json").read_text())["step"] >= 10000
@@ -97,7 +137,14 @@ def test_sigterm_reaches_the_program_and_its_exit_code_comes_back(image, tmp_pat
     )
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "waits.py").write_text(program)
-    own = ["--command", "python -m waits", "--code", str(tmp_path / "code"), "--job-dir", str(tmp_path / "job")]
+    own = [
+        "--command",
+        "python -m waits",
+        "--code",
+        str(tmp_path / "code"),
+        "--job-dir",
+        str(tmp_path / "job"),
+    ]
     launcher = launch(image, *own)
     seen: list[str] = []
     while sum("ready" in line for line in seen) < 2:

@@ -1,6 +1,7 @@
 """All steps of cloudbuild.yaml and of deploy/builds/promote.yaml in order, with a real engine and a real registry.
 
-The image that they build is a small one that says what it is asked to run: to push the real one takes minutes.
+The image that they build is a small one that says what it is asked to run: to push the real one
+takes minutes.
 """
 
 import json
@@ -57,7 +58,9 @@ def registry(tmp_path):
     }
     (tmp_path / "registry.yml").write_text(yaml.safe_dump(config))
     with open(tmp_path / "registry.log", "wb") as log:
-        server = subprocess.Popen([program, "serve", tmp_path / "registry.yml"], stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [program, "serve", tmp_path / "registry.yml"], stdout=log, stderr=log
+        )
     host, port = address.split(":")
     wait_until(lambda: server.poll() or not socket.socket().connect_ex((host, int(port))), 300)
     assert server.poll() is None, (tmp_path / "registry.log").read_text()
@@ -65,7 +68,9 @@ def registry(tmp_path):
     server.terminate()
     server.wait(10)
     # By their names here: an id may be that of an image that was there before.
-    names = docker("images", "--format", "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}").split()
+    names = docker(
+        "images", "--format", "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}"
+    ).split()
     ours = [name for name in names if name.startswith(address) and "<none>" not in name]
     subprocess.run(["docker", "rmi", *ours], check=False, capture_output=True)
 
@@ -89,7 +94,18 @@ def specs():
 def workspace(tmp_path, registry):
     """A checkout with tests and an image that take no time; what is submitted names the registry as Google's."""
     checkout = tmp_path / "workspace"
-    unused = (".git", ".venv", "build", "runs", "registry", "jobs", "data", "eval", "__pycache__", "tests")
+    unused = (
+        ".git",
+        ".venv",
+        "build",
+        "runs",
+        "registry",
+        "jobs",
+        "data",
+        "eval",
+        "__pycache__",
+        "tests",
+    )
     shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*unused))
     python = checkout / ".venv/bin/python"
     python.parent.mkdir(parents=True)
@@ -99,7 +115,9 @@ def workspace(tmp_path, registry):
     (checkout / "tests").mkdir()
     (checkout / "tests/test_it.py").write_text("def test_it():\n    assert True\n")
     verbs = (checkout / "Makefile").read_text().replace("\ntest: check", "\ntest: setup")
-    (checkout / "Makefile").write_text(f"{verbs}\ntest: setup\n\t@$(PY) -m pytest -q -p no:cacheprovider tests\n")
+    (checkout / "Makefile").write_text(
+        f"{verbs}\ntest: setup\n\t@$(PY) -m pytest -q -p no:cacheprovider tests\n"
+    )
     (checkout / "Dockerfile").write_text(DOCKERFILE)
     return checkout
 
@@ -117,7 +135,9 @@ def digest(registry: str, tag: str) -> str:
     """Of what the registry has under a tag, by its own account."""
     manifest = "application/vnd.docker.distribution.manifest.v2+json"
     url = f"http://{registry}/v2/my-project/training/tfrecord-training/manifests/{tag}"
-    with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": manifest}, method="HEAD")) as answer:
+    with urllib.request.urlopen(
+        urllib.request.Request(url, headers={"Accept": manifest}, method="HEAD")
+    ) as answer:
         return answer.headers["Docker-Content-Digest"]
 
 
@@ -150,9 +170,16 @@ def test_the_digest_that_was_pushed_is_the_one_that_was_tried_compiled_stored_su
     finally:
         remove(network="cloudbuild")
     assert digest(registry, "v1.0.0") == pushed.split("@")[1]
-    accounts = ("--service-account training-pipeline", "--set training_service_account=training-train")
+    accounts = (
+        "--service-account training-pipeline",
+        "--set training_service_account=training-train",
+    )
     place = f"--image {pushed} --project production --location us-central1 --bucket gs://other"
-    place = " ".join([place, *(f"{account}@production.iam.gserviceaccount.com" for account in accounts), "--yes"])
+    place = " ".join(
+        [place, *(f"{account}@production.iam.gserviceaccount.com" for account in accounts), "--yes"]
+    )
     assert f"{COMMIT} runs: pipelines.submit {place}" in told
-    missing = build_file("deploy/builds/promote.yaml", registry, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40)
+    missing = build_file(
+        "deploy/builds/promote.yaml", registry, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40
+    )
     assert "no image of commit ffff" in missing.run(workspace)[1]

@@ -13,15 +13,29 @@ from common.version import code_version
 pytestmark = pytest.mark.docker
 ROOT = Path(__file__).parents[2]
 USER = 12345  # nobody that the image knows
-LOCKED = ("--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--user", f"{USER}:{USER}")
+LOCKED = (
+    "--network",
+    "none",
+    "--read-only",
+    "--tmpfs",
+    "/tmp",
+    "--cap-drop",
+    "ALL",
+    "--user",
+    f"{USER}:{USER}",
+)
 STEPS = ("convert", "train", "evaluate", "register", "predict", "serve", "deploy", "cleanup")
 
 
 def run(image: str, *command: str, engine: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
-    return subprocess.run(["docker", "run", "--rm", *engine, image, *command], capture_output=True, text=True)
+    return subprocess.run(
+        ["docker", "run", "--rm", *engine, image, *command], capture_output=True, text=True
+    )
 
 
-@pytest.mark.parametrize("module", [*(f"components.{step}" for step in STEPS), "trainer.task", "pipelines.doctor"])
+@pytest.mark.parametrize(
+    "module", [*(f"components.{step}" for step in STEPS), "trainer.task", "pipelines.doctor"]
+)
 def test_components_and_the_trainer_run_by_their_modules_names(image, module):
     done = run(image, module, "--help", engine=LOCKED)
     assert done.returncode == 0, done.stderr
@@ -40,7 +54,9 @@ def test_without_a_command_it_says_what_it_can_run(image):
 
 
 def test_the_image_says_what_it_was_made_of_as_its_commands_do(image):
-    labels = docker("inspect", "--format", "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}} {{end}}", image).split()
+    labels = docker(
+        "inspect", "--format", "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}} {{end}}", image
+    ).split()
     assert "org.opencontainers.image.version=0.1.0" in labels
     said = run(image, "components.train", "--version").stdout.strip()
     assert said.removesuffix("+") == code_version().removesuffix("+")  # run.sh builds what is here
@@ -48,7 +64,12 @@ def test_the_image_says_what_it_was_made_of_as_its_commands_do(image):
 
 
 def test_the_smoke_test_passes_without_a_network_or_a_file_system_to_write_to(image):
-    done = run(image, "pipelines.doctor", "--image", engine=("--network", "none", "--read-only", "--tmpfs", "/tmp"))
+    done = run(
+        image,
+        "pipelines.doctor",
+        "--image",
+        engine=("--network", "none", "--read-only", "--tmpfs", "/tmp"),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -56,7 +77,9 @@ def test_what_was_taken_out_of_the_packages_is_imported_nowhere_in_the_sources(i
     """Also inside functions, which importing the modules does not run."""
     wanted = set()
     for path in (
-        path for package in ("common", "trainer", "components", "pipelines") for path in (ROOT / package).rglob("*.py")
+        path
+        for package in ("common", "trainer", "components", "pipelines")
+        for path in (ROOT / package).rglob("*.py")
     ):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -65,12 +88,16 @@ def test_what_was_taken_out_of_the_packages_is_imported_nowhere_in_the_sources(i
                 wanted |= {f"from {node.module} import {alias.name}" for alias in node.names}
     assert {"from google.cloud import aiplatform", "from docker.types import Mount"} <= wanted
     # Beam has an environment of its own.
-    lines = sorted(line for line in wanted if "__future__" not in line and "apache_beam" not in line)
+    lines = sorted(
+        line for line in wanted if "__future__" not in line and "apache_beam" not in line
+    )
     done = run(image, "python", "-c", "\n".join(lines), engine=LOCKED)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_every_step_runs_as_nobody_without_network_on_a_file_system_that_it_cannot_write_to(image, tmp_path):
+def test_every_step_runs_as_nobody_without_network_on_a_file_system_that_it_cannot_write_to(
+    image, tmp_path
+):
     os.chown(tmp_path, USER, USER) if os.getuid() == 0 else tmp_path.chmod(0o777)
     here = ("--volume", f"{tmp_path}:{tmp_path}", "--workdir", str(tmp_path))
 
@@ -84,7 +111,9 @@ def test_every_step_runs_as_nobody_without_network_on_a_file_system_that_it_cann
     step("evaluate", "--model-dir", "job/model", "--data-dir", "data", "--output", "eval")
     model = ("--model-dir", "job/model", "--evaluation", "eval/evaluation.json")
     step("register", "add", *model, "--registry", "registry", "--name", "m")
-    (tmp_path / "run.json").write_text('{"id": "r", "runner": "docker", "cluster": "c", "arguments": {}}')
+    (tmp_path / "run.json").write_text(
+        '{"id": "r", "runner": "docker", "cluster": "c", "arguments": {}}'
+    )
     step("cleanup", "--run", ".")
     assert (tmp_path / "registry/m/1/saved_model.pb").exists()
     owners = {path.stat().st_uid for path in tmp_path.rglob("*") if path.name != "run.json"}
@@ -93,10 +122,23 @@ def test_every_step_runs_as_nobody_without_network_on_a_file_system_that_it_cann
     assert owners == {USER}
 
 
-def test_the_image_is_small_and_adds_only_the_sources_and_no_setting_of_the_machine_that_built_it(image):
-    listing = run(image, "sh", "-c", "ls -A /app; find /app -name '*.pyc' -o -name tests").stdout.split()
+def test_the_image_is_small_and_adds_only_the_sources_and_no_setting_of_the_machine_that_built_it(
+    image,
+):
+    listing = run(
+        image, "sh", "-c", "ls -A /app; find /app -name '*.pyc' -o -name tests"
+    ).stdout.split()
     assert set(listing) <= {
-        *("clusters", "common", "components", "docker", "gates", "pipelines", "trainer", "pyproject.toml"),
+        *(
+            "clusters",
+            "common",
+            "components",
+            "docker",
+            "gates",
+            "pipelines",
+            "trainer",
+            "pyproject.toml",
+        ),
         *("requirements.lock", "requirements-gpu.lock", "LICENSE", "NOTICE"),
     }
     history = docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", image)

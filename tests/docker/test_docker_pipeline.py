@@ -66,12 +66,16 @@ def start(folder: Path, image: str) -> subprocess.Popen[bytes]:
     with open(folder.parent / "output", "wb") as output:
         words = in_containers(folder, image, "--train-steps", "1000000")
         run = subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=output)
-    wait_until(lambda: run.poll() is not None or list(folder.glob("runs/*/job/journal-*.jsonl")), 300)
+    wait_until(
+        lambda: run.poll() is not None or list(folder.glob("runs/*/job/journal-*.jsonl")), 300
+    )
     assert run.poll() is None, (folder.parent / "output").read_text()
     return run
 
 
-def test_the_pipeline_in_containers_gives_the_weights_that_processes_give_and_files_of_who_ran_it(image, tmp_path):
+def test_the_pipeline_in_containers_gives_the_weights_that_processes_give_and_files_of_who_ran_it(
+    image, tmp_path
+):
     before, folder = engine_state(image), tmp_path / "docker"
     there = weights(folder, in_containers(folder, image))
     nothing_more(before, image)

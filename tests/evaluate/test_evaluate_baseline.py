@@ -59,5 +59,9 @@ def test_unseen_text_has_overall_shares(tmp_path):
     data = trips.make(tmp_path, rows, schema("string", "ny", hash_buckets=9))
     metrics = scored(data)
     assert metrics["rule"] == "best single column, x" and metrics["auc"] == 0.5
-    train, test = (np.array(Manifest.load(data).split(split).class_histogram) for split in ("train", "test"))
-    assert metrics["loss"] == pytest.approx(-(test * np.log(train / train.sum())).sum() / test.sum())
+    train, test = (
+        np.array(Manifest.load(data).split(split).class_histogram) for split in ("train", "test")
+    )
+    assert metrics["loss"] == pytest.approx(
+        -(test * np.log(train / train.sum())).sum() / test.sum()
+    )

@@ -39,10 +39,22 @@ def planned(dataset, *, trainer=(), evaluation=()):
 @pytest.mark.parametrize(
     ("step", "flags", "message"),
     [
-        ("evaluation", ["--slice=colour"], "unknown column of slices, in dataset 'trips', 'colour'"),
-        ("evaluation", ["--threshold=rmse=1"], "unknown metric of a threshold 'rmse' .known: accuracy, auc, loss"),
+        (
+            "evaluation",
+            ["--slice=colour"],
+            "unknown column of slices, in dataset 'trips', 'colour'",
+        ),
+        (
+            "evaluation",
+            ["--threshold=rmse=1"],
+            "unknown metric of a threshold 'rmse' .known: accuracy, auc, loss",
+        ),
         ("trainer", ["--model=trips:constant"], "no weight has a gradient"),
-        ("trainer", ["--dropout=0.5", "--num-layers=9"], "--num-layers means nothing to --model wide_deep"),
+        (
+            "trainer",
+            ["--dropout=0.5", "--num-layers=9"],
+            "--num-layers means nothing to --model wide_deep",
+        ),
     ],
 )
 def test_plan_refuses_what_steps_would(data, step, flags, message):
@@ -65,7 +77,10 @@ def manifest(train, test, *, class_names=(), **label):
 @given(st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=2, max_size=2))
 def test_splits_with_one_class_refused(histograms):
     """Training and test split need at least two classes each that have examples."""
-    splits = [Split(examples=sum(counts), class_histogram=tuple(counts), shards=()) for counts in histograms]
+    splits = [
+        Split(examples=sum(counts), class_histogram=tuple(counts), shards=())
+        for counts in histograms
+    ]
     dataset = manifest(*splits, class_names=("a", "b", "c"))
     if all(np.count_nonzero(counts) > 1 for counts in histograms):
         check_splits(dataset)

@@ -12,7 +12,11 @@ from components.evaluate.score import Answers
 from trainer.tasks.of_dataset import Classification, MultiLabel, Regression
 from trainer.tasks.task import Task
 
-TWO, FOUR, LABELS = Classification(("no", "yes")), Classification(tuple("abcd")), MultiLabel(("a", "b"))
+TWO, FOUR, LABELS = (
+    Classification(("no", "yes")),
+    Classification(tuple("abcd")),
+    MultiLabel(("a", "b")),
+)
 NUMBER, NUMBERS = Regression(("fare",), (1.0,)), Regression(("fare", "tip"), (1.0, 2.0))
 
 
@@ -41,8 +45,12 @@ def answered(task: Task, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.
 def compared(ours, theirs, labels=None, *, task=FOUR, confidence=0.95, margin=0.0, swaps=499):
     labels = np.zeros(len(ours), int) if labels is None else labels
     records = EvalSet(manifest=None, data_dir="", split="test", task=task)
-    answers = Answers(records=records, positions=np.arange(len(labels)), answers=ours, labels=labels)
-    return beat(CHAMPION, "the champion", answers, theirs, confidence=confidence, margin=margin, swaps=swaps)
+    answers = Answers(
+        records=records, positions=np.arange(len(labels)), answers=ours, labels=labels
+    )
+    return beat(
+        CHAMPION, "the champion", answers, theirs, confidence=confidence, margin=margin, swaps=swaps
+    )
 
 
 def right(mask: np.ndarray) -> np.ndarray:
@@ -87,7 +95,9 @@ def test_permutation_p_counts_swaps():
     theirs = 0.1 * np.arange(1, 9).reshape(8, 1)
     assert compared(ours, theirs, np.zeros(8), task=NUMBER).p == 0.5**8
     theirs = 0.1 * (np.arange(200) < 3).reshape(200, 1)
-    assert compared(np.zeros((200, 1)), theirs, np.zeros(200), task=NUMBER).p == pytest.approx(1 / 8, abs=0.03)
+    assert compared(np.zeros((200, 1)), theirs, np.zeros(200), task=NUMBER).p == pytest.approx(
+        1 / 8, abs=0.03
+    )
 
 
 @given(st.sampled_from(TASKS), st.integers(2, 40), st.integers(0, 2**32))
@@ -105,7 +115,9 @@ def test_record_order_irrelevant(task, n, seed):
 def test_auc_scale_irrelevant(task, n, seed):
     """Scores that are a growing function of others are as good, whatever the other model's scores."""
     ours, theirs, labels = answered(task, n, seed)
-    one, other = (compared(each, theirs, labels, task=task, swaps=19) for each in (ours, 0.001 * ours**3))
+    one, other = (
+        compared(each, theirs, labels, task=task, swaps=19) for each in (ours, 0.001 * ours**3)
+    )
     assume(one.metric == "auc")  # Records of one class have none.
     assert (one.p, one.passed) == (other.p, other.passed)
 
@@ -113,7 +125,9 @@ def test_auc_scale_irrelevant(task, n, seed):
 def test_one_record_is_chance():
     one, many = compared(hits(391), hits(390)), compared(hits(390), hits(370))
     assert not one.passed and one.p == 0.5 and one.difference == pytest.approx(1 / 400)
-    assert one.words.startswith("accuracy 0.9775 does not beat the champion, 0.9750, by more than chance (p 0.500; ")
+    assert one.words.startswith(
+        "accuracy 0.9775 does not beat the champion, 0.9750, by more than chance (p 0.500; "
+    )
     assert many.passed is True and many.p == pytest.approx(2**-20) and many.records == 400
     assert many.words == "accuracy 0.9750 beats the champion, 0.9250 (p 0.000)"
     assert compared(hits(391), hits(390), confidence=None).passed
@@ -122,7 +136,10 @@ def test_one_record_is_chance():
 def test_lead_exceeds_margin():
     assert compared(hits(390), hits(370), margin=0.04).passed
     short = compared(hits(390), hits(370), margin=0.06, confidence=None)
-    assert not short.passed and "does not beat the champion, 0.9250, by more than the margin 0.06" in short.words
+    assert (
+        not short.passed
+        and "does not beat the champion, 0.9250, by more than the margin 0.06" in short.words
+    )
 
 
 @pytest.mark.parametrize("confidence", [0.5, None])
@@ -137,7 +154,9 @@ def test_equal_or_nan_never_wins(confidence):
 
 def test_error_less_is_better():
     near, far = np.full((2, 60, 1), [[[0.1]], [[0.2]]])
-    better, worse = (compared(*pair, np.zeros(60), task=NUMBER) for pair in ((near, far), (far, near)))
+    better, worse = (
+        compared(*pair, np.zeros(60), task=NUMBER) for pair in ((near, far), (far, near))
+    )
     assert better.metric == "rmse" and better.passed and better.difference == pytest.approx(0.1)
     assert not worse.passed and worse.p == 1.0 and worse.difference == pytest.approx(-0.1)
 
@@ -156,12 +175,16 @@ def numbers(draw, n, freedom, shared):
     return *(hard + draw.standard_t(freedom, size=(n, 1)) for _ in range(2)), np.zeros(n)
 
 
-@pytest.mark.parametrize(("trials", "swaps"), [(100, 39), pytest.param(1500, 99, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("trials", "swaps"), [(100, 39), pytest.param(1500, 99, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("n", [50, 500, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("models", "shape", "shared", "task"),
     [
-        pytest.param(scores, 0.3, 1.0, TWO, marks=pytest.mark.cluster),  # AUC takes a quarter of a minute.
+        pytest.param(
+            scores, 0.3, 1.0, TWO, marks=pytest.mark.cluster
+        ),  # AUC takes a quarter of a minute.
         pytest.param(scores, 0.05, 0.0, TWO, marks=pytest.mark.cluster),
         (numbers, 30, 3.0, NUMBER),
         (numbers, 3, 1.0, NUMBER),
@@ -170,5 +193,8 @@ def numbers(draw, n, freedom, shared):
 def test_type_one_error(models, shape, shared, task, n, trials, swaps):
     """Equally good models beat each other in one of twenty trials at most, but for chance in so many trials."""
     draw = np.random.default_rng(7)
-    wins = sum(compared(*models(draw, n, shape, shared), task=task, swaps=swaps).passed for _ in range(trials))
+    wins = sum(
+        compared(*models(draw, n, shape, shared), task=task, swaps=swaps).passed
+        for _ in range(trials)
+    )
     assert wins <= 0.05 * trials + 2 * (0.05 * 0.95 * trials) ** 0.5

@@ -21,7 +21,12 @@ from trainer.data.shards import content_hashes
 SCHEMA = {
     "name": "points",
     "origin": "made up",
-    "columns": {"x": {"type": "float"}, "n": {"type": "int"}, "city": {"type": "string"}, "tip": {"type": "string"}},
+    "columns": {
+        "x": {"type": "float"},
+        "n": {"type": "int"},
+        "city": {"type": "string"},
+        "tip": {"type": "string"},
+    },
     "label": {"column": "tip", "classes": ["no", "yes"]},
     "deep": [{"column": "x", "numeric": "z_score"}],
     "wide": [{"column": "city", "vocabulary": 3}],
@@ -46,7 +51,9 @@ def rows(data: pathlib.Path, split: str) -> list[tuple]:
     return [*zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def trained_on(data: pathlib.Path, model: pathlib.Path, before: TrainedOn | None = None) -> pathlib.Path:
+def trained_on(
+    data: pathlib.Path, model: pathlib.Path, before: TrainedOn | None = None
+) -> pathlib.Path:
     """Notes with a model that it was trained on a dataset, as an export does."""
     manifest = Manifest.load(data)
     learnt = TrainedOn.of(manifest, content_hashes(manifest, str(data), "train"))
@@ -75,7 +82,8 @@ def test_training_records_are_never_scored(tmp_path_factory, changes, seed):
     assert is_learnt.any() == ("split" in changes)  # Else every record stays in its split.
     assert chosen.tolist() == (~is_learnt).tolist()
     assert records.repeated.tolist() == [row in own for row in scored]
-    # What is repeated in a model's own dataset is known without its records; what it was tuned from is not.
+    # What is repeated in a model's own dataset is known without its records; what it was tuned from
+    # is not.
     assert records.unseen(str(trained_on(new, root / "candidate"))).all()
     tuned = trained_on(new, root / "tuned", before=provenance.records_of(str(champion)))
     assert (records.unseen(str(tuned)) == chosen).all()
@@ -84,14 +92,18 @@ def test_training_records_are_never_scored(tmp_path_factory, changes, seed):
 def test_too_few_records_are_refused():
     require_enough(np.ones(3, bool), "test", "x")
     require_enough(np.arange(1000) < LEAST, "test", "x")
-    with pytest.raises(UserError, match=f"only {LEAST - 1} of 1,000 records of test .* takes {LEAST}.*new records$"):
+    with pytest.raises(
+        UserError, match=f"only {LEAST - 1} of 1,000 records of test .* takes {LEAST}.*new records$"
+    ):
         require_enough(np.arange(1000) < LEAST - 1, "test", "x")
 
 
 def test_records_of_other_columns_refused(tmp_path):
     data = trips.make(tmp_path, points(60, 0), SCHEMA)
     model, records = trained_on(data, tmp_path / "model"), EvalSet.load(str(data), "test")
-    features = tuple(dataclasses.replace(f, unit="km") if f.name == "x" else f for f in records.manifest.features)
+    features = tuple(
+        dataclasses.replace(f, unit="km") if f.name == "x" else f for f in records.manifest.features
+    )
     manifest = dataclasses.replace(records.manifest, features=features)
     with pytest.raises(UserError, match=f"{model}: it was trained on records with other columns"):
         dataclasses.replace(records, manifest=manifest).unseen(str(model))
@@ -108,7 +120,9 @@ def test_champion_compared_on_unseen_records(scored, make_model, champion, evalu
 
     evaluation = evaluate(make_model(wrong=210), scored.path, *flags)
     rival = evaluation["champion"]
-    assert rival["examples"] == rival["metrics"]["examples"] == rival["candidate"]["examples"] == left
+    assert (
+        rival["examples"] == rival["metrics"]["examples"] == rival["candidate"]["examples"] == left
+    )
     assert rival["metrics"]["accuracy"] == rival["candidate"]["accuracy"] == 1
     assert evaluation["metrics"]["examples"] == count
     assert evaluation["metrics"]["accuracy"] == pytest.approx((count - 210) / count)
@@ -117,8 +131,14 @@ def test_champion_compared_on_unseen_records(scored, make_model, champion, evalu
     assert words in (tmp_path / "evaluation" / "report.html").read_text()
     assert evaluation["decision"]["verdict"] == "register"
 
-    # A candidate that was trained elsewhere is itself judged by the rest alone, and so is the baseline.
+    # A candidate that was trained elsewhere is itself judged by the rest alone, and so is the
+    # baseline.
     own = evaluate(model, scored.path, *flags)
     assert own["metrics"]["examples"] == left and own["champion"]["candidate"] is None
-    assert f"judged by the {left} of {count} records of test that it was not trained on" in own["decision"]["reasons"]
-    assert own["baseline"]["accuracy"] == pytest.approx(np.mean(scored.labels[~is_learnt] == 3), abs=0.1)
+    assert (
+        f"judged by the {left} of {count} records of test that it was not trained on"
+        in own["decision"]["reasons"]
+    )
+    assert own["baseline"]["accuracy"] == pytest.approx(
+        np.mean(scored.labels[~is_learnt] == 3), abs=0.1
+    )

@@ -29,12 +29,20 @@ def test_figures_equal_hand_computation(scored, make_model, evaluate):
     confusion = np.zeros((10, 10), int)
     np.add.at(confusion, (scored.labels, (scored.labels + (np.arange(count) < 30)) % 10), 1)
     assert figures["confusion"] == confusion.tolist()
-    assert [row["recall"] for row in figures["classes"]] == (confusion.diagonal() / confusion.sum(axis=1)).tolist()
-    train, test = (np.array(scored.manifest.splits[split].class_histogram) for split in ("train", "test"))
+    assert [row["recall"] for row in figures["classes"]] == (
+        confusion.diagonal() / confusion.sum(axis=1)
+    ).tolist()
+    train, test = (
+        np.array(scored.manifest.splits[split].class_histogram) for split in ("train", "test")
+    )
     majority = train.argmax()
-    assert test[majority] != test.max()  # The majority class of training is another one than of test.
+    assert (
+        test[majority] != test.max()
+    )  # The majority class of training is another one than of test.
     assert baseline["accuracy"] == pytest.approx(test[majority] / count, abs=1e-12)
-    assert baseline["loss"] == pytest.approx(-(test * np.log(train / train.sum())).sum() / count, abs=1e-9)
+    assert baseline["loss"] == pytest.approx(
+        -(test * np.log(train / train.sum())).sum() / count, abs=1e-9
+    )
 
 
 @pytest.mark.cluster
@@ -44,7 +52,12 @@ def test_store_is_evaluated_like_disk(scored, make_model, evaluate, store, tmp_p
     copy_tree(scored.path, store / "data")
     evaluation = evaluate(store / "model", store / "data", output=store / "evaluation")
     assert {**evaluation, "model_dir": None} == {**evaluate(model, scored.path), "model_dir": None}
-    flags = ["--model-dir", store / "model", "--evaluation", store / "evaluation" / "evaluation.json"]
+    flags = [
+        "--model-dir",
+        store / "model",
+        "--evaluation",
+        store / "evaluation" / "evaluation.json",
+    ]
     register(["add", *map(str, flags), "--registry", str(tmp_path / "registry"), "--name", "m"])
     version = tmp_path / "registry" / "m" / "1"
     (version / "version.json").unlink()
@@ -56,7 +69,9 @@ def test_validation_split_is_scored(scored, make_model, evaluate):
     assert evaluation["split"] == "validation"
     histogram = scored.manifest.splits["validation"].class_histogram
     # The model takes each image that it does not know for the first test image.
-    assert evaluation["metrics"]["accuracy"] == pytest.approx(histogram[scored.labels[0]] / sum(histogram))
+    assert evaluation["metrics"]["accuracy"] == pytest.approx(
+        histogram[scored.labels[0]] / sum(histogram)
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +86,9 @@ def test_split_drawn_otherwise_is_refused(scored, tmp_path, split, trained, refu
     records = EvalSet.load(str(scored.path), split)
     assert records.unseen(str(tmp_path)).all()  # Nothing is known of the model.
     arguments = {**scored.manifest.arguments, **trained, "shards": 99}
-    provenance.write(dataclasses.replace(scored.manifest, arguments=arguments), "cnn", str(tmp_path))
+    provenance.write(
+        dataclasses.replace(scored.manifest, arguments=arguments), "cnn", str(tmp_path)
+    )
     words = ".*".join(f"{name} {value} and not" for name, value in trained.items())
     with pytest.raises(UserError, match=words) if refused else contextlib.nullcontext():
         assert records.unseen(str(tmp_path)).all()
@@ -86,7 +103,9 @@ def test_champion_without_files_incomparable(scored, make_model, evaluate, champ
 
 
 def test_champion_of_other_split_incomparable(scored, make_model, evaluate, champion, tmp_path):
-    other = dataclasses.replace(scored.manifest, arguments={**scored.manifest.arguments, "split_seed": 1})
+    other = dataclasses.replace(
+        scored.manifest, arguments={**scored.manifest.arguments, "split_seed": 1}
+    )
     model = shutil.copytree(make_model(), tmp_path / "model")
     provenance.write(other, "cnn", str(model))
     evaluation = evaluate(make_model(), scored.path, *champion(model))
@@ -101,7 +120,9 @@ def test_user_module_needed_for_own_task(scored, make_model, evaluate, tmp_path,
     model = shutil.copytree(make_model(), tmp_path / "model")
     provenance.write(scored.manifest, "not_on_the_path:network", str(model))
     assert evaluate(model, scored.path)["metrics"]["examples"] > 0
-    provenance.write(scored.manifest, "not_on_the_path:network", str(model), task="not_on_the_path:task")
+    provenance.write(
+        scored.manifest, "not_on_the_path:network", str(model), task="not_on_the_path:task"
+    )
     flags = ["--model-dir", model, "--data-dir", scored.path, "--output", tmp_path / "x"]
     assert "not_on_the_path" in refused(main, *flags)
 
@@ -114,7 +135,11 @@ def test_page_shows_counts_and_escapes(scored, make_model, evaluate):
     cells = [html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", matrix)]
     expected = ["", *names, "recall"]
     for i, (name, counts) in enumerate(zip(names, evaluation["figures"]["confusion"], strict=True)):
-        expected += [name, *(str(count or "") for count in counts), f"{counts[i] / sum(counts):.3f}"]
+        expected += [
+            name,
+            *(str(count or "") for count in counts),
+            f"{counts[i] / sum(counts):.3f}",
+        ]
     assert cells == expected
     assert not re.search("<(u|b|script>alert)>?", matrix)
 

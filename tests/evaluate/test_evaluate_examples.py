@@ -16,13 +16,17 @@ from components.predict.model import Model
 
 def images(side: int) -> SimpleNamespace:
     """Returns a manifest of images."""
-    return SimpleNamespace(inputs=[Feature(name="x", dtype="uint8", shape=(side, side, 1), value_range=(0.0, 255.0))])
+    return SimpleNamespace(
+        inputs=[Feature(name="x", dtype="uint8", shape=(side, side, 1), value_range=(0.0, 255.0))]
+    )
 
 
 def model(signature: str, answer, shape: list, dtype: tf.DType, columns=()) -> Model:
     name = "image_bytes" if signature == IMAGE_BYTES else "x"
     function = tf.function(lambda **inputs: {"output": answer(inputs[name])})
-    signatures = {signature: function.get_concrete_function(**{name: tf.TensorSpec(shape, dtype, name)})}
+    signatures = {
+        signature: function.get_concrete_function(**{name: tf.TensorSpec(shape, dtype, name)})
+    }
     return Model(directory="model", loaded=None, signatures=signatures, columns=columns)
 
 
@@ -42,9 +46,13 @@ def test_images_bounded_in_bytes(side, count):
     if not count:
         assert answered is None
         return
-    pixels = np.stack([Image.open(io.BytesIO(base64.b64decode(row["b64"]))) for row in answered["instances"]])
+    pixels = np.stack(
+        [Image.open(io.BytesIO(base64.b64decode(row["b64"]))) for row in answered["instances"]]
+    )
     assert pixels.shape == (count, side, side) and len(np.unique(pixels)) > 50
-    assert answered["answers"] == pixels.sum(axis=(1, 2)).tolist() and json.dumps(answered, allow_nan=False)
+    assert answered["answers"] == pixels.sum(axis=(1, 2)).tolist() and json.dumps(
+        answered, allow_nan=False
+    )
 
 
 def test_pixels_of_model_without_files():
@@ -57,7 +65,9 @@ def test_pixels_of_model_without_files():
 def test_first_row_lacks_what_has_default():
     columns = [Feature(name="x", dtype="int64", type="int", default=7, missing=("-",))]
     of_texts = model(RAW, tf.identity, [None], tf.string, columns)
-    first, *others = sample(of_texts, SimpleNamespace(source_columns=columns), "output", None)["instances"]
+    first, *others = sample(of_texts, SimpleNamespace(source_columns=columns), "output", None)[
+        "instances"
+    ]
     assert first == {"x": None} and {"x": None} not in others
 
 
@@ -70,8 +80,18 @@ def test_model_refuses_records():
 @pytest.mark.parametrize(
     ("about", "value"),
     [
-        ({"dtype": "float32", "type": "float", "statistics": Summary(mean=7.0, std=0.1, min=-99.0)}, 7),
-        ({"dtype": "int64", "type": "time", "statistics": Summary(mean=0.5, std=1e-9)}, "1970-01-01T00:00:00"),
+        (
+            {
+                "dtype": "float32",
+                "type": "float",
+                "statistics": Summary(mean=7.0, std=0.1, min=-99.0),
+            },
+            7,
+        ),
+        (
+            {"dtype": "int64", "type": "time", "statistics": Summary(mean=0.5, std=1e-9)},
+            "1970-01-01T00:00:00",
+        ),
         ({"dtype": "string", "type": "string"}, "other"),
         ({"dtype": "string", "type": "bool"}, "false"),
     ],

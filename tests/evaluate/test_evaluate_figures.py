@@ -22,12 +22,16 @@ def classified(draw, most: int = 4) -> tuple[np.ndarray, np.ndarray]:
     classes, count = draw(st.integers(2, most)), draw(st.integers(1, 40))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     scores = random.integers(1, draw(st.integers(2, 9)), (count, classes)).astype(float)
-    return (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32), random.integers(0, classes, count)
+    return (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32), random.integers(
+        0, classes, count
+    )
 
 
 def answered(task: Task, answers: np.ndarray, labels: np.ndarray) -> Answers:
     records = EvalSet(manifest=None, data_dir="", split="test", task=task)
-    return Answers(records=records, positions=np.arange(len(labels)), answers=answers, labels=labels)
+    return Answers(
+        records=records, positions=np.arange(len(labels)), answers=answers, labels=labels
+    )
 
 
 def share(part: int, total: int) -> float | None:
@@ -42,7 +46,8 @@ def test_figures_by_class_and_top_k(data):
     values = plain(figures("classification", names, answers, labels))
     for i, row in enumerate(values["classes"]):
         hits, positives, records = (
-            int(each.sum()) for each in ((predicted == i) & (labels == i), predicted == i, labels == i)
+            int(each.sum())
+            for each in ((predicted == i) & (labels == i), predicted == i, labels == i)
         )
         ratios = {"precision": share(hits, positives), "recall": share(hits, records)}
         ratios["f1"] = share(2 * hits, positives + records)
@@ -65,13 +70,20 @@ def test_two_classes_have_curves(data):
         return
     for miss, hit, threshold in values["roc"][1:]:
         predicted = scores >= threshold
-        assert (miss, hit) == pytest.approx((predicted[~positive].mean(), predicted[positive].mean()))
+        assert (miss, hit) == pytest.approx(
+            (predicted[~positive].mean(), predicted[positive].mean())
+        )
     misses, hits, thresholds = np.transpose(values["roc"])
-    assert np.trapezoid(hits, misses) == pytest.approx(roc_auc_score(positive, scores)) and thresholds[0] == 1
+    assert (
+        np.trapezoid(hits, misses) == pytest.approx(roc_auc_score(positive, scores))
+        and thresholds[0] == 1
+    )
     area, before = 0.0, 0.0
     for recall, precision, threshold in values["precision_recall"]["points"]:
         predicted = scores >= threshold
-        assert (recall, precision) == pytest.approx((predicted[positive].mean(), positive[predicted].mean()))
+        assert (recall, precision) == pytest.approx(
+            (predicted[positive].mean(), positive[predicted].mean())
+        )
         area += (recall - before) * precision
         before = recall
     assert before == 1 and values["precision_recall"]["average_precision"] == pytest.approx(area)
@@ -85,15 +97,28 @@ def test_long_curve_thinned():
 
 
 def test_figures_of_labels_and_numbers():
-    answers, labels = np.array([[0.9, 0.2], [0.6, 0.7], [0.1, 0.5]]), np.array([[1, 0], [0, 1], [1, 1]])
+    answers, labels = (
+        np.array([[0.9, 0.2], [0.6, 0.7], [0.1, 0.5]]),
+        np.array([[1, 0], [0, 1], [1, 1]]),
+    )
     rain, wind = figures("multi_label", ["rain", "wind"], answers, labels)["classes"]
     assert rain == {"name": "rain", "records": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
-    assert wind == {"name": "wind", "records": 2, "precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3)}
+    assert wind == {
+        "name": "wind",
+        "records": 2,
+        "precision": 1.0,
+        "recall": 0.5,
+        "f1": pytest.approx(2 / 3),
+    }
     truth = np.random.default_rng(0).normal(size=999).astype(np.float32)
     errors = np.linspace(0, 1, 999)
-    (residuals,) = figures("regression", ["tip"], (truth + errors)[:, np.newaxis], truth)["residuals"]
+    (residuals,) = figures("regression", ["tip"], (truth + errors)[:, np.newaxis], truth)[
+        "residuals"
+    ]
     assert residuals["mean"] == pytest.approx(0.5)
-    assert residuals["quantiles"] == pytest.approx({q: float(q) for q in residuals["quantiles"]}, abs=1e-6)
+    assert residuals["quantiles"] == pytest.approx(
+        {q: float(q) for q in residuals["quantiles"]}, abs=1e-6
+    )
     assert figures("own", ["x"], answers, labels) == {}
 
 
@@ -113,7 +138,12 @@ def test_slices_have_metrics_of_their_records(data):
 def test_categories_of_numbers_and_texts():
     values = np.arange(1000, dtype=np.float32)
     quarters = Categories(values, 24, 4)
-    assert quarters.names() == ["x < 249.75", "249.75 <= x < 499.5", "499.5 <= x < 749.25", "x >= 749.25"]
+    assert quarters.names() == [
+        "x < 249.75",
+        "249.75 <= x < 499.5",
+        "499.5 <= x < 749.25",
+        "x >= 749.25",
+    ]
     assert np.bincount(quarters.of(values)).tolist() == [250] * 4
     companies = np.array([b"c%d" % min(i, 500 - i) for i in range(500)], object)
     frequent = Categories(companies, 24, 4)
@@ -125,5 +155,7 @@ def test_categories_of_numbers_and_texts():
 
 
 def test_worst_slice_is_first():
-    answers = answered(Regression(("tip",), (1.0,)), np.float32([[1], [2], [9]]), np.float32([1, 2, 3]))
+    answers = answered(
+        Regression(("tip",), (1.0,)), np.float32([[1], [2], [9]]), np.float32([1, 2, 3])
+    )
     assert [part["value"] for part in slices(answers, np.array([0, 0, 1]))] == ["1", "0"]

@@ -8,7 +8,17 @@ from common.errors import UserError
 from components.evaluate.__main__ import main
 from components.evaluate.comparing import gate_comparisons
 from components.evaluate.eval_set import EvalSet
-from components.evaluate.gate import BASELINE, CHAMPION, PROMOTE, REGISTER, REJECT, Comparison, Gate, decide, load
+from components.evaluate.gate import (
+    BASELINE,
+    CHAMPION,
+    PROMOTE,
+    REGISTER,
+    REJECT,
+    Comparison,
+    Gate,
+    decide,
+    load,
+)
 from components.evaluate.options import Options
 from components.evaluate.score import Answers
 
@@ -23,7 +33,9 @@ def answers(data):
     labels = records.columns["label"]
     chance = np.random.default_rng(0).random(len(labels)) * 0.5 + labels * 0.3
     probabilities = np.stack([1 - chance, chance], axis=1)
-    return Answers(records=records, answers=probabilities, labels=labels, positions=np.arange(len(labels)))
+    return Answers(
+        records=records, answers=probabilities, labels=labels, positions=np.arange(len(labels))
+    )
 
 
 def judge(answers: Answers, gate: str) -> list[Comparison]:
@@ -43,7 +55,10 @@ def test_slices_are_judged_by_own_records(answers):
     expected = {}
     for value in np.unique(companies):
         chosen = companies == value
-        name, share = f"accuracy of company {value.decode()} ({chosen.sum()} records)", right[chosen].mean()
+        name, share = (
+            f"accuracy of company {value.decode()} ({chosen.sum()} records)",
+            right[chosen].mean(),
+        )
         if chosen.sum() < 20:
             expected[f"{name} is not judged: it takes 20"] = True
         else:
@@ -57,15 +72,23 @@ def test_undefined_metric_not_judged(answers):
     comparisons = judge(answers, "thresholds: {auc: 0.6, loss: 0.1}\nslices: {label: {auc: 0.9}}")
     assert [comparison.metric for comparison in comparisons if not comparison.passed] == ["loss"]
     words = comparisons[-1].words
-    assert words.startswith("auc of label ") and words.endswith("is not judged: they do not define it")
+    assert words.startswith("auc of label ") and words.endswith(
+        "is not judged: they do not define it"
+    )
 
 
 @pytest.mark.parametrize(
     ("gate", "message"),
     [
-        ("thresholds: {acc: 0.9}", r"unknown metric of a threshold 'acc'; did you mean 'auc'\? \(known: accuracy, "),
+        (
+            "thresholds: {acc: 0.9}",
+            r"unknown metric of a threshold 'acc'; did you mean 'auc'\? \(known: accuracy, ",
+        ),
         ("slices: {compani: {auc: 1}}", r"'compani'; did you mean 'company'\? \(known: "),
-        ("slices: {when: {auc: 1}}", r"slices.when: \d+ different values; at most 100 can be judged"),
+        (
+            "slices: {when: {auc: 1}}",
+            r"slices.when: \d+ different values; at most 100 can be judged",
+        ),
     ],
 )
 def test_unknown_metric_or_column_refused(answers, gate, message):
@@ -107,14 +130,18 @@ def test_flags_override_gate_file(tmp_path):
     path.unlink()
     parsed = Options.parse(options.as_flags(but=PLACES), "step", **PLACES)
     assert parsed == options
-    assert parsed.limits == Gate(thresholds={"auc": 0.7, "accuracy": 0.6, "loss": 2.0}, confidence=None, margin=0.01)
+    assert parsed.limits == Gate(
+        thresholds={"auc": 0.7, "accuracy": 0.6, "loss": 2.0}, confidence=None, margin=0.01
+    )
 
 
 @pytest.mark.parametrize(("worthy", "useful", "best"), itertools.product([True, False], repeat=3))
 def test_verdict_follows_from_comparisons(worthy, useful, best):
     threshold = Comparison(who="threshold", passed=worthy, words="t")
     baseline = Comparison(who=BASELINE, passed=useful, words="b")
-    champion = Comparison(who=CHAMPION, passed=best, words="c", metric="auc", candidate=0.9, other=0.8)
+    champion = Comparison(
+        who=CHAMPION, passed=best, words="c", metric="auc", candidate=0.9, other=0.8
+    )
     decision = decide("auc", [threshold, baseline, champion], notes=["n"])
     failed = [comparison.words for comparison in (threshold, baseline) if not comparison.passed]
     accepted = PROMOTE if best else REGISTER
@@ -124,4 +151,8 @@ def test_verdict_follows_from_comparisons(worthy, useful, best):
     alone = decide("auc", [threshold, baseline, Comparison(who=CHAMPION, passed=True, words="c")])
     assert alone["why"] == ("; ".join(failed) or "b; c")
     assert decision["reasons"] == ["t", "b", "c", "n"] and decision["metric"] == "auc"
-    assert [Comparison(**each) for each in decision["comparisons"]] == [threshold, baseline, champion]
+    assert [Comparison(**each) for each in decision["comparisons"]] == [
+        threshold,
+        baseline,
+        champion,
+    ]

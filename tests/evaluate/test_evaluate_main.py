@@ -27,12 +27,19 @@ def line(refused, scored, tmp_path):
     [
         (
             {"size": 9},
-            "takes {'image': 'uint8(None, 9, 9, 1)'}; dataset 'digits' has {'image': 'uint8(None, 8, 8, 1)'}",
+            "takes {'image': 'uint8(None, 9, 9, 1)'}; dataset 'digits' has {'image': 'uint8(None, "
+            "8, 8, 1)'}",
         ),
         ({"class_names": (*"0123456789", "ten")}, "knows 11 classes; dataset 'digits' has 10"),
-        ({"class_names": ("T-shirt", *"123456789"), "wrong": 346}, "says 'T-shirt' where dataset 'digits' has '0'"),
+        (
+            {"class_names": ("T-shirt", *"123456789"), "wrong": 346},
+            "says 'T-shirt' where dataset 'digits' has '0'",
+        ),
         ({"confidence": float("nan")}, "probabilities that are not finite: its training diverged"),
-        ({"outputs": ("class_index",)}, "signature serving_default does not give class_name and probabilities"),
+        (
+            {"outputs": ("class_index",)},
+            "signature serving_default does not give class_name and probabilities",
+        ),
     ],
 )
 def test_model_for_other_data_refused(line, make_model, other, message):

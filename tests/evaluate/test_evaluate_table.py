@@ -36,7 +36,10 @@ def model(data, tmp_path_factory) -> Callable[[float], pathlib.Path]:
             return {"probabilities": probabilities, "class_index": index, "class_name": names}
 
         module = tf.Module()
-        specs = {feature.name: tf.TensorSpec([None], feature.dtype, feature.name) for feature in manifest.inputs}
+        specs = {
+            feature.name: tf.TensorSpec([None], feature.dtype, feature.name)
+            for feature in manifest.inputs
+        }
         signature = tf.function(serve).get_concrete_function(**specs)
         path = tmp_path_factory.mktemp("model")
         tf.saved_model.save(module, str(path), signatures={"serving_default": signature})
@@ -47,7 +50,10 @@ def model(data, tmp_path_factory) -> Callable[[float], pathlib.Path]:
 
 def test_auc_decides_against_best_column(model, data, evaluate, tmp_path):
     evaluation = evaluate(model(0.3), data, "--min-auc", 0.75, "--min-accuracy", 0.5)
-    assert evaluation["metric"] == "auc" and evaluation["gate"]["thresholds"] == {"auc": 0.75, "accuracy": 0.5}
+    assert evaluation["metric"] == "auc" and evaluation["gate"]["thresholds"] == {
+        "auc": 0.75,
+        "accuracy": 0.5,
+    }
     misses, hits, _ = np.transpose(evaluation["figures"]["roc"])
     auc = evaluation["metrics"]["auc"]
     assert np.trapezoid(hits, misses) == pytest.approx(auc, abs=1e-3)
@@ -56,7 +62,10 @@ def test_auc_decides_against_best_column(model, data, evaluate, tmp_path):
     rival = f"the best single column, company, {evaluation['baseline']['auc']:.4f}"
     assert f"auc {auc:.4f} beats {rival} (p 0." in "\n".join(decision["reasons"])
     page = (tmp_path / "evaluation" / "report.html").read_text()
-    assert re.findall("<figcaption>(.*?)</figcaption>", page) == ["ROC curve", "precision and recall"]
+    assert re.findall("<figcaption>(.*?)</figcaption>", page) == [
+        "ROC curve",
+        "precision and recall",
+    ]
     assert evaluate(model(-0.5), data)["decision"]["verdict"] == "reject"
 
 
@@ -67,7 +76,9 @@ def test_no_record_is_kept(model, evaluate, tmp_path):
     evaluation = evaluate(path, trips.make(tmp_path, table))
     assert len(evaluation["answered"]["answers"]) == 16
     accepted = tmp_path / "accepted.json"
-    accepted.write_text(json.dumps({**evaluation, "decision": {"verdict": "register", "reasons": []}}))
+    accepted.write_text(
+        json.dumps({**evaluation, "decision": {"verdict": "register", "reasons": []}})
+    )
     flags = ["--registry", str(tmp_path / "registry"), "--name", "m"]
     register(["add", "--model-dir", str(path), "--evaluation", str(accepted), *flags])
     version = tmp_path / "registry" / "m" / "1" / "version.json"
@@ -80,11 +91,16 @@ def test_few_records_never_promote(data, model, champion, evaluate, tmp_path):
     few = trips.make(tmp_path, trips.rows(220))
     gate = tmp_path / "gate.yaml"
     gate.write_text("confidence: none\n")
-    evaluations = [evaluate(model(0.3), few, "--gate", gate, *flags) for flags in ([], champion(model(-0.5)))]
+    evaluations = [
+        evaluate(model(0.3), few, "--gate", gate, *flags) for flags in ([], champion(model(-0.5)))
+    ]
     for evaluation in evaluations:
         records = evaluation["metrics"]["examples"]
         assert records < 50 and evaluation["decision"]["verdict"] == "register"
-        assert f"not to be promoted by {records} records of test: it takes 50" in evaluation["decision"]["why"]
+        assert (
+            f"not to be promoted by {records} records of test: it takes 50"
+            in evaluation["decision"]["why"]
+        )
     assert evaluation["champion"]["metrics"]["auc"] < evaluation["metrics"]["auc"]
 
 
@@ -107,10 +123,19 @@ def make_with_own_test(directory: pathlib.Path, **splits: list[dict]) -> pathlib
         files.append(str(directory / f"{split}.tfrecord"))
         with tf.io.TFRecordWriter(files[-1]) as writer:
             for row in rows:
-                values = {name: value.encode() if isinstance(value, str) else value for name, value in row.items()}
-                features = {name: {kinds[type(v)]: {"value": [v]}} for name, v in values.items() if v != b""}
+                values = {
+                    name: value.encode() if isinstance(value, str) else value
+                    for name, value in row.items()
+                }
+                features = {
+                    name: {kinds[type(v)]: {"value": [v]}} for name, v in values.items() if v != b""
+                }
                 writer.write(tf.train.Example(features={"feature": features}).SerializeToString())
-    convert(Options(dataset="tfrecord", source=tuple(files), schema=schema, output=str(directory / "data")))
+    convert(
+        Options(
+            dataset="tfrecord", source=tuple(files), schema=schema, output=str(directory / "data")
+        )
+    )
     return directory / "data"
 
 
@@ -133,7 +158,9 @@ def test_repeated_records_do_not_count(model, evaluate, tmp_path):
     assert evaluation["metrics"]["auc"] == pytest.approx(answers.measure()["auc"])
     assert evaluation["decision"]["reasons"][-1] == f"{note} count"
     few = make_with_own_test(tmp_path / "few", train=table[:60], test=table[:60])
-    with pytest.raises(UserError, match=r"takes 50; .*with --count-repeated: \d+ are equal to training records"):
+    with pytest.raises(
+        UserError, match=r"takes 50; .*with --count-repeated: \d+ are equal to training records"
+    ):
         evaluate(path, few)
 
 
@@ -145,7 +172,9 @@ def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
     assert artifacts["output"] == artifacts["model"].uri == str(job / "model")
     evaluation = json.loads((tmp_path / "evaluation").read_text())
     metrics, figures = evaluation["metrics"], evaluation["figures"]
-    assert artifacts["metrics"].metadata == json.loads((tmp_path / "metrics").read_text()) == metrics
+    assert (
+        artifacts["metrics"].metadata == json.loads((tmp_path / "metrics").read_text()) == metrics
+    )
     shown = artifacts["confusion"].metadata
     assert [row["row"] for row in shown["confusionMatrix"]["rows"]] == figures["confusion"]
     keys = "falsePositiveRate", "recall", "confidenceThreshold"

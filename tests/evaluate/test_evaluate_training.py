@@ -9,9 +9,14 @@ from components.evaluate.report import section
 
 def write(job: pathlib.Path, name: str, *events: tuple, attempt: int = 0) -> None:
     """Writes a journal, whose events are each (time, event, step, other fields)."""
-    lines = [{"event": event, "step": step, "time": 1e9 + at, **dict(*more)} for at, event, step, *more in events]
+    lines = [
+        {"event": event, "step": step, "time": 1e9 + at, **dict(*more)}
+        for at, event, step, *more in events
+    ]
     job.mkdir(exist_ok=True)
-    (job / f"journal-{name}-{attempt}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (job / f"journal-{name}-{attempt}.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in lines)
+    )
 
 
 def step(at: float, step: int, seconds: float, loss: float = 1.0) -> tuple:
@@ -37,7 +42,9 @@ def test_repeated_steps_count_once(tmp_path):
     assert "learning rate" in rate
 
 
-@pytest.mark.parametrize("events", [[], [(1, "machine", 0)], [(1, "machine", 0), (2, "start", 0), step(3, 1, 1)]])
+@pytest.mark.parametrize(
+    "events", [[], [(1, "machine", 0)], [(1, "machine", 0), (2, "start", 0), step(3, 1, 1)]]
+)
 def test_job_hardly_begun_has_page(tmp_path, events):
     write(tmp_path / "job", "chief-0", *events)
     assert "Learning curves" not in section({}, str(tmp_path / "job"))

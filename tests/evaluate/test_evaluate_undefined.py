@@ -30,23 +30,36 @@ def strict(text: str) -> dict:
     return json.loads(text, parse_constant=pytest.fail)
 
 
-@pytest.mark.parametrize(("value", "ranking", "verdict"), [(math.nan, (), "promote"), (math.inf, ("odd",), "reject")])
-def test_undefined_metric_is_null(scored, make_model, evaluate_step, tmp_path, monkeypatch, value, ranking, verdict):
+@pytest.mark.parametrize(
+    ("value", "ranking", "verdict"), [(math.nan, (), "promote"), (math.inf, ("odd",), "reject")]
+)
+def test_undefined_metric_is_null(
+    scored, make_model, evaluate_step, tmp_path, monkeypatch, value, ranking, verdict
+):
     monkeypatch.setattr(Undefined, "value", value)
     monkeypatch.setattr(Undefined, "ranking", (*ranking, "accuracy"))
     model = shutil.copytree(make_model(wrong=30), tmp_path / "job" / "model")
     provenance.write(scored.manifest, "m", str(model), task=f"{__name__}:undefined")
     metrics = evaluate_step(tmp_path / "job", scored.path)["metrics"].metadata
     evaluation = strict((tmp_path / "evaluation").read_text())
-    for figures in (evaluation["metrics"], evaluation["baseline"], evaluation["parts"]["class"][0]["metrics"]):
+    for figures in (
+        evaluation["metrics"],
+        evaluation["baseline"],
+        evaluation["parts"]["class"][0]["metrics"],
+    ):
         assert figures["odd"] is None
     assert evaluation["decision"]["verdict"] == verdict
     assert "odd" not in metrics and "accuracy" in metrics
-    assert "| - |" in (tmp_path / "summary").read_text() and "<td>-</td>" in (tmp_path / "report").read_text()
+    assert (
+        "| - |" in (tmp_path / "summary").read_text()
+        and "<td>-</td>" in (tmp_path / "report").read_text()
+    )
     if verdict == "reject":
         return
     flags = ["--registry", str(tmp_path / "registry"), "--name", "m"]
-    register(["add", *flags, "--model-dir", str(model), "--evaluation", str(tmp_path / "evaluation")])
+    register(
+        ["add", *flags, "--model-dir", str(model), "--evaluation", str(tmp_path / "evaluation")]
+    )
     version = tmp_path / "registry" / "m" / "1" / "version.json"
     assert strict(version.read_text())["metrics"]["odd"] is None
     for verb in ("list", "show"):

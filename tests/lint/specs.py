@@ -1,9 +1,10 @@
 """Finds in a compiled spec what would not run the same here and on Vertex AI: `python -m tests.lint.specs [SPEC...]`.
 
-Without arguments it compiles both specs and looks at them. Each rule is a trap that was fallen into: kfp.local 2.17
-or the Google components 2.22 accept the spec and then do something else. What they do only at run time (a parameter
-that is NaN, a text with a quote that a condition looks at) no spec shows; what the compiler refuses needs no rule.
-A spec whose file's name ends with `-local.yaml` runs here only, any other also on Vertex AI.
+Without arguments it compiles both specs and looks at them. Each rule is a trap that was fallen
+into: kfp.local 2.17 or the Google components 2.22 accept the spec and then do something else. What
+they do only at run time (a parameter that is NaN, a text with a quote that a condition looks at) no
+spec shows; what the compiler refuses needs no rule. A spec whose file's name ends with
+`-local.yaml` runs here only, any other also on Vertex AI.
 """
 
 import pathlib
@@ -21,9 +22,12 @@ from pipelines.cloud_options import DEFAULT_CLUSTER
 from pipelines.compile import compile_specs
 
 _IMAGE = "python-lint@sha256:" + "0" * 64
-_MAX_TEXT = 100_000  # bytes; inputs and source travel as arguments of a command, of which Linux takes 128 KiB
+# bytes; inputs and source travel as arguments of a command, of which Linux takes 128 KiB
+_MAX_TEXT = 100_000
 # All that kfp.local fills in.
-_FILLED = re.compile(r"(inputs|outputs|outputMetadataUri|pipeline_((job|task)_(name|uuid)|root))\b(?!.*json_escape)")
+_FILLED = re.compile(
+    r"(inputs|outputs|outputMetadataUri|pipeline_((job|task)_(name|uuid)|root))\b(?!.*json_escape)"
+)
 # What a condition may hold. kfp.local turns && and the like into Python's words inside texts too.
 _CONDITION = re.compile(
     r"inputs\.parameter_values\['[^']*'\]|'(?:(?!&&|\|\||!\s*\()[^'\\])*'|\b(?:true|false|int|double)\b"
@@ -32,9 +36,11 @@ _CONDITION = re.compile(
 _GOOGLE = "google_cloud_pipeline_components.container."
 _LIGHTWEIGHT = "program_path=$(mktemp"  # how kfp starts a component that is a function
 _LAUNCHERS = {
-    "model.delete_model": "deletes all versions of the model; delete the version with a step of our own",
+    "model.delete_model": "deletes all versions of the model; delete the version with a step of "
+    "our own",
     "vertex_notification_email": "fails everywhere but on Vertex AI; let a step of our own tell it",
-    "dataflow.": "runs a file in Google's image, which lacks this project; use DataflowFlexTemplateJobOp",
+    "dataflow.": "runs a file in Google's image, which lacks this project; use "
+    "DataflowFlexTemplateJobOp",
 }
 
 
@@ -49,7 +55,11 @@ def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
         for name, task in dag["dag"]["tasks"].items():
             component = components[task["componentRef"]["name"]]
             container = executors.get(component.get("executorLabel"), {}).get("container", {})
-            problems = (*_condition(task, tasks), *_given(task, component), *_launched(task, _command(container)))
+            problems = (
+                *_condition(task, tasks),
+                *_given(task, component),
+                *_launched(task, _command(container)),
+            )
             found.extend(f"{dag_name}/{name}: {problem}" for problem in problems)
     for name, executor in executors.items():
         found.extend(f"{name}: {problem}" for problem in _executor(executor, backend))
@@ -76,7 +86,9 @@ def _one_of(outputs: dict[str, Any]) -> Iterator[str]:
 def _condition(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
     condition = task.get("triggerPolicy", {}).get("condition", "")
     for channel in re.findall(r"pipelinechannel--([\w-]+)", condition):
-        if any(channel.startswith(f"{name}-") for name in tasks) and not channel.endswith("-Output"):
+        if any(channel.startswith(f"{name}-") for name in tasks) and not channel.endswith(
+            "-Output"
+        ):
             yield f"condition on the named output {channel!r} is silently false here; use a step with one return value"
     if _CONDITION.sub("", condition):
         yield f"condition on a value with a quote, a backslash, &&, || or !( is silently false here: {condition}; use a word"
@@ -89,7 +101,10 @@ def _given(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
     if "executorLabel" in component:
         for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():
             if name not in given:
-                yield from (f"{p} (by default; pass another)" for p in _constant(name, definition.get("defaultValue")))
+                yield from (
+                    f"{p} (by default; pass another)"
+                    for p in _constant(name, definition.get("defaultValue"))
+                )
 
 
 def _constant(name: str, value: Any) -> Iterator[str]:
@@ -99,7 +114,11 @@ def _constant(name: str, value: Any) -> Iterator[str]:
         if any("{{$." in str(part) for part in parts):
             yield f"{name!r} holds a parameter within a {type(value).__name__}, not filled in here; pass it whole"
         for part in parts:
-            if isinstance(part, int | float) and not isinstance(part, bool) and float(part).is_integer():
+            if (
+                isinstance(part, int | float)
+                and not isinstance(part, bool)
+                and float(part).is_integer()
+            ):
                 yield f"{name!r} holds {part:.0f} within a {type(value).__name__}, a float here; pass it whole, or as text"
 
 
@@ -114,15 +133,22 @@ def _text(text: str) -> Iterator[str]:
 def _launched(task: dict[str, Any], command: str) -> Iterator[str]:
     """What Google's launchers make of a task."""
     given = task.get("inputs", {}).get("parameters", {})
-    constants = {name: value.get("runtimeValue", {}).get("constant") for name, value in given.items()}
+    constants = {
+        name: value.get("runtimeValue", {}).get("constant") for name, value in given.items()
+    }
     if _GOOGLE in command:
         for name, value in constants.items():
-            if isinstance(value, dict | list) and any(not part and part is not None for part in _parts(value)):
+            if isinstance(value, dict | list) and any(
+                not part and part is not None for part in _parts(value)
+            ):
                 yield f"{name!r} holds something empty, which the launcher takes out (pools shift); leave it out"
     if f"{_GOOGLE}v1.custom_job" in command:
         if "retryPolicy" in task:
             yield "set_retry has the launcher look at the job that has failed once more; submit the run again"
-        if "max_wait_duration" in given and constants.get("strategy", "FLEX_START") not in (None, "FLEX_START"):
+        if "max_wait_duration" in given and constants.get("strategy", "FLEX_START") not in (
+            None,
+            "FLEX_START",
+        ):
             yield "max_wait_duration is dropped unless strategy is FLEX_START; leave it out"
         if "restart_job_on_worker_restart" not in given:
             yield "a lost machine's replica starts again alone, the others wait; pass restart_job_on_worker_restart"
@@ -132,7 +158,9 @@ def _executor(executor: dict[str, Any], backend: str) -> Iterator[str]:
     if importer := executor.get("importer"):
         if "{{channel" in str(importer.get("artifactUri")):
             yield "an importer's URI made of parameters is not expanded; give it a task's output"
-        if backend == "local" and str(importer["typeSchema"].get("schemaTitle")).startswith("google."):
+        if backend == "local" and str(importer["typeSchema"].get("schemaTitle")).startswith(
+            "google."
+        ):
             yield "an importer's class of Google's is a plain Artifact here; import it for Vertex AI only"
         return
     container = executor["container"]
@@ -158,7 +186,9 @@ def _command(container: dict[str, Any]) -> str:
 
 def _parts(value: Any) -> Iterator[Any]:
     """All that is inside a list or dictionary, at any depth."""
-    inside: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inside: Iterable[Any] = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    )
     for part in inside:
         yield part
         yield from _parts(part)
@@ -170,7 +200,8 @@ def lint_file(path: pathlib.Path) -> list[str]:
     found = lint(spec, "local" if path.stem.endswith("-local") else "vertex")
     if platform:
         found.append(
-            "a part for one platform (a workspace, Kubernetes) cannot be submitted; write to an artifact instead"
+            "a part for one platform (a workspace, Kubernetes) cannot be submitted; write to an "
+            "artifact instead"
         )
     return [f"{path.name}: {problem}" for problem in found]
 

@@ -71,7 +71,9 @@ def container():
 
 @dsl.container_component
 def located():
-    return dsl.ContainerSpec(image=IMAGE, command=["echo"], args=["{{$.pipeline_google_cloud_location}}"])
+    return dsl.ContainerSpec(
+        image=IMAGE, command=["echo"], args=["{{$.pipeline_google_cloud_location}}"]
+    )
 
 
 taste, taste_things, taste_data = step(eat), step(eat_things), step(eat_data)
@@ -140,22 +142,31 @@ TRAPS: dict[str, list[Callable]] = {
     "OneOf over the named output": [one_of_several],
     "OneOf over artifacts": [one_of_artifacts],
     "'value' holds a parameter within a dict": [lambda: taste_things(value={"run": word().output})],
-    "'values' holds a parameter within a list": [lambda: taste_things(values=[f"--run={word().output}"])],
-    "'value' holds 3 within a dict, a float here": [lambda: taste_things(value={"deep": [{"count": 3}]})],
+    "'values' holds a parameter within a list": [
+        lambda: taste_things(values=[f"--run={word().output}"])
+    ],
+    "'value' holds 3 within a dict, a float here": [
+        lambda: taste_things(value={"deep": [{"count": 3}]})
+    ],
     "root: 'counts' holds 2 within a list, a float here": [whole_number_by_default],
     "placeholder pipeline_job_resource_name is": [
         lambda: taste(value=f"at {dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER}")
     ],
-    "root: 'project': placeholder pipeline_google_cloud_project_id is not filled in here": [placeholder_by_default],
-    "'persistent_resource_id': placeholder pipeline_persistent_resource_id is not filled in here; pass": [
-        lambda: job(persistent_resource_id="{{$.pipeline_persistent_resource_id}}")
+    "root: 'project': placeholder pipeline_google_cloud_project_id is not filled in here": [
+        placeholder_by_default
     ],
-    "json_escape[1] is not filled in here": [lambda: create_custom_training_job_from_component(word)(**RESTARTS)],
+    "'persistent_resource_id': placeholder pipeline_persistent_resource_id is not filled in here; "
+    "pass": [lambda: job(persistent_resource_id="{{$.pipeline_persistent_resource_id}}")],
+    "json_escape[1] is not filled in here": [
+        lambda: create_custom_training_job_from_component(word)(**RESTARTS)
+    ],
     "placeholder pipeline_google_cloud_location is not filled in here": [lambda: located()],
     "a part for one platform": [lambda: word()],
     "bytes do not fit into a command": [lambda: taste(value="x" * 130_000)],
     "kfp.local gives no artifact 'given'": [artifact_given],
-    "an importer's URI made of parameters": [lambda: imported(dsl.Dataset, f"gs://b/{word().output}")],
+    "an importer's URI made of parameters": [
+        lambda: imported(dsl.Dataset, f"gs://b/{word().output}")
+    ],
     "installs packages when it starts": [
         lambda: step(eat, packages_to_install=["a"])(value="a"),
         lambda: step(eat, install_kfp_package=True)(value="a"),
@@ -165,22 +176,33 @@ TRAPS: dict[str, list[Callable]] = {
         lambda: word().set_cpu_limit(word().output),
     ],
     "image r/i:tag can be moved": [lambda: step(eat, base_image="r/i:tag")(value="a")],
-    "is a container component": [lambda: container(), lambda: step(eat, target_image=IMAGE)(value="a")],
-    "'worker_pool_specs' holds something empty": [lambda: job(worker_pool_specs=[{"replica_count": "1"}, {}])],
+    "is a container component": [
+        lambda: container(),
+        lambda: step(eat, target_image=IMAGE)(value="a"),
+    ],
+    "'worker_pool_specs' holds something empty": [
+        lambda: job(worker_pool_specs=[{"replica_count": "1"}, {}])
+    ],
     "set_retry has the launcher look at the job that has failed": [lambda: job().set_retry(2)],
     "max_wait_duration is dropped": [lambda: job(strategy="SPOT", max_wait_duration="60s")],
     "pass restart_job_on_worker_restart": [lambda: CustomTrainingJobOp(**PLAIN)],
     "deletes all versions of the model": [model_deleted],
     "fails everywhere but on Vertex AI": [mail],
-    "use DataflowFlexTemplateJobOp": [lambda: DataflowPythonJobOp(python_module_path="a", temp_location="b", **PLACE)],
+    "use DataflowFlexTemplateJobOp": [
+        lambda: DataflowPythonJobOp(python_module_path="a", temp_location="b", **PLACE)
+    ],
 }
 LOCAL_TRAPS: dict[str, list[Callable]] = {
     "exec-custom-training-job: is a container component": [lambda: job()],
-    "is a plain Artifact here": [lambda: imported(artifact_types.UnmanagedContainerModel, "gs://b/m")],
+    "is a plain Artifact here": [
+        lambda: imported(artifact_types.UnmanagedContainerModel, "gs://b/m")
+    ],
 }
 
 
-def linted(file: str, function: Callable, directory: pathlib.Path, **config: dsl.PipelineConfig) -> list[str]:
+def linted(
+    file: str, function: Callable, directory: pathlib.Path, **config: dsl.PipelineConfig
+) -> list[str]:
     @functools.wraps(function)
     def pipeline(*given: Any) -> None:  # a pipeline returns nothing
         function(*given)
@@ -201,7 +223,9 @@ def linted(file: str, function: Callable, directory: pathlib.Path, **config: dsl
 def test_a_pipeline_that_would_not_run_the_same_is_refused(file, told, function, tmp_path):
     config = {"pipeline_config": WORKSPACE} if "platform" in told else {}
     found = linted(file, function, tmp_path, **config)
-    assert told in found[0] and len({line.split(": ")[1] for line in found}) == 1, found  # nothing else is wrong
+    assert told in found[0] and len({line.split(": ")[1] for line in found}) == 1, (
+        found
+    )  # nothing else is wrong
     assert all("; " in line.partition(": ")[2] for line in found), "says what to write instead"
 
 
@@ -211,7 +235,9 @@ def harmless(run: str, count: int = 2, sure: bool = True, labels: dict = {}):  #
     chosen = taste(value=dsl.OneOf(one.output, other.output)).set_cpu_limit("2").set_retry(2)
     chosen.set_env_variable("A", "b")
     with dsl.If(word().output == "it is"):
-        taste(value=f"{run} in {dsl.PIPELINE_JOB_NAME_PLACEHOLDER} at {dsl.PIPELINE_ROOT_PLACEHOLDER}")
+        taste(
+            value=f"{run} in {dsl.PIPELINE_JOB_NAME_PLACEHOLDER} at {dsl.PIPELINE_ROOT_PLACEHOLDER}"
+        )
     with dsl.Elif(share().output > 1e-3):
         taste_things(value={"rate": 0.5, "on": True, "text": "3"}, values=[])
     with dsl.Elif(count == -3), dsl.If(sure == True):  # noqa: E712 (kfp reads the comparison)

@@ -35,7 +35,9 @@ def weights() -> Callable[[pathlib.Path], list[bytes]]:
 
     def read(model: pathlib.Path) -> list[bytes]:
         reader = tf.train.load_checkpoint(str(model / "variables" / "variables"))
-        names = sorted(name for name in reader.get_variable_to_shape_map() if name.startswith("variables/"))
+        names = sorted(
+            name for name in reader.get_variable_to_shape_map() if name.startswith("variables/")
+        )
         assert len(names) == 10
         return [reader.get_tensor(name).tobytes() for name in names]
 
@@ -56,14 +58,33 @@ def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     ) -> Any:
         run = tmp_path / "runs" / name
         (run / "job").mkdir(parents=True)
-        arguments = {"run_dir": str(run), "job_dir": str(run / "job"), "dataset_dir": str(run.parent / STORE / dataset)}
-        arguments |= {"name": "digits", "registry": str(tmp_path / "r"), "schema": "", "source_digest": "0"}
+        arguments = {
+            "run_dir": str(run),
+            "job_dir": str(run / "job"),
+            "dataset_dir": str(run.parent / STORE / dataset),
+        }
+        arguments |= {
+            "name": "digits",
+            "registry": str(tmp_path / "r"),
+            "schema": "",
+            "source_digest": "0",
+        }
         arguments |= {"trainer_args": ["--seed=1"], "convert_args": [], "evaluate_args": []}
         arguments["cluster"] = '{"ps": {"n": 1}}'
-        facts = {"runner": "subprocess", "image": "python", "dataset": "digits", "cluster": "clusters/local.yaml"}
+        facts = {
+            "runner": "subprocess",
+            "image": "python",
+            "dataset": "digits",
+            "cluster": "clusters/local.yaml",
+        }
         RunRecord(id=name, arguments=arguments, **facts).save()
         if status:
-            summary = {"status": status, "reason": None, "seconds": 2.5, "metrics": {"accuracy": accuracy}}
+            summary = {
+                "status": status,
+                "reason": None,
+                "seconds": 2.5,
+                "metrics": {"accuracy": accuracy},
+            }
             summary["steps"] = [{"name": "train", "status": "succeeded", "seconds": 1.0}]
             summary["model"] = {"name": "digits", "version": "1", "verdict": "promote"}
             summary["paths"] = {"job": str(run / "job")}

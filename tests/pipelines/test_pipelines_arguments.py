@@ -26,8 +26,12 @@ def imported_by(paths: list[pathlib.Path]) -> set[pathlib.Path]:
     found, new = set(), set(paths)
     while new:
         found |= new
-        nodes = [node for path in new for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
-        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        nodes = [
+            node for path in new for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        ]
+        names = {
+            alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+        }
         for node in (node for node in nodes if isinstance(node, ast.ImportFrom)):
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         files = {ROOT / (name.replace(".", "/") + ".py") for name in names}
@@ -37,7 +41,11 @@ def imported_by(paths: list[pathlib.Path]) -> set[pathlib.Path]:
 
 def test_another_conversion_code_is_not_taken_from_the_cache(tmp_path):
     """Whatever file of the step changes, in whatever room, or of what it imports of the trainer."""
-    step = [path for path in (ROOT / "components" / "convert").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    step = [
+        path
+        for path in (ROOT / "components" / "convert").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    ]
     imported = imported_by([path for path in step if path.suffix == ".py"])
     assert {path.parent.name for path in imported} >= {"common", "sources", "convert"}
     assert {*step, *imported} <= {path for pattern in CODE for path in ROOT.glob(pattern)}
@@ -55,7 +63,9 @@ def test_another_conversion_code_is_not_taken_from_the_cache(tmp_path):
 
 def config(*flags: str) -> Config:
     """Keys of a run, given as flags or as `key=value` for --set."""
-    words = [word for flag in flags for word in ([flag] if flag.startswith("-") else ["--set", flag])]
+    words = [
+        word for flag in flags for word in ([flag] if flag.startswith("-") else ["--set", flag])
+    ]
     return run.KEYS.read(run._parser().parse_args(words))
 
 
@@ -82,8 +92,13 @@ def test_the_seed_is_the_trainers_alone_and_the_split_seed_the_converters():
             "processes": st.integers(1, 1000),
         },
     ),
-    st.fixed_dictionaries({}, optional={"min_accuracy": st.floats(0, 1), "min_auc": st.floats(0, 1)}),
-    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).map("/".__add__), max_size=3),
+    st.fixed_dictionaries(
+        {}, optional={"min_accuracy": st.floats(0, 1), "min_auc": st.floats(0, 1)}
+    ),
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).map("/".__add__),
+        max_size=3,
+    ),
 )
 def test_a_step_gets_the_options_that_the_front_door_was_given(convert, evaluate, sources):
     given = {**convert, **evaluate, "dataset": "taxi"}
@@ -94,7 +109,9 @@ def test_a_step_gets_the_options_that_the_front_door_was_given(convert, evaluate
         **convert, dataset="taxi", source=source, output="o"
     )
     places = {"model_dir": "m", "data_dir": "d", "output": "o", "registry": "r", "name": "n"}
-    assert EvaluateOptions.parse(found["evaluate_args"], "step", **places) == EvaluateOptions(**evaluate, **places)
+    assert EvaluateOptions.parse(found["evaluate_args"], "step", **places) == EvaluateOptions(
+        **evaluate, **places
+    )
 
 
 @given(st.from_regex(r"[A-Z]\w*(/[\w.+-]+)?(:\d\.\d\.\d)?", fullmatch=True))
@@ -107,7 +124,10 @@ def test_no_source_is_forgotten_however_it_is_given(split):
     names = ["a", "b", "c"]
     given = [["--source", *part] for part in (names[:split], names[split:]) if part]
     line = [word for part in given for word in part]
-    for found in (run.KEYS.read(run._parser().parse_args(line)), ConvertOptions.parse(line, "test", output="o")):
+    for found in (
+        run.KEYS.read(run._parser().parse_args(line)),
+        ConvertOptions.parse(line, "test", output="o"),
+    ):
         assert list(found.source) == names
 
 
@@ -121,18 +141,32 @@ def test_no_source_is_forgotten_however_it_is_given(split):
         (["--output", "x"], "unrecognized arguments: --output"),
         (["--", "--job-dir", "x"], "come from the pipeline"),
         (["--", "--no-such-flag"], "--no-such-flag"),
-        (["--", "--strategy", "mirrored"], "--strategy mirrored: the cluster file says multi_worker_mirrored"),
+        (
+            ["--", "--strategy", "mirrored"],
+            "--strategy mirrored: the cluster file says multi_worker_mirrored",
+        ),
         (["--name", "Not/A/Name"], "model name 'Not/A/Name'"),
-        (["--threshold", "banana=1"], "unknown metric of a threshold 'banana' (known: accuracy, loss)"),
-        (["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"], "(known: accuracy, auc, loss)"),
+        (
+            ["--threshold", "banana=1"],
+            "unknown metric of a threshold 'banana' (known: accuracy, loss)",
+        ),
+        (
+            ["--dataset", "csv", "--schema", "SCHEMA", "--source=.", "--threshold=mae=1"],
+            "(known: accuracy, auc, loss)",
+        ),
         (["--gate", "RANGE"], "a threshold of accuracy: 97 is not from 0 to 1"),
         (["--runs-dir", "runs[1]"], "runs[1]' for a pattern"),
         (["--runs-dir", "gs://bucket/runs"], "--runs-dir: 'gs://bucket/runs' is not a path"),
         (["--set", "predict=rows.csv"], "predict: --source /"),
-        (["--registry", "/proc/registry"], "cannot write --registry /proc/registry: No such file or directory"),
+        (
+            ["--registry", "/proc/registry"],
+            "cannot write --registry /proc/registry: No such file or directory",
+        ),
     ],
 )
-def test_bad_input_exits_with_2_before_anything_is_made(refused, monkeypatch, tmp_path, flags, message):
+def test_bad_input_exits_with_2_before_anything_is_made(
+    refused, monkeypatch, tmp_path, flags, message
+):
     monkeypatch.chdir(ROOT)
     (tmp_path / "typo").write_text("strategy: one_device\nchef: {}\n")
     (tmp_path / "range").write_text("thresholds: {accuracy: 97}")
@@ -150,7 +184,9 @@ def test_a_place_for_runs_that_cannot_be_written_is_told(refused, monkeypatch, t
     assert "cannot write --runs-dir /proc/runs: No such file or directory" in line
 
 
-def test_an_engine_that_does_not_answer_is_told_before_anything_is_made(refused, monkeypatch, tmp_path):
+def test_an_engine_that_does_not_answer_is_told_before_anything_is_made(
+    refused, monkeypatch, tmp_path
+):
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]

@@ -21,14 +21,19 @@ def file(tmp_path) -> pathlib.Path:
 
 def test_flags_win_over_settings_over_file(file):
     file.write_text(
-        "{source: [gs://b/a], env: [A=b], project: one-project, location: here, train_steps: 5, fail_on_reject: true,"
+        "{source: [gs://b/a], env: [A=b], project: one-project, location: here, train_steps: 5, "
+        "fail_on_reject: true,"
         " trainer_flags: [--momentum, 0.5]}"
     )
     settings = ["--set", "location=there", "--set", "train_steps=6", "--set", "labels=[a=b]"]
     config = read("--config", file, *settings, "--source", "gs://b/c", "--train-steps", "7")
     assert (config.source, config.env, config.project) == (("gs://b/c",), ("A=b",), "one-project")
     assert (config.location, config.train_steps, config.labels) == ("there", 7, ("a=b",))
-    assert config.fail_on_reject and config.trainer_flags == ("--momentum", "0.5") and config.shards is None
+    assert (
+        config.fail_on_reject
+        and config.trainer_flags == ("--momentum", "0.5")
+        and config.shards is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,10 @@ def test_config_that_is_gone(file):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("shards", "shards: nothing stands there; write a value"), ("shrds=1", "did you mean 'shards'")],
+    [
+        ("shards", "shards: nothing stands there; write a value"),
+        ("shrds=1", "did you mean 'shards'"),
+    ],
 )
 def test_mistake_in_setting_is_shown(text, message):
     with pytest.raises(UserError, match=f"--set {text}: .*{message}"):

@@ -26,7 +26,11 @@ WRITES = set(checks._WRITES)
 @pytest.mark.cluster
 def test_machine_has_python_and_packages():
     done = subprocess.run(
-        [sys.executable, "pipelines/doctor.py"], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "pipelines/doctor.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert (done.returncode, done.stdout) == (0, "✓ python\n✓ packages\n")
 
@@ -47,28 +51,47 @@ def test_problems_are_printed(capsys, problems, printed):
 
 @pytest.mark.parametrize(
     ("version", "is_supported"),
-    [((2, 7, 18), False), ((3, 10, 13), False), ((3, 11, 0), True), ((3, 13, 9), True), ((3, 14, 0), False)],
+    [
+        ((2, 7, 18), False),
+        ((3, 10, 13), False),
+        ((3, 11, 0), True),
+        ((3, 13, 9), True),
+        ((3, 14, 0), False),
+    ],
 )
 def test_python_matches_pyproject(monkeypatch, version, is_supported):
     monkeypatch.setattr(sys, "version_info", version)
     problems = list(doctor.check_python())
     assert bool(problems) is not is_supported
-    assert all(".".join(map(str, version)) in problem and "make setup" in problem for problem in problems)
+    assert all(
+        ".".join(map(str, version)) in problem and "make setup" in problem for problem in problems
+    )
 
 
 def test_modules_that_fail_are_named(monkeypatch, tmp_path):
     package = tmp_path / "doctored"
     (package / "inner").mkdir(parents=True)
-    for name, text in {"__init__": "", "a": "import no_such_library", "inner/__init__": "1 / 0", "z": ""}.items():
+    for name, text in {
+        "__init__": "",
+        "a": "import no_such_library",
+        "inner/__init__": "1 / 0",
+        "z": "",
+    }.items():
         (package / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(doctor, "PACKAGES", ("doctored",))
     first, second = doctor.check_modules()
-    assert first.startswith("doctored.a (ModuleNotFoundError(") and second.startswith("doctored.inner (ZeroDivisionE")
+    assert first.startswith("doctored.a (ModuleNotFoundError(") and second.startswith(
+        "doctored.inner (ZeroDivisionE"
+    )
 
 
 def test_project_without_credentials(tmp_path, monkeypatch):
-    nobody = {"HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path), "GCE_METADATA_HOST": "127.0.0.1:1"}
+    nobody = {
+        "HOME": str(tmp_path),
+        "CLOUDSDK_CONFIG": str(tmp_path),
+        "GCE_METADATA_HOST": "127.0.0.1:1",
+    }
     for name, value in {**nobody, "GOOGLE_APPLICATION_CREDENTIALS": ""}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=r"gcloud auth application-default login$"):
@@ -79,21 +102,50 @@ def test_project_without_credentials(tmp_path, monkeypatch):
 class Project:
     """A project that has all that is needed, until a test takes something away. A server here answers for Google."""
 
-    permissions: set[str] = dataclasses.field(default_factory=lambda: {*doctor.PERMISSIONS, *WRITES})
-    bucket: dict = dataclasses.field(default_factory=lambda: {"location": "US-CENTRAL1", "locationType": "region"})
+    permissions: set[str] = dataclasses.field(
+        default_factory=lambda: {*doctor.PERMISSIONS, *WRITES}
+    )
+    bucket: dict = dataclasses.field(
+        default_factory=lambda: {"location": "US-CENTRAL1", "locationType": "region"}
+    )
 
     def answer(self, request: Request) -> Answer:
         assert request.headers["Authorization"] == "Bearer of-no-worth"
         match request.path.split("/")[1:]:
-            case ["us-central1-aiplatform.googleapis.com", "v1", "projects", "my-project", *_, "pipelineJobs"]:
+            case [
+                "us-central1-aiplatform.googleapis.com",
+                "v1",
+                "projects",
+                "my-project",
+                *_,
+                "pipelineJobs",
+            ]:
                 return Answer(200, {})
-            case ["cloudresourcemanager.googleapis.com", "v3", "projects", "my-project:testIamPermissions"]:
+            case [
+                "cloudresourcemanager.googleapis.com",
+                "v3",
+                "projects",
+                "my-project:testIamPermissions",
+            ]:
                 return Answer(
-                    200, {"permissions": sorted({*json.loads(request.body)["permissions"]} & self.permissions)}
+                    200,
+                    {
+                        "permissions": sorted(
+                            {*json.loads(request.body)["permissions"]} & self.permissions
+                        )
+                    },
                 )
             case ["storage.googleapis.com", "storage", "v1", "b", "my-bucket"]:
                 return Answer(200, self.bucket)
-            case ["storage.googleapis.com", "storage", "v1", "b", "my-bucket", "iam", "testPermissions"]:
+            case [
+                "storage.googleapis.com",
+                "storage",
+                "v1",
+                "b",
+                "my-bucket",
+                "iam",
+                "testPermissions",
+            ]:
                 return Answer(200, {"permissions": sorted(WRITES & self.permissions)})
         raise exceptions.NotFound("there is no such thing")
 
@@ -107,7 +159,9 @@ class Project:
 
             with (
                 mock.patch.object(AuthorizedSession, "request", request),
-                mock.patch("google.auth.default", lambda scopes: (Credentials("of-no-worth"), None)),
+                mock.patch(
+                    "google.auth.default", lambda scopes: (Credentials("of-no-worth"), None)
+                ),
             ):
                 problems = list(doctor.check_project(project, bucket, "us-central1"))
             front.shutdown()
@@ -121,9 +175,12 @@ def test_complete_project_is_right():
 @pytest.mark.parametrize(
     ("lacking", "meaning", "repair"),
     [
-        ({"permissions": WRITES}, "no aiplatform.customJobs.create, ", "an owner: gcloud projects add"),
-        ({"permissions": {*doctor.PERMISSIONS}}, "no storage.objects.create, ", "ask for the role Storage Object User"),
-        ({"bucket": {"location": "EUROPE-WEST4"}}, "lies in europe-west4 and the run in us-central1", "gcloud storage buckets create"),
+        ({"permissions": WRITES}, "no aiplatform.customJobs.create, ", "an owner: gcloud projects "
+            "add"),
+        ({"permissions": {*doctor.PERMISSIONS}}, "no storage.objects.create, ", "ask for the role "
+            "Storage Object User"),
+        ({"bucket": {"location": "EUROPE-WEST4"}}, "lies in europe-west4 and the run in "
+            "us-central1", "gcloud storage buckets create"),
     ],
     ids=["permissions", "bucket's permissions", "bucket elsewhere"],
 )  # fmt: skip
@@ -133,5 +190,8 @@ def test_missing_right_names_its_repair(lacking, meaning, repair):
 
 
 def test_missing_project_or_bucket_is_named():
-    assert "project another in us-central1: there is no such thing" in Project().problems(project="another")[0]
+    assert (
+        "project another in us-central1: there is no such thing"
+        in Project().problems(project="another")[0]
+    )
     assert Project().problems(bucket="gs://another")[0].startswith("no bucket another; ")

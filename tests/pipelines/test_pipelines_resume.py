@@ -14,7 +14,15 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-FLAGS = ("--cluster", "clusters/local.yaml", "--train-steps", "300", "--", "--checkpoint-num-steps", "50")
+FLAGS = (
+    "--cluster",
+    "clusters/local.yaml",
+    "--train-steps",
+    "300",
+    "--",
+    "--checkpoint-num-steps",
+    "50",
+)
 
 
 def start(*line: object) -> subprocess.Popen[str]:
@@ -25,20 +33,32 @@ def start(*line: object) -> subprocess.Popen[str]:
 
 
 def begin(place: pathlib.Path) -> subprocess.Popen[str]:
-    return start("pipelines/run.py", "--runs-dir", place / "runs", "--registry", place / "registry", *FLAGS)
+    return start(
+        "pipelines/run.py", "--runs-dir", place / "runs", "--registry", place / "registry", *FLAGS
+    )
 
 
-def outcome(place: pathlib.Path, weights: Callable[[pathlib.Path], list[bytes]]) -> tuple[object, ...]:
+def outcome(
+    place: pathlib.Path, weights: Callable[[pathlib.Path], list[bytes]]
+) -> tuple[object, ...]:
     """All that must not depend on what a run has been through: weights, registry and verdict."""
     (told,) = (json.loads(path.read_text()) for path in place.glob("runs/*/summary.json"))
     assert told["status"] == "succeeded"
     versions = sorted(place.glob("registry/digits/[0-9]*"))
     aliases = json.loads((place / "registry" / "digits" / "aliases.json").read_text())
-    return weights(versions[0]), [version.name for version in versions], aliases, told["model"], told["metrics"]
+    return (
+        weights(versions[0]),
+        [version.name for version in versions],
+        aliases,
+        told["model"],
+        told["metrics"],
+    )
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, weights) -> tuple[tuple[object, ...], float]:
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, weights
+) -> tuple[tuple[object, ...], float]:
     place, began = tmp_path_factory.mktemp("undisturbed"), time.monotonic()
     said, _ = (process := begin(place)).communicate(timeout=240)
     assert process.returncode == 0, said

@@ -44,7 +44,11 @@ def left_over(place: pathlib.Path) -> list[str]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             line = " ".join(process.cmdline())
-            if str(place) in line and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                str(place) in line
+                and process.pid != os.getpid()
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(line)
     return found
 
@@ -74,7 +78,12 @@ def test_first_run_registers_the_champion(first_run):
     assert result["metrics"]["accuracy"] >= 0.97
     assert json.dumps(result).count('"accuracy"') == 1
     assert "there is no champion to compare with" in result["model"].pop("why")
-    assert result["model"] == {"name": "digits", "version": "1", "champion": "1", "verdict": "promote"}
+    assert result["model"] == {
+        "name": "digits",
+        "version": "1",
+        "champion": "1",
+        "verdict": "promote",
+    }
     assert result["throughput"]["examples_per_s"] > 0
     assert all(pathlib.Path(path).exists() for path in result["paths"].values())
     assert "test accuracy" in printed and "now the champion" in printed
@@ -105,16 +114,29 @@ def test_second_run_reuses_the_dataset(command, place, first_run):
 def test_rejected_run_shows_the_threshold(command, place, first_run):
     gate = place / "gate.yaml"
     gate.write_text("thresholds: {accuracy: 1}")
-    quick = ("--gate", gate, "--fail-on-reject", "--train-steps", "20", "--cluster", "clusters/local.yaml")
+    quick = (
+        "--gate",
+        gate,
+        "--fail-on-reject",
+        "--train-steps",
+        "20",
+        "--cluster",
+        "clusters/local.yaml",
+    )
     done = command("pipelines/run.py", *flags(place), *quick)
     assert done.returncode == 3, done.stdout + done.stderr
     rejected = summary(newest(place))
     assert (rejected["model"]["verdict"], rejected["model"]["version"]) == ("reject", None)
-    assert rejected["status"] == "succeeded" and "misses the threshold 1.0000" in rejected["model"]["why"]
+    assert (
+        rejected["status"] == "succeeded"
+        and "misses the threshold 1.0000" in rejected["model"]["why"]
+    )
     assert f"rejected: {rejected['model']['why']}" in done.stdout
     page = (newest(place) / "report.html").read_text()
     assert f"<b>Rejected</b>: {rejected['model']['why']}" in page and "Learning curves" in page
-    assert "Versions of digits" in page and page.index("champion</td>") > page.index(">2</th>")  # the newest first
+    assert "Versions of digits" in page and page.index("champion</td>") > page.index(
+        ">2</th>"
+    )  # the newest first
 
 
 def test_failed_step_is_named_and_resumed(command, place):
@@ -138,7 +160,10 @@ def test_failed_step_is_named_and_resumed(command, place):
     assert failed["reason"].startswith(reason)
     page = (run / "report.html").read_text()
     assert f"<b>Failed</b>: {failed['reason'][:60]}" in page and f"runs.py resume {run}" in page
-    assert "is not the file that the manifest" in page.split("The last lines of train")[1].split("</pre>")[0]
+    assert (
+        "is not the file that the manifest"
+        in page.split("The last lines of train")[1].split("</pre>")[0]
+    )
     assert "convert the dataset again" in failed["reason"]
     shutil.rmtree(dataset)
     assert command("pipelines/runs.py", "resume", run).returncode == 0
@@ -149,7 +174,9 @@ def test_failed_step_is_named_and_resumed(command, place):
 
 def test_resume_takes_other_evaluation_flags(command, place):
     short = ("--cluster", "clusters/local.yaml", "--train-steps", 20)
-    failed = command("pipelines/run.py", *flags(place), *short, "--set", "slice=colour", "--min-accuracy", 0.2)
+    failed = command(
+        "pipelines/run.py", *flags(place), *short, "--set", "slice=colour", "--min-accuracy", 0.2
+    )
     assert failed.returncode == 2 and "step plan: unknown column of slices" in failed.stderr
     run = newest(place)
     done = command("pipelines/runs.py", "resume", run, "--set", "slice=label")
@@ -173,7 +200,9 @@ def test_deleting_run_leaves_others_whole(command, place):
 
 def start(place: pathlib.Path, parent: str = "") -> tuple[subprocess.Popen[bytes], int]:
     """Starts a long run on a terminal of its own; returns the process and the terminal."""
-    line = list(map(str, [sys.executable, "pipelines/run.py", *flags(place), "--train-steps", 100000]))
+    line = list(
+        map(str, [sys.executable, "pipelines/run.py", *flags(place), "--train-steps", 100000])
+    )
     if parent:
         line = [parent, "-c", f"PIPELINE_OWNER_PID=$$ {' '.join(line)}; true"]
     terminal, inner = pty.openpty()

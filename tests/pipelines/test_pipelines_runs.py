@@ -30,7 +30,12 @@ def test_list_shows_outcome_of_each_run(make, output_of, tmp_path):
     make("2-failed", "failed")
     make("3-killed", None)
     descriptor = lock(make("4-running", None))
-    for name, content in (("5-broken", "{"), ("6-foreign", '{"id": 7}'), ("7-list", "[]"), ("8-binary", "\0\udcff")):
+    for name, content in (
+        ("5-broken", "{"),
+        ("6-foreign", '{"id": 7}'),
+        ("7-list", "[]"),
+        ("8-binary", "\0\udcff"),
+    ):
         (tmp_path / "runs" / name).mkdir()
         (tmp_path / "runs" / name / "run.json").write_text(content, errors="surrogateescape")
     (tmp_path / "runs" / "notes").mkdir()
@@ -40,7 +45,16 @@ def test_list_shows_outcome_of_each_run(make, output_of, tmp_path):
         heads, *lines = (line.split() for line in output_of("list").splitlines())
     finally:
         os.close(descriptor)
-    assert heads == ["run", "status", "verdict", "metric", "version", "dataset", "cluster", "seconds"]
+    assert heads == [
+        "run",
+        "status",
+        "verdict",
+        "metric",
+        "version",
+        "dataset",
+        "cluster",
+        "seconds",
+    ]
     of_digits = ["digits", "clusters/local.yaml"]
     figures = ["promote", "accuracy", "0.7500", "1", *of_digits, "2.5"]
     assert lines[0] == ["1-done", "succeeded", *figures]
@@ -62,17 +76,30 @@ def test_unusable_run_is_refused(make, output_of, refused, tmp_path):
     os.close(descriptor)
     moved = killed.rename(killed.with_name("moved"))
     assert f"move it back to {killed}" in refused(runs.main, "resume", moved, *where)
-    assert "its dataset is gone, and the source" in refused(runs.main, "resume", make("3", "failed"), *where)
+    assert "its dataset is gone, and the source" in refused(
+        runs.main, "resume", make("3", "failed"), *where
+    )
     before = sorted(tmp_path.rglob("*"))
     assert "add --yes" in refused(runs.main, "delete", done, *where)
-    assert output_of("resume", done) == f"run {done.name} is finished; there is nothing to go on with\n"
+    assert (
+        output_of("resume", done)
+        == f"run {done.name} is finished; there is nothing to go on with\n"
+    )
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_compare_shows_metrics_and_differing_settings(make, output_of):
     same = {"versions": {"tf": "2"}}
-    for name, accuracy, rate in (("1", 0.75, 0.001), ("2", None, 0.01)):  # a metric may be undefined
-        make(name, accuracy=accuracy, settings={"learning_rate": rate, "schedule": "constant"}, **same)
+    for name, accuracy, rate in (
+        ("1", 0.75, 0.001),
+        ("2", None, 0.01),
+    ):  # a metric may be undefined
+        make(
+            name,
+            accuracy=accuracy,
+            settings={"learning_rate": rate, "schedule": "constant"},
+            **same,
+        )
     lines = [line.split() for line in output_of("compare", "1", "2").splitlines()]
     metrics = [["metric", "accuracy", "0.7500", "accuracy", "-"], ["test", "accuracy", "0.75", "-"]]
     assert lines == [["run", "1", "2"], *metrics, ["learning_rate", "0.001", "0.01"]]

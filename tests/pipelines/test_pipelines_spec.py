@@ -20,7 +20,10 @@ def paths(tmp_path_factory) -> list[pathlib.Path]:
 @pytest.fixture(scope="module")
 def found(paths) -> dict[str, dict[str, dict]]:
     """The tasks of each back end."""
-    return {backend: tasks(yaml.safe_load(path.read_text())) for backend, path in zip(BACKENDS, paths, strict=True)}
+    return {
+        backend: tasks(yaml.safe_load(path.read_text()))
+        for backend, path in zip(BACKENDS, paths, strict=True)
+    }
 
 
 def test_full_disk_is_told(tmp_path, monkeypatch):
@@ -28,17 +31,29 @@ def test_full_disk_is_told(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(compiler.Compiler, "compile", full)
-    with pytest.raises(UserError, match=f"cannot write --output-dir {tmp_path}: No space left on device"):
+    with pytest.raises(
+        UserError, match=f"cannot write --output-dir {tmp_path}: No space left on device"
+    ):
         compile_specs(IMAGE, str(tmp_path))
 
 
 def test_compiling_twice_gives_the_same_bytes(command, tmp_path):
     specs = []
     for seed in "12":  # of hashes
-        done = command("pipelines/compile.py", "--image", IMAGE, "--output-dir", tmp_path / seed, PYTHONHASHSEED=seed)
+        done = command(
+            "pipelines/compile.py",
+            "--image",
+            IMAGE,
+            "--output-dir",
+            tmp_path / seed,
+            PYTHONHASHSEED=seed,
+        )
         assert done.returncode == 0, done.stderr
         specs.append({path.name: path.read_bytes() for path in (tmp_path / seed).iterdir()})
-    assert specs[0] == specs[1] and sorted(specs[0]) == ["training-local.yaml", "training-vertex.yaml"]
+    assert specs[0] == specs[1] and sorted(specs[0]) == [
+        "training-local.yaml",
+        "training-vertex.yaml",
+    ]
 
 
 def test_each_run_of_the_compiled_spec_has_a_directory(paths):
@@ -69,7 +84,10 @@ def tasks(spec: dict) -> dict[str, dict]:
             name = task["taskInfo"]["name"]
             if "dag" in inner:
                 walk(inner, f"{path}{name}/")
-            waits = [component["dag"]["tasks"][d]["taskInfo"]["name"] for d in task.get("dependentTasks", [])]
+            waits = [
+                component["dag"]["tasks"][d]["taskInfo"]["name"]
+                for d in task.get("dependentTasks", [])
+            ]
             found[path + name] = {
                 "waits": sorted(waits),
                 "cached": task.get("cachingOptions", {}).get("enableCache", False),
@@ -91,7 +109,9 @@ def test_task_graphs_are_equal_but_for_how_training_starts_and_who_looks_at_the_
         assert (mine["key"] == theirs["key"]) is not name.endswith(("/train", "/predict"))
 
 
-def test_only_what_converts_is_cached_and_here_where_the_notes_are_of_one_run_all_but_the_cleanup(found):
+def test_only_what_converts_is_cached_and_here_where_the_notes_are_of_one_run_all_but_the_cleanup(
+    found,
+):
     def cached(backend: str) -> set[str]:
         return {name for name, task in found[backend].items() if task["cached"]}
 

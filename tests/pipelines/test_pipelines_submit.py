@@ -28,7 +28,9 @@ NETWORK = "projects/1/global/networks/n"
 
 
 def prepared(*flags: str) -> Submission:
-    args = submit._parser().parse_args(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
+    args = submit._parser().parse_args(
+        ["--project", "demo-project", "--bucket", "gs://my-bucket", *flags]
+    )
     return prepare(KEYS.read(args))
 
 
@@ -38,11 +40,14 @@ def request(submission: Submission) -> dict[str, Any]:
 
 def test_a_query_reaches_its_step_as_it_is_and_is_exported_to_the_bucket(tmp_path):
     (schema := tmp_path / "schema.yaml").write_text(
-        "{name: trips, origin: o, columns: {fare: {type: float}, tip: {type: float}}, label: {regression: tip},"
+        "{name: trips, origin: o, columns: {fare: {type: float}, tip: {type: float}}, label: "
+        "{regression: tip},"
         " deep: [{column: fare, numeric: z_score}]}"
     )
     query = "SELECT fare, tip FROM `p.d.t`"
-    made = prepared("--dataset", "bigquery", "--schema", str(schema), "--image", IMAGE, "--source", query)
+    made = prepared(
+        "--dataset", "bigquery", "--schema", str(schema), "--image", IMAGE, "--source", query
+    )
     assert made.values["name"] == "trips"
     told = Options.parse(made.values["convert_args"], "step", output="-")
     assert (told.source, told.export_dir) == (query, "gs://my-bucket/exports")
@@ -56,7 +61,9 @@ def test_what_is_sent_is_what_the_dry_run_shows(vertex, capsys):
     submission = prepared(*flags[4:], "--cluster", "clusters/vertex-ps.yaml")
     name = client.send(submission, submission.run, first_attempt([], submission.bounds))
     sent = v1.PipelineJob.to_json(vertex.pipeline_jobs.items[name])
-    again = v1.PipelineJob.from_json(json.dumps(shown["pipelineJob"]).replace(shown["pipelineJobId"], submission.run))
+    again = v1.PipelineJob.from_json(
+        json.dumps(shown["pipelineJob"]).replace(shown["pipelineJobId"], submission.run)
+    )
     for field in ("display_name", "pipeline_spec", "labels", "runtime_config", "network"):
         assert getattr(v1.PipelineJob.from_json(sent), field) == getattr(again, field), field
     assert shown["parent"] == "projects/demo-project/locations/us-central1"
@@ -66,7 +73,10 @@ def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the
     submissions = [prepared("--image", image) for image in (IMAGE, IMAGE.replace("aa", "bb"))]
     for submission in submissions:
         spec = request(submission)["pipelineJob"]["pipelineSpec"]
-        assert spec["deploymentSpec"]["executors"]["exec-evaluate"]["container"]["image"] == submission.image
+        assert (
+            spec["deploymentSpec"]["executors"]["exec-evaluate"]["container"]["image"]
+            == submission.image
+        )
         assert lint(spec) == []
 
 
@@ -77,43 +87,70 @@ def test_each_of_two_submissions_at_once_sends_its_own_image_and_has_none_of_the
         (["--bucket", "my-bucket"], "give one such as gs://my-bucket"),
         ([], "--image is missing"),
         (["--image", IMAGE, "--name", "Bad Name!"], "model name 'Bad Name!'"),
-        (["--image", IMAGE, "--set", "predict=gs://b/rows.csv"], "reads JSON lines; give gs://BUCKET/NAME.jsonl"),
+        (
+            ["--image", IMAGE, "--set", "predict=gs://b/rows.csv"],
+            "reads JSON lines; give gs://BUCKET/NAME.jsonl",
+        ),
         (["--image", "r/i:tag"], "--image r/i:tag: give one such as .*@sha256:0"),
         (["--image", IMAGE, "--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
-        (["--image", IMAGE, "--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
+        (
+            ["--image", IMAGE, "--dataset", "mnist", "--source", "data"],
+            "upload it and give gs://BUCKET/DIR",
+        ),
         (["--image", IMAGE, "--", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),
         (["--image", IMAGE, "--set", "timeout=soon"], "'soon' is not a duration"),
         (["--image", IMAGE, "--set", "step_resources=convert=8"], "is not STEP=CPUS:MEMORY"),
         (["--image", IMAGE, "--set", "step_resources=train=8:8G"], "'train=8:8G' is not STEP"),
-        (["--image", IMAGE, "--set", f"tensorboard={REGION}/tensorboards/1"], "needs training_service_account"),
+        (
+            ["--image", IMAGE, "--set", f"tensorboard={REGION}/tensorboards/1"],
+            "needs training_service_account",
+        ),
         (["--image", IMAGE, "--fail-on-reject"], "--fail-on-reject needs --wait"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anybody_is_asked(flags, message):
-    with mock.patch("google.auth.default", side_effect=AssertionError), pytest.raises(UserError, match=message):
+    with (
+        mock.patch("google.auth.default", side_effect=AssertionError),
+        pytest.raises(UserError, match=message),
+    ):
         submit.main(["--project", "demo-project", "--bucket", "gs://my-bucket", *flags])
 
 
 def test_synchronous_training_drops_the_parameter_servers_as_everywhere(capsys):
-    values = prepared("--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--", "--sync").values
+    values = prepared(
+        "--image", IMAGE, "--cluster", "clusters/vertex-ps.yaml", "--", "--sync"
+    ).values
     cluster = json.loads(values["cluster"])
     assert cluster["strategy"] == "multi_worker_mirrored" and "ps" not in cluster
     assert "--sync" not in values["trainer_args"] and "--deterministic" in values["trainer_args"]
-    assert "replaced: clusters/vertex-ps.yaml: --sync: the parameter servers are dropped" in capsys.readouterr().err
+    assert (
+        "replaced: clusters/vertex-ps.yaml: --sync: the parameter servers are dropped"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_dry_run_needs_no_account_and_says_what_stands_in(monkeypatch, capsys):
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
     with mock.patch("google.auth.default", side_effect=AssertionError):
-        assert submit.main(["--dry-run", "--dataset", "mnist", "--source", "gs://somewhere/mnist"]) == 0
+        assert (
+            submit.main(["--dry-run", "--dataset", "mnist", "--source", "gs://somewhere/mnist"])
+            == 0
+        )
     told = capsys.readouterr()
     assert "--project, --bucket, --image not given" in told.err
     assert json.loads(told.out)["parent"] == "projects/my-project/locations/us-central1"
 
 
 def test_run_can_be_sent_again(bucket):
-    settings = ["--set", "step_resources=convert=8:32G", "--set", f"network={NETWORK}", "--set", "labels=a=b"]
+    settings = [
+        "--set",
+        "step_resources=convert=8:32G",
+        "--set",
+        f"network={NETWORK}",
+        "--set",
+        "labels=a=b",
+    ]
     submission = prepared("--image", IMAGE, "--bucket", "gs://demo", *settings)
     submission.save()
     again = Submission.load("gs://demo", submission.run)
@@ -128,7 +165,9 @@ def response(status: int, content: bytes) -> requests.Response:
     return made
 
 
-@pytest.mark.parametrize("answer", [403, 404, 200, 408, 429, 503, requests.Timeout(), TransportError()])
+@pytest.mark.parametrize(
+    "answer", [403, 404, 200, 408, 429, 503, requests.Timeout(), TransportError()]
+)
 def test_only_definite_answers_refuse(monkeypatch, capsys, answer):
     def request(*_, **__):
         if isinstance(answer, Exception):
@@ -138,7 +177,9 @@ def test_only_definite_answers_refuse(monkeypatch, capsys, answer):
     monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
     monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
     with pytest.raises(UserError) if answer in (403, 404) else contextlib.nullcontext():
-        checks.check_access(prepared("--image", IMAGE, "--service-account", "a@p.iam.gserviceaccount.com"))
+        checks.check_access(
+            prepared("--image", IMAGE, "--service-account", "a@p.iam.gserviceaccount.com")
+        )
     assert ("warning: not checked, as " in capsys.readouterr().err) is (answer not in (403, 404))
 
 
@@ -160,7 +201,9 @@ def test_refusal_is_one_line(monkeypatch, content, message):
 
 
 RUN, TRAIN = (f"{name}@p.iam.gserviceaccount.com" for name in ("run", "train"))
-UNSEEN = f"warning: the policies that you may read do not show whether {RUN} may act as {TRAIN}; if not"
+UNSEEN = (
+    f"warning: the policies that you may read do not show whether {RUN} may act as {TRAIN}; if not"
+)
 
 
 def policy(role: str, member: str) -> tuple[int, Any]:
@@ -186,7 +229,10 @@ BOUND, NONE = policy("roles/iam.serviceAccountUser", f"serviceAccount:{RUN}"), (
 def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, project, problem):
     answers = {f"{TRAIN}:getIamPolicy": own, "demo-project:getIamPolicy": project}
     verbs = ("create", "get", "list", "delete")
-    every = {"location": "us-central1", "permissions": [f"storage.objects.{verb}" for verb in verbs]}
+    every = {
+        "location": "us-central1",
+        "permissions": [f"storage.objects.{verb}" for verb in verbs],
+    }
 
     def request(session, method, url, **_):
         status, content = answers.get(url.rpartition("/")[2], (200, every))
@@ -196,7 +242,14 @@ def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, proje
     monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
     try:
         checks.check_access(
-            prepared("--image", IMAGE, "--service-account", RUN, "--set", f"training_service_account={TRAIN}")
+            prepared(
+                "--image",
+                IMAGE,
+                "--service-account",
+                RUN,
+                "--set",
+                f"training_service_account={TRAIN}",
+            )
         )
         outcome = capsys.readouterr().err
     except UserError as error:
@@ -206,7 +259,9 @@ def test_training_account_is_checked_by_policies(monkeypatch, capsys, own, proje
 
 _OURS = {"managed_by": "tfrecord-training"}
 _names = st.sampled_from(["7", "17", "r1", "r1-2", "x-r1"])
-_labels = st.sampled_from([_OURS, _OURS | {"run": "r1"}, {}, {"run": "r1"}, {"managed_by": "others", "run": "r1"}])
+_labels = st.sampled_from(
+    [_OURS, _OURS | {"run": "r1"}, {}, {"run": "r1"}, {"managed_by": "others", "run": "r1"}]
+)
 _kinds = st.sampled_from(["pipelineJobs", "customJobs"])
 
 
@@ -225,13 +280,25 @@ def test_cancel_ends_what_is_named(vertex, monkeypatch, things, name):
         collections[kind].items[thing.name] = thing
 
     def state() -> dict[str, str]:
-        return {each: str(item) for collection in collections.values() for each, item in collection.items.items()}
+        return {
+            each: str(item)
+            for collection in collections.values()
+            for each, item in collection.items.items()
+        }
 
     jobs = {each: labels for each, labels in things.items() if each[0] == "pipelineJobs"}
-    ours = {each: labels for each, labels in jobs.items() if labels.get("managed_by") == _OURS["managed_by"]}
+    ours = {
+        each: labels
+        for each, labels in jobs.items()
+        if labels.get("managed_by") == _OURS["managed_by"]
+    }
     named = {each for each, labels in ours.items() if name in (each[1], labels.get("run"))}
     before = state()
-    with contextlib.nullcontext() if named else pytest.raises(UserError, match=f"--cancel {name}: no live run"):
+    with (
+        contextlib.nullcontext()
+        if named
+        else pytest.raises(UserError, match=f"--cancel {name}: no live run")
+    ):
         assert submit.main(["--project", vertex.project, "--cancel", name]) == 0
     after = state()
     changed = {each for each in before if before[each] != after.get(each)}

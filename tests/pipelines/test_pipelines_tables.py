@@ -14,11 +14,16 @@ import yaml
 from common.manifest import Manifest
 from pipelines.local.record import RunRecord
 
-# Friedman 1991, "Multivariate adaptive regression splines", section 4.3: half of the columns say nothing.
+# Friedman 1991, "Multivariate adaptive regression splines", section 4.3: half of the columns say
+# nothing.
 FRIEDMAN = {
     "name": "friedman",
     "origin": "drawn",
-    "columns": {**{f"x{i}": {"type": "float"} for i in range(10)}, "y": {"type": "float"}, "high": {"type": "int"}},
+    "columns": {
+        **{f"x{i}": {"type": "float"} for i in range(10)},
+        "y": {"type": "float"},
+        "high": {"type": "int"},
+    },
     "label": {"regression": "y"},
     "deep": [{"column": f"x{i}", "numeric": "z_score"} for i in range(10)],
     "other_columns": "ignore",
@@ -65,13 +70,17 @@ def test_a_container_sees_every_source_and_can_do_little_else(table, monkeypatch
     places = [table / "runs/r", table / "registry", *halves(table)]
     facts = {"id": "r", "runner": "docker", "image": "i", "dataset": "csv", "cluster": "c.yaml"}
     record = RunRecord(
-        **facts, sources=list(map(str, places[2:])), arguments={"registry": str(places[1]), "run_dir": str(places[0])}
+        **facts,
+        sources=list(map(str, places[2:])),
+        arguments={"registry": str(places[1]), "run_dir": str(places[0])},
     )
     given = runner._runner(record).container_run_args
     mounts = given["mounts"]
     assert (given["user"], given["read_only"], given["cap_drop"]) == ("0:0", True, ["ALL"])
     assert given["security_opt"] == ["no-new-privileges"]
-    assert [mount["Source"] for mount in mounts] == [str(place) for place in (places[0].parent, *places[1:])]
+    assert [mount["Source"] for mount in mounts] == [
+        str(place) for place in (places[0].parent, *places[1:])
+    ]
     assert [mount["ReadOnly"] for mount in mounts] == [False, False, True, True]
 
 
@@ -91,12 +100,19 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
     first = run("--set", "min_auc=0.6")
     manifest = Manifest.load(first["paths"]["dataset"])
     assert sum(split.examples for split in manifest.splits.values()) == len(trips.rows())
-    assert first["model"]["name"] == "trips" and first["model"]["verdict"] in ("register", "promote", "reject")
+    assert first["model"]["name"] == "trips" and first["model"]["verdict"] in (
+        "register",
+        "promote",
+        "reject",
+    )
     evaluation = json.loads(pathlib.Path(first["paths"]["evaluation"]).read_text())
     assert evaluation["gate"]["thresholds"]["auc"] == 0.6
     assert evaluation["baseline"]["rule"] == "best single column, company"
     assert f"test auc       {first['metrics']['auc']:.4f}" in first["told"]
-    other = {**yaml.safe_load((table / "schema.yaml").read_text(encoding="utf-8")), "origin": "elsewhere"}
+    other = {
+        **yaml.safe_load((table / "schema.yaml").read_text(encoding="utf-8")),
+        "origin": "elsewhere",
+    }
     (table / "schema.yaml").write_text(yaml.safe_dump(other), encoding="utf-8")
     second = run("--model", "wide_deep", "--", "--hidden-units", "8,4")
     assert {s["name"]: s["status"] for s in second["steps"]}["convert"] == "succeeded"
@@ -105,8 +121,23 @@ def test_the_whole_pipeline_on_a_table_of_ones_own(command, table):
 @pytest.mark.pipeline
 def test_regression_is_registered_and_predicts(command, friedman):
     shutil.copy(friedman / "rows.parquet", friedman / "today's.parquet")
-    flags = ["--dataset", "parquet", "--source", friedman / "rows.parquet", "--schema", friedman / "schema.yaml"]
-    flags += ["--cluster", "clusters/local.yaml", "--train-epochs", 60, "--threshold", "rmse=2", "r2=0.8"]
+    flags = [
+        "--dataset",
+        "parquet",
+        "--source",
+        friedman / "rows.parquet",
+        "--schema",
+        friedman / "schema.yaml",
+    ]
+    flags += [
+        "--cluster",
+        "clusters/local.yaml",
+        "--train-epochs",
+        60,
+        "--threshold",
+        "rmse=2",
+        "r2=0.8",
+    ]
     flags += ["--runs-dir", friedman / "runs", "--registry", friedman / "registry"]
     flags += ["--set", f"predict={friedman}/today's.parquet"]
     own = ["--learning-rate", 0.003, "--schedule", "linear", "--export", "best"]
@@ -118,7 +149,10 @@ def test_regression_is_registered_and_predicts(command, friedman):
     assert (model["verdict"], model["champion"]) == ("promote", "1")
     assert f"test rmse      {metrics['rmse']:.4f}" in done.stdout
     evaluation = json.loads(pathlib.Path(summary["paths"]["evaluation"]).read_text())
-    assert evaluation["gate"]["thresholds"] == {"rmse": 2.0, "r2": 0.8} and evaluation["baseline"]["rmse"] > 3
+    assert (
+        evaluation["gate"]["thresholds"] == {"rmse": 2.0, "r2": 0.8}
+        and evaluation["baseline"]["rmse"] > 3
+    )
     predictions = pq.read_table(summary["paths"]["predictions"])
     errors = predictions["predictions"].to_numpy() - predictions["y"].to_numpy()
     assert len(errors) == 3000 and np.sqrt(np.mean(errors**2)) < 1.6

@@ -1,7 +1,8 @@
 """Runs the small jobs that show what only Vertex AI can: `make prove-cloud ARGS='--project P --bucket gs://B --image I'`.
 
-UNPROVEN: nobody has run it against the real Vertex AI; it was run against the cloud of this machine, which cannot show
-what it is for. It asks before it sends anything, with the machine-hours that it can take, and removes what it made.
+UNPROVEN: nobody has run it against the real Vertex AI; it was run against the cloud of this
+machine, which cannot show what it is for. It asks before it sends anything, with the machine-hours
+that it can take, and removes what it made.
 """
 
 import contextlib
@@ -23,8 +24,9 @@ from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from pipelines.submit import check_place
 
-# The number in docs/CLOUD.md, what is shown, and how it is found: by the ends of the jobs whose names begin so, and by
-# what each attempt of each of their replicas noted under a name (`probe.py`).
+# The number in docs/CLOUD.md, what is shown, and how it is found: by the ends of the jobs whose
+# names begin so, and by what each attempt of each of their replicas noted under a name
+# (`probe.py`).
 SHOWN = (
     (1, "all jobs run and write to the bucket", "", "me"),
     (2, "whether the project can be imported", "lone", "modules"),
@@ -41,7 +43,8 @@ _MACHINE = {"machine": "n1-standard-4"}
 _PAIR = {"strategy": "multi_worker_mirrored", "chief": _MACHINE, "worker": _MACHINE}
 _LONE = {"strategy": "one_device", "chief": _MACHINE}
 _GPU = {"strategy": "one_device", "chief": {**_MACHINE, "accelerator": {"type": "NVIDIA_TESLA_T4"}}}
-# Of each job: its pools, the code with which its last replica ends at first, whether all start again.
+# Of each job: its pools, the code with which its last replica ends at first, whether all start
+# again.
 JOBS = {
     "restart-all": (_PAIR, 134, True),
     "restart-one": (_PAIR, 134, False),
@@ -56,7 +59,10 @@ def requests(place: str, args: Any) -> dict[str, tuple[dict[str, Any], dict[str,
     """By name of the job the arguments of `aiplatform.CustomJob`, and those of its `submit`."""
     source = pathlib.Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
     made = {}
-    for name, (pools, code, restart_all) in {**JOBS, **({"gpu": (_GPU, 0, True)} if args.gpu else {})}.items():
+    for name, (pools, code, restart_all) in {
+        **JOBS,
+        **({"gpu": (_GPU, 0, True)} if args.gpu else {}),
+    }.items():
         flags = [f"{place}/{name}", str(code)] if name != "large" else ["x" * 100_000] * 15
         command = ("python", "-c", source)
         pools = plan_vertex(Cluster(**pools), args.image, flags, command=command)
@@ -78,11 +84,18 @@ def shown(requests: dict[str, Any]) -> str:
 
 def machine_hours(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> float:
     """What everything takes at most; the large request is cancelled before it has machines."""
-    pools = [pool for name, (job, _) in requests.items() if name != "large" for pool in job["worker_pool_specs"]]
+    pools = [
+        pool
+        for name, (job, _) in requests.items()
+        if name != "large"
+        for pool in job["worker_pool_specs"]
+    ]
     return sum(pool["replica_count"] for pool in pools) * _LIMIT_S / 3600
 
 
-def prove(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]], bucket: Any, directory: str) -> str:
+def prove(
+    requests: dict[str, tuple[dict[str, Any], dict[str, Any]]], bucket: Any, directory: str
+) -> str:
     """Sends the requests, waits for what comes of them, and removes it. Returns the answers, a line each."""
     jobs, states, notes = {}, {}, {}
     bucket.blob(f"{directory}/shared").upload_from_string(b"x" * 1000)
@@ -102,7 +115,9 @@ def prove(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]], bucket: An
         for blob in bucket.list_blobs(prefix=f"{directory}/"):
             if name := re.fullmatch(r"[^/]+/([^/]+/[^/]+-\d+)\.json", blob.name):
                 notes[name[1]] = json.loads(blob.download_as_bytes())
-        return "".join(f"{number}. {what}: {_found(states, notes, *how)}\n" for number, what, *how in SHOWN)
+        return "".join(
+            f"{number}. {what}: {_found(states, notes, *how)}\n" for number, what, *how in SHOWN
+        )
     finally:
         for job in jobs.values():
             _remove(job)
@@ -113,7 +128,11 @@ def prove(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]], bucket: An
 def _found(states: dict[str, str], notes: dict[str, dict[str, Any]], job: str, key: str) -> str:
     """How the jobs ended whose names begin with `job`, and what their notes have under `key`."""
     told = [f"{name} {state}" for name, state in states.items() if name.startswith(job)]
-    told += [f"{name} {note[key]}" for name, note in sorted(notes.items()) if name.startswith(job) and key in note]
+    told += [
+        f"{name} {note[key]}"
+        for name, note in sorted(notes.items())
+        if name.startswith(job) and key in note
+    ]
     return ", ".join(told) or "not looked at"
 
 
@@ -138,13 +157,24 @@ def _remove(job: Any) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    p = Parser(prog="make prove-cloud", description="Shows on Vertex AI what docs/CLOUD.md says that only it can show.")
+    p = Parser(
+        prog="make prove-cloud",
+        description="Shows on Vertex AI what docs/CLOUD.md says that only it can show.",
+    )
     p.add_argument("--project", required=True, help="id of the project")
     p.add_argument("--location", default="us-central1", help="region")
-    p.add_argument("--bucket", required=True, help="gs://BUCKET for what the jobs note, in a directory that is deleted")
+    p.add_argument(
+        "--bucket",
+        required=True,
+        help="gs://BUCKET for what the jobs note, in a directory that is deleted",
+    )
     p.add_argument("--image", required=True, help="container image of the project, by digest")
-    p.add_argument("--service-account", default="", help="that the jobs act as (None: the project's default)")
-    p.add_argument("--gpu", action="store_true", help="one more job, with a T4; IMAGE must be one for GPUs")
+    p.add_argument(
+        "--service-account", default="", help="that the jobs act as (None: the project's default)"
+    )
+    p.add_argument(
+        "--gpu", action="store_true", help="one more job, with a T4; IMAGE must be one for GPUs"
+    )
     p.add_argument("--dry-run", action="store_true", help="print the requests and send nothing")
     p.add_argument("--yes", action="store_true", help="do not ask")
     return p
@@ -159,7 +189,10 @@ def main() -> int:
     if args.dry_run:
         print(shown(made), end="")
         return 0
-    print(f"{len(made)} jobs in {args.project}, {args.location}; at most {machine_hours(made):.2f} machine-hours")
+    print(
+        f"{len(made)} jobs in {args.project}, {args.location}; at most {machine_hours(made):.2f} "
+        "machine-hours"
+    )
     if not args.yes and input("send them? [y/N] ") != "y":
         return 1
     try:

@@ -1,7 +1,8 @@
 """What a replica of a proving job does: `python -c THIS_FILE gs://BUCKET/BASE/JOB CODE`, on machines of Vertex AI.
 
-Every attempt notes in BASE/JOB/REPLICA-ATTEMPT.json who it is and what it sees. In its first attempt the last replica
-ends with CODE; the others wait for its second. It stands alone, in an image that has the project.
+Every attempt notes in BASE/JOB/REPLICA-ATTEMPT.json who it is and what it sees. In its first
+attempt the last replica ends with CODE; the others wait for its second. It stands alone, in an
+image that has the project.
 """
 
 import concurrent.futures
@@ -44,12 +45,16 @@ def main(place: str, code: str) -> None:
                 "gpus": _gpus(),
             }
         elif attempt == 0:
-            seen["reached"] = [address for address in everybody if _until(lambda a=address: _answers(a))]
+            seen["reached"] = [
+                address for address in everybody if _until(lambda a=address: _answers(a))
+            ]
         bucket.blob(f"{job}/{me}-{attempt}.json").upload_from_string(json.dumps(seen))
         if own != everybody[-1]:
             _until(lambda: attempts("workerpool1-0") > 1)
         elif attempt == 0:
-            _until(lambda: len(everybody) == 1 or attempts("workerpool0-0") > 0)  # which has to reach this one
+            _until(
+                lambda: len(everybody) == 1 or attempts("workerpool0-0") > 0
+            )  # which has to reach this one
             sys.exit(int(code))
 
 

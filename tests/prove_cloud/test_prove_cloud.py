@@ -32,8 +32,12 @@ def test_nothing_is_sent_without_a_yes(monkeypatch, capsys):
 
 
 def test_the_table_has_every_item_of_the_list_that_it_can_show():
-    items = re.findall(r"^(\d+)\. (.*(?:\n {3,}.*)*)", pathlib.Path("docs/CLOUD.md").read_text(), re.MULTILINE)
-    assert [number for number, *_ in program.SHOWN] == [int(n) for n, item in items if "Shown by nothing" not in item]
+    items = re.findall(
+        r"^(\d+)\. (.*(?:\n {3,}.*)*)", pathlib.Path("docs/CLOUD.md").read_text(), re.MULTILINE
+    )
+    assert [number for number, *_ in program.SHOWN] == [
+        int(n) for n, item in items if "Shown by nothing" not in item
+    ]
 
 
 def test_what_was_made_is_cancelled_and_deleted(vertex, capsys):
@@ -72,7 +76,11 @@ def test_on_the_cloud_of_this_machine_every_check_has_an_answer_and_nothing_stay
     assert {f"restart-all/workerpool{i}-0-1" for i in (0, 1)} <= set(
         found["4"].split()
     ) and "'after_s': 0, 'renamed': True" in found["7"]
-    assert "'told_429': 0" in found["11"] and "cancelled" in found["10"] and found["12"] == "not looked at"
+    assert (
+        "'told_429': 0" in found["11"]
+        and "cancelled" in found["10"]
+        and found["12"] == "not looked at"
+    )
     objects = pathlib.Path(os.environ["LOOPBACK_CLOUD"], "buckets", "demo")
     assert not list(objects.glob("prove-*/**/*.json"))
 

@@ -23,7 +23,9 @@ def client(vertex: Any) -> Any:
     from google.cloud import aiplatform_v1 as v1
 
     return v1.ModelServiceClient(
-        transport="rest", credentials=AnonymousCredentials(), client_options={"api_endpoint": vertex.url}
+        transport="rest",
+        credentials=AnonymousCredentials(),
+        client_options={"api_endpoint": vertex.url},
     )
 
 
@@ -56,7 +58,9 @@ def job(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
 
 
 @pytest.fixture
-def evaluated(job: Callable[..., pathlib.Path]) -> Callable[..., tuple[pathlib.Path, dict[str, Any]]]:
+def evaluated(
+    job: Callable[..., pathlib.Path],
+) -> Callable[..., tuple[pathlib.Path, dict[str, Any]]]:
     """Makes a job with an evaluation in which any lead counts; returns its directory and the evaluation's content."""
 
     def make(
@@ -67,10 +71,16 @@ def evaluated(job: Callable[..., pathlib.Path]) -> Callable[..., tuple[pathlib.P
         settings: dict[str, Any] | None = None,
     ) -> tuple[pathlib.Path, dict[str, Any]]:
         directory = job(name, **settings or {})
-        comparisons = [Comparison(who="threshold", passed=True, words=f"accuracy {accuracy:.4f} reaches the threshold")]
+        comparisons = [
+            Comparison(
+                who="threshold", passed=True, words=f"accuracy {accuracy:.4f} reaches the threshold"
+            )
+        ]
         if champion:
             best = accuracy > champion["metrics"]["accuracy"]
-            comparisons.append(Comparison(who=CHAMPION, passed=best, words="the comparison with the champion"))
+            comparisons.append(
+                Comparison(who=CHAMPION, passed=best, words="the comparison with the champion")
+            )
         evaluation = {
             "metrics": {"accuracy": accuracy, "loss": 0.5, "examples": 100},
             "metric": "accuracy",

@@ -24,7 +24,9 @@ def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> N
             version = chance.choice(versions) if versions else ""
             try:
                 if verb == "add":
-                    version = store.register("m", model, {"run": f"{os.getpid()}-{chance.random()}"})
+                    version = store.register(
+                        "m", model, {"run": f"{os.getpid()}-{chance.random()}"}
+                    )
                 elif verb == "promote" and not store.promote(
                     "m", version, instead_of=store.aliases("m").get("champion")
                 ):

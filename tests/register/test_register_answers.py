@@ -23,7 +23,9 @@ def judged(data, tmp_path):
     """Evaluates a model; returns the content of the evaluation, which promotes it."""
 
     def judge(model: str) -> dict:
-        evaluation = evaluate(Options(model_dir=model, data_dir=str(data), output=str(tmp_path / "judged")))
+        evaluation = evaluate(
+            Options(model_dir=model, data_dir=str(data), output=str(tmp_path / "judged"))
+        )
         return {**evaluation, "decision": {"verdict": "promote", "reasons": []}}
 
     return judge
@@ -47,11 +49,16 @@ def negate(weights: str) -> None:
         if dtype == tf.float32:
             tensors[name] = -tensors[name]
     tf.raw_ops.SaveV2(
-        prefix=weights, tensor_names=[*tensors], shape_and_slices=[""] * len(tensors), tensors=[*tensors.values()]
+        prefix=weights,
+        tensor_names=[*tensors],
+        shape_and_slices=[""] * len(tensors),
+        tensors=[*tensors.values()],
     )
 
 
-def test_version_with_other_answers_refused(table, judged, registry, tmp_path, refused, monkeypatch, capsys):
+def test_version_with_other_answers_refused(
+    table, judged, registry, tmp_path, refused, monkeypatch, capsys
+):
     model = export_untrained(table, tmp_path / "model")
     evaluation = judged(model)
     first = evaluation["answered"]["instances"][0]
@@ -59,14 +66,19 @@ def test_version_with_other_answers_refused(table, judged, registry, tmp_path, r
     assert promoted(model, evaluation, registry) == "version 1 is the champion now"
     tampered = shutil.copytree(model, tmp_path / "tampered")
     negate(str(tampered / "variables" / "variables"))
-    message = r"not answer as when it was judged: it gives probabilities \[\[0\..* and gave \[\[0\..*; at most 0\.0\d+"
+    message = (
+        r"not answer as when it was judged: it gives probabilities \[\[0\..* and gave "
+        r"\[\[0\..*; at most 0\.0\d+"
+    )
     with pytest.raises(UserError, match=message):
         promoted(str(tampered), {**evaluation, "champion": {"version": "1"}}, registry)
     place = ["2", "--registry", str(registry), "--name", "m"]
     assert "does not answer as when it was judged" in refused(main, "promote", *place)
     assert registry.aliases("m") == {"champion": "1"}
     assert main(["show", *place]) == 0 and "probabilities" not in capsys.readouterr().out
-    monkeypatch.setattr(answers, "check", pytest.fail)  # No server starts for what is decided already.
+    monkeypatch.setattr(
+        answers, "check", pytest.fail
+    )  # No server starts for what is decided already.
     assert "not promoted: the champion was none when" in promoted(model, evaluation, registry)
 
 
@@ -74,7 +86,9 @@ def test_slow_version_refused(table, judged, registry, tmp_path):
     model = export_untrained(table, tmp_path / "model")
     evaluation = judged(model)
     evaluation["answered"]["latency_ms"] = 1e-3
-    with pytest.raises(UserError, match=r"its server answers a row in \d\S* ms, and the gate allows 0.001 ms"):
+    with pytest.raises(
+        UserError, match=r"its server answers a row in \d\S* ms, and the gate allows 0.001 ms"
+    ):
         promoted(model, evaluation, registry)
     assert registry.aliases("m") == {}
 
@@ -84,14 +98,22 @@ def test_model_needing_own_code_refused(table, judged, registry, tmp_path):
         return np.stack([miles * 0, miles * 0 + 1], axis=1)
 
     def serve(**columns: tf.Tensor) -> dict[str, tf.Tensor]:
-        shares = tf.ensure_shape(tf.numpy_function(positive, [columns["miles"]], tf.float32), [None, 2])
+        shares = tf.ensure_shape(
+            tf.numpy_function(positive, [columns["miles"]], tf.float32), [None, 2]
+        )
         index = tf.argmax(shares, axis=1)
-        return {"probabilities": shares, "class_index": index, "class_name": tf.gather(table.class_names, index)}
+        return {
+            "probabilities": shares,
+            "class_index": index,
+            "class_name": tf.gather(table.class_names, index),
+        }
 
     module, model = tf.Module(), str(tmp_path / "model")
     specs = {f.name: tf.TensorSpec([None], f.dtype, name=f.name) for f in table.inputs}
     signature = tf.function(serve).get_concrete_function(**specs)
     tf.saved_model.save(module, model, signatures={"serving_default": signature})
     # Here it works: the function is still known to this process.
-    with pytest.raises(UserError, match=r"its server refuses what it answered when it was judged \(.*pyfunc_"):
+    with pytest.raises(
+        UserError, match=r"its server refuses what it answered when it was judged \(.*pyfunc_"
+    ):
         promoted(model, judged(model), registry)

@@ -51,14 +51,22 @@ def entries(root):
 
 
 def contents(directory):
-    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(directory): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_layout_is_tensorflow_servings(root, model, registry):
     version = registry.register("m", model, {})
     served = root / "m" / "1"
     assert str(served) == registry.find("m", version).model_dir
-    assert {path.name for path in served.iterdir()} == {"saved_model.pb", "variables", "version.json"}
+    assert {path.name for path in served.iterdir()} == {
+        "saved_model.pb",
+        "variables",
+        "version.json",
+    }
     # TensorFlow Serving takes every directory whose name is a number for a version.
     assert [name for name in entries(root) if name.isdigit()] == ["1"]
 
@@ -66,7 +74,10 @@ def test_layout_is_tensorflow_servings(root, model, registry):
 @pytest.mark.cluster
 def test_processes_of_one_run_share_version(root, model, registry):
     line = [sys.executable, "-c", ADD, root, model]
-    writers = [subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    writers = [
+        subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
     for writer in writers:
         assert writer.stdout.readline() == "ready\n"
         writer.stdin.close()
@@ -80,7 +91,9 @@ def test_processes_of_one_run_share_version(root, model, registry):
 
 @pytest.mark.cluster
 def test_killed_copy_leaves_nothing(root, model, registry):
-    with subprocess.Popen([sys.executable, "-c", STUCK, root, model], stdout=subprocess.PIPE, text=True) as writer:
+    with subprocess.Popen(
+        [sys.executable, "-c", STUCK, root, model], stdout=subprocess.PIPE, text=True
+    ) as writer:
         assert writer.stdout.readline() == "copying\n"
         writer.send_signal(signal.SIGKILL)
     (partial,) = (root / "m").glob(".partial-*")
@@ -91,7 +104,8 @@ def test_killed_copy_leaves_nothing(root, model, registry):
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(20, marks=pytest.mark.cluster), pytest.param(200, marks=pytest.mark.slow)]
+    "kills",
+    [pytest.param(20, marks=pytest.mark.cluster), pytest.param(200, marks=pytest.mark.slow)],
 )
 def test_killed_writers_lose_nothing(root, model, registry, kills):
     program = pathlib.Path(__file__).with_name("killed_writers.py")
@@ -148,7 +162,11 @@ def test_failed_registration_leaves_nothing(root, model, registry, tmp_path):
 def test_aliases_are_written_for_others(root, model, registry):
     for champion in (None, "1"):
         assert registry.promote("m", registry.register("m", model, {}), instead_of=champion)
-    assert json.loads((root / "m" / "aliases.json").read_text()) == {**OURS, "champion": "2", "previous": "1"}
+    assert json.loads((root / "m" / "aliases.json").read_text()) == {
+        **OURS,
+        "champion": "2",
+        "previous": "1",
+    }
 
 
 def test_number_of_lost_version_is_taken(root, model, registry):
@@ -159,7 +177,11 @@ def test_number_of_lost_version_is_taken(root, model, registry):
 
 
 def test_unknown_model_leaves_no_directory(root, registry):
-    for use in (lambda: registry.rollback("m"), lambda: registry.delete("m", "1"), lambda: registry.find("m", "1")):
+    for use in (
+        lambda: registry.rollback("m"),
+        lambda: registry.delete("m", "1"),
+        lambda: registry.find("m", "1"),
+    ):
         with pytest.raises(UserError):
             use()
     assert not root.exists()

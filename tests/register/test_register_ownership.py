@@ -23,10 +23,17 @@ CONTENTS = (
     | st.dictionaries(st.sampled_from(["version", "run", "managed_by"]), st.text()).map(
         lambda d: json.dumps(d).encode()
     )
-    | st.just(json.dumps({"version": "2", **marked("registry/m/2")}).encode())  # A copy of a record of ours.
+    | st.just(
+        json.dumps({"version": "2", **marked("registry/m/2")}).encode()
+    )  # A copy of a record of ours.
 )
 PLACES = [
-    *("foo.bar/1/saved_model.pb", "other/7/version.json", "other/history.jsonl", "other/aliases.json"),
+    *(
+        "foo.bar/1/saved_model.pb",
+        "other/7/version.json",
+        "other/history.jsonl",
+        "other/aliases.json",
+    ),
     *("m/7/version.json", "m/7/saved_model.pb", "m/aliases.json", "m/notes.txt"),
     *("m/.partial-x/version.json", "m/.partial-x/model/saved_model.pb"),
 ]
@@ -52,7 +59,9 @@ def test_foreign_files_in_registry_stay(contents, in_place_of_deleted):
         put(pathlib.Path(model), {"saved_model.pb": b""})
         foreign = put(place, contents)
         first, second, third = (registry.register("m", model, {}) for _ in range(3))
-        assert registry.promote("m", second, instead_of=None) and registry.promote("m", third, instead_of=second)
+        assert registry.promote("m", second, instead_of=None) and registry.promote(
+            "m", third, instead_of=second
+        )
         assert registry.rollback("m") == second
         registry.delete("m", first)
         foreign |= put(place / "m" / first, in_place_of_deleted)
@@ -71,8 +80,15 @@ def test_foreign_history_is_refused(tmp_path, job, content):
     assert history.read_bytes() == content
 
 
-LABELS = [{}, dict([MANAGED_BY]), dict([MANAGED_BY]) | {"name": "n"}, {MANAGED_BY[0]: "me", "name": "m"}]
-VERSIONS = st.tuples(st.sampled_from(LABELS), st.sets(st.sampled_from(["default", "theirs", "champion"])))
+LABELS = [
+    {},
+    dict([MANAGED_BY]),
+    dict([MANAGED_BY]) | {"name": "n"},
+    {MANAGED_BY[0]: "me", "name": "m"},
+]
+VERSIONS = st.tuples(
+    st.sampled_from(LABELS), st.sets(st.sampled_from(["default", "theirs", "champion"]))
+)
 
 
 @settings(
@@ -94,10 +110,16 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, v
     first, second, third = (registry.register("m", "gs://demo/job", facts) for _ in range(3))
     resources = {model.version_id: model for model in registry.resources("m")}
     for labels, aliases in versions:
-        about = {"labels": labels, "version_aliases": sorted(aliases), "container_spec": {"image_uri": IMAGE}}
+        about = {
+            "labels": labels,
+            "version_aliases": sorted(aliases),
+            "container_spec": {"image_uri": IMAGE},
+        }
         model = v1.Model(display_name="m", artifact_uri=resources[first].artifact_uri, **about)
         parent = registry.resource_name("m")
-        client.upload_model(request=v1.UploadModelRequest(parent=vertex.parent, parent_model=parent, model=model))
+        client.upload_model(
+            request=v1.UploadModelRequest(parent=vertex.parent, parent_model=parent, model=model)
+        )
     folder = bucket / resources[second].artifact_uri.removeprefix("gs://demo/")
     if record is not None:
         (folder / "version.json").write_bytes(record)
@@ -112,7 +134,9 @@ def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, v
             with pytest.raises(UserError, match="champion is a version of somebody else's"):
                 registry.promote("m", first, instead_of=None)
         else:
-            assert registry.promote("m", first, instead_of=None) and registry.promote("m", third, instead_of=first)
+            assert registry.promote("m", first, instead_of=None) and registry.promote(
+                "m", third, instead_of=first
+            )
             assert registry.rollback("m") == first
         registry.delete("m", second)
     assert [version.number for version in registry.versions("m")] == [first, third]

@@ -23,10 +23,17 @@ def read(place, version):
 
 def test_version_keeps_its_evaluation(evaluated, place, monkeypatch):
     directory, evaluation = evaluated()
-    model = {"model_dir": str(directory / "model"), "evaluation": evaluation, "registry": place, "name": "m"}
+    model = {
+        "model_dir": str(directory / "model"),
+        "evaluation": evaluation,
+        "registry": place,
+        "name": "m",
+    }
     monkeypatch.setenv("CODE_VERSION", "abc123")
     facts = read(place, register(**model))
-    assert {key: facts[key] for key in evaluation if key != "champion"} | {"champion": None} == evaluation
+    assert {key: facts[key] for key in evaluation if key != "champion"} | {
+        "champion": None
+    } == evaluation
     assert (facts["version"], facts["name"], facts["code_version"]) == ("1", "m", "abc123")
     monkeypatch.delenv("CODE_VERSION")
     assert read(place, register(**model))["code_version"]  # The commit of the checkout.
@@ -56,11 +63,24 @@ def test_evaluation_of_other_model_refused(evaluated, place, tmp_path, refused):
     second, _ = evaluated("second")
 
     def add(file, model):
-        return refused(main, "add", "--registry", place, "--name", "m", "--evaluation", file, "--model-dir", model)
+        return refused(
+            main,
+            "add",
+            "--registry",
+            place,
+            "--name",
+            "m",
+            "--evaluation",
+            file,
+            "--model-dir",
+            model,
+        )
 
     assert "is of another model than the one in" in add(first / "evaluation.json", second / "model")
     (second / "model" / "variables" / "variables.index").write_text("changed")
-    assert "is of another model than the one in" in add(second / "evaluation.json", second / "model")
+    assert "is of another model than the one in" in add(
+        second / "evaluation.json", second / "model"
+    )
     assert "no such directory" in add(second / "evaluation.json", tmp_path / "nowhere")
     del evaluation["decision"]
     partial = tmp_path / "partial.json"
@@ -71,21 +91,31 @@ def test_evaluation_of_other_model_refused(evaluated, place, tmp_path, refused):
 
 
 def test_registry_without_model_is_error(place, refused):
-    assert "a registry is a local directory" in refused(main, "rollback", "--registry", "gs://b/r", "--name", "m")
+    assert "a registry is a local directory" in refused(
+        main, "rollback", "--registry", "gs://b/r", "--name", "m"
+    )
     assert "unknown model 'm'" in refused(main, "history", "--registry", place, "--name", "m")
     assert not pathlib.Path(place).exists()
 
 
 def test_steps_register_and_promote(evaluated, place):
     runs = []
-    for run, accuracy, champion in (("r1", 0.8, None), ("r2", 0.9, {"version": "1", "metrics": {"accuracy": 0.8}})):
+    for run, accuracy, champion in (
+        ("r1", 0.8, None),
+        ("r2", 0.9, {"version": "1", "metrics": {"accuracy": 0.8}}),
+    ):
         directory, _ = evaluated(run, accuracy, champion=champion)
         evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
         about = {"registry": place, "name": "m", "run_id": run, "evaluation": evaluation}
         arguments = {**about, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
         version = component.register(job_dir=f"{directory}/", **arguments)
-        assert component.register(job_dir=str(directory), **arguments) == version  # A retry of the step.
-        assert (read(place, version)["cluster"], read(place, version)["image"]) == ({"chief": {}}, "r/i@sha256:7")
+        assert (
+            component.register(job_dir=str(directory), **arguments) == version
+        )  # A retry of the step.
+        assert (read(place, version)["cluster"], read(place, version)["image"]) == (
+            {"chief": {}},
+            "r/i@sha256:7",
+        )
         outcome = component.promote(**about)
         runs.append(about)
     assert outcome == "version 2 is the champion now, version 1 the previous one"

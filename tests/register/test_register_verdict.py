@@ -7,7 +7,15 @@ from kfp import dsl
 
 from common.errors import UserError
 from components.evaluate import component, report
-from components.evaluate.gate import BASELINE, CHAMPION, PROMOTE, REGISTER, REJECT, Comparison, decide
+from components.evaluate.gate import (
+    BASELINE,
+    CHAMPION,
+    PROMOTE,
+    REGISTER,
+    REJECT,
+    Comparison,
+    decide,
+)
 from components.register.directory import DirectoryRegistry
 from components.register.register import promote, register
 
@@ -19,7 +27,12 @@ def test_verdict_is_followed_everywhere(evaluated, tmp_path, verdict):
         Comparison(who=BASELINE, passed=verdict != REJECT, words="of the baseline"),
         Comparison(who=CHAMPION, passed=verdict == PROMOTE, words="of the champion"),
     ]
-    evaluation |= {"gate": {}, "figures": {}, "parts": {}, "decision": decide("accuracy", comparisons)}
+    evaluation |= {
+        "gate": {},
+        "figures": {},
+        "parts": {},
+        "decision": decide("accuracy", comparisons),
+    }
     file = directory / "evaluation.json"
     file.write_text(json.dumps(evaluation))
     assert component.gate(evaluation=dsl.Artifact(name="evaluation", uri=str(file))) == verdict
@@ -33,5 +46,7 @@ def test_verdict_is_followed_everywhere(evaluated, tmp_path, verdict):
         assert registry.versions("m") == []
         return
     outcome = promote(version=register(model_dir=model, **about), **about)
-    assert outcome.startswith("version 1 is the champion" if verdict == PROMOTE else "not promoted: of the baseline")
+    assert outcome.startswith(
+        "version 1 is the champion" if verdict == PROMOTE else "not promoted: of the baseline"
+    )
     assert registry.aliases("m") == ({CHAMPION: "1"} if verdict == PROMOTE else {})

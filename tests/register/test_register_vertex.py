@@ -47,7 +47,12 @@ def test_two_first_runs_make_two_versions(store, add, client, vertex, monkeypatc
 
     def wait_for_both(self, name):
         versions = resources(self, name)
-        if not both.broken and not versions and both.n_waiting < 2 and threading.current_thread() in threads:
+        if (
+            not both.broken
+            and not versions
+            and both.n_waiting < 2
+            and threading.current_thread() in threads
+        ):
             both.wait(20)  # Each sees no version.
         return versions
 
@@ -65,15 +70,21 @@ def test_foreign_model_is_left_alone(store, add, client, vertex):
     from google.cloud import aiplatform_v1 as v1
 
     def upload(**about):
-        model = v1.Model(display_name="m", artifact_uri="gs://b/m", container_spec={"image_uri": IMAGE})
-        return client.upload_model(request=v1.UploadModelRequest(parent=vertex.parent, model=model, **about)).result()
+        model = v1.Model(
+            display_name="m", artifact_uri="gs://b/m", container_spec={"image_uri": IMAGE}
+        )
+        return client.upload_model(
+            request=v1.UploadModelRequest(parent=vertex.parent, model=model, **about)
+        ).result()
 
     foreign = upload().model
     assert add("r1") == "1" and store.names() == ["m"]
     assert len(list(client.list_model_versions(name=foreign))) == 1
     upload(model_id="m-other")
     assert store.versions("other") == []
-    with pytest.raises(UserError, match=r"models/m-other is not of this program; choose another name"):
+    with pytest.raises(
+        UserError, match=r"models/m-other is not of this program; choose another name"
+    ):
         store.register("other", store.find("m", "1").model_dir, {})
 
 
@@ -90,7 +101,9 @@ def test_version_has_own_files(store, add, bucket):
     assert version.facts["metrics"]["accuracy"] == 0.9
     store.delete("m", "2")
     assert len(store.versions("m")) == 1
-    assert before - set(bucket.rglob("*")) == {path for path in before if folder in (path, *path.parents)}
+    assert before - set(bucket.rglob("*")) == {
+        path for path in before if folder in (path, *path.parents)
+    }
 
 
 def test_killed_addition_adds_no_version(store, add, bucket, monkeypatch):
@@ -102,7 +115,10 @@ def test_killed_addition_adds_no_version(store, add, bucket, monkeypatch):
             add(f"killed-in-{step}")
         assert len(store.versions("m")) == 1
     (left,) = {*(bucket / "models" / "m").iterdir()} - before
-    assert read_record(f"gs://demo/models/m/{left.name}") and read_record(left.rename(bucket / "backup")) is None
+    assert (
+        read_record(f"gs://demo/models/m/{left.name}")
+        and read_record(left.rename(bucket / "backup")) is None
+    )
 
 
 def test_container_serves_version(store, add):
@@ -112,15 +128,21 @@ def test_container_serves_version(store, add):
     assert (spec.image_uri, [*spec.args]) == (IMAGE, ["components.serve", "--name=m"])
     assert not spec.command and spec.ports[0].container_port == 8080
     assert (spec.predict_route, spec.health_route) == ("/v1/models/m:predict", "/v1/models/m")
-    assert store.find("m", "1").model_dir == f"{model.artifact_uri}/1" and "accuracy 0.9" in model.version_description
+    assert (
+        store.find("m", "1").model_dir == f"{model.artifact_uri}/1"
+        and "accuracy 0.9" in model.version_description
+    )
     assert model.labels["run"] == "r1"
 
 
 @pytest.mark.parametrize(
-    "image", ["", IMAGE.partition("@")[0], IMAGE[:-1], IMAGE.replace("us-docker.pkg.dev", "docker.io")]
+    "image",
+    ["", IMAGE.partition("@")[0], IMAGE[:-1], IMAGE.replace("us-docker.pkg.dev", "docker.io")],
 )
 def test_image_without_digest_refused(add, bucket, image):
-    with pytest.raises(UserError, match=r"^--image.*: give an image in Artifact Registry by digest"):
+    with pytest.raises(
+        UserError, match=r"^--image.*: give an image in Artifact Registry by digest"
+    ):
         add("r1", image=image)
     assert not (bucket / "models").exists()
 
@@ -128,7 +150,11 @@ def test_image_without_digest_refused(add, bucket, image):
 @pytest.mark.parametrize(
     ("place", "name", "message"),
     [
-        ("vertex://other-project/us-central1", "m", "vertex://other-project/us-central1: 403 .*Permission denied"),
+        (
+            "vertex://other-project/us-central1",
+            "m",
+            "vertex://other-project/us-central1: 403 .*Permission denied",
+        ),
         ("vertex://p", "m", "write vertex://PROJECT/LOCATION"),
         ("vertex://demo-project/us-central1", 'm" OR x="', "model name"),
     ],

@@ -41,7 +41,12 @@ class Server:
     def send(self, body: Any, path: str = "", **options: Any) -> requests.Response:
         """Posts bytes, or a value as JSON, to the model's `:predict` or another path."""
         content = {"data": body} if isinstance(body, bytes | Iterator) else {"json": body}
-        return requests.post(f"{self.url}{path or f'/v1/models/{self.name}:predict'}", timeout=60, **content, **options)
+        return requests.post(
+            f"{self.url}{path or f'/v1/models/{self.name}:predict'}",
+            timeout=60,
+            **content,
+            **options,
+        )
 
     def ask(self, **body: Any) -> Any:
         """Returns the answer to a request that is right."""
@@ -51,7 +56,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def _serving(folder: pathlib.Path, name: str, flags: list[str], **environment: str) -> Iterator[Server]:
+def _serving(
+    folder: pathlib.Path, name: str, flags: list[str], **environment: str
+) -> Iterator[Server]:
     descriptor, log = tempfile.mkstemp(dir=folder)
     with open(descriptor, "w") as output:
         arguments = ["components.serve", "--name", name, *flags]
@@ -72,7 +79,9 @@ def serving(
 ) -> Callable[..., contextlib.AbstractContextManager[Server]]:
     """Returns what starts a server: name of the model, flags, and environment variables."""
     folder = tmp_path_factory.mktemp("logs")
-    return lambda name, *flags, **environment: _serving(folder, name, [*map(str, flags)], **environment)
+    return lambda name, *flags, **environment: _serving(
+        folder, name, [*map(str, flags)], **environment
+    )
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +106,9 @@ def server(registry: pathlib.Path, serving: Callable[..., Any]) -> Generator[Ser
 
 
 @pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any]) -> Generator[Server, None, None]:
+def images(
+    tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any]
+) -> Generator[Server, None, None]:
     """Serves a model of images of 9 x 8 pixels as Vertex AI has a container do it."""
     folder = tmp_path_factory.mktemp("images")
     for i in range(40):
@@ -105,7 +116,9 @@ def images(tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any]
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 8), (i, 5 * i, 255 - i)).save(path)
     manifest = convert_quietly(
-        Options(dataset="images", source=str(folder / "source"), output=str(folder / "data"), shards=1)
+        Options(
+            dataset="images", source=str(folder / "source"), output=str(folder / "data"), shards=1
+        )
     )
     export_untrained(manifest, folder / "version" / "1", "cnn")
     with serving("shapes", AIP_STORAGE_URI=str(folder / "version")) as server:

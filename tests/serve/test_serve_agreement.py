@@ -37,10 +37,17 @@ def table(folder: pathlib.Path, label: dict) -> tuple[Options, str, list]:
     rows = typed_rows(200)
     options = source(folder, rows, label=label)
     sent = [
-        {**row, "fare": row["Fare (USD)"], "Stops": row["stops"], "began": row["began"] and str(row["began"])}
+        {
+            **row,
+            "fare": row["Fare (USD)"],
+            "Stops": row["stops"],
+            "began": row["began"] and str(row["began"]),
+        }
         for row in rows
     ]
-    sent = [{name: row[name] for name in ("fare", "Stops", "began", "paid", "company")} for row in sent]
+    sent = [
+        {name: row[name] for name in ("fare", "Stops", "began", "paid", "company")} for row in sent
+    ]
     return options, options.source, sent
 
 
@@ -62,7 +69,8 @@ def in_order(answers: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("kind", "model"), [*((label, "wide_deep") for label in LABELS), ("images", "cnn"), ("images", f"{__name__}:own")]
+    ("kind", "model"),
+    [*((label, "wide_deep") for label in LABELS), ("images", "cnn"), ("images", f"{__name__}:own")],
 )
 def test_answers_agree(kind, model, tmp_path, serving, capsys):
     options, path, sent = table(tmp_path, LABELS[kind]) if kind in LABELS else pictures(tmp_path)
@@ -70,7 +78,9 @@ def test_answers_agree(kind, model, tmp_path, serving, capsys):
     directory = export_untrained(manifest, tmp_path / "model", model)
     records = [EvalSet.load(options.output, split) for split in manifest.splits]
     name = records[0].task.answers[0]
-    evaluated = np.concatenate([score.predict(score.load(directory, each), each).answers for each in records])
+    evaluated = np.concatenate(
+        [score.predict(score.load(directory, each), each).answers for each in records]
+    )
     predict(["--model-dir", directory, "--source", path, "--output", str(tmp_path / "p.parquet")])
     predicted = np.stack(pq.read_table(tmp_path / "p.parquet")[name].to_pylist())
     with serving("m", "--model-dir", directory) as server:

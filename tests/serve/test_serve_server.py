@@ -22,7 +22,13 @@ from components.register.register import open_registry
 
 pytestmark = pytest.mark.cluster
 ROW = {"fare": 12.5, "Stops": 3, "began": "2024-01-31 08:15", "paid": True, "company": "Łódź"}
-CELLS = {"fare": "12.5", "Stops": "3", "began": "2024-01-31 08:15", "paid": "true", "company": "Łódź"}
+CELLS = {
+    "fare": "12.5",
+    "Stops": "3",
+    "began": "2024-01-31 08:15",
+    "paid": "true",
+    "company": "Łódź",
+}
 
 
 def of_model(registry, rows: list[dict[str, str]], version: str = "1") -> dict[str, list]:
@@ -37,7 +43,10 @@ def of_model(registry, rows: list[dict[str, str]], version: str = "1") -> dict[s
 
 def test_server_is_ready_and_measures(server):
     assert requests.get(f"{server.url}/v1/models/rides").json() == {"name": "rides", "ready": True}
-    assert requests.get(f"{server.url}/v2/models/rides/ready").json() == {"name": "rides", "ready": True}
+    assert requests.get(f"{server.url}/v2/models/rides/ready").json() == {
+        "name": "rides",
+        "ready": True,
+    }
     server.ask(instances=[ROW])
     metrics = requests.get(f"{server.url}/metrics").text
     assert 'request_predict_seconds_count{model_name="rides"}' in metrics
@@ -73,7 +82,9 @@ def test_rows_by_named_signature(server):
         "predictions": ["fare: 'x' is no finite 32-bit number", ""]
     }
     typed = {**ROW, "began": 1706688900, "paid": "yes", "Stops_missing": 0}
-    assert server.ask(instances=[typed], signature_name="serving_default") == server.ask(instances=[ROW])
+    assert server.ask(instances=[typed], signature_name="serving_default") == server.ask(
+        instances=[ROW]
+    )
 
 
 def test_v2_columns(server):
@@ -82,13 +93,18 @@ def test_v2_columns(server):
         {"name": "company", "datatype": "BYTES", "shape": [2], "data": ["Łódź", "none"]},
     ]
     outputs = [{"name": "class_name"}, {"name": "probabilities"}]
-    response = server.send({"id": "7", "inputs": inputs, "outputs": outputs}, "/v2/models/rides/infer")
+    response = server.send(
+        {"id": "7", "inputs": inputs, "outputs": outputs}, "/v2/models/rides/infer"
+    )
     expected = server.ask(inputs={"fare": [12.5, 1], "company": ["Łódź", "none"]})["outputs"]
     answer = response.json()
     assert answer["id"] == "7" and response.headers["x-model-version"] == "1"
     names, probabilities = answer["outputs"]
     assert names["data"] == expected["class_name"] and names["datatype"] == "BYTES"
-    assert np.reshape(probabilities["data"], probabilities["shape"]).tolist() == expected["probabilities"]
+    assert (
+        np.reshape(probabilities["data"], probabilities["shape"]).tolist()
+        == expected["probabilities"]
+    )
 
 
 def test_images_as_files_and_pixels(images, tmp_path):
@@ -98,14 +114,23 @@ def test_images_as_files_and_pixels(images, tmp_path):
         Image.fromarray(each).save(tmp_path / f"{i}.png")
         files.append({"b64": base64.b64encode((tmp_path / f"{i}.png").read_bytes()).decode()})
     answer = images.ask(instances=files)
-    assert len(answer["predictions"]) == 2 and {"class_name", "probabilities"} < {*answer["predictions"][0]}
+    assert len(answer["predictions"]) == 2 and {"class_name", "probabilities"} < {
+        *answer["predictions"][0]
+    }
     for instances in (
         [{"image_bytes": file} for file in files],
         pixels.tolist(),
         [{"image": p.tolist()} for p in pixels],
     ):
         assert images.ask(instances=instances) == answer
-    inputs = [{"name": "image", "datatype": "UINT8", "shape": pixels.shape, "data": pixels.flatten().tolist()}]
+    inputs = [
+        {
+            "name": "image",
+            "datatype": "UINT8",
+            "shape": pixels.shape,
+            "data": pixels.flatten().tolist(),
+        }
+    ]
     (names,) = (
         output["data"]
         for output in images.send({"inputs": inputs}, "/v2/models/shapes/infer").json()["outputs"]
@@ -117,16 +142,21 @@ def test_images_as_files_and_pixels(images, tmp_path):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"instances": [{}, {}, {}, {"fare": "abc"}]}, "fare: 'abc' is no finite 32-bit number (row 3)"),
-        ({"instances": [{"began": "Łódź\n"}]}, "began: 'Łódź ' is no date or time as in ISO 8601 (row 0"),
-        ({"instances": [{"Fare": 1}]}, "unknown input of row 0: 'Fare'; did you mean 'fare'? (known: Stops, "),
+        ({"instances": [{}, {}, {}, {"fare": "abc"}]}, "fare: 'abc' is no finite 32-bit number "
+            "(row 3)"),
+        ({"instances": [{"began": "Łódź\n"}]}, "began: 'Łódź ' is no date or time as in ISO 8601 "
+            "(row 0"),
+        ({"instances": [{"Fare": 1}]}, "unknown input of row 0: 'Fare'; did you mean 'fare'? "
+            "(known: Stops, "),
         ({"instances": [{}, {"paid": [1]}]}, "paid: [1] is no string of shape () (row 1)"),
         ({"instances": [7]}, "unknown input of row 0: 'a value without a name' (known: Stops, "),
         ({"instances": []}, "0 rows; send 1 to 10,000 at a time (--max-rows)"),
-        ({"inputs": {"fare": [1, 2], "Stops": [1]}}, "Stops: give a list, as long as that of each other column"),
+        ({"inputs": {"fare": [1, 2], "Stops": [1]}}, "Stops: give a list, as long as that of each "
+            "other column"),
         ({"inputs": {"fare": "12"}}, "fare: give a list, as long as that of each other column"),
         ({"rows": [ROW]}, 'send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}'),
-        ({"instances": [ROW], "signature_name": "row"}, "unknown signature 'row'; did you mean 'raw'? (known: fau"),
+        ({"instances": [ROW], "signature_name": "row"}, "unknown signature 'row'; did you mean "
+            "'raw'? (known: fau"),
         ({"instances": [ROW], "signature_name": "serving_default"}, " of shape () (row 0)"),
         ({"instances": [{"Stops": 1.5}], "signature_name": "serving_default"}, "(row 0)"),
         (b'{"instances": [', "unexpected end of data"),
@@ -161,13 +191,21 @@ def malformed(draw: random.Random) -> tuple[str, bytes]:
         nested = [nested]
     junk = draw.choice([None, True, 3, -1.5, "x", [], {}, [[]], [None], {"a": {}}, nested[:1]])
     wrong = {
-        draw.choice(["fare", "Stops", "began", "paid"]): draw.choice(["x", "1 2", "NaN", "1e999", {}, [1], 10**40])
+        draw.choice(["fare", "Stops", "began", "paid"]): draw.choice(
+            ["x", "1 2", "NaN", "1e999", {}, [1], 10**40]
+        )
     }
     v2 = {"name": "fare", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}
-    changed = {**v2, draw.choice([*v2]): draw.choice([None, {}, "?", [3], [2**62], [[1], [2, 3]], ["x", "y"]])}
+    changed = {
+        **v2,
+        draw.choice([*v2]): draw.choice([None, {}, "?", [3], [2**62], [[1], [2, 3]], ["x", "y"]]),
+    }
     body, path = draw.choice(
         [
-            ({"instances": junk if junk not in ([None], [[]]) or isinstance(junk, dict) else 1}, "v1"),
+            (
+                {"instances": junk if junk not in ([None], [[]]) or isinstance(junk, dict) else 1},
+                "v1",
+            ),
             ({"inputs": junk}, "v1"),
             ({"inputs": {"fare": junk}} if junk != [None] else {}, "v1"),
             ({"instances": [ROW, wrong]}, "v1"),
@@ -183,7 +221,14 @@ def malformed(draw: random.Random) -> tuple[str, bytes]:
     content = json.dumps(body).encode()
     if draw.random() < 0.2:
         content = draw.choice(
-            [content[:-1], b"\xff" + content, content.replace(b":", b"", 1) + b"}", b"", b"\0", b"[" * 50_000]
+            [
+                content[:-1],
+                b"\xff" + content,
+                content.replace(b":", b"", 1) + b"}",
+                b"",
+                b"\0",
+                b"[" * 50_000,
+            ]
         )
     return path, content
 
@@ -201,7 +246,9 @@ def test_malformed_requests_leave_server_answering(server):
         response = server.send(body, urls[path], headers={"content-type": "application/json"})
         assert 400 <= response.status_code < 500, (response.status_code, response.text, body[:300])
         (error,) = response.json().values()
-        assert [*response.json()] == ["error"] and error and "\n" not in error and len(error) < 1000, (
+        assert (
+            [*response.json()] == ["error"] and error and "\n" not in error and len(error) < 1000
+        ), (
             error,
             body[:300],
         )
@@ -250,10 +297,15 @@ def test_alias_moves_under_load(server, registry):
         answers = []
         with requests.Session() as session:
             while not stop.is_set():
-                response = session.post(f"{server.url}/v1/models/rides:predict", json={"instances": [ROW]})
+                response = session.post(
+                    f"{server.url}/v1/models/rides:predict", json={"instances": [ROW]}
+                )
                 assert response.status_code == 200, response.text
                 answers.append(
-                    (response.headers["x-model-version"], response.json()["predictions"][0]["probabilities"])
+                    (
+                        response.headers["x-model-version"],
+                        response.json()["predictions"][0]["probabilities"],
+                    )
                 )
         return answers
 
@@ -275,10 +327,16 @@ def test_alias_moves_under_load(server, registry):
         finally:
             stop.set()
         answers = [client.result() for client in clients]
-    expected = {version: of_model(registry, [CELLS], version)["probabilities"][0] for version in ("1", "2")}
+    expected = {
+        version: of_model(registry, [CELLS], version)["probabilities"][0] for version in ("1", "2")
+    }
     assert expected["1"] != expected["2"]
     for each in answers:
-        assert [version for version, _ in itertools.groupby(version for version, _ in each)] == ["1", "2", "1"]
+        assert [version for version, _ in itertools.groupby(version for version, _ in each)] == [
+            "1",
+            "2",
+            "1",
+        ]
         assert all(probabilities == expected[version] for version, probabilities in each)
 
 

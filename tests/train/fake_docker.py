@@ -18,12 +18,15 @@ def run(words: list[str]) -> int:
     (name,), (entry,), (network,) = options["--name"], options["--entrypoint"], options["--network"]
     assert (ROOT / f"{network}.network").exists()
     (ROOT / f"{name}.label").write_text(options["--label"][0])
-    env = {variable: os.environ[variable] for variable in options["--env"] if variable in os.environ}
+    env = {
+        variable: os.environ[variable] for variable in options["--env"] if variable in os.environ
+    }
     program = sys.executable if entry == "python" else entry
     pid = ROOT / f"{name}.pid"
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: os.killpg(int(pid.read_text()), number))
-    # As with an engine, a container can be found before its program runs, whatever becomes of this client.
+    # As with an engine, a container can be found before its program runs, whatever becomes of this
+    # client.
     child = subprocess.Popen(
         [program, *words[1:]],
         env=env,
@@ -51,7 +54,11 @@ def main(verb: str, *words: str) -> int:
             remove([word for word in line if not word.startswith("--")])
         case "ps", *_, label:
             paths = ROOT.glob("*.label")
-            print("\n".join(path.stem for path in paths if path.read_text() == label.partition("label=")[2]))
+            print(
+                "\n".join(
+                    path.stem for path in paths if path.read_text() == label.partition("label=")[2]
+                )
+            )
         case "network", "create", name:
             (ROOT / f"{name}.network").touch(exist_ok=False)
         case "network", "rm", name:

@@ -28,11 +28,17 @@ def test_own_program_runs_as_replicas(clients: Clients, backend: str):
     assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
 
 
-@pytest.mark.parametrize(("backend", "guard_too"), [("docker", False), ("ssh", False), ("ssh", True)])
+@pytest.mark.parametrize(
+    ("backend", "guard_too"), [("docker", False), ("ssh", False), ("ssh", True)]
+)
 def test_nothing_outlives_killed_launcher(clients: Clients, backend: str, guard_too: bool):
     word = f"0.{time.time_ns()}"
-    launcher = clients.start(backend, "--command", f"sleep 60 {word}", "--job-dir", str(clients.path / "job"))
-    wait_until(lambda: sum(each.info["cmdline"][0] == "sleep" for each in clients.processes(word)) == 2)
+    launcher = clients.start(
+        backend, "--command", f"sleep 60 {word}", "--job-dir", str(clients.path / "job")
+    )
+    wait_until(
+        lambda: sum(each.info["cmdline"][0] == "sleep" for each in clients.processes(word)) == 2
+    )
     if guard_too:
         guard_of(launcher).kill()
     launcher.kill()
@@ -64,12 +70,16 @@ def test_next_launcher_removes_old_containers(clients: Clients):
     first.kill()
     first.communicate()
     assert len(list(clients.path.glob("*.pid"))) == 2
-    assert clients.run("docker", "--command", "true", "--job-dir", str(clients.path / "job"))[0] == 0
+    assert (
+        clients.run("docker", "--command", "true", "--job-dir", str(clients.path / "job"))[0] == 0
+    )
     assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
 
 
 def test_containers_mount_only_job_directories(clients: Clients, capsys: pytest.CaptureFixture):
-    job, code, logs, more = (clients.path / name for name in ("job", "code", "code/logs", "more, and more"))
+    job, code, logs, more = (
+        clients.path / name for name in ("job", "code", "code/logs", "more, and more")
+    )
     more.mkdir()
     own = [*clients.program(THREE_LINES), "--log-dir", str(logs), "--mount", str(more)]
     assert main([*clients.flags("docker"), "--dry-run", *own]) == 0
@@ -79,8 +89,20 @@ def test_containers_mount_only_job_directories(clients: Clients, capsys: pytest.
         f'--mount=type=bind,"source={code}","target={code}",readonly',
         *(f'--mount=type=bind,"source={path}","target={path}"' for path in (logs, job, more)),
     ]
-    assert line[-7:] == ["--entrypoint", "python", "tfrecord-training:dev", "-m", "mine", "a b", "it's"]
-    assert {"--cap-drop=ALL", "--security-opt=no-new-privileges", f"--user={os.getuid()}:{os.getgid()}"} <= {*line}
+    assert line[-7:] == [
+        "--entrypoint",
+        "python",
+        "tfrecord-training:dev",
+        "-m",
+        "mine",
+        "a b",
+        "it's",
+    ]
+    assert {
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        f"--user={os.getuid()}:{os.getgid()}",
+    } <= {*line}
     assert not any("--publish" in word for word in line)
     assert json.loads(replica["env"]["TF_CONFIG"])["cluster"] == {
         "chief": ["chief-0:2222"],
@@ -89,11 +111,17 @@ def test_containers_mount_only_job_directories(clients: Clients, capsys: pytest.
     assert not job.exists()
 
 
-def test_missing_engine_or_image_is_refused(clients: Clients, refused, monkeypatch: pytest.MonkeyPatch):
+def test_missing_engine_or_image_is_refused(
+    clients: Clients, refused, monkeypatch: pytest.MonkeyPatch
+):
     own = (*clients.flags("docker"), "--command", "true", "--job-dir", str(clients.path / "job"))
     assert "get it with 'docker pull missing'" in refused(main, *own, "--image", "missing")
-    (clients.path / "docker").write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1")
-    assert "no container engine: Cannot connect to the Docker daemon; start Docker" in refused(main, *own)
+    (clients.path / "docker").write_text(
+        "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1"
+    )
+    assert "no container engine: Cannot connect to the Docker daemon; start Docker" in refused(
+        main, *own
+    )
     monkeypatch.setenv("PATH", "/nowhere")
     assert "no container engine: there is no program docker" in refused(main, *own)
     assert "no such file or directory" in refused(main, *own, "--mount", "/no/such")
@@ -103,6 +131,9 @@ def test_silent_hosts_are_refused_by_name(clients: Clients, refused):
     own = (*clients.flags("ssh"), "--command", "true", "--job-dir", str(clients.path / "job"))
     (clients.path / "hosts").write_text("dead-1\nme@dead-2:2222\n")
     error = refused(main, *own)
-    assert "cannot run on 2 of 2 hosts: dead-1 (ssh: connect to host dead-1" in error and "; dead-2 (ssh:" in error
+    assert (
+        "cannot run on 2 of 2 hosts: dead-1 (ssh: connect to host dead-1" in error
+        and "; dead-2 (ssh:" in error
+    )
     assert "add --hosts FILE" in refused(main, "--cluster", own[1], "--backend", "ssh", *own[-4:])
     assert not (clients.path / "job").exists()

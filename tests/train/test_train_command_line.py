@@ -10,7 +10,9 @@ from train_settings import GIVEN
 from common.errors import UserError
 from components.train.__main__ import BACKENDS, parse
 
-FLAGS = sorted({field.name for backend in BACKENDS.values() for field in dataclasses.fields(backend.Options)})
+FLAGS = sorted(
+    {field.name for backend in BACKENDS.values() for field in dataclasses.fields(backend.Options)}
+)
 VALUES = {"code": "", "max_machine_hours": "5", "grace_period_s": "60"}  # An empty one is set, too.
 VALUES |= {name: value[0] if isinstance(value, tuple) else value for name, value in GIVEN.items()}
 RUN = ["--strict", "--dry-run", "--cluster=x", "--max-restarts=0", "--command=x", "--job-dir=x"]
@@ -34,7 +36,9 @@ def test_flag_of_other_backend_is_refused(name: str, backend: str):
     if name in {field.name for field in dataclasses.fields(BACKENDS[backend].Options)}:
         assert parse(argv).backend == backend
     else:
-        with pytest.raises(UserError, match=f"^{typed(name)[0]} has no use with --backend {backend}; leave it out"):
+        with pytest.raises(
+            UserError, match=f"^{typed(name)[0]} has no use with --backend {backend}; leave it out"
+        ):
             parse(argv)
 
 

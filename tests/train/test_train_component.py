@@ -16,7 +16,9 @@ def test_dataset_without_test_split_is_refused(tmp_path):
         place = str(tmp_path / str(test_fraction))
         convert(Options(output=place, test_fraction=test_fraction))
         dataset = types.SimpleNamespace(path=place)
-        return component.plan(cluster, "local", "image", ["--train-steps", "1"], [], "job", [], dataset)
+        return component.plan(
+            cluster, "local", "image", ["--train-steps", "1"], [], "job", [], dataset
+        )
 
     assert len(planned(0.2)) == 1
     with pytest.raises(UserError, match="has no examples in split 'test'"):

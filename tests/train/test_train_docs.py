@@ -20,7 +20,9 @@ RUNNING = (ROOT / "docs" / "RUNNING.md").read_text()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command_of_clusters_page_works(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+def test_command_of_clusters_page_works(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
     monkeypatch.chdir(ROOT)
     assert main(shlex.split(command)) == 0
     assert capsys.readouterr().out
@@ -66,7 +68,8 @@ def test_limits_on_running_page_match_code():
     for text in (
         f"stopped for {limits.stopped_s:.0f} s is frozen",
         f"not up after {limits.start_s:.0f} s",
-        f"{limits.silence_s['training']:.0f} s in training, {limits.silence_s['saving']:.0f} s in saving",
+        f"{limits.silence_s['training']:.0f} s in training, {limits.silence_s['saving']:.0f} s in "
+        "saving",
         f"frozen after {limits.silence_s['serving']:.0f} s without",
     ):
         assert text in RUNNING, text

@@ -14,7 +14,12 @@ POOL = "{machine: n1-standard-4}"
 
 def dry_run(capsys: pytest.CaptureFixture, cluster: Path, *words: str) -> tuple[str, str]:
     """Returns the output and the notes of a dry run of Vertex AI."""
-    assert main(["--cluster", str(cluster), "--backend", "vertex", "--image", "i", "--dry-run", *words]) == 0
+    assert (
+        main(
+            ["--cluster", str(cluster), "--backend", "vertex", "--image", "i", "--dry-run", *words]
+        )
+        == 0
+    )
     return capsys.readouterr()
 
 

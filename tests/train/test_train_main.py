@@ -17,13 +17,20 @@ LOCAL = ["--cluster", str(CLUSTERS / "local.yaml")]
 DATA = ["--data-dir", "data", "--train-steps", "9"]
 
 
-def test_process_dry_run_prints_plan(capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_process_dry_run_prints_plan(
+    capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     flags = [*DATA, "--job-dir", "jobs/a"]
     assert main(["--cluster", str(CLUSTERS / "local-ps.yaml"), "--dry-run", "--", *flags]) == 0
     plan = json.loads(capsys.readouterr().out)
     replicas = plan["replicas"]
-    assert [f"{each['role']} {each['index']}" for each in replicas] == ["chief 0", "worker 0", "worker 1", "ps 0"]
+    assert [f"{each['role']} {each['index']}" for each in replicas] == [
+        "chief 0",
+        "worker 0",
+        "worker 1",
+        "ps 0",
+    ]
     command = [sys.executable, "-m", "trainer.task", *flags, "--strategy", "parameter_server"]
     assert all(each["command"] == command for each in replicas)
     assert replicas[2]["log"] == "jobs/a/replicas/worker-1.log"
@@ -41,7 +48,10 @@ def test_process_dry_run_prints_plan(capsys: pytest.CaptureFixture, tmp_path: Pa
 
 
 def test_log_dir_moves_logs_and_status(capsys: pytest.CaptureFixture):
-    assert main([*LOCAL, "--dry-run", "--log-dir", "logs", "--", *DATA, "--job-dir", "gs://bucket/a"]) == 0
+    assert (
+        main([*LOCAL, "--dry-run", "--log-dir", "logs", "--", *DATA, "--job-dir", "gs://bucket/a"])
+        == 0
+    )
     chief = json.loads(capsys.readouterr().out)["replicas"][0]
     assert chief["log"] == "logs/chief-0.log"
     assert chief["env"]["TRAINER_STATUS"] == os.path.abspath("logs/chief-0.status.json")
@@ -55,13 +65,20 @@ DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ("", "trainer flags, behind the '--': the following arguments are required: --data-dir, --job-dir"),
+        (
+            "",
+            "trainer flags, behind the '--': the following arguments are required: --data-dir, "
+            "--job-dir",
+        ),
         (DATA_THERE, "--job-dir is gs://b/a; add --log-dir"),
         (f"--job-dir a {DATA_HERE}", "--code and --job-dir here are for --command"),
         (f"{VERTEX} {DATA_THERE}", "a tag be moved; give REF@sha256:"),
         (f"{VERTEX}@sha256:0 {DATA_THERE}", "--project is missing"),
         (f"{VERTEX} --dry-run {DATA_HERE}", "--job-dir a: the replicas need a bucket; give gs://"),
-        (f"--backend vertex --image i --dry-run {DATA_THERE}", "chief: Vertex needs a machine type"),
+        (
+            f"--backend vertex --image i --dry-run {DATA_THERE}",
+            "chief: Vertex needs a machine type",
+        ),
         (
             f"{VERTEX} --dry-run -- --data-dir gs://b/d --job-dir gs://b/a",
             "give either --train-steps or --train-epochs",
@@ -75,7 +92,9 @@ DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
         ),
     ],
 )
-def test_bad_arguments_are_refused(refused: Callable, monkeypatch: pytest.MonkeyPatch, arguments: str, error: str):
+def test_bad_arguments_are_refused(
+    refused: Callable, monkeypatch: pytest.MonkeyPatch, arguments: str, error: str
+):
     monkeypatch.chdir(CLUSTERS.parent)
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     assert error in refused(main, *LOCAL, *arguments.split())
@@ -91,7 +110,16 @@ def test_trainer_import_starts_no_thread():
 
 @pytest.mark.cluster
 def test_failure_is_noticed_without_sigchld(tmp_path: Path):
-    line = [sys.executable, "-m", "components.train", *LOCAL, "--command", "false", "--max-restarts", "0"]
+    line = [
+        sys.executable,
+        "-m",
+        "components.train",
+        *LOCAL,
+        "--command",
+        "false",
+        "--max-restarts",
+        "0",
+    ]
     # A process inherits what its parent ignores.
     ignore = functools.partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
     assert subprocess.run([*line, "--job-dir", str(tmp_path)], preexec_fn=ignore).returncode == 1

@@ -53,7 +53,11 @@ class Clients:
 
     def processes(self, word: str) -> list[psutil.Process]:
         """Returns the processes with the argument `word`."""
-        return [each for each in psutil.process_iter(["cmdline"]) if word in (each.info["cmdline"] or ())]
+        return [
+            each
+            for each in psutil.process_iter(["cmdline"])
+            if word in (each.info["cmdline"] or ())
+        ]
 
     def program(self, text: str) -> tuple[str, ...]:
         """Returns flags that run the text as a program of the user's own."""

@@ -26,8 +26,8 @@ from components.train.supervision.output import Output
 from components.train.supervision.plan import Plan
 from components.train.supervision.supervisor import run
 
-# Each replica runs the piece of Python that is its own. `tell` writes its status file. Importing json, or subprocess,
-# would be most of a replica's time.
+# Each replica runs the piece of Python that is its own. `tell` writes its status file. Importing
+# json, or subprocess, would be most of a replica's time.
 FAKE = """
 import os, signal, sys, time
 task = eval(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief", "index": 0})
@@ -53,7 +53,15 @@ SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(repli
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
 EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
 CALM = {"start_s": 60, "silence_s": {"training": 60}, "stopped_s": 60}
-QUICK = Patience(grace_period_s=0.3, failure_s=0.3, report_delay_s=0, join_s=0.3, evaluator_s=0.3, check_s=0.02, **CALM)
+QUICK = Patience(
+    grace_period_s=0.3,
+    failure_s=0.3,
+    report_delay_s=0,
+    join_s=0.3,
+    evaluator_s=0.3,
+    check_s=0.02,
+    **CALM,
+)
 
 
 def planned(job: Job, log_dir: Path) -> Plan:
@@ -69,7 +77,9 @@ class Bench:
 
     path: Path
 
-    def plan(self, cluster: Cluster, max_restarts: int = 0, reports: bool = False, **scripts: str) -> Plan:
+    def plan(
+        self, cluster: Cluster, max_restarts: int = 0, reports: bool = False, **scripts: str
+    ) -> Plan:
         """Returns a plan in which chief/0 runs the script `chief_0`; a replica without a script sleeps."""
         scripts = {name.replace("_", "/"): script for name, script in scripts.items()}
         command = (sys.executable, "-S", "-c", FAKE, repr(scripts))
@@ -102,7 +112,8 @@ class Bench:
             stdout=stdout,
             text=True,
             env={**os.environ, "TMPDIR": str(self.path), **env},
-            # Tests that run in a shell's background were started to ignore Ctrl-C, and what they start would be too.
+            # Tests that run in a shell's background were started to ignore Ctrl-C, and what they
+            # start would be too.
             preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
         )
 
@@ -129,7 +140,9 @@ class Bench:
             return False
 
 
-def wait_until(condition: Callable[[], object], limit_s: float = 30.0, poll_s: float = 0.01) -> None:
+def wait_until(
+    condition: Callable[[], object], limit_s: float = 30.0, poll_s: float = 0.01
+) -> None:
     """Polls until `condition` holds; fails after `limit_s`."""
     end = time.monotonic() + limit_s
     while not condition():
@@ -139,14 +152,21 @@ def wait_until(condition: Callable[[], object], limit_s: float = 30.0, poll_s: f
 
 def guard_of(launcher: subprocess.Popen) -> psutil.Process:
     """Returns the process that cleans up after a launcher."""
-    (guard,) = [each for each in psutil.Process(launcher.pid).children() if "guard.py" in " ".join(each.cmdline())]
+    (guard,) = [
+        each
+        for each in psutil.Process(launcher.pid).children()
+        if "guard.py" in " ".join(each.cmdline())
+    ]
     return guard
 
 
 def waits(bench: Bench, *names: str) -> str:
     """Returns the first lines of a script, which wait until each named replica has printed a line."""
     logs = [str(bench.path / "logs" / f"{name}.log") for name in names]
-    return f"while not all(os.path.exists(log) and '\\n' in open(log).read() for log in {logs}): time.sleep(0.01)\n"
+    return (
+        f"while not all(os.path.exists(log) and '\\n' in open(log).read() for log in {logs}): "
+        "time.sleep(0.01)\n"
+    )
 
 
 def of(name: str, lines: list[str]) -> list[str]:

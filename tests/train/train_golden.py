@@ -21,8 +21,14 @@ GOLDEN = ROOT / "tests" / "train" / "golden"
 TIERS = ("BASIC", "BASIC_GPU", "STANDARD_1", "PREMIUM_1")
 # Name of the golden file, and what --cluster says at the root of the project.
 CLUSTERS = {
-    **{f"cluster-{path.stem}": str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("clusters/*.yaml"))},
-    **{f"source-{path.stem}": str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/train/sources/*.yaml"))},
+    **{
+        f"cluster-{path.stem}": str(path.relative_to(ROOT))
+        for path in sorted(ROOT.glob("clusters/*.yaml"))
+    },
+    **{
+        f"source-{path.stem}": str(path.relative_to(ROOT))
+        for path in sorted(ROOT.glob("tests/train/sources/*.yaml"))
+    },
     **{f"tier-{tier}": tier for tier in TIERS},
 }
 
@@ -34,11 +40,15 @@ def text(name: str) -> str:
     cluster = source.cluster
     brief = cluster.model_dump(exclude_none=True, exclude_defaults=True)
     meaning = yaml.safe_dump(brief, sort_keys=False, default_flow_style=None, width=110)
-    specs = plan_vertex(cluster, "IMAGE", [], machines=all(pool.machine for pool in cluster.pools.values()))
+    specs = plan_vertex(
+        cluster, "IMAGE", [], machines=all(pool.machine for pool in cluster.pools.values())
+    )
     return f"{notes.getvalue()}{meaning}\nWorker pools\n{json.dumps(specs, indent=2)}\n"
 
 
-def described_keys(name: str = "Cluster", prefix: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
+def described_keys(
+    name: str = "Cluster", prefix: str = ""
+) -> Iterator[tuple[str, dict[str, Any], bool]]:
     """Each key with its JSON Schema and whether it must be there."""
     root = Cluster.model_json_schema()
     node = root if name == "Cluster" else root["$defs"][name]

@@ -37,13 +37,22 @@ class Training:
 
     def __call__(self, *argv: str) -> int:
         (self.files / "cluster.yaml").write_text(CLUSTER)
-        words = ["--cluster", self.files / "cluster.yaml", "--image", IMAGE, "--project", self.vertex.project]
+        words = [
+            "--cluster",
+            self.files / "cluster.yaml",
+            "--image",
+            IMAGE,
+            "--project",
+            self.vertex.project,
+        ]
         words += [*argv, "--backend", "vertex"]
         flags = ["--data-dir", "gs://demo/d", "--job-dir", "gs://demo/job", "--train-steps", "9"]
         return main([*map(str, words), "--", *flags])
 
     def jobs(self) -> list[dict[str, Any]]:
-        return [json.loads(v1.CustomJob.to_json(job)) for job in self.vertex.custom_jobs.items.values()]
+        return [
+            json.loads(v1.CustomJob.to_json(job)) for job in self.vertex.custom_jobs.items.values()
+        ]
 
     def record(self) -> list[dict[str, Any]]:
         return json.loads((self.files / "attempts.json").read_text())
@@ -54,7 +63,9 @@ class Training:
             job.state = v1.JobState.JOB_STATE_RUNNING
             (self.logs / f"job-{id}").mkdir()
             for name in ("chief-0", "worker-0"):
-                (self.logs / f"job-{id}" / f"{name}.log").write_text(f"hello\n{name} of {id}\n" * 15)
+                (self.logs / f"job-{id}" / f"{name}.log").write_text(
+                    f"hello\n{name} of {id}\n" * 15
+                )
         elif job.start_time and not job.end_time:  # as its machines may need a moment to end
             job.end_time = job.start_time + datetime.timedelta(seconds=self._ran_s)
         elif job.state.name == "JOB_STATE_RUNNING" and self.endings:
@@ -79,8 +90,11 @@ def trainings(
     patch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     logs = tmp_path / "logs"
     logs.mkdir()
-    # Whoever runs the tests in the background may have them ignore signals, which the launcher then does too.
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
+    # Whoever runs the tests in the background may have them ignore signals, which the launcher then
+    # does too.
+    before = {
+        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)
+    }
     with Front(0, Entries(logs).answer) as front:
         patch.setattr(vertex_client, "URL", f"http://127.0.0.1:{front.server_port}/v2/entries:list")
         yield Training(vertex, bucket, logs)

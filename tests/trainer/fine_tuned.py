@@ -18,4 +18,6 @@ def network(manifest: Manifest) -> keras.Model:
     body = keras.Sequential(
         [L.Rescaling(1 / 16), L.Flatten(), L.LayerNormalization(), L.Dense(24, "tanh")], name="body"
     )
-    return keras.Sequential([keras.Input((8, 8, 1)), body, L.Dense(len(manifest.class_names), name="head")])
+    return keras.Sequential(
+        [keras.Input((8, 8, 1)), body, L.Dense(len(manifest.class_names), name="head")]
+    )

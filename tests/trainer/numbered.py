@@ -45,7 +45,11 @@ def dataset(
     for i, rows in enumerate(np.array_split(np.arange(examples), shards)):
         images = np.zeros((len(rows), size), np.uint8)
         images[:, :4] = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
-        column = pa.array([files[row] for row in rows], pa.large_binary()) if files else images.reshape(-1, *shape)
+        column = (
+            pa.array([files[row] for row in rows], pa.large_binary())
+            if files
+            else images.reshape(-1, *shape)
+        )
         records, ends = layout.encode({"image": column, "label": rows % (classes or examples)})
         content, index = records.tobytes(), np.concatenate([[0], ends]).astype("<i8").tobytes()
         shard = Shard(
@@ -66,19 +70,27 @@ def dataset(
         written.append(shard)
     split = Split(examples=examples, class_histogram=(examples,), shards=tuple(written))
     encoding = "image" if files else None
-    image = Feature(name="image", dtype="uint8", shape=shape, encoding=encoding, value_range=(0.0, 255.0))
+    image = Feature(
+        name="image", dtype="uint8", shape=shape, encoding=encoding, value_range=(0.0, 255.0)
+    )
     label = Feature(name="label", dtype="int64", value_range=(0.0, (classes or examples) - 1.0))
     manifest = Manifest(
         name="numbered",
         origin="made up",
         features=tuple(
-            dataclasses.replace(f, offset=layout.offsets.get(f.name), num_bytes=layout.widths.get(f.name))
+            dataclasses.replace(
+                f, offset=layout.offsets.get(f.name), num_bytes=layout.widths.get(f.name)
+            )
             for f in (image, label)
         ),
         label="label",
         class_names=tuple(map(str, range(classes or 1))),
         record_bytes=layout.record_bytes,
-        splits={"train": split, "validation": Split(examples=0, class_histogram=(0,), shards=()), "test": split},
+        splits={
+            "train": split,
+            "validation": Split(examples=0, class_histogram=(0,), shards=()),
+            "test": split,
+        },
         arguments={},
     )
     manifest.save(directory)
@@ -100,7 +112,9 @@ def picture(height: int, width: int, kind: str = "PNG", seed: int = 0) -> bytes:
     """A smooth image file in colour."""
     corners = np.random.default_rng(seed).integers(0, 256, (3, 3, 3), dtype=np.uint8)
     file = io.BytesIO()
-    Image.fromarray(corners).resize((width, height), Image.Resampling.BICUBIC).save(file, kind, quality=95)
+    Image.fromarray(corners).resize((width, height), Image.Resampling.BICUBIC).save(
+        file, kind, quality=95
+    )
     return file.getvalue()
 
 

@@ -22,7 +22,10 @@ def _flat(x: keras.KerasTensor) -> keras.KerasTensor:
 def functional(manifest: Manifest) -> keras.Model:
     """Several layers with random states among the weights, and one layer in two places."""
     inputs = _image(manifest)
-    x, shared = L.Dense(24, activation="relu")(L.Dropout(0.2)(_flat(inputs))), L.Dense(24, name="shared")
+    x, shared = (
+        L.Dense(24, activation="relu")(L.Dropout(0.2)(_flat(inputs))),
+        L.Dense(24, name="shared"),
+    )
     x = L.GaussianNoise(0.1)(shared(L.Dropout(0.3)(shared(x))))
     return keras.Model(inputs, L.Dense(len(manifest.class_names))(x))
 
@@ -64,7 +67,11 @@ class Jitter(L.Layer):
         if not training:
             return x
         shape = keras.ops.shape(x)
-        return x + 0.1 * keras.random.normal(shape, seed=self.generator) + 0.1 * keras.random.normal(shape)
+        return (
+            x
+            + 0.1 * keras.random.normal(shape, seed=self.generator)
+            + 0.1 * keras.random.normal(shape)
+        )
 
 
 def seed_generator(manifest: Manifest) -> keras.Model:
@@ -91,9 +98,13 @@ class Spread(L.Layer):
 def penalised(manifest: Manifest) -> keras.Model:
     """What a model adds to the loss in each of Keras' ways, with layers between whose replicas wait for each other."""
     inputs = _image(manifest)
-    x = L.Dense(24, kernel_regularizer=keras.regularizers.L2(0.01), activity_regularizer="l1")(_flat(inputs))
+    x = L.Dense(24, kernel_regularizer=keras.regularizers.L2(0.01), activity_regularizer="l1")(
+        _flat(inputs)
+    )
     x = Spread()(L.BatchNormalization()(x))
-    return keras.Model(inputs, L.Dense(len(manifest.class_names), bias_regularizer=keras.regularizers.L1L2())(x))
+    return keras.Model(
+        inputs, L.Dense(len(manifest.class_names), bias_regularizer=keras.regularizers.L1L2())(x)
+    )
 
 
 def batch_norm(manifest: Manifest) -> keras.Model:
@@ -108,7 +119,9 @@ class Words(L.Layer):
     """Each row of an image as a text of its pixels."""
 
     def call(self, image):
-        return tf.strings.reduce_join(tf.strings.as_string(tf.cast(image[..., 0], tf.int32)), axis=2, separator=" ")
+        return tf.strings.reduce_join(
+            tf.strings.as_string(tf.cast(image[..., 0], tf.int32)), axis=2, separator=" "
+        )
 
     def compute_output_spec(self, image):
         return keras.KerasTensor(image.shape[:2], "string")
@@ -118,7 +131,9 @@ def text(manifest: Manifest) -> keras.Model:
     """Texts by vocabularies that are known when it is built, and statistics that are."""
     inputs = _image(manifest)
     words = L.TextVectorization(vocabulary=[str(i) for i in range(17)], output_sequence_length=64)
-    joined = L.Lambda(lambda rows: tf.strings.reduce_join(rows, axis=1, separator=" "), output_shape=())
+    joined = L.Lambda(
+        lambda rows: tf.strings.reduce_join(rows, axis=1, separator=" "), output_shape=()
+    )
     x = L.Embedding(20, 4)(words(joined(Words()(inputs))))
     normal = L.Normalization()
     normal.adapt(np.arange(17.0)[:, None])
@@ -129,10 +144,18 @@ def text(manifest: Manifest) -> keras.Model:
 def frozen(manifest: Manifest) -> keras.Model:
     """A backbone that is not trained, with batch normalisation and a regulariser, below a head that is."""
     inputs = _image(manifest)
-    layers = [L.Conv2D(8, 3, kernel_regularizer="l2"), L.BatchNormalization(), L.ReLU(), L.Dropout(0.2)]
+    layers = [
+        L.Conv2D(8, 3, kernel_regularizer="l2"),
+        L.BatchNormalization(),
+        L.ReLU(),
+        L.Dropout(0.2),
+    ]
     backbone = keras.Sequential([keras.Input((8, 8, 1)), *layers], name="backbone")
     backbone.trainable = False
-    return keras.Model(inputs, L.Dense(len(manifest.class_names))(L.Flatten()(backbone(L.Rescaling(1 / 16)(inputs)))))
+    return keras.Model(
+        inputs,
+        L.Dense(len(manifest.class_names))(L.Flatten()(backbone(L.Rescaling(1 / 16)(inputs)))),
+    )
 
 
 @keras.saving.register_keras_serializable("tests")

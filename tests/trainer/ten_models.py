@@ -53,8 +53,12 @@ def embedded(manifest: Manifest) -> keras.Model:
 
 def shared(manifest: Manifest) -> keras.Model:
     numbers, hidden = keras.Input((5,)), L.Dense(6, "tanh")
-    return keras.Model(numbers, L.Dense(1)(L.Concatenate()([hidden(numbers[:, :2]), hidden(numbers[:, 2:4])])))
+    return keras.Model(
+        numbers, L.Dense(1)(L.Concatenate()([hidden(numbers[:, :2]), hidden(numbers[:, 2:4])]))
+    )
 
 
 def normalised(manifest: Manifest) -> keras.Model:
-    return keras.Sequential([keras.Input((5,)), L.Dense(8), L.BatchNormalization(momentum=0.9), L.ReLU(), L.Dense(1)])
+    return keras.Sequential(
+        [keras.Input((5,)), L.Dense(8), L.BatchNormalization(momentum=0.9), L.ReLU(), L.Dense(1)]
+    )

@@ -44,8 +44,14 @@ def of_keras(model: keras.Model) -> keras.Model:
     """The same model as users of Keras write it."""
     numbers = keras.Input((5,))
     whole = keras.Model(numbers, keras.layers.Activation("sigmoid")(model({"numbers": numbers})))
-    metrics = [keras.metrics.BinaryAccuracy("accuracy"), keras.metrics.AUC(name="auc"), *ten_models.metrics()]
-    whole.compile(keras.optimizers.SGD(0.1, 0.9), "binary_crossentropy", metrics=metrics, run_eagerly=True)
+    metrics = [
+        keras.metrics.BinaryAccuracy("accuracy"),
+        keras.metrics.AUC(name="auc"),
+        *ten_models.metrics(),
+    ]
+    whole.compile(
+        keras.optimizers.SGD(0.1, 0.9), "binary_crossentropy", metrics=metrics, run_eagerly=True
+    )
     return whole
 
 
@@ -64,20 +70,45 @@ def test_model_agrees_with_keras(trips_data, model):
     theirs = of_keras(theirs)
     split = columns(trips_data, build, "train")
     split = {name: column[: len(column) // BATCH * BATCH] for name, column in split.items()}
-    fit = {"sample_weight": split[example_weights.WEIGHT], "batch_size": BATCH, "shuffle": False, "verbose": 0}
+    fit = {
+        "sample_weight": split[example_weights.WEIGHT],
+        "batch_size": BATCH,
+        "shuffle": False,
+        "verbose": 0,
+    }
     history = theirs.fit(split["numbers"], split["label"][:, None], **fit).history
     optimizer = keras.optimizers.SGD(0.1, 0.9)
     optimizer.build(ours.trainable_variables)
-    step = TrainStep(model=ours, optimizer=optimizer, task=build.task, label="label", global_batch=BATCH, seed=0)
+    step = TrainStep(
+        model=ours, optimizer=optimizer, task=build.task, label="label", global_batch=BATCH, seed=0
+    )
     take = tf.function(lambda batch: step(batch, tf.constant(0, tf.int64), 0, BATCH))
-    sums = np.array([take(batch) for batch in tf.data.Dataset.from_tensor_slices(split).batch(BATCH)])
+    sums = np.array(
+        [take(batch) for batch in tf.data.Dataset.from_tensor_slices(split).batch(BATCH)]
+    )
     seen = {"loss": sums[:, 0].mean(), **build.task.results(sums[:, 1:].sum(axis=0))}
     assert seen == pytest.approx({name: value for name, (value,) in history.items()}, rel=1e-4)
-    flags = ["--data-dir", str(trips_data), "--job-dir", "j", "--train-steps", "1", "--model", f"ten_models:{model}"]
-    opts, manifest = parse([*flags, "--eval-batch-size", str(EVAL_BATCH)], {}), Manifest.load(trips_data)
+    flags = [
+        "--data-dir",
+        str(trips_data),
+        "--job-dir",
+        "j",
+        "--train-steps",
+        "1",
+        "--model",
+        f"ten_models:{model}",
+    ]
+    opts, manifest = (
+        parse([*flags, "--eval-batch-size", str(EVAL_BATCH)], {}),
+        Manifest.load(trips_data),
+    )
     one = tf.distribute.get_strategy()
-    validator = Validator(opts, opts.builder(manifest), manifest, scores=None, journal=mock.Mock(), strategy=one)
-    score = validator.score({name: weight.numpy() for name, weight in weights.named(ours).items()}, lambda: False)
+    validator = Validator(
+        opts, opts.builder(manifest), manifest, scores=None, journal=mock.Mock(), strategy=one
+    )
+    score = validator.score(
+        {name: weight.numpy() for name, weight in weights.named(ours).items()}, lambda: False
+    )
     expected = evaluated(theirs, trips_data, build)
     assert {name: score[name] for name in expected} == pytest.approx(expected, rel=1e-4)
 
@@ -99,7 +130,15 @@ def test_metric_states_add_up(data):
 @pytest.mark.cluster
 def test_replicas_agree_with_keras(make, trips_data):
     build = builder(trips_data, "masked")
-    flags = ["--model", "ten_models:masked", "--batch-size", 33, "--eval-batch-size", EVAL_BATCH, "--deterministic"]
+    flags = [
+        "--model",
+        "ten_models:masked",
+        "--batch-size",
+        33,
+        "--eval-batch-size",
+        EVAL_BATCH,
+        "--deterministic",
+    ]
     flags += ["--class-weights", "yes=0.5", "--train-steps", 12]
     first_steps = []
     for roles, more in CLUSTERS.values():

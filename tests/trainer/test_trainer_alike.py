@@ -14,16 +14,28 @@ from components.train.backends.process import reserved
 
 HERE = pathlib.Path(__file__).parent
 PATHS = {"PYTHONPATH": f"{HERE.parents[1]}:{HERE}"}
-TRAIN = "timeout -s KILL 300 python -m trainer.task --job-dir job --model from_set:chain --deterministic --threads 1"
+TRAIN = (
+    "timeout -s KILL 300 python -m trainer.task --job-dir job --model from_set:chain "
+    "--deterministic --threads 1"
+)
 
 
-def start(data: pathlib.Path, directory: pathlib.Path, steps: int, hash_seed: int, **task) -> subprocess.Popen:
+def start(
+    data: pathlib.Path, directory: pathlib.Path, steps: int, hash_seed: int, **task
+) -> subprocess.Popen:
     """Starts a replica in a working directory of its own."""
     directory.mkdir(exist_ok=True)
-    environ = {**os.environ, **PATHS, "PYTHONHASHSEED": str(hash_seed), "TF_CONFIG": json.dumps(task)}
+    environ = {
+        **os.environ,
+        **PATHS,
+        "PYTHONHASHSEED": str(hash_seed),
+        "TF_CONFIG": json.dumps(task),
+    }
     command = TRAIN.replace("python", sys.executable).split()
     flags = ["--data-dir", data, "--train-steps", str(steps)]
-    return subprocess.Popen([*command, *flags], cwd=directory, env=environ, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*command, *flags], cwd=directory, env=environ, stderr=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.cluster

@@ -32,7 +32,8 @@ OFTEN = {
 
 
 CELLS = [
-    pytest.param(*cell, marks=[] if cell in OFTEN else pytest.mark.slow) for cell in itertools.product(MODELS, CLUSTERS)
+    pytest.param(*cell, marks=[] if cell in OFTEN else pytest.mark.slow)
+    for cell in itertools.product(MODELS, CLUSTERS)
 ]
 
 
@@ -70,11 +71,15 @@ def trained(job: Job, built, step: int = STEPS):
     """A model with the weights of the last checkpoint."""
     variables = job.variables(step)
     keys = {name: f"variables/model.S{name.replace('/', '.S')}" for name in weights.named(built)}
-    weights.put({name: variables[f"{key}/.ATTRIBUTES/VARIABLE_VALUE"] for name, key in keys.items()}, built)
+    weights.put(
+        {name: variables[f"{key}/.ATTRIBUTES/VARIABLE_VALUE"] for name, key in keys.items()}, built
+    )
     return built
 
 
-@pytest.mark.parametrize(("model", "how"), [("softmax", "two_workers"), ("vocabulary", "parameter_server")])
+@pytest.mark.parametrize(
+    ("model", "how"), [("softmax", "two_workers"), ("vocabulary", "parameter_server")]
+)
 def test_wrong_model_is_refused_before_training(make, model, how):
     refused = make()
     roles, more = CLUSTERS[how]

@@ -19,8 +19,14 @@ SGD = ["--optimizer", "sgd", "--learning-rate", "0.05"]
 
 
 def dense(manifest: Manifest) -> keras.Model:
-    layers = [keras.layers.Rescaling(1 / 16), keras.layers.Flatten(), keras.layers.Dense(24, kernel_regularizer=L2)]
-    return keras.Sequential([keras.Input((8, 8, 1)), *layers, keras.layers.Dense(10, kernel_regularizer=L2)])
+    layers = [
+        keras.layers.Rescaling(1 / 16),
+        keras.layers.Flatten(),
+        keras.layers.Dense(24, kernel_regularizer=L2),
+    ]
+    return keras.Sequential(
+        [keras.Input((8, 8, 1)), *layers, keras.layers.Dense(10, kernel_regularizer=L2)]
+    )
 
 
 def frozen(manifest: Manifest) -> keras.Model:
@@ -46,7 +52,11 @@ def adamw() -> keras.Optimizer:
         (frozen, SGD, sgd()),
         (own_models.penalised, SGD, sgd()),
         (dense, [*SGD, "--clip-norm", "0.1"], sgd(global_clipnorm=0.1)),
-        (dense, ["--optimizer", "adamw", "--learning-rate", "0.003", "--weight-decay", "0.5"], adamw()),
+        (
+            dense,
+            ["--optimizer", "adamw", "--learning-rate", "0.003", "--weight-decay", "0.5"],
+            adamw(),
+        ),
         (dense, [*SGD, "--jit-compile"], sgd()),
     ],
     ids=["l2", "frozen", "penalised", "clipped", "adamw", "compiled"],
@@ -60,7 +70,9 @@ def test_fifty_steps(digits, make, flags, optimizer):
     ours.set_weights(theirs.get_weights())
     theirs.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     step = step_of(ours, manifest, flags)
-    function = tf.function(lambda image, label, i: step({"image": image, "label": label}, i, 0, BATCH)[0])
+    function = tf.function(
+        lambda image, label, i: step({"image": image, "label": label}, i, 0, BATCH)[0]
+    )
     concrete = function.get_concrete_function(images[0], labels[0], tf.constant(0, tf.int64))
     compiled = [f.attr["_XlaMustCompile"].b for f in concrete.graph.as_graph_def().library.function]
     assert any(compiled) == ("--jit-compile" in flags)
@@ -71,13 +83,17 @@ def test_fifty_steps(digits, make, flags, optimizer):
     np.testing.assert_allclose(found, expected, atol=1e-5)
     for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-    plain = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(labels[-1], ours(images[-1], training=True))
+    plain = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(
+        labels[-1], ours(images[-1], training=True)
+    )
     assert found[-1] - float(plain) > 0.01
 
 
 def step_of(model: keras.Model, manifest: Manifest, flags: list[str]) -> TrainStep:
     """The step that the trainer takes with these flags."""
-    opts = parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "50", "--model", "cnn", *flags], {})
+    opts = parse(
+        ["--data-dir", "d", "--job-dir", "j", "--train-steps", "50", "--model", "cnn", *flags], {}
+    )
     optimizer = learning.optimizer(
         opts, model, manifest, learning.TrainingSize(examples=1000, batch=BATCH, horizon=STEPS)
     )

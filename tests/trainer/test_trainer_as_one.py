@@ -40,8 +40,12 @@ def alone(request, tmp_path_factory):
     def run(name: str) -> Job:
         if name not in jobs:
             data, flags, steps, _ = JOBS[name]
-            jobs[name] = Job(request.getfixturevalue(data), tmp_path_factory.mktemp("alone") / "job")
-            jobs[name].run("chief", flags=[*flags.split(), "--deterministic", "--train-steps", steps])
+            jobs[name] = Job(
+                request.getfixturevalue(data), tmp_path_factory.mktemp("alone") / "job"
+            )
+            jobs[name].run(
+                "chief", flags=[*flags.split(), "--deterministic", "--train-steps", steps]
+            )
         return jobs[name]
 
     return run

@@ -25,8 +25,12 @@ def scored(job: Job) -> dict:
     return json.loads((job.directory / "validation.json").read_text())["latest"]
 
 
-@pytest.mark.parametrize(("how", "batch_size"), [("mirrored", 16), ("three_workers", 16), ("three_workers", 100)])
-def test_a_state_has_the_same_score_to_the_last_digit_whoever_evaluates_it(make, finished, how, batch_size):
+@pytest.mark.parametrize(
+    ("how", "batch_size"), [("mirrored", 16), ("three_workers", 16), ("three_workers", 100)]
+)
+def test_a_state_has_the_same_score_to_the_last_digit_whoever_evaluates_it(
+    make, finished, how, batch_size
+):
     """A split that does not divide, and one with fewer batches than replicas; nothing is trained in between."""
     roles, flags = TOGETHER[how]
     job = make()
@@ -39,7 +43,16 @@ def test_a_state_has_the_same_score_to_the_last_digit_whoever_evaluates_it(make,
 
 
 def test_a_worker_told_to_stop_while_all_evaluate_ends_the_evaluation_for_all(job):
-    flags = ["--model", "own_models:slow", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 4]
+    flags = [
+        "--model",
+        "own_models:slow",
+        "--train-steps",
+        20,
+        "--eval-every-steps",
+        10,
+        "--eval-batch-size",
+        4,
+    ]
     job.start("chief", "worker", flags=flags)
     job.until(lambda: job.status("worker-0")["phase"] == "evaluating")
     assert job.status("worker-0")["step"] == 10

@@ -12,7 +12,16 @@ FLAGS = ["--checkpoint-num-steps", 10, "--batch-size", 16]
 
 
 def test_evaluation_shows_signs_of_life(job):
-    flags = ["--model", "own_models:slow", "--train-steps", 20, "--eval-every-steps", 10, "--eval-batch-size", 8]
+    flags = [
+        "--model",
+        "own_models:slow",
+        "--train-steps",
+        20,
+        "--eval-every-steps",
+        10,
+        "--eval-batch-size",
+        8,
+    ]
     job.start("chief", "worker", flags=flags)
     names = ("chief-0", "worker-0")
     vitals = {name: Vitals(str(job.directory / f"{name}.status")) for name in names}
@@ -27,7 +36,9 @@ def test_evaluation_shows_signs_of_life(job):
 
     job.until(has_ended)
     assert job.wait() == {"chief-0": 0, "worker-0": 0}
-    assert min(map(len, signs.values())) >= 6  # two evaluations, each as long as several signs are apart
+    assert (
+        min(map(len, signs.values())) >= 6
+    )  # two evaluations, each as long as several signs are apart
     evaluations = [e for e in job.events() if e["event"] == "evaluation"]
     assert [e["step"] for e in evaluations] == [10, 20]
 

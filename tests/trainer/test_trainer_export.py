@@ -24,11 +24,17 @@ def exported(manifest: Manifest, directory: object, value: float) -> None:
 
 
 def values(directory: object) -> set[float]:
-    return {float(v) for variable in tf.saved_model.load(str(directory)).variables for v in variable.numpy().ravel()}
+    return {
+        float(v)
+        for variable in tf.saved_model.load(str(directory)).variables
+        for v in variable.numpy().ravel()
+    }
 
 
 @pytest.mark.cluster
-def test_an_export_replaces_what_was_there_and_in_a_store_without_a_rename(manifest, store, tmp_path, monkeypatch):
+def test_an_export_replaces_what_was_there_and_in_a_store_without_a_rename(
+    manifest, store, tmp_path, monkeypatch
+):
     exported(manifest, tmp_path / "model", 1.0)
     exported(manifest, tmp_path / "model", 2.0)
     assert values(tmp_path / "model") == {2.0}
@@ -37,7 +43,9 @@ def test_an_export_replaces_what_was_there_and_in_a_store_without_a_rename(manif
     assert values(store / "model") == {2.0} and not (store / "model.partial").exists()
 
 
-def test_an_export_that_fails_leaves_what_was_there_and_is_an_error_of_the_system(manifest, tmp_path, monkeypatch):
+def test_an_export_that_fails_leaves_what_was_there_and_is_an_error_of_the_system(
+    manifest, tmp_path, monkeypatch
+):
     exported(manifest, tmp_path / "model", 1.0)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
         patch.setattr(provenance, "write", mock.Mock(side_effect=OSError("the disk is full")))

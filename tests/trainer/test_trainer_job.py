@@ -16,9 +16,17 @@ from trainer_jobs import CLUSTERS, ROOT, Job, kill_at_random
 pytestmark = pytest.mark.cluster
 STEPS, EVERY = 200, 20
 # Evaluations between checkpoints: calls must not have other lengths for them.
-EXACT = ["--deterministic", "--train-steps", STEPS, "--checkpoint-num-steps", EVERY, "--eval-every-steps", 50]
-# At higher rates, and with Adam, 200 steps make a difference of 1e-2 out of rounding, as another number of threads on one
-# device does.
+EXACT = [
+    "--deterministic",
+    "--train-steps",
+    STEPS,
+    "--checkpoint-num-steps",
+    EVERY,
+    "--eval-every-steps",
+    50,
+]
+# At higher rates, and with Adam, 200 steps make a difference of 1e-2 out of rounding, as another
+# number of threads on one device does.
 SMOOTH = ["--optimizer", "sgd", "--learning-rate", 0.001]
 # All that has a state of its own, or its own way through a step.
 STATEFUL = ["--precision", "bfloat16", "--optimizer", "adamw", "--clip-norm", 0.05]
@@ -50,9 +58,13 @@ def straight(digits, tmp_path_factory) -> Callable[..., Job]:
     return run
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("how", "more"), [*((how, []) for how in SYNCHRONOUS), ("two_workers", STATEFUL)], ids=[*SYNCHRONOUS, "stateful"]
+    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    ("how", "more"),
+    [*((how, []) for how in SYNCHRONOUS), ("two_workers", STATEFUL)],
+    ids=[*SYNCHRONOUS, "stateful"],
 )
 def test_killed_job_resumes_to_same_bits(make, straight, how, more, seed):
     """The split is in memory before the kill, and in mapped files after it."""
@@ -60,7 +72,9 @@ def test_killed_job_resumes_to_same_bits(make, straight, how, more, seed):
     flags = [*EXACT, *flags, *more]
     victims = (None, "chief-0", f"{roles[-1]}-0")  # all at once, or one
     killed.start(*roles, flags=flags)
-    died_at = kill_at_random(killed, seed, between=(2 * EVERY + 1, STEPS - EVERY), victim=victims[seed])
+    died_at = kill_at_random(
+        killed, seed, between=(2 * EVERY + 1, STEPS - EVERY), victim=victims[seed]
+    )
     assert set(killed.wait().values()) <= {-9, 1}
     newest = killed.checkpoints()[-1]
     killed.run(*roles, flags=[*flags, "--reader", "mapped"])
@@ -94,7 +108,9 @@ def test_changed_global_batch_is_refused(make):
     multiplied.run("chief", flags=flags)
     multiplied.start("chief", flags=[*flags, "--strategy", "mirrored", "--train-steps", 8])
     assert multiplied.wait() == {"chief-0": 2}
-    assert "--per-replica-batch-size 16 on 2 replicas makes 32 examples a step" in multiplied.output()
+    assert (
+        "--per-replica-batch-size 16 on 2 replicas makes 32 examples a step" in multiplied.output()
+    )
 
 
 @pytest.mark.smoke
@@ -104,7 +120,10 @@ def test_sigterm_to_replica_saves_one_step(make, straight):
     stopped.until_step(EVERY)
     stopped.terminate("worker-0")
     assert stopped.wait(10) == {"chief-0": 143, "worker-0": 143}
-    (step,) = {*steps_of(stopped.events(), "preempted"), *steps_of(stopped.events("worker-0"), "preempted")}
+    (step,) = {
+        *steps_of(stopped.events(), "preempted"),
+        *steps_of(stopped.events("worker-0"), "preempted"),
+    }
     assert step == stopped.checkpoints()[-1]
     assert f"saved at step {step}" in stopped.output()
     stopped.run("chief", "worker", flags=EXACT)
@@ -119,8 +138,15 @@ def test_lost_replica_is_one_line(make):
     assert lost.wait() == {"chief-0": 1, "worker-0": 1, "worker-1": -9}
     for survivor in ("chief-0", "worker-0"):
         lines = lost.log(survivor).read_text().splitlines()
-        (error,) = [line for line in lines if not re.match(r"step |cnn on |reader: |chief-0 computes in ", line)]
-        assert re.fullmatch(rf"error: {survivor} cannot go on without .*worker-1.*; the same command resumes.*", error)
+        (error,) = [
+            line
+            for line in lines
+            if not re.match(r"step |cnn on |reader: |chief-0 computes in ", line)
+        ]
+        assert re.fullmatch(
+            rf"error: {survivor} cannot go on without .*worker-1.*; the same command resumes.*",
+            error,
+        )
 
 
 def test_evaluator_scores_last_checkpoint(make):
@@ -149,7 +175,10 @@ def scalars(directory: pathlib.Path) -> dict[str, dict[int, float]]:
 
     events = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
     names = events.Tags()["tensors"]
-    return {name: {e.step: float(make_ndarray(e.tensor_proto)) for e in events.Tensors(name)} for name in names}
+    return {
+        name: {e.step: float(make_ndarray(e.tensor_proto)) for e in events.Tensors(name)}
+        for name in names
+    }
 
 
 def test_reports_agree_with_journal(make):
@@ -157,8 +186,19 @@ def test_reports_agree_with_journal(make):
     alone = make()
     study = alone.directory.parent / "hypertune" / "output.metrics"
     alone.environ = {"CLOUD_ML_HP_METRIC_FILE": str(study), "CLOUD_ML_TRIAL_ID": "7"}
-    flags = ["--train-steps", 900, "--eval-every-steps", 150, "--schedule", "linear", "--learning-rate", 0.002]
-    output = alone.run("chief", flags=[*flags, "--checkpoint-secs", 0.5, "--checkpoint-num-steps", 400])
+    flags = [
+        "--train-steps",
+        900,
+        "--eval-every-steps",
+        150,
+        "--schedule",
+        "linear",
+        "--learning-rate",
+        0.002,
+    ]
+    output = alone.run(
+        "chief", flags=[*flags, "--checkpoint-secs", 0.5, "--checkpoint-num-steps", 400]
+    )
     assert re.search(r"step 900/900 +loss \d\.\d+ +accuracy \d\.\d+ +[\d]+ examples/s", output)
     assert len(re.findall(r"step \d+  validation loss \d\.\d+  accuracy \d\.\d+", output)) == 6
     windows = {e["step"]: e for e in alone.events() if e["event"] == "step"}
@@ -168,11 +208,17 @@ def test_reports_agree_with_journal(make):
     saves = set(steps_of(alone.events(), "checkpoint"))
     assert saves > {400, 800, 900}, "none by time"
 
-    train, validation = (scalars(alone.directory / "logs" / part) for part in ("train", "validation"))
+    train, validation = (
+        scalars(alone.directory / "logs" / part) for part in ("train", "validation")
+    )
     for name in ("loss", "accuracy", "examples_per_s"):
-        assert train[name] == pytest.approx({step: e[name] for step, e in windows.items()}, rel=1e-5)
+        assert train[name] == pytest.approx(
+            {step: e[name] for step, e in windows.items()}, rel=1e-5
+        )
     # After the step: what the next one would take.
-    assert train["learning_rate"] == pytest.approx({step: 0.002 * (1 - step / 900) for step in windows}, abs=1e-8)
+    assert train["learning_rate"] == pytest.approx(
+        {step: 0.002 * (1 - step / 900) for step in windows}, abs=1e-8
+    )
     reports = [json.loads(line) for line in study.read_text().splitlines()]
     assert {report["trial"] for report in reports} == {"7"}
     for name in ("loss", "accuracy"):
@@ -199,7 +245,9 @@ def test_parameter_servers_count_steps_over_resume(make):
     assert f"from step {stopped_at} to {last}" in output
     # Our own step, and the optimizer's counter, its first variable.
     variables = asynchronous.variables(last)
-    counters = [int(v) for n, v in variables.items() if n.startswith(("step/", "variables/optimizer.S000/"))]
+    counters = [
+        int(v) for n, v in variables.items() if n.startswith(("step/", "variables/optimizer.S000/"))
+    ]
     assert counters == [last, last]
     record = record_of(asynchronous)
     assert record["step"] == last
@@ -208,7 +256,9 @@ def test_parameter_servers_count_steps_over_resume(make):
 
 def test_sync_ignores_parameter_servers(make, straight):
     synchronous = make()
-    synchronous.start("chief", "worker", "ps", flags=[*EXACT, "--sync", "--strategy", "parameter_server"])
+    synchronous.start(
+        "chief", "worker", "ps", flags=[*EXACT, "--sync", "--strategy", "parameter_server"]
+    )
     assert synchronous.wait() == {"chief-0": 0, "worker-0": 0, "ps-0": 0}
     assert "--sync needs no parameter servers" in synchronous.output()
     assert synchronous.digest(STEPS) == straight("two_workers").digest(STEPS)
@@ -246,7 +296,15 @@ def test_full_disk_keeps_checkpoint_before(finished):
     # As far as a process can make one: no file may grow beyond this.
     limit = (200_000, resource.RLIM_INFINITY)
     flags = [*EXACT, "--train-steps", STEPS + EVERY]
-    command = [sys.executable, "-m", "trainer.task", "--data-dir", finished.data, "--job-dir", finished.directory]
+    command = [
+        sys.executable,
+        "-m",
+        "trainer.task",
+        "--data-dir",
+        finished.data,
+        "--job-dir",
+        finished.directory,
+    ]
     full = subprocess.run(
         [*command, *map(str, flags)],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),

@@ -13,15 +13,28 @@ EXAMPLES, DRAW, K = 1600, np.random.default_rng(0), keras.losses
 X = DRAW.normal(size=(EXAMPLES, 3)).astype(np.float32)
 NEAR = X + DRAW.normal(size=X.shape).astype(np.float32)
 CLASS, YES = (NEAR + np.arange(3)).argmax(axis=1), (NEAR[:, 0] > 0).astype(np.int64)
-FIELDS = {"name": "made", "origin": "made up", "features": (), "record_bytes": None, "arguments": {}}
+FIELDS = {
+    "name": "made",
+    "origin": "made up",
+    "features": (),
+    "record_bytes": None,
+    "arguments": {},
+}
 SPLITS = {"train": Split(examples=EXAMPLES, class_histogram=(), shards=())}
 CLASSES = Classification(("a", "b", "c"))
 KLD = Classification(
-    ("a", "b", "c"), loss=lambda labels, outputs: K.kl_divergence(tf.one_hot(labels, 3), tf.nn.softmax(outputs))
+    ("a", "b", "c"),
+    loss=lambda labels, outputs: K.kl_divergence(tf.one_hot(labels, 3), tf.nn.softmax(outputs)),
 )
 # Task and labels; Keras' loss; the flag, and the weights of all classes.
 CASES = {
-    "classes": (CLASSES, CLASS, K.SparseCategoricalCrossentropy(True), ("a=0.1", "c=2.5"), [0.1, 1, 2.5]),
+    "classes": (
+        CLASSES,
+        CLASS,
+        K.SparseCategoricalCrossentropy(True),
+        ("a=0.1", "c=2.5"),
+        [0.1, 1, 2.5],
+    ),
     "one logit": (Binary(("no", "yes")), YES, K.BinaryCrossentropy(True), ("yes=3",), [1, 3]),
     "own loss": (KLD, CLASS, K.SparseCategoricalCrossentropy(True), ("b=2",), [1, 2, 1]),
 }

@@ -34,7 +34,10 @@ def optimizer(*flags: str):
             ["--model", "cnn", "--momentum", "0.5"],
             "--momentum is for jobs whose optimizer is sgd, and .* is adam; leave",
         ),
-        (["--model", "cnn", "--boundaries-epochs", "1", "--factors", "1,2"], "is for jobs whose schedule is piecewise"),
+        (
+            ["--model", "cnn", "--boundaries-epochs", "1", "--factors", "1,2"],
+            "is for jobs whose schedule is piecewise",
+        ),
     ],
 )
 def test_meaningless_option_is_error(flags, message):
@@ -63,11 +66,17 @@ def test_settings_are_those_of_job(flags, expected, meaningless):
     opts = options(*flags)
     found = learning.settings(opts, learning.TrainingSize(batch=64, horizon=7))
     assert None not in found.values() and expected.items() <= found.items()
-    assert found.keys() == {*opts.identity(), "horizon_steps"} and {found[name] for name in meaningless} == {"none"}
+    assert found.keys() == {*opts.identity(), "horizon_steps"} and {
+        found[name] for name in meaningless
+    } == {"none"}
 
 
 def test_weight_decay_default_follows_optimizer():
-    for flags, expected in (("cnn", 0), ("cnn --optimizer adamw", 0.004), ("resnet --optimizer adamw", 2e-4)):
+    for flags, expected in (
+        ("cnn", 0),
+        ("cnn --optimizer adamw", 0.004),
+        ("resnet --optimizer adamw", 2e-4),
+    ):
         opts = options("--model", *flags.split())
         assert learning.settings(opts)["weight_decay"] == expected
         assert learning.settings(dataclasses.replace(opts, weight_decay=0.0))["weight_decay"] == 0
@@ -85,7 +94,9 @@ def test_falling_schedules_end_at_the_horizon():
         found = learning.settings(options("--model", "cnn", "--schedule", name), size)
         assert found["horizon_steps"] == (20 if falls else "none")
         rate = optimizer("--model", "cnn", "--schedule", name)._learning_rate
-        assert float(rate(0)) == pytest.approx(1e-3) and float(rate(20)) == pytest.approx(0 if falls else 1e-3)
+        assert float(rate(0)) == pytest.approx(1e-3) and float(rate(20)) == pytest.approx(
+            0 if falls else 1e-3
+        )
 
 
 @pytest.fixture
@@ -100,7 +111,13 @@ def own(monkeypatch):
 
 
 def test_own_optimizer_takes_schedule(own):
-    made = own(lambda _, schedule: keras.optimizers.Lion(schedule), "--learning-rate", "0.5", "--warmup-steps", "5")
+    made = own(
+        lambda _, schedule: keras.optimizers.Lion(schedule),
+        "--learning-rate",
+        "0.5",
+        "--warmup-steps",
+        "5",
+    )
     assert isinstance(made, keras.optimizers.Lion) and made.built
     assert float(made._learning_rate(0)) == pytest.approx(0.1)
 
@@ -110,14 +127,27 @@ def test_own_optimizer_takes_schedule(own):
     [
         (lambda manifest, schedule: keras.optimizers.SGD(0.1), "does not take the schedule"),
         (lambda manifest, schedule: schedule, "gives a Schedule"),
-        (lambda _, schedule: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(schedule)), "no other inside"),
+        (
+            lambda _, schedule: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(schedule)),
+            "no other inside",
+        ),
         (lambda manifest, schedule: keras.optimizers.SGD(schedule, use_ema=True), "uses use_ema"),
-        (lambda manifest, schedule: keras.optimizers.SGD(schedule, gradient_accumulation_steps=2), "uses gradient_acc"),
-        (lambda manifest, schedule: keras.optimizers.SGD(schedule, loss_scale_factor=2.0), "uses loss_scale_factor"),
+        (
+            lambda manifest, schedule: keras.optimizers.SGD(
+                schedule, gradient_accumulation_steps=2
+            ),
+            "uses gradient_acc",
+        ),
+        (
+            lambda manifest, schedule: keras.optimizers.SGD(schedule, loss_scale_factor=2.0),
+            "uses loss_scale_factor",
+        ),
     ],
 )
 def test_unsuitable_own_optimizer_is_error(own, function, message):
-    with pytest.raises(UserError, match=rf"own_models:sequential: its optimizer\(manifest, schedule\) .*{message}"):
+    with pytest.raises(
+        UserError, match=rf"own_models:sequential: its optimizer\(manifest, schedule\) .*{message}"
+    ):
         own(function)
 
 
@@ -132,7 +162,11 @@ def test_own_clipping_on_replicas_is_error(own, monkeypatch):
         own(clipping)
 
 
-@pytest.mark.parametrize("flags", [("--optimizer", "sgd"), ("--momentum", "0.5"), ("--clip-norm", "1")])
+@pytest.mark.parametrize(
+    "flags", [("--optimizer", "sgd"), ("--momentum", "0.5"), ("--clip-norm", "1")]
+)
 def test_flags_beside_own_optimizer_are_error(own, flags):
-    with pytest.raises(UserError, match=f"{flags[0]} is for jobs whose optimizer is .* is the model's own"):
+    with pytest.raises(
+        UserError, match=f"{flags[0]} is for jobs whose optimizer is .* is the model's own"
+    ):
         own(lambda manifest, schedule: keras.optimizers.SGD(schedule), *flags)

@@ -18,7 +18,9 @@ from trainer.tasks.task import Task
 
 def tried(data, model: str, *flags: str, task: Task | None = None) -> None:
     manifest = Manifest.load(data)
-    opts = options.parse([f"--data-dir={data}", "--job-dir=j", "--train-steps=1", f"--model={model}", *flags], {})
+    opts = options.parse(
+        [f"--data-dir={data}", "--job-dir=j", "--train-steps=1", f"--model={model}", *flags], {}
+    )
     build = registry.builder(opts.model, manifest, opts.network)
     model_check.run(dataclasses.replace(build, task=task or build.task), opts, manifest)
 
@@ -82,6 +84,8 @@ def test_inputs_of_a_list_get_the_features_of_their_names(digits):
 
 
 def test_preparation_without_the_label_refused(digits, monkeypatch):
-    monkeypatch.setattr(own_models, "prepare", lambda _, columns: {"image": columns["image"]}, raising=False)
+    monkeypatch.setattr(
+        own_models, "prepare", lambda _, columns: {"image": columns["image"]}, raising=False
+    )
     with pytest.raises(UserError, match="prepare leaves out the label, 'label'"):
         tried(digits, "own_models:sequential")

@@ -14,9 +14,14 @@ CODE = re.findall(r"```python\n(.*?)```", DOCUMENT, flags=re.DOTALL)
 pytestmark = pytest.mark.cluster
 
 
-def test_the_texts_of_the_page_train_go_on_and_are_answered_as_they_are(make, tmp_path, monkeypatch):
+def test_the_texts_of_the_page_train_go_on_and_are_answered_as_they_are(
+    make, tmp_path, monkeypatch
+):
     draw = np.random.default_rng(0)
-    ends = {"no": ["Late!", "rude driver.", "A DIRTY car"], "yes": ["Friendly,", "a clean car", "Fast; thanks"]}
+    ends = {
+        "no": ["Late!", "rude driver.", "A DIRTY car"],
+        "yes": ["Friendly,", "a clean car", "Fast; thanks"],
+    }
     rows = [
         {"comment": f"{draw.choice(['My', 'Our'])} ride: {draw.choice(ends[tip])}", "tip": tip}
         for tip in draw.choice(["no", "yes"], 300)

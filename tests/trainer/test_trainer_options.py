@@ -30,7 +30,10 @@ def test_flags_may_have_underscores():
 
 
 def test_job_dir_defaults_to_output_directory():
-    vertex = {"AIP_MODEL_DIR": "gs://b/study/7/model/", "AIP_CHECKPOINT_DIR": "gs://b/study/7/checkpoints/"}
+    vertex = {
+        "AIP_MODEL_DIR": "gs://b/study/7/model/",
+        "AIP_CHECKPOINT_DIR": "gs://b/study/7/checkpoints/",
+    }
     assert parse(["--data-dir", "d", "--train-steps", "3"], vertex).job_dir == "gs://b/study/7"
     assert options(**vertex).job_dir == "j"
     with pytest.raises(UserError, match="--job-dir"):
@@ -48,14 +51,26 @@ def test_threads_default_to_environment():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--boundaries-epochs", "1,b", "--factors", "1,1,1"], "--boundaries-epochs: 'b' is not a number greater than"),
-        (["--boundaries-epochs", "2,1", "--factors", "1,1,1"], "--boundaries-epochs 2.0,1.0 do not rise"),
-        (["--boundaries-epochs", "1", "--factors", "1"], "--factors: 1 given for 1 boundaries; one more is needed"),
+        (
+            ["--boundaries-epochs", "1,b", "--factors", "1,1,1"],
+            "--boundaries-epochs: 'b' is not a number greater than",
+        ),
+        (
+            ["--boundaries-epochs", "2,1", "--factors", "1,1,1"],
+            "--boundaries-epochs 2.0,1.0 do not rise",
+        ),
+        (
+            ["--boundaries-epochs", "1", "--factors", "1"],
+            "--factors: 1 given for 1 boundaries; one more is needed",
+        ),
         (["--factors", "1"], "--boundaries-epochs and --factors belong together"),
         (["--num_gpus", "-1"], "--num-gpus: '-1' is not a whole number of at least 0"),
         (["--batch-size", "8", "--train-batch-size", "8"], "not both"),
         (["--train-epochs", "2"], "--train-epochs"),
-        (["--jit-compile", "--strategy", "parameter_server"], "--jit-compile is for synchronous jobs"),
+        (
+            ["--jit-compile", "--strategy", "parameter_server"],
+            "--jit-compile is for synchronous jobs",
+        ),
         (["--data-dir", "gs:/a/b"], "--data-dir"),
         (["--job-dir", "s3://a"], "--job-dir"),
         (["--job-dir", "a[b"], "TensorFlow takes 'a[b' for a pattern"),
@@ -73,7 +88,20 @@ NUMBERS = [action for action in options_module.parser()._actions if action.type]
 @settings(max_examples=settings.default.max_examples // 3)
 @given(
     st.sampled_from(
-        [2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 1e9, 1e308, 5e-324, 0.9999999999999999, -1, 0]
+        [
+            2**31 - 1,
+            2**31,
+            2**32 - 1,
+            2**32,
+            2**63 - 1,
+            2**63,
+            1e9,
+            1e308,
+            5e-324,
+            0.9999999999999999,
+            -1,
+            0,
+        ]
     )
     | st.integers()
     | st.floats()
@@ -82,7 +110,9 @@ def test_number_is_accepted_or_error(action, value):
     flag = action.option_strings[0]
     needed = NEEDED[:-2] if flag == "--train-epochs" else NEEDED
     try:
-        opts = parse([*needed, f"{flag}={value}", *(["--factors=1,1"] * (flag == "--boundaries-epochs"))], {})
+        opts = parse(
+            [*needed, f"{flag}={value}", *(["--factors=1,1"] * (flag == "--boundaries-epochs"))], {}
+        )
         assert 0 <= opts.seed < 2**32
         assert 0 < opts.last_step(10**9, 1) < 2**31 > opts.global_batch_size(64)
     except UserError as error:
@@ -92,8 +122,20 @@ def test_number_is_accepted_or_error(action, value):
 
 def test_help_has_groups_defaults_and_units():
     parser = options_module.parser()
-    groups = {group.title for group in parser._action_groups if group.title not in ("positional arguments", "options")}
-    assert groups >= {"job", "batches", "network", "learning", "validation", "checkpoints", "machine"}
+    groups = {
+        group.title
+        for group in parser._action_groups
+        if group.title not in ("positional arguments", "options")
+    }
+    assert groups >= {
+        "job",
+        "batches",
+        "network",
+        "learning",
+        "validation",
+        "checkpoints",
+        "machine",
+    }
     text = " ".join(parser.format_help().split())
     assert "None" not in text
     for action in parser._actions:
@@ -111,9 +153,14 @@ def test_resume_may_change_documented_options():
     }
     for field in dataclasses.fields(Options):
         learnt = field.metadata["group"] not in free
-        assert (field.name in options().identity()) == (learnt or field.name == "strategy"), field.name
+        assert (field.name in options().identity()) == (learnt or field.name == "strategy"), (
+            field.name
+        )
 
 
 def test_synchronous_strategies_have_one_identity():
-    one, many, servers = (options("--strategy", s) for s in ("one_device", "multi_worker_mirrored", "parameter_server"))
+    one, many, servers = (
+        options("--strategy", s)
+        for s in ("one_device", "multi_worker_mirrored", "parameter_server")
+    )
     assert one.identity() == many.identity() != servers.identity()

@@ -28,13 +28,19 @@ def network(manifest):
 
 
 @pytest.mark.parametrize("where", ["import", "building", "training"])
-def test_a_file_that_the_users_model_misses_is_shown_with_where_it_was_opened(job, tmp_path, monkeypatch, where):
+def test_a_file_that_the_users_model_misses_is_shown_with_where_it_was_opened(
+    job, tmp_path, monkeypatch, where
+):
     (tmp_path / f"own_{where}.py").write_text(MODEL.format(where=where))
     monkeypatch.syspath_prepend(str(tmp_path))
     job.start("chief", flags=["--model", f"own_{where}:network", "--train-steps", 2])
     assert job.wait() == {"chief-0": 1}
     said = job.output()
-    assert "Traceback" in said and "FileNotFoundError" in said and f'own_{where}.py", line 6, in read' in said, said
+    assert (
+        "Traceback" in said
+        and "FileNotFoundError" in said
+        and f'own_{where}.py", line 6, in read' in said
+    ), said
 
 
 BEFORE = """

@@ -19,7 +19,16 @@ from trainer.tasks.of_dataset import Classification
 
 SLOW = pytest.mark.slow
 # At such a rate no score changes: the first evaluation is the best.
-STILL = ["--model", "own_models:sequential", "--optimizer", "sgd", "--learning-rate", 1e-9, "--batch-size", 16]
+STILL = [
+    "--model",
+    "own_models:sequential",
+    "--optimizer",
+    "sgd",
+    "--learning-rate",
+    1e-9,
+    "--batch-size",
+    16,
+]
 
 
 class Unwritten:
@@ -36,7 +45,11 @@ def refuse_constant(name: str) -> None:
 
 
 @settings(max_examples=settings.default.max_examples // 2)
-@given(st.lists(st.sampled_from([0, 1, 2, math.nan, math.inf]), min_size=1, max_size=8), st.booleans(), st.data())
+@given(
+    st.lists(st.sampled_from([0, 1, 2, math.nan, math.inf]), min_size=1, max_size=8),
+    st.booleans(),
+    st.data(),
+)
 def test_scores_without_a_better_one(tmp_path_factory, ranks, of_loss, data):
     """The best score and the count since are those of the finite scores, as if no attempt had got further."""
     job_dir = tmp_path_factory.mktemp("job")
@@ -50,12 +63,16 @@ def test_scores_without_a_better_one(tmp_path_factory, ranks, of_loss, data):
         reached += 1
         finite = [i for i in range(reached) if math.isfinite(ranks[i])]
         best = max(finite, key=lambda i: ranks[i], default=-1)
-        content = json.loads((job_dir / "validation.json").read_text(), parse_constant=refuse_constant)
+        content = json.loads(
+            (job_dir / "validation.json").read_text(), parse_constant=refuse_constant
+        )
         assert (content["best"] or {"step": 0})["step"] == best + 1
         undone = max(best + 1, data.draw(st.integers(best + 1, reached)))
         for step in (reached, undone):
             since_best = sum(best < i < step for i in finite)
-            assert scores.is_exhausted(step, since_best) and not scores.is_exhausted(step, since_best + 1)
+            assert scores.is_exhausted(step, since_best) and not scores.is_exhausted(
+                step, since_best + 1
+            )
         if data.draw(st.integers(0, 3)) == 0 and undone < reached:
             reached = undone
 
@@ -65,27 +82,41 @@ def test_a_job_that_ended_early_is_done_for_those_who_are_not_more_patient():
     early = Done(step=30, epochs=1.5, stopped_early=2, **facts)
 
     def goal(*flags: str) -> options.Options:
-        return options.parse(["--data-dir", "d", "--job-dir", "j", "--eval-every-steps", "1", *flags], {})
+        return options.parse(
+            ["--data-dir", "d", "--job-dir", "j", "--eval-every-steps", "1", *flags], {}
+        )
 
-    for met in (["--train-steps=1000", "--patience=2"], ["--train-epochs=9", "--patience=1"], ["--train-steps=30"]):
+    for met in (
+        ["--train-steps=1000", "--patience=2"],
+        ["--train-epochs=9", "--patience=1"],
+        ["--train-steps=30"],
+    ):
         assert goal(*met).is_met_by(early)
     for not_met in (["--train-steps=1000", "--patience=3"], ["--train-epochs=9"]):
         assert not goal(*not_met).is_met_by(early)
-    assert not goal("--train-steps=1000", "--patience=2").is_met_by(Done(step=30, epochs=1.5, **facts))
+    assert not goal("--train-steps=1000", "--patience=2").is_met_by(
+        Done(step=30, epochs=1.5, **facts)
+    )
 
 
 def test_patience_without_evaluations_is_refused(digits):
     needed = ["--data-dir", str(digits), "--job-dir", "j", "--train-steps", "9", "--patience", "2"]
-    with pytest.raises(UserError, match="--patience 2 counts evaluations; give --eval-every-steps too"):
+    with pytest.raises(
+        UserError, match="--patience 2 counts evaluations; give --eval-every-steps too"
+    ):
         options.parse(needed, {})
     manifest = Manifest.load(digits)
     manifest.splits["validation"] = dataclasses.replace(manifest.splits["validation"], examples=0)
-    with pytest.raises(UserError, match="--patience 2: dataset 'digits' has no validation split to judge by"):
+    with pytest.raises(
+        UserError, match="--patience 2: dataset 'digits' has no validation split to judge by"
+    ):
         options.parse([*needed, "--eval-every-steps", "3"], {}).on(manifest)
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("how", [pytest.param(how, marks=[] if how == "two_workers" else SLOW) for how in CLUSTERS])
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[] if how == "two_workers" else SLOW) for how in CLUSTERS]
+)
 def test_all_replicas_end_at_the_evaluation_that_exhausts_patience_and_the_job_is_done(job, how):
     flags = [*STILL, "--eval-every-steps", 10, "--train-steps"]
 
@@ -97,7 +128,9 @@ def test_all_replicas_end_at_the_evaluation_that_exhausts_patience_and_the_job_i
     def record() -> dict:
         return json.loads((job.directory / "DONE.json").read_text())
 
-    assert "step 30  no better score in 2 evaluations; training ends early" in run(1000, "--patience", 2)
+    assert "step 30  no better score in 2 evaluations; training ends early" in run(
+        1000, "--patience", 2
+    )
     assert (record()["step"], record()["stopped_early"]) == (30, 2)
     assert [e["step"] for e in job.events() if e["event"] == "evaluation"] == [10, 20, 30]
     assert job.checkpoints()[-1] == 30 and (job.directory / "model" / "saved_model.pb").exists()
@@ -117,6 +150,10 @@ def test_all_replicas_end_at_the_evaluation_that_exhausts_patience_and_the_job_i
 
 @pytest.mark.cluster
 def test_patience_beside_an_evaluator_is_refused_by_both(job):
-    job.start("chief", "evaluator", flags=[*STILL, "--eval-every-steps", 10, "--patience", 2, "--train-steps", 99])
+    job.start(
+        "chief",
+        "evaluator",
+        flags=[*STILL, "--eval-every-steps", 10, "--patience", 2, "--train-steps", 99],
+    )
     assert job.wait() == {"chief-0": 2, "evaluator-0": 2}
     assert job.output().count("and this cluster has an evaluator; leave out one") == 2

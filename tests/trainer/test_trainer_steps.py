@@ -34,7 +34,14 @@ def trained_graphs(manifest: Manifest, data_dir: str) -> list[tf.compat.v1.Graph
         optimizer.build(model.trainable_variables)
     place = Choice(data_dir, "resident", "", None)
     reader = open_reader(place, manifest, global_batch=16, seed=0, prepare=prepare)
-    step = TrainStep(model=model, optimizer=optimizer, task=task_of(manifest), label="label", global_batch=16, seed=0)
+    step = TrainStep(
+        model=model,
+        optimizer=optimizer,
+        task=task_of(manifest),
+        label="label",
+        global_batch=16,
+        seed=0,
+    )
     context.context().enable_run_metadata()
     SyncSteps(strategy, step, reader, chief=True).run(0, 1, stop=False)
     return [*context.context().export_run_metadata().partition_graphs]

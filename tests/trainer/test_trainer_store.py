@@ -17,7 +17,9 @@ from trainer.job import done, identity
 
 
 def copied(manifest: Manifest, place: str, cache: str) -> pathlib.Path:
-    return pathlib.Path(provide_files(Choice(place, "mapped", "as asked for", cache), manifest).data_dir)
+    return pathlib.Path(
+        provide_files(Choice(place, "mapped", "as asked for", cache), manifest).data_dir
+    )
 
 
 READS = {
@@ -30,7 +32,11 @@ READS = {
 @pytest.fixture(params=["equal records", "records that differ"])
 def data(request, tmp_path, store):
     """A dataset here, and a copy of it in the store."""
-    files = [picture(4 + i, 30 - i, seed=i) for i in range(20)] * 2 if request.param == "records that differ" else None
+    files = (
+        [picture(4 + i, 30 - i, seed=i) for i in range(20)] * 2
+        if request.param == "records that differ"
+        else None
+    )
     dataset(tmp_path / "data", 40, files=files)
     copy_tree(tmp_path / "data", store / "data")
     return tmp_path / "data", store / "data"
@@ -59,11 +65,16 @@ def test_a_dataset_in_a_store_is_read_as_one_here(data, tmp_path):
     assert manifest == Manifest.load(here)
     verify(manifest, str(there), "train")
     for part in ({}, {"start": 7, "stop": manifest.splits["train"].examples - 7}):
-        one, other = (list(records.batches(manifest, str(place), "train", 7, **part)) for place in data)
+        one, other = (
+            list(records.batches(manifest, str(place), "train", 7, **part)) for place in data
+        )
         for a, b in zip(one, other, strict=True):
             assert all(np.array_equal(a[name], b[name]) for name in a)
     copies = copied(manifest, str(there), str(tmp_path / "cache"))
-    assert all((copies / name).read_bytes() == (here / name).read_bytes() for name in manifest.split("train").checksums)
+    assert all(
+        (copies / name).read_bytes() == (here / name).read_bytes()
+        for name in manifest.split("train").checksums
+    )
 
 
 @pytest.mark.parametrize("read", READS)
@@ -77,20 +88,31 @@ def test_a_file_of_a_store_that_is_not_the_manifests_is_named(data, tmp_path, re
     if change == "no file":
         (there / shard).mkdir()  # TensorFlow cannot read it, as a store that is down
     elif change != "removed":
-        changed = {"cut": content[:-1], "emptied": b"", "other bytes": content[:-1] + bytes([content[-1] ^ 1])}[change]
+        changed = {
+            "cut": content[:-1],
+            "emptied": b"",
+            "other bytes": content[:-1] + bytes([content[-1] ^ 1]),
+        }[change]
         (there / shard).write_bytes(changed)
-    with pytest.raises(UserError, match=f"{shard} cannot be read" if change == "no file" else shard):
+    with pytest.raises(
+        UserError, match=f"{shard} cannot be read" if change == "no file" else shard
+    ):
         READS[read](manifest, str(there), str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("where", ["here", "in a store"])
-def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_told(tmp_path, store, where):
+def test_a_job_directory_is_for_what_it_was_first_started_for_and_keeps_what_is_told(
+    tmp_path, store, where
+):
     directory = (tmp_path if where == "here" else store) / "job"
     job, facts = str(directory), {"seed": 0, "model": "cnn", "fingerprint": "a"}
     directory.mkdir()
     identity.check(job, {"seed": 1})  # a new one is for anything
     assert (
-        identity.begin(job, {"identity": facts, "settings": {}, "horizon_steps": 7}, write=False)["horizon_steps"] == 7
+        identity.begin(job, {"identity": facts, "settings": {}, "horizon_steps": 7}, write=False)[
+            "horizon_steps"
+        ]
+        == 7
     )
     assert identity.first_start(job) == {}
     for steps in (8, 9):

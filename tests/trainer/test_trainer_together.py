@@ -18,7 +18,9 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("how", ["one_device", pytest.param("mirrored", marks=SLOW)])
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "compiled" else SLOW) for n in TOGETHER])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == "compiled" else SLOW) for n in TOGETHER]
+)
 def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digits, name, how):
     flags = [*COMMON.split(), *TOGETHER[name].split(), *CLUSTERS[how][1]]
     straight, resumed = make("straight"), make("resumed")
@@ -29,7 +31,9 @@ def test_what_changes_a_step_goes_together_and_is_resumed_to_the_bit(make, digit
     assert resumed.digest(done["step"]) == straight.digest(done["step"])
     images = tf.constant(np.random.default_rng(0).integers(0, 17, (5, 8, 8, 1)), tf.uint8)
     answers = [
-        tf.saved_model.load(str(job.directory / "model")).signatures["serving_default"](image=images)
+        tf.saved_model.load(str(job.directory / "model")).signatures["serving_default"](
+            image=images
+        )
         for job in (straight, resumed)
     ]
     np.testing.assert_array_equal(*(answer["probabilities"] for answer in answers))

@@ -27,13 +27,20 @@ def test_saved_records_are_known_again(manifest, tmp_path, store):
     for directory in (tmp_path, store):
         TrainedOn.of(manifest, [hashes[:300], hashes[300:]]).save(str(directory))
         again = TrainedOn.load(str(directory))
-        assert again.unseen(other, np.append(hashes, LATER)).tolist() == [False] * 500 + [True] * 500
-        assert again.unseen(manifest, hashes).all()  # the dataset's own splits say what is not known
+        assert (
+            again.unseen(other, np.append(hashes, LATER)).tolist() == [False] * 500 + [True] * 500
+        )
+        assert again.unseen(
+            manifest, hashes
+        ).all()  # the dataset's own splits say what is not known
     assert TrainedOn.load(str(tmp_path / "gone")) is None
 
 
 def test_records_of_before_count_too_but_of_another_form(manifest, tmp_path):
-    hashes, second = all_of(manifest, tmp_path / "data"), dataclasses.replace(manifest, origin="second")
+    hashes, second = (
+        all_of(manifest, tmp_path / "data"),
+        dataclasses.replace(manifest, origin="second"),
+    )
     third = dataclasses.replace(manifest, origin="third")
     first = TrainedOn.of(manifest, [hashes])
     both = TrainedOn.of(second, [LATER]).and_before(first)
@@ -44,7 +51,9 @@ def test_records_of_before_count_too_but_of_another_form(manifest, tmp_path):
     assert TrainedOn.of(bright, [LATER]).and_before(first).unseen(bright, hashes).all()
 
 
-@pytest.mark.parametrize(("saved", "given"), [("", "best/"), ("assets.extra", ""), (None, ""), ("", "a.keras")])
+@pytest.mark.parametrize(
+    ("saved", "given"), [("", "best/"), ("assets.extra", ""), (None, ""), ("", "a.keras")]
+)
 def test_records_of_a_source_of_weights(manifest, tmp_path, saved, given):
     learnt = TrainedOn.of(manifest, [all_of(manifest, tmp_path / "data")])
     source = tmp_path / "source"
@@ -53,4 +62,6 @@ def test_records_of_a_source_of_weights(manifest, tmp_path, saved, given):
     if saved is not None:
         learnt.save(str(source / saved))
     found = warm_start.learnt_from(f"{source}/{given}" if given else str(source))
-    assert (found and found.hashes.keys()) == (None if saved is None or "keras" in given else learnt.hashes.keys())
+    assert (found and found.hashes.keys()) == (
+        None if saved is None or "keras" in given else learnt.hashes.keys()
+    )

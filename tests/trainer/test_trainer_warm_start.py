@@ -40,13 +40,17 @@ def values(model: keras.layers.Layer) -> dict[str, np.ndarray]:
 
 def same(one: keras.layers.Layer, another: keras.layers.Layer) -> bool:
     ours, theirs = values(one), values(another)
-    return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    return ours.keys() == theirs.keys() and all(
+        np.array_equal(ours[name], theirs[name]) for name in ours
+    )
 
 
 def save_job(directory: pathlib.Path, model: keras.Model) -> str:
     optimizer = keras.optimizers.SGD()
     optimizer.build(model.trainable_variables)
-    checkpoints = Checkpoints(str(directory), State(model, optimizer), Journal(str(directory), "chief-0"))
+    checkpoints = Checkpoints(
+        str(directory), State(model, optimizer), Journal(str(directory), "chief-0")
+    )
     for step in (9, 10):  # the newest counts, not the last by its name
         checkpoints.save(step)
     checkpoints.wait()
@@ -72,7 +76,10 @@ def test_weights_are_read_from_every_source(digits, tmp_path, store, name):
     for root, (file, kind) in itertools.product((tmp_path, store), kinds.items()):
         fresh = build()
         assert not same(fresh, source)
-        assert warm_start.take(f"{root}/{file}", fresh) == f"{count} of {count} weights from the {kind}"
+        assert (
+            warm_start.take(f"{root}/{file}", fresh)
+            == f"{count} of {count} weights from the {kind}"
+        )
         assert same(fresh, source)
 
 
@@ -94,7 +101,8 @@ def test_backbone_goes_into_its_layer(tmp_path):
     before = values(model)
     note = warm_start.take(str(tmp_path / "b.keras"), model)
     assert note == (
-        "8 of 12 weights from the file into layer 'backbone'; by name and shape it has no conv2d/kernel, conv2d/bias, "
+        "8 of 12 weights from the file into layer 'backbone'; by name and shape it has no "
+        "conv2d/kernel, conv2d/bias, "
         "head/kernel, head/bias"
     )
     assert same(model.get_layer("backbone"), source)
@@ -114,15 +122,24 @@ def test_another_head_keeps_its_weights(tmp_path, kind):
 
 
 def test_layers_match_by_name_not_place(tmp_path):
-    saved_as = keras.Sequential([keras.Input((4,)), L.Dense(4, name="block_1"), L.Dense(4, name="block_2")])
-    model = keras.Sequential([keras.Input((4,)), L.Dense(4, name="block_2"), L.Dense(4, name="block_3")])
-    assert warm_start.take(save_job(tmp_path / "job", filled(saved_as)), model).startswith("2 of 4 weights")
+    saved_as = keras.Sequential(
+        [keras.Input((4,)), L.Dense(4, name="block_1"), L.Dense(4, name="block_2")]
+    )
+    model = keras.Sequential(
+        [keras.Input((4,)), L.Dense(4, name="block_2"), L.Dense(4, name="block_3")]
+    )
+    assert warm_start.take(save_job(tmp_path / "job", filled(saved_as)), model).startswith(
+        "2 of 4 weights"
+    )
     np.testing.assert_array_equal(model.layers[0].kernel, saved_as.layers[1].kernel)
 
 
 def test_source_without_fitting_weight_is_error(tmp_path):
     keras.Sequential([keras.Input((4,)), L.Dense(4)]).save(tmp_path / "a.keras")
-    with pytest.raises(UserError, match=r"the file has none of these by name and shape: conv2d/kernel, .* and 7 more"):
+    with pytest.raises(
+        UserError,
+        match=r"the file has none of these by name and shape: conv2d/kernel, .* and 7 more",
+    ):
         warm_start.take(str(tmp_path / "a.keras"), classifier(2))
 
 
@@ -142,17 +159,28 @@ def test_unreadable_source_is_error(tmp_path, make_model):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("split_seed", 1), ("test_fraction", 0.5), ("validation_fraction", 0.0), ("shards", 99)]
+    ("name", "value"),
+    [("split_seed", 1), ("test_fraction", 0.5), ("validation_fraction", 0.0), ("shards", 99)],
 )
 def test_weights_of_another_split_are_refused(digits, tmp_path, name, value):
     manifest = Manifest.load(digits)
     other = dataclasses.replace(manifest, arguments={**manifest.arguments, name: value})
     provenance.write(other, "cnn", str(tmp_path / "model"))
     (tmp_path / "job").mkdir()
-    record = {"identity": {"dataset": other.name}, "settings": {}, "arguments": dict(other.arguments)}
+    record = {
+        "identity": {"dataset": other.name},
+        "settings": {},
+        "arguments": dict(other.arguments),
+    }
     identity.begin(str(tmp_path / "job"), record, write=True)
     for source in ("model", "job", "job/best"):
-        warm_start.check_unseen(f"{tmp_path}/{source}", dataclasses.replace(manifest, name="another"))
+        warm_start.check_unseen(
+            f"{tmp_path}/{source}", dataclasses.replace(manifest, name="another")
+        )
         # The number of files does not decide which records are in which split.
-        with contextlib.nullcontext() if name == "shards" else pytest.raises(UserError, match=f"{name} .* and not"):
+        with (
+            contextlib.nullcontext()
+            if name == "shards"
+            else pytest.raises(UserError, match=f"{name} .* and not")
+        ):
             warm_start.check_unseen(f"{tmp_path}/{source}", manifest)

@@ -24,7 +24,11 @@ hangs()
 
 @pytest.mark.parametrize(("watched", "code"), [(False, 134), (True, 0)])
 def test_a_chief_that_hangs_ends_with_its_stacks_where_no_launcher_watches(tmp_path, watched, code):
-    env = {**os.environ, "CLOUD_ML_JOB_ID": "7", **({"TRAINER_STATUS": str(tmp_path / "status")} if watched else {})}
+    env = {
+        **os.environ,
+        "CLOUD_ML_JOB_ID": "7",
+        **({"TRAINER_STATUS": str(tmp_path / "status")} if watched else {}),
+    }
     start = time.monotonic()
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "job"), "3" if watched else "60"],

@@ -19,7 +19,11 @@ ADAPTED.enable_lora(2)
     [
         (L.Dense(4), [(2, 4)], ["kernel"]),
         (L.SeparableConv2D(4, 2), [IMAGES], ["depthwise_kernel", "pointwise_kernel"]),
-        (L.Bidirectional(L.RNN([L.LSTMCell(3), L.GRUCell(2)])), [TEXTS], ["kernel", "recurrent_kernel"] * 4),
+        (
+            L.Bidirectional(L.RNN([L.LSTMCell(3), L.GRUCell(2)])),
+            [TEXTS],
+            ["kernel", "recurrent_kernel"] * 4,
+        ),
         (L.MultiHeadAttention(2, 3), [TEXTS, TEXTS], ["kernel"] * 4),
         (ADAPTED, [], ["lora_kernel_a", "lora_kernel_b"]),
         (L.BatchNormalization(), [IMAGES], []),

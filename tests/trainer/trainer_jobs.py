@@ -1,6 +1,7 @@
 """Training jobs as real processes, each replica `trainer.task` with an environment of its own.
 
-They are forked from a server that has imported TensorFlow, which is most of what a small job would cost:
+They are forked from a server that has imported TensorFlow, which is most of what a small job would
+cost:
 
     job = Job(data, tmp_path / "job")
     job.start("chief", "worker", flags=["--train-steps", "200"])
@@ -31,7 +32,9 @@ from trainer.cluster.member import POOL_ROLES
 ROOT = pathlib.Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["trainer.main_loop"])
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # as the trainer does; the server that imports inherits it
+os.environ.setdefault(
+    "TF_CPP_MIN_LOG_LEVEL", "3"
+)  # as the trainer does; the server that imports inherits it
 LIMIT_S = 120
 CLUSTERS: dict[str, tuple[list[str], list]] = {  # the roles of the replicas, and flags
     "one_device": (["chief"], []),
@@ -51,7 +54,9 @@ def in_new_process(function: Callable[..., object], *arguments: object) -> Any:
 def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
     """Runs in the new process."""
     os.setsid()
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: not to outlive tests that are killed
+    ctypes.CDLL(None).prctl(
+        1, signal.SIGKILL
+    )  # PR_SET_PDEATHSIG: not to outlive tests that are killed
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -65,7 +70,9 @@ def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
 
     if "mirrored" in flags:  # over two parts of the processor, in place of GPUs
         (processor,) = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+        tf.config.set_logical_device_configuration(
+            processor, [tf.config.LogicalDeviceConfiguration()] * 2
+        )
 
     run_cli(lambda: task.main(flags))
 
@@ -78,7 +85,9 @@ class Job:
         self._replicas: dict[str, multiprocessing.process.BaseProcess] = {}
         self._ports = contextlib.ExitStack()
         self.environ: dict[str, str] = {}  # of every replica
-        self.beside: tuple[str, ...] = ()  # roles that run already, as the launcher tells those that it starts
+        self.beside: tuple[
+            str, ...
+        ] = ()  # roles that run already, as the launcher tells those that it starts
 
     def start(self, *roles: str, flags: Sequence[object]) -> None:
         """Starts one replica for each role named."""
@@ -149,7 +158,9 @@ class Job:
         """Waits until the condition holds; fails if a replica ends before."""
         deadline = time.monotonic() + LIMIT_S
         while not condition():
-            ended = [name for name, process in self._replicas.items() if process.exitcode is not None]
+            ended = [
+                name for name, process in self._replicas.items() if process.exitcode is not None
+            ]
             assert not ended and time.monotonic() < deadline, f"{ended} ended\n{self.output()}"
             time.sleep(0.002)
 
@@ -195,7 +206,11 @@ class Job:
         import tensorflow as tf
 
         reader = tf.train.load_checkpoint(str(self.directory / "checkpoints" / f"ckpt-{step}"))
-        names = [n for n in reader.get_variable_to_dtype_map() if "OBJECT_GRAPH" not in n and "save_counter" not in n]
+        names = [
+            n
+            for n in reader.get_variable_to_dtype_map()
+            if "OBJECT_GRAPH" not in n and "save_counter" not in n
+        ]
         assert len(names) > 10
         return {name: reader.get_tensor(name) for name in sorted(names)}
 
@@ -208,7 +223,10 @@ class Job:
 
     def attempts(self, replica: str = "chief-0") -> list[list[dict]]:
         """The events of each attempt, oldest first."""
-        files = sorted(self.directory.glob(f"journal-{replica}-*.jsonl"), key=lambda p: int(p.stem.split("-")[-1]))
+        files = sorted(
+            self.directory.glob(f"journal-{replica}-*.jsonl"),
+            key=lambda p: int(p.stem.split("-")[-1]),
+        )
         # The last line may be half written.
         return [[json.loads(line) for line in file.read_text().split("\n")[:-1]] for file in files]
 
@@ -217,7 +235,9 @@ class Job:
         return (self.attempts(replica) or [[]])[-1]
 
 
-def kill_at_random(job: Job, seed: int, *, between: tuple[int, int], victim: str | None = None) -> int:
+def kill_at_random(
+    job: Job, seed: int, *, between: tuple[int, int], victim: str | None = None
+) -> int:
     """SIGKILLs a replica, or all, at some moment after a step drawn from `between`; the last step that the journal has."""
     draw = random.Random(seed)
     job.until_step(draw.randint(*between))

@@ -16,7 +16,10 @@ def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, t
     """The halves of an image, and the label if it is there."""
     image = tf.cast(columns["image"], tf.float32) / 16
     halves = {"upper": image[:, :4], "lower": image[:, 4:]}
-    return {**halves, **{name: column for name, column in columns.items() if name == manifest.label}}
+    return {
+        **halves,
+        **{name: column for name, column in columns.items() if name == manifest.label},
+    }
 
 
 def network(manifest: Manifest) -> keras.Model:

@@ -13,7 +13,9 @@ L = keras.layers
 _BUILT = itertools.count()
 
 
-def _with(*layers, units: int = 10, activation: str | None = None, last: tuple = ()) -> keras.Sequential:
+def _with(
+    *layers, units: int = 10, activation: str | None = None, last: tuple = ()
+) -> keras.Sequential:
     ends = [L.Dense(units, activation), *last]
     return keras.Sequential([L.Rescaling(1 / 16), L.Flatten(), *layers, *ends])
 
@@ -67,10 +69,17 @@ LOGITS = "and the task takes [32, 10], logits"
 REFUSED = {
     "softmax": (
         lambda: _with(activation="softmax"),
-        "its outputs are probabilities already (by Softmax), and the loss takes logits; leave out the last activation",
+        "its outputs are probabilities already (by Softmax), and the loss takes logits; leave out "
+        "the last activation",
     ),
-    "softmax_layer": (lambda: _with(last=(L.Softmax(), L.Reshape((10,)))), "probabilities already (by Softmax)"),
-    "sigmoid": (lambda: _with(last=(L.Activation("sigmoid"),)), "its outputs are probabilities already (by Sigmoid)"),
+    "softmax_layer": (
+        lambda: _with(last=(L.Softmax(), L.Reshape((10,)))),
+        "probabilities already (by Softmax)",
+    ),
+    "sigmoid": (
+        lambda: _with(last=(L.Activation("sigmoid"),)),
+        "its outputs are probabilities already (by Sigmoid)",
+    ),
     "narrow": (lambda: _with(units=1), f"its outputs are (32, 1), {LOGITS}, one for each class"),
     "images": (
         lambda: keras.Sequential([L.Rescaling(1 / 16), L.Dense(10)]),
@@ -81,12 +90,21 @@ REFUSED = {
         lambda: _giving(lambda x: [L.Dense(10)(x), L.Dense(10)(x)]),
         f"its outputs are ['(32, 10)', '(32, 10)'], {LOGITS}",
     ),
-    "own_step": (lambda: OwnStep([L.Flatten(), L.Dense(10)]), "has a train_step of its own, which is not called here"),
+    "own_step": (
+        lambda: OwnStep([L.Flatten(), L.Dense(10)]),
+        "has a train_step of its own, which is not called here",
+    ),
     "no_model": (lambda: L.Dense(10), "gives a Dense, which is no keras.Model"),
     "cut": (lambda: _with(last=(Cut(),)), "no weight has a gradient"),
     "nothing": (_untrained, "no weight has a gradient"),
-    "without_end": (lambda: _with(last=(L.Rescaling(float("inf")),)), "the loss of the untrained model is nan"),
-    "vocabulary": (_words, "it has other weights, vocabularies or statistics each time that it is built"),
+    "without_end": (
+        lambda: _with(last=(L.Rescaling(float("inf")),)),
+        "the loss of the untrained model is nan",
+    ),
+    "vocabulary": (
+        _words,
+        "it has other weights, vocabularies or statistics each time that it is built",
+    ),
 }
 SAID = {name: said.lower() for name, (_, said) in REFUSED.items()}
 

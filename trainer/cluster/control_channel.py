@@ -4,9 +4,10 @@
     channel.send(STOP)                          # worker-0
     if channel.received(STOP, within_s=30): ... # the chief, as soon as it was sent
 
-TensorFlow's multi-worker runtime waits for ever for a missing replica, and while it does no Python code runs. So the
-replicas meet before it starts, over plain sockets at the chief's address. TensorFlow takes that over afterwards, while
-the connections stay: a port that nobody listens at can be taken in spite of them (SO_REUSEADDR, which both sides set).
+TensorFlow's multi-worker runtime waits for ever for a missing replica, and while it does no Python
+code runs. So the replicas meet before it starts, over plain sockets at the chief's address.
+TensorFlow takes that over afterwards, while the connections stay: a port that nobody listens at can
+be taken in spite of them (SO_REUSEADDR, which both sides set).
 """
 
 import contextlib
@@ -22,7 +23,9 @@ STOP = b"S"  # to the chief: the sender was told to stop, and asks for a save
 LEFT = b"L"  # from the chief: all is saved, and it leaves before the job is done
 DONE = b"D"  # from the chief: the job is done
 
-GREETING = b"?"  # from a leader that waits; to a server that waits for its chief: the chief begins anew
+GREETING = (
+    b"?"  # from a leader that waits; to a server that waits for its chief: the chief begins anew
+)
 _HTTP2_SETTINGS = b"\0"  # how a gRPC server begins: with the length of its settings, below 16 MiB
 
 _RETRY_S = 0.2
@@ -37,7 +40,8 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 class ControlChannel:
     """One end: the chief's goes to all the others, theirs to the chief.
 
-    It goes to nobody in a job of one, and from a server that comes when the others have met already.
+    It goes to nobody in a job of one, and from a server that comes when the others have met
+    already.
     """
 
     def __init__(self, connections: Sequence[socket.socket] = ()) -> None:
@@ -52,7 +56,9 @@ class ControlChannel:
             for name, value in _KEEPALIVE.items():
                 if hasattr(socket, name):  # not on every system
                     connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            threading.Thread(target=self._listen, args=(connection,), name="control channel", daemon=True).start()
+            threading.Thread(
+                target=self._listen, args=(connection,), name="control channel", daemon=True
+            ).start()
 
     def send(self, message: bytes) -> None:
         """Sends a message to all peers that can be reached."""
@@ -78,8 +84,8 @@ class ControlChannel:
     def wait_for_others(self) -> None:
         """Waits, for a limited time, until all peers have closed their ends.
 
-        A collective operation is no barrier: it returns on one replica while another still fetches the last part from it.
-        So the chief, which the others depend on most, leaves last.
+        A collective operation is no barrier: it returns on one replica while another still fetches
+        the last part from it. So the chief, which the others depend on most, leaves last.
         """
         self._wait(lambda: not self._open, _OTHERS_LEAVE_S)
 
@@ -103,7 +109,8 @@ def join(member: Member, *, job: str, timeout_s: float) -> ControlChannel:
 
     Raises:
       TimeoutError: Naming the replicas that have not after `timeout_s`.
-      ConnectionError: If the leader's address is in use by another job, which is named, or by another program.
+      ConnectionError: If the leader's address is in use by another job, which is named, or by
+        another program.
     """
     if not member.addresses:
         return ControlChannel()
@@ -116,11 +123,16 @@ def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
     A replica of another job gets the same answer, at once.
     """
     deadline = time.monotonic() + timeout_s
-    answer, port = f"{json.dumps(job)}\n".encode(), int(member.everyone[member.name].rsplit(":", 1)[1])
+    answer, port = (
+        f"{json.dumps(job)}\n".encode(),
+        int(member.everyone[member.name].rsplit(":", 1)[1]),
+    )
     try:
         listener = socket.create_server(("", port))
     except OSError as error:
-        raise ConnectionError(f"the leader cannot listen at port {port}, its own: {error.strerror}") from None
+        raise ConnectionError(
+            f"the leader cannot listen at port {port}, its own: {error.strerror}"
+        ) from None
     listener.settimeout(_RETRY_S)
     connections: dict[str, socket.socket] = {}
     with listener:
@@ -136,7 +148,10 @@ def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
                 with connection.makefile(encoding="utf-8", errors="replace") as lines:
                     their_job, name = map(str, json.loads(lines.readline(_MOST_CHARACTERS)))
                 if their_job != job:
-                    print(f"{name} of another job, {their_job}, came to port {port}, and was sent away")
+                    print(
+                        f"{name} of another job, {their_job}, came to port {port}, and was sent "
+                        "away"
+                    )
                     connection.sendall(answer)
                 elif name in member.others:
                     connections[name] = connection
@@ -157,7 +172,9 @@ def _follow(member: Member, job: str, timeout_s: float) -> ControlChannel:
             connection = _connect(address, _HELLO_S)
             state = "still waits for others"
             connection.sendall(f"{json.dumps([job, member.name])}\n".encode())
-            if connection.recv(1) == _HTTP2_SETTINGS:  # The others have met: this one was started again,
+            if (
+                connection.recv(1) == _HTTP2_SETTINGS
+            ):  # The others have met: this one was started again,
                 return ControlChannel()  # and TensorFlow answers already.
             connection.settimeout(max(deadline - time.monotonic(), _RETRY_S))
             # Unbuffered: what comes behind the answer is for the channel.
@@ -167,7 +184,8 @@ def _follow(member: Member, job: str, timeout_s: float) -> ControlChannel:
                 return ControlChannel([connection])
         time.sleep(_RETRY_S)
     raise ConnectionError(
-        f"at {address}, the address of {leader} of job {json.dumps(job)}, there is the leader of job "
+        f"at {address}, the address of {leader} of job {json.dumps(job)}, there is the leader of "
+        "job "
         f"{answer.decode(errors='replace').strip()}; give every job ports of its own"
     )
 

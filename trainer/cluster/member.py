@@ -18,8 +18,9 @@ from common.errors import UserError
 ROLES = ("chief", "worker", "ps", "evaluator")
 POOL_ROLES = "TRAINER_POOL_ROLES"
 POOL_GPUS = "TRAINER_POOL_GPUS"  # how many the cluster file gives each replica of the pool
-# Least number of threads between operations in a server of TensorFlow. A call holds one until its operations are done,
-# and they need others: with one, TensorFlow's own number on a machine of one core, both wait for ever.
+# Least number of threads between operations in a server of TensorFlow. A call holds one until its
+# operations are done, and they need others: with one, TensorFlow's own number on a machine of one
+# core, both wait for ever.
 SERVER_THREADS = 4
 
 
@@ -29,8 +30,9 @@ class Member:
 
     role: str  # of `ROLES`
     index: int  # among the replicas of its role, from 0
-    # `host:port` of the training cluster by role, empty for a single replica: it trains without a server. Evaluators never stand in it: TensorFlow's
-    # parameter-server strategy waits for ever for one that does (tensorflow#46169).
+    # `host:port` of the training cluster by role, empty for a single replica: it trains without a
+    # server. Evaluators never stand in it: TensorFlow's parameter-server strategy waits for ever
+    # for one that does (tensorflow#46169).
     addresses: Mapping[str, tuple[str, ...]]
 
     @property
@@ -41,7 +43,11 @@ class Member:
     @property
     def everyone(self) -> dict[str, str]:
         """Addresses by name of all replicas of the cluster; the leader, the chief or else worker 0, comes first."""
-        return {f"{role}-{i}": address for role, hosts in self.addresses.items() for i, address in enumerate(hosts)}
+        return {
+            f"{role}-{i}": address
+            for role, hosts in self.addresses.items()
+            for i, address in enumerate(hosts)
+        }
 
     @property
     def others(self) -> dict[str, str]:
@@ -51,7 +57,9 @@ class Member:
     @property
     def is_chief(self) -> bool:
         """Whether this replica saves, exports and decides: the chief, or worker 0 where there is no chief."""
-        return self.role == "chief" or (self.role == "worker" and self.index == 0 and "chief" not in self.addresses)
+        return self.role == "chief" or (
+            self.role == "worker" and self.index == 0 and "chief" not in self.addresses
+        )
 
     @property
     def readers_here(self) -> int:
@@ -89,7 +97,9 @@ def from_environment(environ: Mapping[str, str], *, sync: bool = False) -> Membe
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"])) or "it"
-        raise UserError(f"{variable}: {key} cannot be {problem['input']!r:.80}: {problem['msg']}") from None
+        raise UserError(
+            f"{variable}: {key} cannot be {problem['input']!r:.80}: {problem['msg']}"
+        ) from None
     role, index = roles.get(spec.task.type), spec.task.index
     if role not in ROLES:
         raise UserError(f"{variable}: task type {spec.task.type!r} is none of {', '.join(roles)}")
@@ -98,4 +108,6 @@ def from_environment(environ: Mapping[str, str], *, sync: bool = False) -> Membe
     addresses = {key: cluster[key] for key in ROLES if key not in apart and cluster.get(key)}
     if addresses and role not in apart and index >= len(addresses.get(role, ())):
         raise UserError(f"{variable}: task {role}/{index} is not in the cluster {addresses}")
-    return Member(role=role, index=index, addresses=addresses if sum(map(len, addresses.values())) > 1 else {})
+    return Member(
+        role=role, index=index, addresses=addresses if sum(map(len, addresses.values())) > 1 else {}
+    )

@@ -1,16 +1,18 @@
 """SIGTERM as a flag that the step loop looks at, and the exit codes by which a launcher decides whether to start again.
 
-TensorFlow's multi-worker runtime installs its own SIGTERM handler, and a parameter server sits in C++ where Python's
-handlers never run. So the signal is blocked in every thread before TensorFlow starts any, and one thread waits for it.
+TensorFlow's multi-worker runtime installs its own SIGTERM handler, and a parameter server sits in
+C++ where Python's handlers never run. So the signal is blocked in every thread before TensorFlow
+starts any, and one thread waits for it.
 
     stop = Stop.install()     # before TensorFlow is imported
     import tensorflow
     ... if stop.requested: save and leave with saved_code()
 
-The launchers here restart whatever ends with another code than 0, and count 143 apart. Vertex AI restarts of itself
-only what looks like a crash of the machine's: its documentation ("Understand the custom training service") has 6, 11,
-134 and 139 tried again, three times, and every other code but 0 ends the job for good as the user's own error. So
-there a replica that has saved, or has lost others, ends as one that was aborted.
+The launchers here restart whatever ends with another code than 0, and count 143 apart. Vertex AI
+restarts of itself only what looks like a crash of the machine's: its documentation ("Understand the
+custom training service") has 6, 11, 134 and 139 tried again, three times, and every other code but
+0 ends the job for good as the user's own error. So there a replica that has saved, or has lost
+others, ends as one that was aborted.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ def crop_and_flip(
     height, width = images.shape[1:3]
     offsets = 2 * pad + 1
     key = tf.random.fold_in(tf.stack([seed, tf.cast(step, tf.int64)]), _STREAM)
-    # Drawn for the whole batch up to the last position: the numbers of a row do not depend on how many rows there are.
+    # Drawn for the whole batch up to the last position: the numbers of a row do not depend on how
+    # many rows there are.
     count = tf.reduce_max(positions) + 1
     draws = tf.random.stateless_uniform([count], key, maxval=2 * offsets**2, dtype=tf.int32)
     draw = tf.gather(draws, positions)[:, tf.newaxis]

@@ -1,13 +1,15 @@
 """Columns of a table as a wide and deep model takes them: numbers, and rows of tables of weights.
 
-All categories that have equally many weights share one table, each encoding in a range of rows of its own, so that a
-model gathers once for all of them. What a row is follows from the values alone; so it is found out once where a split
-is resident, and in the exported model from what a client sends.
+All categories that have equally many weights share one table, each encoding in a range of rows of
+its own, so that a model gathers once for all of them. What a row is follows from the values alone;
+so it is found out once where a split is resident, and in the exported model from what a client
+sends.
 
     prepare(manifest, {"fare": ..., "company": ..., "label": ...})
     # {"deep_numbers": float32 [N, 1], "deep_embedding_10": int64 [N, 1], "label": int64 [N]}
 
-Everything here is graph operations without state: they run in a worker's input, under any strategy, in a SavedModel.
+Everything here is graph operations without state: they run in a worker's input, under any strategy,
+in a SavedModel.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +28,15 @@ _FINGERPRINTS = 2**63 - 1
 def inputs(part: str, manifest: Manifest) -> dict[str, list[Encoding]]:
     """Returns the encodings, by name of the tensor that has a column for each, that a part of the model takes.
 
-    The part is `deep` or `wide`. Those of a tensor are alike: numbers, one-hot categories, or embeddings of one dimension.
+    The part is `deep` or `wide`. Those of a tensor are alike: numbers, one-hot categories, or
+    embeddings of one dimension.
     """
     groups: dict[str, list[Encoding]] = {}
     for encoding in getattr(manifest, part):
         size = encoding.embedding
-        name = "numbers" if encoding.kind == "numeric" else f"embedding_{size}" if size else "one_hot"
+        name = (
+            "numbers" if encoding.kind == "numeric" else f"embedding_{size}" if size else "one_hot"
+        )
         groups.setdefault(f"{part}_{name}", []).append(encoding)
     return dict(sorted(groups.items()))
 
@@ -42,13 +47,17 @@ def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
     for name, encodings in {**inputs("deep", manifest), **inputs("wide", manifest)}.items():
         if encodings[0].categories:
             firsts = np.cumsum([0, *(encoding.categories for encoding in encodings)])
-            rows = [first + category(e, columns) for first, e in zip(firsts, encodings, strict=False)]
+            rows = [
+                first + category(e, columns) for first, e in zip(firsts, encodings, strict=False)
+            ]
             prepared[name] = tf.stack(rows, axis=1)
             continue
         numbers = [encoding.columns[0] for encoding in encodings]
         statistics = [manifest.feature(number).statistics for number in numbers]
         mean, std = np.array([(summary.mean, summary.std) for summary in statistics], np.float64).T
-        values = tf.stack([tf.cast(columns[number], tf.float64) for number in numbers], axis=1)  # for large integers
+        values = tf.stack(
+            [tf.cast(columns[number], tf.float64) for number in numbers], axis=1
+        )  # for large integers
         prepared[name] = tf.cast(tf.math.divide_no_nan(values - mean, std), tf.float32)
     return prepared
 
@@ -57,7 +66,8 @@ def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Returns the category of each row, int64 [N] in `range(encoding.categories)`, as `Encoding` defines it."""
     values = columns[encoding.columns[0]]
     if encoding.kind == "buckets":
-        # A float is compared as it is stored: 0.1 reaches the boundary 0.1. An integer may need more than 32 bits.
+        # A float is compared as it is stored: 0.1 reaches the boundary 0.1. An integer may need
+        # more than 32 bits.
         values = values if values.dtype == tf.float32 else tf.cast(values, tf.float64)
         boundaries = tf.constant(encoding.boundaries, values.dtype)
         return tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
@@ -75,7 +85,9 @@ def _position(vocabulary: Sequence[Any], values: tf.Tensor) -> tf.Tensor:
     """Returns positions of values in the vocabulary, its length of others; without a table, which is state."""
     size = len(vocabulary)
     vocabulary = tf.constant(vocabulary, values.dtype)
-    hashes, wanted = (tf.strings.to_hash_bucket_fast(_texts(x), _FINGERPRINTS) for x in (vocabulary, values))
+    hashes, wanted = (
+        tf.strings.to_hash_bucket_fast(_texts(x), _FINGERPRINTS) for x in (vocabulary, values)
+    )
     order = tf.argsort(hashes)
     at = tf.gather(order, tf.minimum(tf.searchsorted(tf.gather(hashes, order), wanted), size - 1))
     return tf.cast(tf.where(tf.equal(tf.gather(vocabulary, at), values), at, size), tf.int64)

@@ -24,7 +24,8 @@ def class_weights(pairs: Sequence[str], manifest: Manifest) -> tuple[float, ...]
     """
     if not manifest.class_names:
         raise UserError(
-            f"--class-weights is for classes; dataset {manifest.name!r} is for {manifest.task}; leave it out"
+            f"--class-weights is for classes; dataset {manifest.name!r} is for {manifest.task}; "
+            "leave it out"
         )
     weights = dict.fromkeys(manifest.class_names, 1.0)
     for pair in pairs:
@@ -44,6 +45,9 @@ def weighted(prepare: Prepare, manifest: Manifest, pairs: Sequence[str] | None) 
     def prepare_weighted(columns: Mapping[str, Any]) -> dict[str, Any]:
         import tensorflow as tf
 
-        return {**prepare(columns), WEIGHT: tf.gather(tf.constant(weights), columns[manifest.label])}
+        return {
+            **prepare(columns),
+            WEIGHT: tf.gather(tf.constant(weights), columns[manifest.label]),
+        }
 
     return prepare_weighted

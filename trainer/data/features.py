@@ -30,17 +30,28 @@ def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
 
 def parse(examples: tf.Tensor, manifest: Manifest) -> Columns:
     """Returns columns of serialised Examples [N]: [N, *shape] by feature, and of image files strings [N]."""
-    stored = {f.name: ((), "string") if f.dtype == "uint8" else (f.shape, f.dtype) for f in manifest.features}
-    columns = tf.io.parse_example(examples, {name: tf.io.FixedLenFeature(*form) for name, form in stored.items()})
+    stored = {
+        f.name: ((), "string") if f.dtype == "uint8" else (f.shape, f.dtype)
+        for f in manifest.features
+    }
+    columns = tf.io.parse_example(
+        examples, {name: tf.io.FixedLenFeature(*form) for name, form in stored.items()}
+    )
     for f in manifest.features:
         if f.dtype == "uint8" and f.encoding is None:
-            columns[f.name] = tf.reshape(tf.io.decode_raw(columns[f.name], tf.uint8), [-1, *f.shape])
+            columns[f.name] = tf.reshape(
+                tf.io.decode_raw(columns[f.name], tf.uint8), [-1, *f.shape]
+            )
     return columns
 
 
 def decode_files(columns: Columns, manifest: Manifest) -> Columns:
     """Returns the columns with pixels in place of image files."""
-    files = {f.name: decode_images(columns[f.name], f.shape) for f in manifest.features if f.encoding == "image"}
+    files = {
+        f.name: decode_images(columns[f.name], f.shape)
+        for f in manifest.features
+        if f.encoding == "image"
+    }
     return {**columns, **files}
 
 
@@ -48,8 +59,8 @@ def decode_files(columns: Columns, manifest: Manifest) -> Columns:
 def decode_images(files: tf.Tensor, shape: Sequence[int], *, accurate: bool = False) -> tf.Tensor:
     """Returns pixels of image files (PNG, JPEG, of any size).
 
-    Of each, the largest central part of the wanted proportions is resized (bilinear, antialiased): so the short side is
-    resized and the long side cut.
+    Of each, the largest central part of the wanted proportions is resized (bilinear, antialiased):
+    so the short side is resized and the long side cut.
 
     Args:
       files: [N], their contents.

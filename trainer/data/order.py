@@ -2,14 +2,17 @@
 
     indices = batch_indices(step, examples=60_000, seed=0, global_batch=128, first=0, count=128)
 
-Every epoch is a permutation of its own of the split. Nothing of it is remembered: an index cipher (TensorFlow's
-RandomIndexShuffle) gives the place of any example at once, so step 1,000,000 is as near as step 0.
+Every epoch is a permutation of its own of the split. Nothing of it is remembered: an index cipher
+(TensorFlow's RandomIndexShuffle) gives the place of any example at once, so step 1,000,000 is as
+near as step 0.
 """
 
 import tensorflow as tf
 
 
-def share(replica: int | tf.Tensor, *, replicas: int, global_batch: int) -> tuple[int | tf.Tensor, int | tf.Tensor]:
+def share(
+    replica: int | tf.Tensor, *, replicas: int, global_batch: int
+) -> tuple[int | tf.Tensor, int | tf.Tensor]:
     """Returns first position and count of a replica's part of the global batch; counts differ by at most one."""
     first = replica * global_batch // replicas
     if global_batch % replicas == 0:
@@ -34,8 +37,14 @@ def batch_indices(
     position = start + tf.range(count, dtype=tf.int64)
     epoch = position // examples
     # The public wrapper pads a seed a row wrongly in TF 2.21; the op itself takes [N, 3].
-    seeds = tf.stack([tf.fill(tf.shape(epoch), tf.cast(seed, tf.int64)), epoch, tf.zeros_like(epoch)], axis=1)
-    # With the op's own 4 rounds, epochs resemble each other (correlation 0.9 was seen); 8 cost a tenth more.
+    seeds = tf.stack(
+        [tf.fill(tf.shape(epoch), tf.cast(seed, tf.int64)), epoch, tf.zeros_like(epoch)], axis=1
+    )
+    # With the op's own 4 rounds, epochs resemble each other (correlation 0.9 was seen); 8 cost a
+    # tenth more.
     return tf.raw_ops.RandomIndexShuffle(
-        index=position % examples, seed=seeds, max_index=tf.constant(examples - 1, tf.int64), rounds=8
+        index=position % examples,
+        seed=seeds,
+        max_index=tf.constant(examples - 1, tf.int64),
+        rounds=8,
     )

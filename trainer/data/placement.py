@@ -7,8 +7,8 @@
 - `resident`: the whole split in memory.
 - `mapped`: the files are mapped into memory, and the system keeps of them what it has room for.
 
-Files are read on a local disk, where they lie or are copied to. Each is compared with its CRC-32C once on a machine: when
-it is copied, or before the first job that reads it where it lies.
+Files are read on a local disk, where they lie or are copied to. Each is compared with its CRC-32C
+once on a machine: when it is copied, or before the first job that reads it where it lies.
 
 Imports no TensorFlow.
 """
@@ -31,10 +31,13 @@ from common.storage.files import crc32c_of, read_bytes, require_file, write_text
 from common.storage.storage import is_remote, map_in_threads
 from trainer.data.shards import damaged, readable, verify
 
-# What is known of datasets on this machine, and copies of those of buckets: a directory for each fingerprint.
+# What is known of datasets on this machine, and copies of those of buckets: a directory for each
+# fingerprint.
 DEFAULT_DIR = os.path.join(tempfile.gettempdir(), f"dataset-cache-{os.getuid()}")
 _SHARE = 0.5  # of the memory that is free, for the training split
-_LOADING = 3  # times the files' bytes that loading a split takes at its worst: files, records, columns
+_LOADING = (
+    3  # times the files' bytes that loading a split takes at its worst: files, records, columns
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +68,12 @@ def budget(replicas_here: int, on_gpus: bool) -> float:
 
 
 def choose(
-    manifest: Manifest, *, data_dir: str, budget_bytes: float, wish: str = "auto", cache_dir: str | None = None
+    manifest: Manifest,
+    *,
+    data_dir: str,
+    budget_bytes: float,
+    wish: str = "auto",
+    cache_dir: str | None = None,
 ) -> Choice:
     """Chooses the reader that suits the split and the machine, unless the `wish`, as `--reader` has it, is for one."""
     size = sum(shard.bytes for shard in manifest.split("train").shards)
@@ -78,7 +86,9 @@ def choose(
     return Choice(data_dir, mode, reason, cache_dir)
 
 
-def provide_files(choice: Choice, manifest: Manifest, alive: Callable[[], object] = lambda: None) -> Choice:
+def provide_files(
+    choice: Choice, manifest: Manifest, alive: Callable[[], object] = lambda: None
+) -> Choice:
     """Copies the training files, or verifies them where they lie, unless that is done; others on this machine wait.
 
     Calls `alive` after each file, and every half second while it waits.
@@ -110,7 +120,8 @@ def provide_files(choice: Choice, manifest: Manifest, alive: Callable[[], object
             return choice
     except OSError as error:
         raise UserError(
-            f"{directory} cannot be written ({error}); make it writable, or give another --cache-dir or TMPDIR"
+            f"{directory} cannot be written ({error}); make it writable, or give another "
+            "--cache-dir or TMPDIR"
         ) from None
 
 
@@ -118,14 +129,22 @@ def _mb(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
 
 
-def _copy_missing(data_dir: str, manifest: Manifest, directory: pathlib.Path, alive: Callable[[], object]) -> None:
+def _copy_missing(
+    data_dir: str, manifest: Manifest, directory: pathlib.Path, alive: Callable[[], object]
+) -> None:
     """Copies each file as a whole or not at all, and compares the copy with its checksum."""
     split = manifest.split("train")
-    missing = {name: crc32c for name, crc32c in split.checksums.items() if not (directory / name).exists()}
-    needed, free = sum(s.bytes for s in split.shards if s.file in missing), shutil.disk_usage(directory).free
+    missing = {
+        name: crc32c for name, crc32c in split.checksums.items() if not (directory / name).exists()
+    }
+    needed, free = (
+        sum(s.bytes for s in split.shards if s.file in missing),
+        shutil.disk_usage(directory).free,
+    )
     if needed > free:
         raise UserError(
-            f"--cache-dir {directory.parent}: {_mb(needed)} are needed there for the train split, and {_mb(free)} are "
+            f"--cache-dir {directory.parent}: {_mb(needed)} are needed there for the train split, "
+            f"and {_mb(free)} are "
             "free; give --cache-dir on a disk that has room"
         )
     if needed:

@@ -6,9 +6,9 @@
     batch = reader.batch(reader.load(), step, first, count)        # graph operations in the step
     dataset = reader.dataset(step, context)                        # or ahead of it, in threads
 
-A batch follows from the global step alone. So resuming is seeking, no iterator state is saved, and with a fixed global
-batch the order of samples does not depend on the number of workers. All of it is graph operations, so that workers of a
-parameter-server job can run it.
+A batch follows from the global step alone. So resuming is seeking, no iterator state is saved, and
+with a fixed global batch the order of samples does not depend on the number of workers. All of it
+is graph operations, so that workers of a parameter-server job can run it.
 """
 
 import abc
@@ -64,8 +64,8 @@ class Reader(abc.ABC):
           indices: int64 [N].
         """
 
-    # Whether batches are made in threads ahead of their steps, by `dataset`, because that takes long. The others are made
-    # in the step, by `batch`, as all are in a parameter-server job.
+    # Whether batches are made in threads ahead of their steps, by `dataset`, because that takes
+    # long. The others are made in the step, by `batch`, as all are in a parameter-server job.
     ahead = True
     prepares_once = False  # whether `load` prepares the columns, and not `batch`
 
@@ -74,7 +74,9 @@ class Reader(abc.ABC):
         """Whether image files are to be decoded."""
         return any(feature.encoding == "image" for feature in self.manifest.features)
 
-    def batch(self, loaded: Any, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor) -> Columns:
+    def batch(
+        self, loaded: Any, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor
+    ) -> Columns:
         """Returns the examples `first` to `first + count` of the global batch of a step, by name [count, ...]."""
         indices = batch_indices(
             step,
@@ -87,7 +89,9 @@ class Reader(abc.ABC):
         columns = features.decode_files(self.gather(loaded, indices), self.manifest)
         if self.augment == "crop_flip":
             positions = tf.cast(first, tf.int64) + tf.range(count, dtype=tf.int64)
-            columns["image"] = crop_and_flip(columns["image"], seed=self.seed, step=step, positions=positions)
+            columns["image"] = crop_and_flip(
+                columns["image"], seed=self.seed, step=step, positions=positions
+            )
         return columns if self.prepares_once else self.prepare(columns)
 
     def dataset(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -98,11 +102,19 @@ class Reader(abc.ABC):
 
         def batch(i: tf.Tensor) -> Columns:
             replica = context.input_pipeline_id * here + i % here
-            return self.batch(loaded, i // here, *share(replica, replicas=replicas, global_batch=self.global_batch))
+            return self.batch(
+                loaded,
+                i // here,
+                *share(replica, replicas=replicas, global_batch=self.global_batch),
+            )
 
         # Only decoding of image files takes so long that several batches are worth their memory.
         calls = tf.data.AUTOTUNE if self.has_files else None
-        return tf.data.Dataset.counter(first_step * here).map(batch, num_parallel_calls=calls).prefetch(_AHEAD * here)
+        return (
+            tf.data.Dataset.counter(first_step * here)
+            .map(batch, num_parallel_calls=calls)
+            .prefetch(_AHEAD * here)
+        )
 
     @property
     def _shards(self) -> Sequence[Shard]:
@@ -134,17 +146,21 @@ class ResidentReader(Reader):
     def load(self) -> Columns:
         """Returns the columns, prepared if that can be done once.
 
-        Those of int32 become int64: TensorFlow keeps int32 arguments of a function in the host's memory whatever their
-        device, and would send the column to its replica in every step.
+        Those of int32 become int64: TensorFlow keeps int32 arguments of a function in the host's
+        memory whatever their device, and would send the column to its replica in every step.
         """
         columns = self.parsed()
         if self.prepares_once:
             columns = self.prepare(columns)
-        return {name: tf.cast(c, tf.int64) if c.dtype == tf.int32 else c for name, c in columns.items()}
+        return {
+            name: tf.cast(c, tf.int64) if c.dtype == tf.int32 else c for name, c in columns.items()
+        }
 
     def parsed(self) -> Columns:
         """Returns the columns as the dataset has them; of image files their contents."""
-        records = tf.data.TFRecordDataset(self._paths).batch(int(self._ends[-1])).get_single_element()
+        records = (
+            tf.data.TFRecordDataset(self._paths).batch(int(self._ends[-1])).get_single_element()
+        )
         return features.parse(records, self.manifest)
 
     def gather(self, loaded: Columns, indices: tf.Tensor) -> Columns:
@@ -159,7 +175,9 @@ class MappedReader(Reader):
         """Returns the records of each file, uint8 [records, record_bytes]."""
         return tuple(
             tf.raw_ops.ImmutableConst(
-                dtype=tf.uint8, shape=[shard.examples, self.manifest.record_bytes], memory_region_name=path
+                dtype=tf.uint8,
+                shape=[shard.examples, self.manifest.record_bytes],
+                memory_region_name=path,
             )
             for path, shard in zip(self._paths, self._shards, strict=True)
         )
@@ -170,7 +188,9 @@ class MappedReader(Reader):
         rows = indices - tf.gather(np.append(0, self._ends), file)
         rows = tf.dynamic_partition(rows, file, len(loaded))
         places = tf.dynamic_partition(tf.range(tf.size(indices)), file, len(loaded))
-        records = tf.dynamic_stitch(places, [tf.gather(f, r) for f, r in zip(loaded, rows, strict=True)])
+        records = tf.dynamic_stitch(
+            places, [tf.gather(f, r) for f, r in zip(loaded, rows, strict=True)]
+        )
         return features.decode(records, self.manifest)
 
 
@@ -189,7 +209,10 @@ class IndexedReader(Reader):
         def record(path: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
             # The public TFRecordDataset takes no offset.
             records = tf.raw_ops.TFRecordDatasetV2(
-                filenames=[path], compression_type="", buffer_size=tf.constant(0, tf.int64), byte_offsets=[offset]
+                filenames=[path],
+                compression_type="",
+                buffer_size=tf.constant(0, tf.int64),
+                byte_offsets=[offset],
             )
             return tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string)).take(1)
 

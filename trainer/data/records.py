@@ -16,14 +16,21 @@ from trainer.data.shards import check_files, verify
 
 
 def batches(
-    manifest: Manifest, data_dir: str, split: str, batch_size: int, *, start: int = 0, stop: int | None = None
+    manifest: Manifest,
+    data_dir: str,
+    split: str,
+    batch_size: int,
+    *,
+    start: int = 0,
+    stop: int | None = None,
 ) -> Iterator[Columns]:
     """Yields the split, or its records `start` to `stop`, batch by batch in little memory; image files are decoded.
 
     By feature name, [batch_size, *shape] in the feature's dtype; the last batch may be shorter.
 
     Raises:
-      UserError: If a file is missing or is not what the manifest lists, or a record does not have its checksum.
+      UserError: If a file is missing or is not what the manifest lists, or a record does not have
+        its checksum.
     """
     for examples in _examples(manifest, data_dir, split, batch_size, start, stop):
         yield decode_files(parse(examples, manifest), manifest)

@@ -1,8 +1,9 @@
 """Conversion of a table's values inside the exported model; training itself reads records that the converter has made.
 
-serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]})      # 31 and the default; `true` and the default
-columns, faults = parse_texts(manifest, {"age": ["31", "x"], "seen": ["2024-01-31", ""]})
-faults                                                                          # "", and what is wrong in the second row
+serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]})      # 31 and the
+default; `true` and the default columns, faults = parse_texts(manifest, {"age": ["31", "x"], "seen":
+["2024-01-31", ""]}) faults
+# "", and what is wrong in the second row
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +11,17 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from common.manifest import Feature, Manifest
-from common.spellings import ABSENT, EITHER, FALSE, ISO_8601, KINDS, NUMBER, TRUE, WHOLE_NUMBER, marks
+from common.spellings import (
+    ABSENT,
+    EITHER,
+    FALSE,
+    ISO_8601,
+    KINDS,
+    NUMBER,
+    TRUE,
+    WHOLE_NUMBER,
+    marks,
+)
 
 _SHOWN = 40  # Characters of a wrong text.
 # Whole numbers of 64 bits that are 2**63 or -2**63 as numbers of 64 bits with a point.
@@ -18,22 +29,28 @@ _LARGEST = r"\s*(-?0*92233720368547(75[0-7]\d\d|7580[0-7])|-0*922337203685477580
 
 
 @tf.autograph.experimental.do_not_convert
-def serving_preprocessing(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def serving_preprocessing(
+    manifest: Manifest, columns: Mapping[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
     """Returns a table's columns [N] with defaults where values are missing; what is no table's is given back as it is.
 
-    A float is missing where it is NaN, and any value where it is what the schema says stands for a missing one. The spellings
-    of true and false become one of each. Of converted values it changes none.
+    A float is missing where it is NaN, and any value where it is what the schema says stands for a
+    missing one. The spellings of true and false become one of each. Of converted values it changes
+    none.
 
     Raises:
-      tf.errors.InvalidArgumentError: When it runs, if a value is missing that has no default, a float is infinite, or a
-        boolean is neither: the converter has refused such rows, and no model knows what they mean. It names the column and
+      tf.errors.InvalidArgumentError: When it runs, if a value is missing that has no default, a
+        float is infinite, or a boolean is neither: the converter has refused such rows, and no
+          model knows what they mean. It names the column and
         the first such row.
     """
     if not manifest.is_table:
         return dict(columns)
     served = {}
     for name, values in columns.items():
-        is_nan = tf.math.is_nan(values) if values.dtype.is_floating else tf.zeros_like(values, tf.bool)
+        is_nan = (
+            tf.math.is_nan(values) if values.dtype.is_floating else tf.zeros_like(values, tf.bool)
+        )
         served[name], _, faults = _finish(manifest.feature(name), values, is_nan)
         for is_wrong, fault in faults:
             refuse(is_wrong, f"{name}: a value {fault}")
@@ -41,7 +58,9 @@ def serving_preprocessing(manifest: Manifest, columns: Mapping[str, tf.Tensor]) 
 
 
 @tf.autograph.experimental.do_not_convert
-def parse_texts(manifest: Manifest, texts: Mapping[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+def parse_texts(
+    manifest: Manifest, texts: Mapping[str, tf.Tensor]
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Returns the columns [N] that a model takes of a table, as the converter has them of these cells of a CSV file.
 
     Args:
@@ -49,7 +68,8 @@ def parse_texts(manifest: Manifest, texts: Mapping[str, tf.Tensor]) -> tuple[dic
       texts: Strings [N] of each of its `source_columns`, by name.
 
     Returns:
-      The columns; and what is wrong in each row, strings [N], empty of a right one. Of a wrong row the values mean nothing.
+      The columns; and what is wrong in each row, strings [N], empty of a right one. Of a wrong row
+      the values mean nothing.
     """
     columns = {}
     faults = tf.zeros_like(next(iter(texts.values())))
@@ -58,9 +78,13 @@ def parse_texts(manifest: Manifest, texts: Mapping[str, tf.Tensor]) -> tuple[dic
         is_missing = _is_in(text, feature.missing or ())
         values, is_right = _PARSERS[feature.type](tf.where(is_missing, _EMPTY[feature.type], text))
         columns[name], is_missing, others = _finish(feature, values, is_missing)
-        faults = _add_faults(faults, ~is_right, lambda text=text, feature=feature: _no_kind(feature, text))
+        faults = _add_faults(
+            faults, ~is_right, lambda text=text, feature=feature: _no_kind(feature, text)
+        )
         for is_wrong, fault in others:
-            faults = _add_faults(faults, is_wrong, lambda name=name, fault=fault: f"{name}: {fault}")
+            faults = _add_faults(
+                faults, is_wrong, lambda name=name, fault=fault: f"{name}: {fault}"
+            )
         for indicator in manifest.inputs:
             if indicator.indicates == name:
                 columns[indicator.name] = tf.cast(is_missing, tf.int64)
@@ -73,16 +97,22 @@ def refuse(is_wrong: tf.Tensor, fault: tf.Tensor | str) -> None:
     tf.debugging.Assert(~tf.reduce_any(is_wrong), [tf.strings.join([fault, " (row ", row, ")"])])
 
 
-def _add_faults(faults: tf.Tensor, is_wrong: tf.Tensor, describe: Callable[[], tf.Tensor | str]) -> tf.Tensor:
+def _add_faults(
+    faults: tf.Tensor, is_wrong: tf.Tensor, describe: Callable[[], tf.Tensor | str]
+) -> tf.Tensor:
     """Returns the faults of rows [N] with those of wrong rows that had none; `describe`, of one or all rows, is called if any is wrong."""
     return tf.cond(
-        tf.reduce_any(is_wrong), lambda: tf.where((faults == "") & is_wrong, describe(), faults), lambda: faults
+        tf.reduce_any(is_wrong),
+        lambda: tf.where((faults == "") & is_wrong, describe(), faults),
+        lambda: faults,
     )
 
 
 def _no_kind(feature: Feature, texts: tf.Tensor) -> tf.Tensor:
     """Returns what is wrong with texts [N] that are not of a column's type."""
-    shown = tf.strings.substr(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), 0, _SHOWN, unit="UTF8_CHAR")
+    shown = tf.strings.substr(
+        tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), 0, _SHOWN, unit="UTF8_CHAR"
+    )
     return tf.strings.join([f"{feature.name}: '", shown, f"' is no {KINDS[feature.type]}"])
 
 
@@ -115,7 +145,8 @@ def _is_in(values: tf.Tensor, others: tuple[str | int | float, ...]) -> tf.Tenso
 
 def _parse_float(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     is_right = tf.strings.regex_full_match(texts, NUMBER)
-    # By way of 64 bits, as the converter does: from a text, 32 bits would now and then be the next number.
+    # By way of 64 bits, as the converter does: from a text, 32 bits would now and then be the next
+    # number.
     values = tf.cast(tf.strings.to_number(_right(texts, is_right), tf.float64), tf.float32)
     return values, is_right & tf.math.is_finite(values)
 
@@ -145,11 +176,15 @@ def _parse_time(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     year, month, day = number(0, 4), number(5), number(8)
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     lengths = tf.constant([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], tf.int64)
-    length = tf.gather(lengths, tf.clip_by_value(month - 1, 0, 11)) + tf.cast(is_leap & (month == 2), tf.int64)
+    length = tf.gather(lengths, tf.clip_by_value(month - 1, 0, 11)) + tf.cast(
+        is_leap & (month == 2), tf.int64
+    )
     is_right &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
     # Counted from March, a year ends with the day that only some have.
     year, month = tf.where(month > 2, year, year - 1), (month + 9) % 12
-    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719_469
+    days = (
+        365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719_469
+    )
     west = tf.where(tf.strings.substr(texts, 19, 1) == "-", tf.constant(1, tf.int64), -1)
     minutes = 60 * (number(11) + west * number(20)) + number(14) + west * number(23)
     return 86_400 * days + 60 * minutes + number(17), is_right
@@ -169,6 +204,15 @@ _PARSERS = {
     "int": _parse_int,
     "time": _parse_time,
     "string": _parse_string,
-    "bool": lambda texts: (texts, tf.ones_like(texts, tf.bool)),  # What is wrong with one, `_finish` says.
+    "bool": lambda texts: (
+        texts,
+        tf.ones_like(texts, tf.bool),
+    ),  # What is wrong with one, `_finish` says.
 }
-_EMPTY = {"float": "0", "int": "0", "time": "1970-01-01", "string": "", "bool": FALSE[0]}  # Where a value is missing.
+_EMPTY = {
+    "float": "0",
+    "int": "0",
+    "time": "1970-01-01",
+    "string": "",
+    "bool": FALSE[0],
+}  # Where a value is missing.

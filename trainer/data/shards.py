@@ -57,7 +57,9 @@ def content_hashes(manifest: Manifest, data_dir: str, split: str) -> Iterator[np
         yield np.frombuffer(content, "<u8")
 
 
-def verify(manifest: Manifest, data_dir: str, split: str, alive: Callable[[], object] = lambda: None) -> None:
+def verify(
+    manifest: Manifest, data_dir: str, split: str, alive: Callable[[], object] = lambda: None
+) -> None:
     """Compares every file of a split with its CRC-32C, and calls `alive` after each.
 
     Raises:
@@ -92,6 +94,8 @@ def check_files(data_dir: str, shards: Sequence[Shard]) -> None:
         if size != shard.bytes:
             raise damaged(path, f"has {size:,} bytes, not the manifest's {shard.bytes:,}")
         if crc32c(head) != shard.head_crc32c:
-            raise damaged(path, "is not the file that the manifest lists, or is damaged at its start")
+            raise damaged(
+                path, "is not the file that the manifest lists, or is damaged at its start"
+            )
 
     map_in_threads(check, shards)

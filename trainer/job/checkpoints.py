@@ -1,8 +1,8 @@
 """Training state on disk: `checkpoints/ckpt-<step>`, the newest few.
 
-A checkpoint whose writer was killed may be cut; it is passed over. Here stands all of the policy: when a checkpoint is
-due, which are kept, and which one a job goes on from. Only the copying of the state makes training wait; the files are
-written in a thread of their own, one save at a time.
+A checkpoint whose writer was killed may be cut; it is passed over. Here stands all of the policy:
+when a checkpoint is due, which are kept, and which one a job goes on from. Only the copying of the
+state makes training wait; the files are written in a thread of their own, one save at a time.
 """
 
 import concurrent.futures
@@ -61,7 +61,8 @@ class Checkpoints:
         One that cannot be read is named once and passed over from then on.
 
         Raises:
-          OSError: If the store does not answer, which says nothing of the checkpoint: replicas must not go on from two.
+          OSError: If the store does not answer, which says nothing of the checkpoint: replicas must
+            not go on from two.
         """
         for step in reversed(self.steps()):
             if step <= after or step in self._unreadable:
@@ -69,12 +70,18 @@ class Checkpoints:
             try:
                 self.state.checkpoint.read(self._path(step)).assert_consumed()
                 return step
-            except Exception as error:  # TensorFlow has many for a damaged file, IndexError among them
+            except (
+                Exception
+            ) as error:  # TensorFlow has many for a damaged file, IndexError among them
                 if "retry attempts failed" in str(error):  # in whichever class, a ValueError too
                     raise OSError(first_line(error)) from None
-                if step in self.steps():  # else it was deleted while it was read: there is a newer one
+                if (
+                    step in self.steps()
+                ):  # else it was deleted while it was read: there is a newer one
                     self._unreadable.add(step)
-                    print(f"checkpoint {step} cannot be read and is passed over: {first_line(error)}")
+                    print(
+                        f"checkpoint {step} cannot be read and is passed over: {first_line(error)}"
+                    )
         return 0
 
     def restore(self) -> int:
@@ -119,14 +126,17 @@ class Checkpoints:
         saved = self.steps()
         old = [s for s in saved if s <= step][: -self._keep]
         kept = [f"ckpt-{s}" for s in saved if s not in old]
-        # What TensorFlow itself finds the newest by. `update_checkpoint_state` would write it too, with a warning.
-        # Its names are relative to the directory they are in; given that, it would count gs:// and jobs/a from elsewhere.
+        # What TensorFlow itself finds the newest by. `update_checkpoint_state` would write it too,
+        # with a warning. Its names are relative to the directory they are in; given that, it would
+        # count gs:// and jobs/a from elsewhere.
         index = tf.compat.v1.train.generate_checkpoint_state_proto(".", f"ckpt-{step}", kept)
         write_text(os.path.join(self._directory, "checkpoint"), str(index))
         for s in old:
             remove(self._path(s))
         seconds = time.perf_counter() - start
-        self._journal.event("checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4))
+        self._journal.event(
+            "checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4)
+        )
 
     def _path(self, step: int) -> str:
         return os.path.join(self._directory, f"ckpt-{step}")
@@ -155,7 +165,9 @@ def remove(path: str) -> None:
 def _listed(directory: str) -> list[str]:
     with store_errors():
         try:
-            tf.io.gfile.stat(directory)  # which alone tells a store that fails from a directory that is not there
+            tf.io.gfile.stat(
+                directory
+            )  # which alone tells a store that fails from a directory that is not there
         except tf.errors.NotFoundError:
             return []
         return tf.io.gfile.listdir(directory)

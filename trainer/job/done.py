@@ -18,12 +18,20 @@ class Done(pydantic.BaseModel, frozen=True, extra="allow"):
 
     step: int  # global step reached
     epochs: float  # passes over the training split until then
-    exported_step: int | None = None  # whose weights the exported model has; another one with `--export best`
+    exported_step: int | None = (
+        None  # whose weights the exported model has; another one with `--export best`
+    )
     loss: float | None  # mean over the last reported steps, per example
-    validation: dict[str, Any]  # the `latest` and the `best` evaluation on the validation split, if there was any
+    validation: dict[
+        str, Any
+    ]  # the `latest` and the `best` evaluation on the validation split, if there was any
     seconds: float  # wall time of the attempt that finished, from its start to the export
-    stopped_early: int | None = None  # by `--patience` of so many evaluations, before the last step asked for
-    examples_per_s: float | None  # of the whole job while training; first call, saving and export excluded
+    stopped_early: int | None = (
+        None  # by `--patience` of so many evaluations, before the last step asked for
+    )
+    examples_per_s: (
+        float | None
+    )  # of the whole job while training; first call, saving and export excluded
 
     @property
     def exported(self) -> tuple[int, float]:

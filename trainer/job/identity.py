@@ -19,7 +19,9 @@ def first_start(job_dir: str) -> dict[str, Any]:
     with parsed_json(os.path.join(job_dir, FILE)) as content:
         if content is None:
             return {}
-        return content | {key: dict(content[key]) for key in _MAPPINGS if key == "identity" or key in content}
+        return content | {
+            key: dict(content[key]) for key in _MAPPINGS if key == "identity" or key in content
+        }
 
 
 def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, Any]:
@@ -28,14 +30,18 @@ def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, 
     With `write` it is written down now, once: a store takes one write a second to an object.
 
     Raises:
-      UserError: If the job began with other settings, such as another constant of the model's module.
+      UserError: If the job began with other settings, such as another constant of the model's
+        module.
     """
     recorded = first_start(job_dir)
     before = {**record, **recorded}
     if write and not recorded:
         write_text(os.path.join(job_dir, FILE), json.dumps(before, indent=1, sort_keys=True) + "\n")
     names = record["settings"].keys() - _NOT_COMPARED
-    _compare(job_dir, *({name: start["settings"].get(name) for name in names} for start in (before, record)))
+    _compare(
+        job_dir,
+        *({name: start["settings"].get(name) for name in names} for start in (before, record)),
+    )
     return before
 
 
@@ -47,10 +53,13 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
 def _compare(job_dir: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     before, now = (json.loads(json.dumps(dict(values))) for values in (before, now))
     keys = sorted(before.keys() | now.keys())
-    differences = [f"{k}: {before.get(k)!r} -> {now.get(k)!r}" for k in keys if before.get(k) != now.get(k)]
+    differences = [
+        f"{k}: {before.get(k)!r} -> {now.get(k)!r}" for k in keys if before.get(k) != now.get(k)
+    ]
     if differences:
         raise UserError(
-            f"{job_dir} was started with other settings ({'; '.join(differences)}); use them, or another --job-dir"
+            f"{job_dir} was started with other settings ({'; '.join(differences)}); use them, or "
+            "another --job-dir"
         )
 
 

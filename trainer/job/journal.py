@@ -1,13 +1,13 @@
 """What one replica did and is doing: the journal keeps it, the status file shows it.
 
-`journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always with `event`, `step`
-(integer) and `time` (seconds since the epoch). The status file named by TRAINER_STATUS is rewritten in place for the launcher:
-`time, phase, step, examples_per_s`.
+`journal-<role>-<index>-<attempt>.jsonl` in the job directory has one JSON object a line, always
+with `event`, `step` (integer) and `time` (seconds since the epoch). The status file named by
+TRAINER_STATUS is rewritten in place for the launcher: `time, phase, step, examples_per_s`.
 
-An object store cannot append. Each time such a file is flushed it is sent again whole, whoever flushes waits for the
-store, and Cloud Storage takes about one write a second to an object (its documentation, "Quotas & limits"). So for a
-job directory in a store, the journal and TensorBoard's events are written to a directory of this machine, and a thread
-copies what has changed.
+An object store cannot append. Each time such a file is flushed it is sent again whole, whoever
+flushes waits for the store, and Cloud Storage takes about one write a second to an object (its
+documentation, "Quotas & limits"). So for a job directory in a store, the journal and TensorBoard's
+events are written to a directory of this machine, and a thread copies what has changed.
 """
 
 import contextlib
@@ -69,8 +69,9 @@ class Journal:
     def __init__(self, job_dir: str, name: str, *, beats: bool = False) -> None:
         """Begins the journal.
 
-        With `beats` it shows its status every two seconds of itself: for a replica whose main thread waits for others in
-        C++, for as long as they take. That its process runs is all that this says.
+        With `beats` it shows its status every two seconds of itself: for a replica whose main
+        thread waits for others in C++, for as long as they take. That its process runs is all that
+        this says.
         """
         self.name, self._job_dir, self._directory = name, job_dir, job_dir
         self._sent: dict[pathlib.Path, int] = {}
@@ -105,10 +106,17 @@ class Journal:
                 for path in filter(pathlib.Path.is_file, root.rglob("*")):
                     content = path.read_bytes()
                     if len(content) > self._sent.get(path, 0):
-                        write_bytes(os.path.join(self._job_dir, path.relative_to(root)), content, timeout_s=_TRY_S)
+                        write_bytes(
+                            os.path.join(self._job_dir, path.relative_to(root)),
+                            content,
+                            timeout_s=_TRY_S,
+                        )
                         self._sent[path] = len(content)
             except (OSError, UserError) as error:
-                print(f"{self._job_dir}: journal and events could not be copied there for now: {error}")
+                print(
+                    f"{self._job_dir}: journal and events could not be copied there for now: "
+                    f"{error}"
+                )
 
     def event(self, event: str, step: int, **fields: Any) -> None:
         """Appends one line."""

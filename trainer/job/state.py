@@ -1,8 +1,9 @@
 """The state of training as plain values: step, weights, optimizer slots, whatever strategy holds them.
 
-Copies in ordinary variables stand between the live ones and everything that outlives a step: checkpoints are written
-from them while training goes on, evaluation and export read their weights. So no file and no exported model knows of
-the strategy, and a job may go on with another number of replicas.
+Copies in ordinary variables stand between the live ones and everything that outlives a step:
+checkpoints are written from them while training goes on, evaluation and export read their weights.
+So no file and no exported model knows of the strategy, and a job may go on with another number of
+replicas.
 """
 
 import keras
@@ -21,12 +22,15 @@ class State:
         """Expects to be outside the strategy's scope; the optimizer must be built, so that its slots exist."""
         self.model, self.optimizer = model, optimizer
         self._weights = {f"model/{name}": weight for name, weight in weights.named(model).items()}
-        # By position, in the order of the model's weights: a model of another order has another digest.
+        # By position, in the order of the model's weights: a model of another order has another
+        # digest.
         slots = {f"optimizer/{i:03d}": variable for i, variable in enumerate(optimizer.variables)}
         self._live = {**self._weights, **slots}
         with tf.device("CPU:0"):
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
-            self._copies = {name: tf.Variable(_value(v), trainable=False) for name, v in self._live.items()}
+            self._copies = {
+                name: tf.Variable(_value(v), trainable=False) for name, v in self._live.items()
+            }
         self.checkpoint = tf.train.Checkpoint(step=self._step, variables=self._copies)
 
     def take(self, step: int) -> None:

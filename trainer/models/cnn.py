@@ -1,7 +1,7 @@
 """The small convolutional network of the MNIST examples (Chollet, Deep Learning with Python, 5.1).
 
-Three 3x3 convolutions of 32, 64 and 64 filters with 2x2 max pooling between them, a dense layer of 64: 93,322
-parameters on 28x28x1 images and 10 classes.
+Three 3x3 convolutions of 32, 64 and 64 filters with 2x2 max pooling between them, a dense layer of
+64: 93,322 parameters on 28x28x1 images and 10 classes.
 """
 
 import keras
@@ -11,7 +11,8 @@ from trainer.nn.layers import in_units
 
 OPTIMIZER = "adam"
 LEARNING_RATE = 1e-3
-# The smallest side that the three unpadded convolutions and two poolings leave something of: 18 -> 16 -> 8 -> 6 -> 3 -> 1.
+# The smallest side that the three unpadded convolutions and two poolings leave something of: 18 ->
+# 16 -> 8 -> 6 -> 3 -> 1.
 _UNPADDED_SIDE = 18
 
 

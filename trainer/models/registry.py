@@ -1,15 +1,18 @@
 """The models: by name, or a function of the user's own.
 
-A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to logits (a user's function
-may return others, see `by_name`); every keyword of `build` is an option of the trainer by that name. It may state what
-suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT.
-`package.module:function` names such a function anywhere on Python's path.
+A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to
+logits (a user's function may return others, see `by_name`); every keyword of `build` is an option
+of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY,
+SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT. `package.module:function` names such a
+function anywhere on Python's path.
 
-It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it is there) from the
-dataset's columns, in graph operations that look at each example alone. It is applied once to a split that is resident
-in memory and not augmented, to each batch otherwise, after augmentation, and inside the exported model. Without it a model takes the manifest's inputs as
-they are. And it may have `task(manifest) -> Task`: what the outputs mean, if the dataset's label does not say it all; and
-`optimizer(manifest, schedule) -> keras.optimizers.Optimizer`, whose learning rate is the schedule.
+It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it
+is there) from the dataset's columns, in graph operations that look at each example alone. It is
+applied once to a split that is resident in memory and not augmented, to each batch otherwise, after
+augmentation, and inside the exported model. Without it a model takes the manifest's inputs as they
+are. And it may have `task(manifest) -> Task`: what the outputs mean, if the dataset's label does
+not say it all; and `optimizer(manifest, schedule) -> keras.optimizers.Optimizer`, whose learning
+rate is the schedule.
 
 Modules are imported when they are asked for, because they import TensorFlow.
 """
@@ -66,10 +69,13 @@ def suited(name: str | None, manifest: Manifest) -> str:
     if name not in NAMES:
         return name
     if name not in fitting:
-        raise UserError(f"--model {name} does not fit dataset {manifest.name!r}; use {' or '.join(fitting)}")
+        raise UserError(
+            f"--model {name} does not fit dataset {manifest.name!r}; use {' or '.join(fitting)}"
+        )
     if texts := {e.columns[0] for e in (*manifest.deep, *manifest.wide) if e.kind == "words"}:
         raise UserError(
-            f"dataset {manifest.name!r} has texts ({', '.join(sorted(texts))}), which {name} does not read; give --model a "
+            f"dataset {manifest.name!r} has texts ({', '.join(sorted(texts))}), which {name} does "
+            "not read; give --model a "
             "model of your own"
         )
     return name
@@ -82,9 +88,12 @@ class Builder:
     name: str
     build: Callable[[], keras.Model]
     task: Task
-    # From columns of the dataset by name [N, ...] to what the model takes, and the label if it is there.
+    # From columns of the dataset by name [N, ...] to what the model takes, and the label if it is
+    # there.
     prepare: Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
-    task_by: str | None  # `package.module:function` that makes the task, if the dataset does not say it
+    task_by: (
+        str | None
+    )  # `package.module:function` that makes the task, if the dataset does not say it
 
     def __call__(self) -> keras.Model:
         """Returns the model."""
@@ -120,7 +129,11 @@ def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builde
 def options(name: str) -> dict[str, Any]:
     """Returns the keywords of a model's function, each with its default."""
     _, *keywords = inspect.signature(_function(name)).parameters.values()
-    return {keyword.name: keyword.default for keyword in keywords if keyword.default is not keyword.empty}
+    return {
+        keyword.name: keyword.default
+        for keyword in keywords
+        if keyword.default is not keyword.empty
+    }
 
 
 def task(function: str | None, manifest: Manifest) -> Task:
@@ -147,4 +160,6 @@ def _module(name: str) -> types.ModuleType:
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
-        raise UserError(f"--model {name}: {error}; a module of your own must be on Python's path") from None
+        raise UserError(
+            f"--model {name}: {error}; a module of your own must be on Python's path"
+        ) from None

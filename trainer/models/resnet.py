@@ -1,8 +1,8 @@
 """ResNet v1 for small images (He et al. 2015, arXiv:1512.03385, section 4.2).
 
-A 3x3 convolution of 16 filters, then three stages of n basic blocks with 16, 32 and 64 filters, the second and third at
-half the resolution of the one before; 6n + 2 layers with weights. Shortcuts carry no weights (option A): where shapes
-change, they average-pool and pad the channels with zeros.
+A 3x3 convolution of 16 filters, then three stages of n basic blocks with 16, 32 and 64 filters, the
+second and third at half the resolution of the one before; 6n + 2 layers with weights. Shortcuts
+carry no weights (option A): where shapes change, they average-pool and pad the channels with zeros.
 """
 
 import keras
@@ -15,8 +15,9 @@ from trainer.nn.layers import BatchNormalization, in_units
 OPTIMIZER = "sgd"
 LEARNING_RATE = 0.1
 WEIGHT_DECAY = 2e-4
-# As in TensorFlow's cifar10_estimator; the paper divides at steps 32,000 and 48,000 and decays weights by 1e-4.
-# The learning rate is LEARNING_RATE times a factor, the next one from each boundary on; in epochs of data seen.
+# As in TensorFlow's cifar10_estimator; the paper divides at steps 32,000 and 48,000 and decays
+# weights by 1e-4. The learning rate is LEARNING_RATE times a factor, the next one from each
+# boundary on; in epochs of data seen.
 BOUNDARIES_EPOCHS = (82, 123, 300)
 FACTORS = (1.0, 0.1, 0.01, 0.002)
 SCHEDULE = "piecewise"
@@ -36,10 +37,15 @@ def build(
     """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32."""
     blocks = (num_layers - 2) // 6
     if blocks < 1 or (num_layers - 2) % 6:
-        raise UserError(f"--num-layers {num_layers}: a ResNet has 6n + 2 layers; use 8, 14, 20, 26, 32, 44, 56 or 110")
+        raise UserError(
+            f"--num-layers {num_layers}: a ResNet has 6n + 2 layers; use 8, 14, 20, 26, 32, 44, "
+            "56 or 110"
+        )
 
     def convolution(x: keras.KerasTensor, filters: int, stride: int) -> keras.KerasTensor:
-        if stride > 1:  # "same" would pad by the stride and the image's size, and shift the kernel's centre
+        if (
+            stride > 1
+        ):  # "same" would pad by the stride and the image's size, and shift the kernel's centre
             x = keras.layers.ZeroPadding2D(1)(x)
         x = keras.layers.Conv2D(
             filters,
@@ -54,7 +60,9 @@ def build(
     def block(x: keras.KerasTensor, filters: int, stride: int) -> keras.KerasTensor:
         shortcut = x if stride == 1 else keras.layers.AveragePooling2D(stride, padding="same")(x)
         if (missing := filters - x.shape[-1]) > 0:
-            shortcut = keras.ops.pad(shortcut, ((0, 0), (0, 0), (0, 0), (missing // 2, missing - missing // 2)))
+            shortcut = keras.ops.pad(
+                shortcut, ((0, 0), (0, 0), (0, 0), (missing // 2, missing - missing // 2))
+            )
         x = keras.layers.ReLU()(convolution(x, filters, stride))
         return keras.layers.ReLU()(keras.layers.Add()([convolution(x, filters, 1), shortcut]))
 

@@ -1,7 +1,7 @@
 """Wide and deep learning (Cheng et al. 2016, arXiv:1606.07792) of a table, as its manifest says.
 
-The wide part is linear in its categories and numbers; the deep part is a network over numbers, embeddings and
-categories. Their logits are added.
+The wide part is linear in its categories and numbers; the deep part is a network over numbers,
+embeddings and categories. Their logits are added.
 """
 
 import keras
@@ -16,17 +16,22 @@ LEARNING_RATE = 1e-3
 prepare = column_encodings.prepare
 
 
-def build(manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), dropout: float = 0.0) -> keras.Model:
+def build(
+    manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), dropout: float = 0.0
+) -> keras.Model:
     """A model from prepared columns (`prepare`) to its task's outputs [N, k] in float32.
 
-    The manifest's `wide` and `deep` say what the two parts take; `dropout` is behind each hidden layer of the deep one.
+    The manifest's `wide` and `deep` say what the two parts take; `dropout` is behind each hidden
+    layer of the deep one.
     """
     columns, classes, logits = {}, manifest.outputs, []
     if manifest.wide:
         logits.append(_affine("wide", manifest, classes, columns, dtype="float32"))
     if manifest.deep:
         first, *others = hidden_units
-        x = keras.layers.Dropout(dropout)(keras.layers.ReLU()(_affine("deep", manifest, first, columns)))
+        x = keras.layers.Dropout(dropout)(
+            keras.layers.ReLU()(_affine("deep", manifest, first, columns))
+        )
         for units in others:
             x = keras.layers.Dropout(dropout)(keras.layers.Dense(units, activation="relu")(x))
         logits.append(keras.layers.Dense(classes, dtype="float32")(x))
@@ -34,7 +39,11 @@ def build(manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), 
 
 
 def _affine(
-    part: str, manifest: Manifest, units: int, columns: dict[str, keras.KerasTensor], dtype: str | None = None
+    part: str,
+    manifest: Manifest,
+    units: int,
+    columns: dict[str, keras.KerasTensor],
+    dtype: str | None = None,
 ) -> keras.KerasTensor:
     """One affine layer over all that a part takes, [N, units]; notes the inputs in `columns`.
 
@@ -43,7 +52,9 @@ def _affine(
     dense, terms = [], []
     for name, encodings in column_encodings.inputs(part, manifest).items():
         rows = sum(encoding.categories or 0 for encoding in encodings)
-        x = columns[name] = keras.Input((len(encodings),), dtype="int64" if rows else "float32", name=name)
+        x = columns[name] = keras.Input(
+            (len(encodings),), dtype="int64" if rows else "float32", name=name
+        )
         if not rows:
             dense.append(x)
         elif size := encodings[0].embedding:
@@ -51,13 +62,18 @@ def _affine(
             table = Embedding(rows, size, initializer=scale, name=f"{name}_table")
             dense.append(keras.layers.Flatten()(table(x)))
         else:
-            weights = keras.initializers.Zeros() if part == "wide" else keras.initializers.GlorotUniform()
+            weights = (
+                keras.initializers.Zeros() if part == "wide" else keras.initializers.GlorotUniform()
+            )
             table = Embedding(rows, units, initializer=weights, dtype=dtype, name=f"{name}_table")
             terms.append(keras.ops.sum(table(x), axis=1))
     if dense:
         x = keras.layers.Concatenate()(dense) if len(dense) > 1 else dense[0]
-        # Rows hold a bias each. TensorFlow 2.21 also fails to fuse product, bias, another sum and ReLU in a SavedModel.
-        terms.append(keras.layers.Dense(units, use_bias=not terms, dtype=dtype, name=f"{part}_dense")(x))
+        # Rows hold a bias each. TensorFlow 2.21 also fails to fuse product, bias, another sum and
+        # ReLU in a SavedModel.
+        terms.append(
+            keras.layers.Dense(units, use_bias=not terms, dtype=dtype, name=f"{part}_dense")(x)
+        )
     return _sum(terms, dtype)
 
 

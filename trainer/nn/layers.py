@@ -1,7 +1,7 @@
 """Layers of the models here, for several replicas: batch normalisation, embeddings, outputs in units.
 
-Keras 3 combines the statistics of replicas by default in no layer, and does not use TensorFlow's fused operation. One of
-these layers replaces its own:
+Keras 3 combines the statistics of replicas by default in no layer, and does not use TensorFlow's
+fused operation. One of these layers replaces its own:
 
     x = BatchNormalization(decay=0.9)(x)
 """
@@ -18,18 +18,22 @@ from trainer.cluster import collectives
 class BatchNormalization(keras.layers.Layer):
     """Batch normalisation of images over all axes but the last (Ioffe and Szegedy 2015, arXiv:1502.03167).
 
-    The same numbers as `keras.layers.BatchNormalization`, the moving variance being that of the batch (divided by n,
-    not by n - 1 as TensorFlow's fused operation has it). On one replica the fused operation does it all. On several:
+    The same numbers as `keras.layers.BatchNormalization`, the moving variance being that of the
+    batch (divided by n, not by n - 1 as TensorFlow's fused operation has it). On one replica the
+    fused operation does it all. On several:
 
-    - The moving statistics follow the moments of the whole batch, so they are equal on all replicas after every step.
-    - Each replica normalises by these moments too, as one replica with the whole batch would; the replicas' parts may
-      differ in size. Each layer costs one exchange forward and one backward. (On GPUs TensorFlow 2.21 has no
-      deterministic operation for it and refuses when op determinism is on.)
+    - The moving statistics follow the moments of the whole batch, so they are equal on all replicas
+      after every step.
+    - Each replica normalises by these moments too, as one replica with the whole batch would; the
+      replicas' parts may differ in size. Each layer costs one exchange forward and one backward.
+      (On GPUs TensorFlow 2.21 has no deterministic operation for it and refuses when op determinism
+      is on.)
 
-    The workers of a parameter-server job do not step together: each normalises by its own batch and updates the shared
-    moving statistics; an update may overwrite that of another worker.
+    The workers of a parameter-server job do not step together: each normalises by its own batch and
+    updates the shared moving statistics; an update may overwrite that of another worker.
 
-    Inputs may be bfloat16; statistics are float32. With `trainable = False` the layer infers, as in Keras.
+    Inputs may be bfloat16; statistics are float32. With `trainable = False` the layer infers, as in
+    Keras.
     """
 
     def __init__(self, *, decay: float = 0.997, epsilon: float = 1e-5, **kwargs: Any) -> None:
@@ -41,8 +45,12 @@ class BatchNormalization(keras.layers.Layer):
         options = {"shape": input_shape[-1:], "autocast": False}
         self.gamma = self.add_weight(name="gamma", initializer="ones", **options)
         self.beta = self.add_weight(name="beta", initializer="zeros", **options)
-        self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", trainable=False, **options)
-        self.moving_variance = self.add_weight(name="moving_variance", initializer="ones", trainable=False, **options)
+        self.moving_mean = self.add_weight(
+            name="moving_mean", initializer="zeros", trainable=False, **options
+        )
+        self.moving_variance = self.add_weight(
+            name="moving_variance", initializer="ones", trainable=False, **options
+        )
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """Returns the shape of the inputs."""
@@ -68,13 +76,17 @@ class BatchNormalization(keras.layers.Layer):
 
         @tf.custom_gradient
         def synchronised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[Any, Any]:
-            # The fused operation finds the moments of this part faster than reductions do; its y is not used.
+            # The fused operation finds the moments of this part faster than reductions do; its y is
+            # not used.
             _, mean, variance, count = self._fused(x, gamma, beta)
-            # Sums of squares about the moving mean, which all replicas share, lest a large mean drown the variance.
+            # Sums of squares about the moving mean, which all replicas share, lest a large mean
+            # drown the variance.
             origin = tf.convert_to_tensor(self.moving_mean)
             shift = mean - origin
             sums = tf.concat([count * shift, count * (variance + shift**2), [count]], 0)
-            first, second, total = tf.split(collectives.sum_over_replicas(sums), [*mean.shape, *mean.shape, 1])
+            first, second, total = tf.split(
+                collectives.sum_over_replicas(sums), [*mean.shape, *mean.shape, 1]
+            )
             shift = first / total
             mean, variance = origin + shift, second / total - shift**2
 
@@ -89,9 +101,12 @@ class BatchNormalization(keras.layers.Layer):
                     epsilon=self.epsilon,
                     is_training=False,
                 )
-                # So far the moments counted as constants. What x does through them is affine in the normalised x.
+                # So far the moments counted as constants. What x does through them is affine in the
+                # normalised x.
                 whole = collectives.sum_over_replicas(tf.stack([d_gamma, d_beta]))
-                scale, offset = tf.unstack(whole * (-gamma * tf.math.rsqrt(variance + self.epsilon) / total))
+                scale, offset = tf.unstack(
+                    whole * (-gamma * tf.math.rsqrt(variance + self.epsilon) / total)
+                )
                 return dx + self._affine(x, scale, offset, mean, variance), d_gamma, d_beta
 
             return (self._affine(x, gamma, beta, mean, variance), mean, variance), gradient
@@ -114,12 +129,16 @@ class BatchNormalization(keras.layers.Layer):
 def synchronize(model: keras.Model) -> int:
     """Lets Keras' own batch normalisation go by the moments of the whole batch; returns how many layers that changes.
 
-    It is made for that, with `synchronized=True`; without, each replica would keep moving statistics of its own, and the
-    first one's would be saved.
+    It is made for that, with `synchronized=True`; without, each replica would keep moving
+    statistics of its own, and the first one's would be saved.
     """
     changed = 0
     for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable and not layer.synchronized:
+        if (
+            isinstance(layer, keras.layers.BatchNormalization)
+            and layer.trainable
+            and not layer.synchronized
+        ):
             layer.synchronized = True
             changed += 1
     return changed
@@ -134,18 +153,23 @@ def exchanges(model: keras.Model) -> bool:
 class Embedding(keras.layers.Layer):
     """Rows [N, K, size] of a table [rows, size] by their numbers [N, K].
 
-    Of a table on a parameter server only the rows of a batch, and their gradients, travel; Keras' own layer would fetch the
-    whole table, and cast it, in every step.
+    Of a table on a parameter server only the rows of a batch, and their gradients, travel; Keras'
+    own layer would fetch the whole table, and cast it, in every step.
     """
 
-    def __init__(self, rows: int, size: int, *, initializer: keras.initializers.Initializer, **kwargs: Any) -> None:
+    def __init__(
+        self, rows: int, size: int, *, initializer: keras.initializers.Initializer, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.rows, self.size, self._initializer = rows, size, initializer
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Makes the table."""
         self.table = self.add_weight(
-            name="embeddings", shape=(self.rows, self.size), initializer=self._initializer, autocast=False
+            name="embeddings",
+            shape=(self.rows, self.size),
+            initializer=self._initializer,
+            autocast=False,
         )
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
@@ -160,10 +184,12 @@ class Embedding(keras.layers.Layer):
 def in_units(manifest: Manifest, outputs: keras.KerasTensor) -> keras.KerasTensor:
     """Returns outputs [N, k] of a network as its task takes them, in float32: logits as they are, numbers in the targets' units.
 
-    A network's outputs begin around 0 and move by about its learning rate in a step; so those of a regression count
-    standard deviations from the mean of the training split.
+    A network's outputs begin around 0 and move by about its learning rate in a step; so those of a
+    regression count standard deviations from the mean of the training split.
     """
     if manifest.task != REGRESSION:
         return outputs
     means, spreads = zip(*manifest.target_spreads, strict=True)
-    return keras.layers.Rescaling(list(spreads), list(means), dtype="float32", name="in_units")(outputs)
+    return keras.layers.Rescaling(list(spreads), list(means), dtype="float32", name="in_units")(
+        outputs
+    )

@@ -25,7 +25,11 @@ import tensorflow as tf
 from keras.src.random import seed_generator
 from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
 
-_next, _dropout, _add_loss = keras.random.SeedGenerator.next, keras.layers.Dropout.call, keras.layers.Layer.add_loss
+_next, _dropout, _add_loss = (
+    keras.random.SeedGenerator.next,
+    keras.layers.Dropout.call,
+    keras.layers.Layer.add_loss,
+)
 _of_process = seed_generator.global_seed_generator
 _PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
 
@@ -45,13 +49,17 @@ _place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("place", 
 
 
 @contextlib.contextmanager
-def deterministic_context(*, seed: int, step: int | tf.Tensor, first: int | tf.Tensor) -> Iterator[list[tf.Tensor]]:
+def deterministic_context(
+    *, seed: int, step: int | tf.Tensor, first: int | tf.Tensor
+) -> Iterator[list[tf.Tensor]]:
     """Layers that are called inside stand at a global step and process its batch from position `first` on.
 
     Gives the list of what they add to the loss.
     """
     key = tf.stack([seed, tf.cast(step, tf.int64)])
-    place = _Place(key, tf.cast(first, tf.int64), tf.compat.v1.get_default_graph(), itertools.count(), [])
+    place = _Place(
+        key, tf.cast(first, tf.int64), tf.compat.v1.get_default_graph(), itertools.count(), []
+    )
     token = _place.set(place)
     try:
         yield place.added
@@ -61,13 +69,18 @@ def deterministic_context(*, seed: int, step: int | tf.Tensor, first: int | tf.T
 
 def total(losses: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns their sum as Keras' `fit` adds it to the mean over a batch, a float32 scalar."""
-    return tf.add_n([tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in losses]) if losses else tf.zeros([])
+    return (
+        tf.add_n([tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in losses])
+        if losses
+        else tf.zeros([])
+    )
 
 
 def seed() -> tf.Tensor:
     """Inside of `deterministic_context`: a seed for TensorFlow's stateless operations, int64 [2], another for each replica's part of the batch.
 
-    It follows from what `uniform` follows from, but for the whole part: another split over replicas has other numbers.
+    It follows from what `uniform` follows from, but for the whole part: another split over replicas
+    has other numbers.
     """
     drawn, first = _drawn()
     return tf.random.fold_in(drawn, first, alg=_PHILOX)
@@ -76,12 +89,13 @@ def seed() -> tf.Tensor:
 def uniform(shape: tf.Tensor) -> tf.Tensor:
     """Inside of `deterministic_context`: numbers in [0, 1), float32, of shape [examples, ...].
 
-    Those of an example follow from seed, step, its position in the global batch, how many calls came before this one inside
-    the `with`, and the iterations of the loops around it; so each layer and each step of a recurrent one has its own, and
-    the split over replicas does not matter.
+    Those of an example follow from seed, step, its position in the global batch, how many calls
+    came before this one inside the `with`, and the iterations of the loops around it; so each layer
+    and each step of a recurrent one has its own, and the split over replicas does not matter.
     """
     drawn, first = _drawn()
-    # Philox makes four numbers of each count, so whole counts an example let any position be reached at once.
+    # Philox makes four numbers of each count, so whole counts an example let any position be
+    # reached at once.
     numbers = tf.reduce_prod(shape[1:])
     counts = -(-numbers // 4)
     skip = first * tf.cast(counts, tf.int64)
@@ -92,8 +106,14 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
         alg=_PHILOX,
         dtype=tf.uint32,
     )
-    # As TensorFlow makes numbers of bits, in [1, 2) by the fraction alone; XLA would take other bits for it.
-    uniform = tf.bitcast(tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, 0x7FFFFF), 0x3F800000), tf.float32) - 1
+    # As TensorFlow makes numbers of bits, in [1, 2) by the fraction alone; XLA would take other
+    # bits for it.
+    uniform = (
+        tf.bitcast(
+            tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, 0x7FFFFF), 0x3F800000), tf.float32
+        )
+        - 1
+    )
     return tf.reshape(uniform[:, :numbers], shape)
 
 
@@ -115,11 +135,15 @@ def _next_by_place(self: keras.random.SeedGenerator, ordered: bool = True) -> tf
     return tf.cast(seed() & 0xFFFFFFFF, tf.uint32) if _place.get() else _next(self, ordered)
 
 
-def _dropout_by_place(self: keras.layers.Dropout, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+def _dropout_by_place(
+    self: keras.layers.Dropout, inputs: tf.Tensor, training: bool = False
+) -> tf.Tensor:
     whole = self.noise_shape is None and 0 < self.rate < 1
     if not (training and whole and _place.get()):
         return _dropout(self, inputs, training)
-    return tf.where(uniform(tf.shape(inputs)) >= self.rate, inputs / (1 - self.rate), tf.zeros([], inputs.dtype))
+    return tf.where(
+        uniform(tf.shape(inputs)) >= self.rate, inputs / (1 - self.rate), tf.zeros([], inputs.dtype)
+    )
 
 
 def _add_loss_by_replica(self: keras.layers.Layer, loss: Any) -> None:
@@ -135,7 +159,8 @@ class _Stateless:
     next = _next_by_place
 
 
-# In their classes, because nothing lists all generators: a layer may hold them where Keras does not look.
+# In their classes, because nothing lists all generators: a layer may hold them where Keras does not
+# look.
 keras.random.SeedGenerator.next = _next_by_place
 keras.layers.Dropout.call = _dropout_by_place
 keras.layers.Layer.add_loss = _add_loss_by_replica

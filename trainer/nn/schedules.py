@@ -18,7 +18,9 @@ Factor = Callable[[tf.Tensor], tf.Tensor]
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     """The rate of each step."""
 
-    def __init__(self, learning_rate: float, factor: Factor | None = None, *, warmup_steps: int = 0) -> None:
+    def __init__(
+        self, learning_rate: float, factor: Factor | None = None, *, warmup_steps: int = 0
+    ) -> None:
         """Args: over `warmup_steps` the rate, whatever it is by then, grows linearly; step 0 takes 1 / warmup_steps."""
         super().__init__()
         self._rate, self._factor, self._warmup_steps = learning_rate, factor, warmup_steps
@@ -28,7 +30,9 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         step = tf.cast(step, tf.int64)
         rate = self._rate * (self._factor(step) if self._factor else tf.ones([]))
         if self._warmup_steps:
-            rate *= tf.cast(tf.minimum(step + 1, self._warmup_steps) / self._warmup_steps, tf.float32)
+            rate *= tf.cast(
+                tf.minimum(step + 1, self._warmup_steps) / self._warmup_steps, tf.float32
+            )
         return rate
 
 
@@ -44,16 +48,26 @@ def cosine(horizon_steps: int) -> Factor:
 
 
 def piecewise(
-    boundaries_epochs: Sequence[float], factors: Sequence[float], *, examples_per_epoch: int, examples_per_step: int
+    boundaries_epochs: Sequence[float],
+    factors: Sequence[float],
+    *,
+    examples_per_epoch: int,
+    examples_per_step: int,
 ) -> Factor:
     """Returns a factor that is constant between boundaries that are given in epochs of data seen.
 
-    The next factor holds from the first step that begins after so much data. A step is one of the optimizer: the global
-    batch of a synchronous job; the batch of one worker in an asynchronous job, where each worker's update is a step.
+    The next factor holds from the first step that begins after so much data. A step is one of the
+    optimizer: the global batch of a synchronous job; the batch of one worker in an asynchronous
+    job, where each worker's update is a step.
     """
-    starts = [math.ceil(epochs * examples_per_epoch / examples_per_step) for epochs in boundaries_epochs]
+    starts = [
+        math.ceil(epochs * examples_per_epoch / examples_per_step) for epochs in boundaries_epochs
+    ]
 
     def factor(step: tf.Tensor) -> tf.Tensor:
-        return tf.gather(tf.constant(factors, tf.float32), tf.math.count_nonzero(step >= tf.constant(starts, tf.int64)))
+        return tf.gather(
+            tf.constant(factors, tf.float32),
+            tf.math.count_nonzero(step >= tf.constant(starts, tf.int64)),
+        )
 
     return factor

@@ -3,9 +3,10 @@
     values = {name: weight.numpy() for name, weight in named(model).items()}
     put(values, another)  # of the same function, built in whatever process
 
-Keras numbers the layers that have no name of their own through a whole process, so their names differ between two models.
-Here the numbers are others: a layer's place among those of its class within the layer around it, as `dense:1`. Names that the author of
-a model has chosen stay, with their numbers. The states of random generators and of metrics are no weights.
+Keras numbers the layers that have no name of their own through a whole process, so their names
+differ between two models. Here the numbers are others: a layer's place among those of its class
+within the layer around it, as `dense:1`. Names that the author of a model has chosen stay, with
+their numbers. The states of random generators and of metrics are no weights.
 """
 
 import collections
@@ -27,7 +28,10 @@ def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
 
     def walk(layer: keras.layers.Layer, prefix: str) -> None:
         # These, and not `dir`, are where Keras has them from for `Layer.weights`.
-        items = [(weight.name, weight) for weight in (*layer._trainable_variables, *layer._non_trainable_variables)]
+        items = [
+            (weight.name, weight)
+            for weight in (*layer._trainable_variables, *layer._non_trainable_variables)
+        ]
         items += [(automatic_name(inner) or inner.name, inner) for inner in layer._layers]
         counts: collections.Counter[str] = collections.Counter()
         for name, item in items:
@@ -51,7 +55,8 @@ def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
     weights = named(model)
     if weights.keys() != values.keys():
         raise ValueError(
-            f"one model has weights that another has not: {', '.join(sorted(weights.keys() ^ values.keys()))}"
+            "one model has weights that another has not: "
+            f"{', '.join(sorted(weights.keys() ^ values.keys()))}"
         )
     for name, weight in weights.items():
         weight.assign(values[name])
@@ -60,17 +65,21 @@ def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
 def digest(model: keras.Model) -> str:
     """Returns the SHA-256 (hexadecimal) of names, order, shapes, types and trainability of the weights, and of all tables.
 
-    A vocabulary (`StringLookup`, `IntegerLookup`, `TextVectorization`), the boundaries of `Discretization` and the
-    statistics of `Normalization` are in no checkpoint: the user's function makes them at every build, always the same.
+    A vocabulary (`StringLookup`, `IntegerLookup`, `TextVectorization`), the boundaries of
+    `Discretization` and the statistics of `Normalization` are in no checkpoint: the user's function
+    makes them at every build, always the same.
     """
     content: list[Any] = [
-        (name, tuple(weight.shape), str(weight.dtype), weight.trainable) for name, weight in named(model).items()
+        (name, tuple(weight.shape), str(weight.dtype), weight.trainable)
+        for name, weight in named(model).items()
     ]
     for layer in model._flatten_layers():
         if hasattr(layer, "get_vocabulary"):
             content.append([str(word) for word in layer.get_vocabulary()])
         elif isinstance(layer, (keras.layers.Discretization, keras.layers.Normalization)):
-            constants = (getattr(layer, name, None) for name in ("bin_boundaries", "mean", "variance"))
+            constants = (
+                getattr(layer, name, None) for name in ("bin_boundaries", "mean", "variance")
+            )
             content.append([np.asarray(value).tolist() for value in constants])
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -78,7 +87,8 @@ def digest(model: keras.Model) -> str:
 def automatic_name(layer: keras.layers.Layer) -> str | None:
     """Returns the name that Keras has made for a layer, without the number; None if its author has named it.
 
-    A name that the author has made in the same way, of the class and a number, counts as Keras' own.
+    A name that the author has made in the same way, of the class and a number, counts as Keras'
+    own.
     """
     # Bidirectional names its two layers after the one that it was given, such as `forward_lstm_3`.
     class_name = re.escape(to_snake_case(type(layer).__name__))

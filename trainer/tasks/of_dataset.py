@@ -21,7 +21,9 @@ _MIN_PROBABILITY = 1e-7  # float32 has rounded smaller ones to zero
 def task_of(manifest: Manifest, **options: Any) -> Task:
     """Returns the task that a dataset is made for, with options of `Task`."""
     if manifest.task == REGRESSION:
-        return Regression(manifest.targets, tuple(std for _, std in manifest.target_spreads), **options)
+        return Regression(
+            manifest.targets, tuple(std for _, std in manifest.target_spreads), **options
+        )
     if manifest.task == MULTI_LABEL:
         return MultiLabel(manifest.targets, **options)
     return Classification(manifest.class_names, **options)
@@ -44,7 +46,9 @@ class Classification(Task):
     def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the cross-entropy in nats."""
         classes = tf.one_hot(labels, len(self.class_names))
-        return keras.losses.categorical_crossentropy(classes, self._logits(outputs), from_logits=True)
+        return keras.losses.categorical_crossentropy(
+            classes, self._logits(outputs), from_logits=True
+        )
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
         """Returns `accuracy`, by the most probable class, and of two classes `auc`."""
@@ -92,7 +96,9 @@ class Binary(Classification):
 class _SecondClassAUC(keras.metrics.AUC):
     """Area under the ROC curve of the second of two probabilities."""
 
-    def update_state(self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None) -> None:
+    def update_state(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None
+    ) -> None:
         super().update_state(y_true, y_pred[:, 1], sample_weight)
 
 
@@ -112,7 +118,9 @@ class MultiLabel(Task):
 
     def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the binary cross-entropy in nats, the mean over an example's labels."""
-        return keras.losses.binary_crossentropy(labels, tf.cast(outputs, tf.float32), from_logits=True)
+        return keras.losses.binary_crossentropy(
+            labels, tf.cast(outputs, tf.float32), from_logits=True
+        )
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
         """Returns `accuracy`, the share of labels that are right, and `auc`, the mean over the labels."""
@@ -136,8 +144,9 @@ class MultiLabel(Task):
 class Regression(Task):
     """One number or several: predictions [N, targets] in the labels' own unit, of one target [N] too, and labels of that shape.
 
-    What is minimised is the squared error of each target in units of its variance in the training split: 1 is what the
-    mean would get, whatever the unit, and no target weighs more for being counted in cents.
+    What is minimised is the squared error of each target in units of its variance in the training
+    split: 1 is what the mean would get, whatever the unit, and no target weighs more for being
+    counted in cents.
     """
 
     meaning = "numbers, one for each target"
@@ -159,7 +168,11 @@ class Regression(Task):
     def default_metrics(self) -> list[keras.metrics.Metric]:
         """Returns `mae`, `mse` and `rmse`, over examples and targets."""
         metrics = keras.metrics
-        return [metrics.MeanAbsoluteError("mae"), metrics.MeanSquaredError("mse"), metrics.RootMeanSquaredError("rmse")]
+        return [
+            metrics.MeanAbsoluteError("mae"),
+            metrics.MeanSquaredError("mse"),
+            metrics.RootMeanSquaredError("rmse"),
+        ]
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
         """Returns numbers, float32 [N, targets]."""
@@ -168,7 +181,8 @@ class Regression(Task):
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """Returns `rmse` and `mae`, over examples and targets; `r2`, the mean over targets that vary; of several the `rmse` of each.
 
-        `r2` is the coefficient of determination, 1 - (squared error / squared deviation from these labels' mean).
+        `r2` is the coefficient of determination, 1 - (squared error / squared deviation from these
+        labels' mean).
         """
         metrics = super().measure(answers, labels)
         labels = labels.reshape(len(labels), -1).astype(np.float64)
@@ -182,7 +196,10 @@ class Regression(Task):
         if varies.any():
             metrics["r2"] = (1 - squares[varies] / variances[varies]).mean()
         if self.outputs > 1:
-            metrics |= {f"rmse_{name}": square**0.5 for name, square in zip(self.targets, squares, strict=True)}
+            metrics |= {
+                f"rmse_{name}": square**0.5
+                for name, square in zip(self.targets, squares, strict=True)
+            }
         return metrics
 
 
@@ -193,8 +210,12 @@ def _mean_log_loss(probabilities: np.ndarray) -> float:
 
 def _mean_auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal; nothing if there is none."""
-    from sklearn.metrics import roc_auc_score  # importing it takes a second, and most models need none
+    from sklearn.metrics import (
+        roc_auc_score,
+    )  # importing it takes a second, and most models need none
 
     pairs = zip(labels.T == 1, scores.T, strict=True)
-    areas = [roc_auc_score(truth, scores) for truth, scores in pairs if 0 < truth.sum() < len(truth)]
+    areas = [
+        roc_auc_score(truth, scores) for truth, scores in pairs if 0 < truth.sum() < len(truth)
+    ]
     return {"auc": float(np.mean(areas))} if areas else {}

@@ -1,8 +1,9 @@
 """The meaning of a model's outputs, and all that is computed of them: the loss, the metrics, what a client gets.
 
-Training, validation, export, evaluation and the gate know a task only by what stands here, so that another kind of task,
-or another metric, is one such class. Training and validation use Keras' metrics without their variables: a batch gives
-what the variables would be after its examples alone, and these states are summed over batches and replicas.
+Training, validation, export, evaluation and the gate know a task only by what stands here, so that
+another kind of task, or another metric, is one such class. Training and validation use Keras'
+metrics without their variables: a batch gives what the variables would be after its examples alone,
+and these states are summed over batches and replicas.
 """
 
 import abc
@@ -31,16 +32,19 @@ _RESERVED = {"step", "time", "event", "best", "examples", *Done.model_fields}
 class Task(abc.ABC):
     """A kind of task on one dataset, with the options that a model's module gives it.
 
-    Metrics see the labels and the predictions (of a model with one logit, the probability of the second class), and so
-    need neither the model nor its module's other code when an exported model is judged. They are any of Keras, or like
-    them, whose variables are sums over examples, since only those add up over batches and replicas.
+    Metrics see the labels and the predictions (of a model with one logit, the probability of the
+    second class), and so need neither the model nor its module's other code when an exported model
+    is judged. They are any of Keras, or like them, whose variables are sums over examples, since
+    only those add up over batches and replicas.
 
     Attributes:
       meaning: Description of the outputs.
-      answers: Names of what `answer` gives at least; the first, `predictions`, has a number for each output.
-      ranking: Metrics by which one score is better than another: the first of them that the score has.
-      loss: Function of labels and outputs, in this order, that gives the loss of each example, [N], instead of
-        `default_loss`. A Keras loss needs `reduction="none"`.
+      answers: Names of what `answer` gives at least; the first, `predictions`, has a number for
+        each output.
+      ranking: Metrics by which one score is better than another: the first of them that the score
+        has.
+      loss: Function of labels and outputs, in this order, that gives the loss of each example, [N],
+        instead of `default_loss`. A Keras loss needs `reduction="none"`.
       metrics: Metrics beside `default_metrics`. The weights of classes do not count in them.
       rank_by: Name of a metric by which models are ranked instead of `ranking`.
       lower_is_better: Names of the metrics of which less is more.
@@ -57,15 +61,22 @@ class Task(abc.ABC):
     def __post_init__(self) -> None:
         """Makes the variables of all metrics, on all replicas now, before a strategy would share them."""
         for metric in self.metrics:
-            metric.name = automatic_name(metric) or metric.name  # Keras numbers the names of all in a process
+            metric.name = (
+                automatic_name(metric) or metric.name
+            )  # Keras numbers the names of all in a process
             if not metric.variables:  # one makes them at its first update
                 metric.update_state(tf.zeros([1, self.outputs]), tf.zeros([1, self.outputs]))
         name, count = collections.Counter([*_RESERVED, *self.metric_names]).most_common(1)[0]
         if count > 1:
-            raise UserError(f"two metrics, or a metric and a field of the journal, are called {name}; rename one")
+            raise UserError(
+                f"two metrics, or a metric and a field of the journal, are called {name}; rename "
+                "one"
+            )
         allowed = ("loss", *self.metric_names)
         if self.rank_by not in (None, *allowed):
-            raise UserError(f"models cannot be ranked by {self.rank_by}, but by {', '.join(allowed)}")
+            raise UserError(
+                f"models cannot be ranked by {self.rank_by}, but by {', '.join(allowed)}"
+            )
 
     @property
     @abc.abstractmethod
@@ -96,7 +107,8 @@ class Task(abc.ABC):
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """Returns the metrics of an exported model, a number each; here those of `metrics`.
 
-        A task adds its own and `loss`, which is the default one and without what the model adds to it.
+        A task adds its own and `loss`, which is the default one and without what the model adds to
+        it.
 
         Args:
           answers: The first of what the model has answered for a whole split, [N, outputs].
@@ -122,7 +134,10 @@ class Task(abc.ABC):
         """Returns what is minimised, of each example: float32 [N]."""
         losses = tf.cast((self.loss or self.default_loss)(labels, outputs), tf.float32)
         if losses.shape.rank != 1:
-            raise UserError(f"the loss gives {losses.shape} and not one number for each example; reduction='none' does")
+            raise UserError(
+                f"the loss gives {losses.shape} and not one number for each example; "
+                "reduction='none' does"
+            )
         return losses
 
     def loss_sum(
@@ -130,7 +145,8 @@ class Task(abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Returns the sum of the losses times the weights [N], and by how many examples Keras divides it.
 
-        The second is None where that is all examples; else those that the mask of the outputs leaves.
+        The second is None where that is all examples; else those that the mask of the outputs
+        leaves.
         """
         losses = self.losses(labels, outputs)
         if weights is not None:
@@ -145,7 +161,11 @@ class Task(abc.ABC):
         predictions = self.predictions(outputs)[:, -self.outputs :]
         backend.set_keras_mask(predictions, backend.get_keras_mask(outputs))
         states = [state_of(metric, labels, predictions) for metric in self.all_metrics]
-        return [tf.reshape(tf.cast(variable, tf.float32), [-1]) for state in states for variable in state]
+        return [
+            tf.reshape(tf.cast(variable, tf.float32), [-1])
+            for state in states
+            for variable in state
+        ]
 
     @property
     def num_states(self) -> int:
@@ -178,7 +198,9 @@ class Task(abc.ABC):
         return -value if metric in self.lower_is_better else value, -score["loss"]
 
 
-def state_of(metric: keras.metrics.Metric, labels: tf.Tensor, predictions: tf.Tensor) -> list[tf.Tensor]:
+def state_of(
+    metric: keras.metrics.Metric, labels: tf.Tensor, predictions: tf.Tensor
+) -> list[tf.Tensor]:
     """Returns the variables that a metric has after these examples alone."""
     if len(labels.shape) == 1 and predictions.shape[1] == 1:
         labels = columns(labels)

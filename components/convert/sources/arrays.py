@@ -30,14 +30,27 @@ import numpy as np
 from common.errors import UserError
 from common.storage.files import list_folder, stat_file
 from common.storage.storage import File, FileChangedError
-from components.convert.source import LABEL, Block, Examples, Opening, Paths, Piece, Source, image_feature
+from components.convert.source import (
+    LABEL,
+    Block,
+    Examples,
+    Opening,
+    Paths,
+    Piece,
+    Source,
+    image_feature,
+)
 from components.convert.sources.unpacking import plain_path
 
 _UINT8 = 8
 _BLOCK_BYTES = 1 << 21  # Of records that are read at once.
 _CIFAR_SHAPE = (32, 32, 3)
 DIGITS = pathlib.Path(__file__).with_name("digits")
-_IDX_NAMES = [f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+_IDX_NAMES = [
+    f"{split}-{kind}-ubyte"
+    for split in ("train", "t10k")
+    for kind in ("images-idx3", "labels-idx1")
+]
 _IDX_FOLDER = "DIR, the directory of {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]"
 
 
@@ -59,7 +72,9 @@ class _Array:
 
 
 _Splits = Mapping[str, Sequence[_Array]]  # By split.
-_Unpacked = tuple[str, str]  # A file of the source, as errors name it, and the path of the plain file.
+_Unpacked = tuple[
+    str, str
+]  # A file of the source, as errors name it, and the path of the plain file.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,7 +137,9 @@ class _ArraySource(Source):
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
         """Unpacks what is packed, and reads all labels."""
         files = self.files(paths)
-        copies = [plain_path(f, os.path.join(opening.directory, os.path.basename(f.path))) for f in files]
+        copies = [
+            plain_path(f, os.path.join(opening.directory, os.path.basename(f.path))) for f in files
+        ]
         arrays, shape = self._read([(f.path, copy) for f, copy in zip(files, copies, strict=True)])
         num_records = {split: sum(len(array.labels) for array in arrays[split]) for split in arrays}
         size = arrays["train"][0].shape[1]
@@ -135,10 +152,14 @@ class _ArraySource(Source):
             inputs=(image_feature(shape, value_range=tuple(self.value_range)),),
             class_names=tuple(self.class_names or map(str, range(1 + largest))),
             arrays=arrays,
-            files=tuple(file for file, copy in zip(files, copies, strict=True) if file.path == copy),
+            files=tuple(
+                file for file, copy in zip(files, copies, strict=True) if file.path == copy
+            ),
         )
 
-    def _array(self, origin: str, records: np.memmap, labels: np.ndarray, limits: Sequence[int]) -> _Array:
+    def _array(
+        self, origin: str, records: np.memmap, labels: np.ndarray, limits: Sequence[int]
+    ) -> _Array:
         """Returns records as an array.
 
         Args:
@@ -149,10 +170,16 @@ class _ArraySource(Source):
         """
         for row, byte in np.argwhere(labels >= np.array(limits))[:1]:
             raise UserError(
-                f"{origin}: record {row} has label {labels[row, byte]}; {self.name} has labels 0 to {limits[byte] - 1}"
+                f"{origin}: record {row} has label {labels[row, byte]}; {self.name} has labels 0 "
+                f"to {limits[byte] - 1}"
             )
         shape = (len(records), math.prod(records.shape[1:]))
-        return _Array(path=records.filename, offset=records.offset, shape=shape, labels=np.array(labels[:, -1]))
+        return _Array(
+            path=records.filename,
+            offset=records.offset,
+            shape=shape,
+            labels=np.array(labels[:, -1]),
+        )
 
 
 def _select(names: Sequence[str], files: Mapping[str, Any], path: str, hint: str) -> list[Any]:
@@ -178,21 +205,29 @@ class IdxSource(_ArraySource):
     def files(self, paths: Paths) -> list[File]:
         """Returns images and labels of the training split, and of the test split."""
         if self.embedded and paths is not None:
-            raise UserError(f"dataset {self.name!r} is built in; leave out --source {paths}, or use --dataset idx")
+            raise UserError(
+                f"dataset {self.name!r} is built in; leave out --source {paths}, or use --dataset "
+                "idx"
+            )
         folder = str(DIGITS) if self.embedded else self.locate_folder(paths, _IDX_FOLDER)
         listed = reversed(list_folder(folder)[1])  # Of two a plain file comes after its packed one.
-        files = {os.path.basename(f.path).removesuffix(".gz").replace(".idx", "-idx"): f for f in listed}
+        files = {
+            os.path.basename(f.path).removesuffix(".gz").replace(".idx", "-idx"): f for f in listed
+        }
         has_test = self.needs_test or not files.keys().isdisjoint(_IDX_NAMES[2:])
         return _select(_IDX_NAMES[: 4 if has_test else 2], files, folder, " (each may end in .gz)")
 
     def _read(self, files: list[_Unpacked]) -> tuple[_Splits, tuple[int, ...]]:
         arrays, shape = {}, None
-        for split, image_file, label_file in zip(("train", "test"), files[::2], files[1::2], strict=False):
+        for split, image_file, label_file in zip(
+            ("train", "test"), files[::2], files[1::2], strict=False
+        ):
             images, labels = _read_idx(*image_file, 3), _read_idx(*label_file, 1)
             shape = shape or images.shape[1:]
             if images.shape != labels.shape + shape:
                 raise UserError(
-                    f"{image_file[0]}: its shape is {images.shape}; train has images of {shape}, and there are "
+                    f"{image_file[0]}: its shape is {images.shape}; train has images of {shape}, "
+                    "and there are "
                     f"{len(labels)} labels"
                 )
             limits = [len(self.class_names or range(256))]
@@ -206,13 +241,16 @@ def _read_idx(origin: str, path: str, dimensions: int) -> np.memmap:
     header = np.fromfile(path, np.uint8, offset).tobytes()
     if header[:4] != magic or len(header) < offset:
         raise UserError(
-            f"{origin}: starts with {header[:4].hex() or 'nothing'}; an IDX file of unsigned bytes in "
+            f"{origin}: starts with {header[:4].hex() or 'nothing'}; an IDX file of unsigned "
+            "bytes in "
             f"{dimensions} dimension(s) starts with {magic.hex()} and its sizes"
         )
     shape = struct.unpack(f">{dimensions}I", header[4:])
     num_bytes = math.prod(shape)
     if not num_bytes or os.path.getsize(path) != offset + num_bytes:
-        raise UserError(f"{origin}: empty, cut short or too long; its header promises {num_bytes} bytes")
+        raise UserError(
+            f"{origin}: empty, cut short or too long; its header promises {num_bytes} bytes"
+        )
     return np.memmap(path, np.uint8, "r", offset, shape)
 
 
@@ -232,7 +270,9 @@ class CifarSource(_ArraySource):
 
     def files(self, paths: Paths) -> list[File]:
         """Returns the files of a directory, or the archive."""
-        path, archive = self.locate_one(paths, "PATH, its binary version: a directory or an archive")
+        path, archive = self.locate_one(
+            paths, "PATH, its binary version: a directory or an archive"
+        )
         if archive:
             return [archive]
         files = list_folder(f"{path}/{self.folder}")[1] or list_folder(path)[1]
@@ -244,22 +284,30 @@ class CifarSource(_ArraySource):
         else:
             parts = self._members(*files[0])
         arrays = (self._records(*part) for part in parts)
-        return {s: [*itertools.islice(arrays, len(names))] for s, names in self.files_of.items()}, _CIFAR_SHAPE
+        return {
+            s: [*itertools.islice(arrays, len(names))] for s, names in self.files_of.items()
+        }, _CIFAR_SHAPE
 
     def _members(self, archive: str, path: str) -> list[tuple[str, str, int, int]]:
         """Returns the arguments of `_records` for the files in an archive, which is not compressed any more at the path."""
         try:
             with tarfile.open(path, "r:") as tar:
-                members = {os.path.basename(member.name): member for member in tar if member.isfile()}
+                members = {
+                    os.path.basename(member.name): member for member in tar if member.isfile()
+                }
         except tarfile.TarError as error:
             raise UserError(f"{archive}: {error}") from None
-        return [(f"{archive}: {m.name}", path, m.offset_data, m.size) for m in self._select(archive, members)]
+        return [
+            (f"{archive}: {m.name}", path, m.offset_data, m.size)
+            for m in self._select(archive, members)
+        ]
 
     def _records(self, origin: str, path: str, offset: int, num_bytes: int) -> _Array:
         size = len(self.limits) + math.prod(_CIFAR_SHAPE)
         if num_bytes % size or not num_bytes:
             raise UserError(
-                f"{origin}: {num_bytes} bytes, which is no positive number of whole records of {size} bytes"
+                f"{origin}: {num_bytes} bytes, which is no positive number of whole records of "
+                f"{size} bytes"
             )
         records = np.memmap(path, np.uint8, "r", offset, (num_bytes // size, size))
         return self._array(origin, records, records[:, : len(self.limits)], self.limits)
@@ -271,5 +319,7 @@ class CifarSource(_ArraySource):
 
 ARRAYS: Mapping[str, Source] = {
     name: (CifarSource if "files_of" in facts else IdxSource)(name=name, **facts)
-    for name, facts in tomllib.loads(pathlib.Path(__file__).with_suffix(".toml").read_text()).items()
+    for name, facts in tomllib.loads(
+        pathlib.Path(__file__).with_suffix(".toml").read_text()
+    ).items()
 }

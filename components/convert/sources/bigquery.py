@@ -44,10 +44,14 @@ class BigQuerySource(ParquetSource):
         """Returns the SHA-256 over schema, question, and when each table was changed; nothing is exported."""
         return digest_of([("schema", sha256_of(self.schema)), ("export", plan_export(paths).name)])
 
-    def parts(self, paths: Paths, *, print_others: bool = False) -> list[tuple[File, dict[str, str]]]:
+    def parts(
+        self, paths: Paths, *, print_others: bool = False
+    ) -> list[tuple[File, dict[str, str]]]:
         """Returns the exported files."""
         if not self.export_dir:
-            raise UserError("dataset 'bigquery' needs --export-dir gs://BUCKET/DIR, where the files may be kept")
+            raise UserError(
+                "dataset 'bigquery' needs --export-dir gs://BUCKET/DIR, where the files may be kept"
+            )
         from components.convert.schema import table_schema
         from components.convert.sources.text_rows import check_names
 
@@ -95,17 +99,24 @@ def plan_export(paths: Paths) -> Plan:
     from google.cloud import bigquery
 
     if not isinstance(paths, str):
-        raise UserError("dataset 'bigquery' needs one --source, a query in quotes or PROJECT.DATASET.TABLE")
+        raise UserError(
+            "dataset 'bigquery' needs one --source, a query in quotes or PROJECT.DATASET.TABLE"
+        )
     question = paths.strip().rstrip(";")
     is_table = _TABLE.fullmatch(question)
     if not is_table and len(question.split()) < 2:
-        raise UserError(f"--source {question}: dataset 'bigquery' needs a query, or a table as PROJECT.DATASET.TABLE")
+        raise UserError(
+            f"--source {question}: dataset 'bigquery' needs a query, or a table as "
+            "PROJECT.DATASET.TABLE"
+        )
     with _client(question) as client:
         query, names, num_bytes = "", [question], 0
         answer = client.get_table(question) if is_table else None
         if answer is None or answer.table_type != "TABLE":  # A view is queried.
             query = f"SELECT * FROM `{question}`" if is_table else question
-            answer = client.query(query, job_config=bigquery.QueryJobConfig(dry_run=True, use_query_cache=False))
+            answer = client.query(
+                query, job_config=bigquery.QueryJobConfig(dry_run=True, use_query_cache=False)
+            )
             names = sorted({str(table) for table in answer.referenced_tables})
             if answer.total_bytes_processed:
                 num_bytes = answer.total_bytes_processed + _LEAST_BYTES * len(names)
@@ -143,7 +154,11 @@ def export(plan: Plan, directory: str) -> str:
             if record:  # Files have been changed or deleted since.
                 continue
             job_id = f"{plan.name}-{crc32c(folder.encode())}"
-            bound = f"the query reads {plan.num_bytes / 1e9:,.2f} GB at most; " if plan.num_bytes else ""
+            bound = (
+                f"the query reads {plan.num_bytes / 1e9:,.2f} GB at most; "
+                if plan.num_bytes
+                else ""
+            )
             print(f"{bound}job {job_id} writes to {folder}", flush=True)
             job, is_ours = _begin(client, plan, folder, job_id)
             while job.state != "DONE":
@@ -169,18 +184,24 @@ def _begin(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool
     labels = dict([MANAGED_BY])
     try:
         if not plan.query:
-            config = bigquery.ExtractJobConfig(destination_format="PARQUET", compression="SNAPPY", labels=labels)
+            config = bigquery.ExtractJobConfig(
+                destination_format="PARQUET", compression="SNAPPY", labels=labels
+            )
             return client.extract_table(plan.question, uri, job_config=config, **job), True
         config = bigquery.QueryJobConfig(maximum_bytes_billed=plan.num_bytes or None, labels=labels)
         options = f"uri = '{uri}', format = 'PARQUET', compression = 'SNAPPY'"
-        return client.query(f"EXPORT DATA OPTIONS ({options}) AS\n{plan.query}", job_config=config, **job), True
+        return client.query(
+            f"EXPORT DATA OPTIONS ({options}) AS\n{plan.query}", job_config=config, **job
+        ), True
     except Conflict:
         return client.get_job(**job), False
 
 
 def _list_parquet(folder: str) -> list[list[str]]:
     """Returns paths and versions of the Parquet files in a folder."""
-    return [[file.path, file.version] for file in list_files(folder) if file.path.endswith(".parquet")]
+    return [
+        [file.path, file.version] for file in list_files(folder) if file.path.endswith(".parquet")
+    ]
 
 
 @contextlib.contextmanager
@@ -188,5 +209,6 @@ def _client(question: str) -> Iterator[Any]:
     with refusals(f"BigQuery refuses {question}"):
         from google.cloud import bigquery  # Takes 1 s.
 
-        # The machines of a job on Vertex AI are in a project of Google's; it says which one the job is of.
+        # The machines of a job on Vertex AI are in a project of Google's; it says which one the job
+        # is of.
         yield bigquery.Client(project=os.environ.get("CLOUD_ML_PROJECT_ID"))

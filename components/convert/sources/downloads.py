@@ -19,7 +19,10 @@ from common.locks import locked
 from common.storage.files import sha256_of
 
 _CHUNK_BYTES = 1 << 16
-_CONNECT_S, _READ_S = 3.0, 30.0  # To wait for a connection, to each address of a host, and for the next bytes.
+_CONNECT_S, _READ_S = (
+    3.0,
+    30.0,
+)  # To wait for a connection, to each address of a host, and for the next bytes.
 _ATTEMPTS = 3  # At a URL.
 _PAUSE_S = 0.5  # Before the second one, and twice as long before the third.
 _REPAIR = "check the network, or get the files elsewhere and give their place with --source"
@@ -37,10 +40,17 @@ class RemoteFile:
 
 OFFERED: Mapping[str, tuple[RemoteFile, ...]] = {
     dataset: tuple(
-        RemoteFile(name=name, urls=tuple(base + name for base in offer["bases"]), num_bytes=num_bytes, sha256=sha256)
+        RemoteFile(
+            name=name,
+            urls=tuple(base + name for base in offer["bases"]),
+            num_bytes=num_bytes,
+            sha256=sha256,
+        )
         for name, (num_bytes, sha256) in offer["files"].items()
     )
-    for dataset, offer in tomllib.loads(pathlib.Path(__file__).with_suffix(".toml").read_text()).items()
+    for dataset, offer in tomllib.loads(
+        pathlib.Path(__file__).with_suffix(".toml").read_text()
+    ).items()
 }
 
 
@@ -52,12 +62,15 @@ def download(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathl
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        waiting = functools.cache(lambda: print(f"waiting for another download to {directory}", flush=True))
+        waiting = functools.cache(
+            lambda: print(f"waiting for another download to {directory}", flush=True)
+        )
         with locked(directory, waiting):
             return [_download(file, directory / file.name) for file in files]
     except OSError as error:
         raise UserError(
-            f"cannot write downloads to {directory}: {error.strerror or error}; set XDG_CACHE_HOME to another folder"
+            f"cannot write downloads to {directory}: {error.strerror or error}; set "
+            "XDG_CACHE_HOME to another folder"
         ) from None
 
 
@@ -91,15 +104,23 @@ def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
     """Writes what a URL sends to a path; it is a `UserError` if that is not what was published."""
     import requests
 
-    headers = {"Accept-Encoding": "identity"}  # A server may take the file's own compression for one of the transfer.
+    headers = {
+        "Accept-Encoding": "identity"
+    }  # A server may take the file's own compression for one of the transfer.
     with requests.get(url, headers=headers, stream=True, timeout=(_CONNECT_S, _READ_S)) as response:
         response.raise_for_status()
         print(f"downloading {url}, {file.num_bytes / 1e6:,.1f} MB", flush=True)
-        with open(part, "wb") as stream, progress.track(file.name, file.num_bytes, "bytes") as advance:
+        with (
+            open(part, "wb") as stream,
+            progress.track(file.name, file.num_bytes, "bytes") as advance,
+        ):
             for chunk in response.raw.stream(_CHUNK_BYTES, decode_content=False):
                 advance(stream.write(chunk))
     if (sha256 := sha256_of(part)) != file.sha256:
-        raise UserError(f"{part.stat().st_size:,} bytes, whose SHA-256 is {sha256} where {file.sha256} was published")
+        raise UserError(
+            f"{part.stat().st_size:,} bytes, whose SHA-256 is {sha256} where {file.sha256} was "
+            "published"
+        )
 
 
 def require_reachable(urls: Iterable[str], prefix: str = "") -> None:
@@ -111,7 +132,9 @@ def require_reachable(urls: Iterable[str], prefix: str = "") -> None:
     import requests
 
     faults = []
-    for host, url in {urlsplit(url).hostname: url for url in urls if url.startswith("http")}.items():
+    for host, url in {
+        urlsplit(url).hostname: url for url in urls if url.startswith("http")
+    }.items():
         try:
             requests.head(url, timeout=_CONNECT_S)
             return

@@ -51,7 +51,9 @@ from components.convert.splits import NAMES, SPLITS
 _MOST_RAW_BYTES = 1 << 16  # Of an image that is stored as pixels without being asked for.
 _DEFAULT_SIZE = (224, 224)  # That a model gets of images that differ in size.
 _BLOCK_BYTES = 1 << 22  # Of images that are held together, about.
-_HEAD_BYTES = 1 << 12  # That are read of a file while only its head is looked at, unless that is longer.
+_HEAD_BYTES = (
+    1 << 12
+)  # That are read of a file while only its head is looked at, unless that is longer.
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _LAYOUT = "DIR/class/name.png, or DIR/{train,validation,test}/class/name.png"
 _GRAY = frozenset({"1", "L", "LA", "I", "I;16", "I;16B"})
@@ -119,36 +121,60 @@ class ImageExamples(Examples):
           heads_only: Whether only the heads are going to be read.
         """
 
-    def choose_storage(self, opening: Opening, size: tuple[int, int] | None, encoding: str | None) -> Self:
+    def choose_storage(
+        self, opening: Opening, size: tuple[int, int] | None, encoding: str | None
+    ) -> Self:
         """Decides, after a look at the heads of all images, how they are stored; and prints it.
 
         Args:
           opening: As given.
-          size: Height and width that a model gets; None for the images' own, or a usual one if these differ.
-          encoding: `raw` for pixels, which need one size, or `source` for whole files; None for pixels if a size is
-            given, or if all have one size of at most 64 KiB.
+          size: Height and width that a model gets; None for the images' own, or a usual one if
+            these differ.
+          encoding: `raw` for pixels, which need one size, or `source` for whole files; None for
+            pixels if a size is given, or if all have one size of at most 64 KiB.
         """
-        heads = opening.map(lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces)
+        heads = opening.map(
+            lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces
+        )
         sizes = {size: origin for part in reversed(heads) for size, origin in part.sizes.items()}
         by_area = sorted(sizes, key=lambda shape: (math.prod(shape), shape))
         smallest, largest = by_area[0], by_area[-1]
         own = smallest if len(sizes) == 1 else None
         channels = 1 if all(part.is_gray for part in heads) else 3
         if encoding is None:
-            encoding = "raw" if size or (own and math.prod(own) * channels <= _MOST_RAW_BYTES) else "source"
+            encoding = (
+                "raw"
+                if size or (own and math.prod(own) * channels <= _MOST_RAW_BYTES)
+                else "source"
+            )
         if encoding == "raw" and not (size or own):
             raise UserError(
-                f"--encoding raw: images differ in size ({sizes[smallest]} is {_product(smallest)}, {sizes[largest]} "
+                f"--encoding raw: images differ in size ({sizes[smallest]} is "
+                f"{_product(smallest)}, {sizes[largest]} "
                 f"is {_product(largest)}); give --image-size HEIGHTxWIDTH too"
             )
         shape = (*(size or own or _DEFAULT_SIZE), channels)
-        sizes_text = _product(own) if own else f"{len(sizes):,} sizes from {_product(smallest)} to {_product(largest)}"
-        how = "pixels," if encoding == "raw" else "the files that they are (see --image-size); a model gets"
+        sizes_text = (
+            _product(own)
+            if own
+            else f"{len(sizes):,} sizes from {_product(smallest)} to {_product(largest)}"
+        )
+        how = (
+            "pixels,"
+            if encoding == "raw"
+            else "the files that they are (see --image-size); a model gets"
+        )
         print(f"images of {sizes_text} pixels are stored as {how} {_product(shape)}", flush=True)
         if rotated := [*itertools.chain(*(part.rotated for part in heads))]:
-            print(f"the EXIF orientation of {len(rotated):,} images is not applied, first of {rotated[0]}", flush=True)
+            print(
+                f"the EXIF orientation of {len(rotated):,} images is not applied, first of "
+                f"{rotated[0]}",
+                flush=True,
+            )
         feature = image_feature(shape, encoding=None if encoding == "raw" else "image")
-        return dataclasses.replace(self, inputs=(feature,), most={"image": max(part.longest for part in heads)})
+        return dataclasses.replace(
+            self, inputs=(feature,), most={"image": max(part.longest for part in heads)}
+        )
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Reads the images, each of which has to be whole."""
@@ -182,7 +208,11 @@ class ImageExamples(Examples):
             import pyarrow as pa  # Pixels do without.
 
             num_bytes = np.array([*map(len, files)])
-            measures = {"image.height": image[:, 0], "image.width": image[:, 1], "image.bytes": num_bytes}
+            measures = {
+                "image.height": image[:, 0],
+                "image.width": image[:, 1],
+                "image.bytes": num_bytes,
+            }
             image = pa.array(files, pa.large_binary())
         columns = {"image": image, LABEL: np.array(labels, label.dtype).reshape(-1, *label.shape)}
         return Block(columns=columns, measures=measures, keys=keys)
@@ -192,7 +222,9 @@ def require_whole(data: bytes, origin: str) -> tuple[int, int]:
     """Reads an image file to its end, and returns its height and width; a `UserError` says that it is broken."""
     with opened(io.BytesIO(data), origin) as image:
         size = image.height, image.width
-        image.draft(None, (1, 1))  # Of a JPEG every byte is unpacked, but no more pixels than needed are computed.
+        image.draft(
+            None, (1, 1)
+        )  # Of a JPEG every byte is unpacked, but no more pixels than needed are computed.
         image.load()
     return size
 
@@ -200,10 +232,11 @@ def require_whole(data: bytes, origin: str) -> tuple[int, int]:
 def decode(data: bytes, origin: str, *, channels: int, size: tuple[int, int]) -> np.ndarray:
     """Returns the pixels of an image file, uint8 [height, width, channels].
 
-    Colour comes from grey by repetition and grey from colour by luma; transparency is left out, of 16 bits the upper 8
-    are kept. An image of another size is cut to its largest central part of the proportions asked for, and that is
-    resized by Pillow's bilinear filter, which widens when it shrinks (antialiasing) and computes in whole numbers, so
-    that the result is the same on every machine. The trainer's reader does the same to whole files.
+    Colour comes from grey by repetition and grey from colour by luma; transparency is left out, of
+    16 bits the upper 8 are kept. An image of another size is cut to its largest central part of the
+    proportions asked for, and that is resized by Pillow's bilinear filter, which widens when it
+    shrinks (antialiasing) and computes in whole numbers, so that the result is the same on every
+    machine. The trainer's reader does the same to whole files.
     """
     with opened(io.BytesIO(data), origin) as image:
         from PIL import Image
@@ -232,7 +265,9 @@ def opened(stream: IO[bytes], origin: str) -> Iterator[Any]:
             image = Image.open(stream, formats=("PNG", "JPEG"))
         with image:
             if math.prod(image.size) > Image.MAX_IMAGE_PIXELS:
-                raise UserError(f"{origin}: {image.height} x {image.width} pixels are too many; make it smaller")
+                raise UserError(
+                    f"{origin}: {image.height} x {image.width} pixels are too many; make it smaller"
+                )
             yield image
     except UserError:
         raise
@@ -284,11 +319,15 @@ class FolderSource(Source):
                 raise UserError(f"{paths}: class {name!r} has no images for training")
         if len(class_names) < 2:
             raise UserError(f"{paths}: has one class, {name!r}; needed are {_LAYOUT}")
-        num_bytes = {split: 1 + sum(file.num_bytes for file in files) for split, files in images.items()}
+        num_bytes = {
+            split: 1 + sum(file.num_bytes for file in files) for split, files in images.items()
+        }
         examples = FolderExamples(
             name=self.name,
             origin="PNG and JPEG files in a folder for each class",
-            pieces=opening.even_pieces({split: len(files) for split, files in images.items()}, num_bytes),
+            pieces=opening.even_pieces(
+                {split: len(files) for split, files in images.items()}, num_bytes
+            ),
             class_names=tuple(class_names),
             images=images,
         )
@@ -297,10 +336,14 @@ class FolderSource(Source):
     def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
         """Returns the images of each split in their order."""
         root = self.locate_folder(paths, f"DIR, with {_LAYOUT}")
-        folders = [(NAMES.get(os.path.basename(path).lower()), path) for path in list_folder(root)[0]]
+        folders = [
+            (NAMES.get(os.path.basename(path).lower()), path) for path in list_folder(root)[0]
+        ]
         if not any(split == "train" and list_folder(path)[0] for split, path in folders):
             folders = [("train", root)]  # A class may be called so, too.
-        classes = {path: split for split, folder in folders if split for path in list_folder(folder)[0]}
+        classes = {
+            path: split for split, folder in folders if split for path in list_folder(folder)[0]
+        }
         images: dict[str, list[File]] = {split: [] for split in SPLITS if split in dict(folders)}
         visible = [file for file in list_files(root) if "/." not in file.path[len(root) :]]
         others = []
@@ -313,13 +356,18 @@ class FolderSource(Source):
             if more:
                 raise UserError(f"{first}: is not the only folder for {split}; keep one")
             if not files:
-                raise UserError(f"{first}: no PNG or JPEG files in folders of it; needed are {_LAYOUT}")
+                raise UserError(
+                    f"{first}: no PNG or JPEG files in folders of it; needed are {_LAYOUT}"
+                )
             files.sort(key=_order)
         if print_others:
             used = {os.path.dirname(file.path) for file in itertools.chain(*images.values())}
             empty = [path for path in classes if path not in used and "/." not in path[len(root) :]]
             for left_out, why in (
-                ([file.path for file in others], "only PNG and JPEG files in the classes' folders are read"),
+                (
+                    [file.path for file in others],
+                    "only PNG and JPEG files in the classes' folders are read",
+                ),
                 (empty, "no PNG or JPEG files in these folders"),
             ):
                 print_left_out(root, [path[len(root) + 1 :] for path in left_out], why)
@@ -344,7 +392,9 @@ class FolderExamples(ImageExamples):
         """Yields the images of a piece."""
         files = self.images[piece.split][slice(*piece.part)]
         with readable(self.name):
-            for file, content in zip(files, open_files(files, _HEAD_BYTES if heads_only else None), strict=True):
+            for file, content in zip(
+                files, open_files(files, _HEAD_BYTES if heads_only else None), strict=True
+            ):
                 with content:
                     label = (self.class_names.index(_class(file)),)
                     yield Picture(origin=file.path, content=content, label=label)

@@ -3,8 +3,8 @@
     source = find_source("mnist")
     examples = source.open(find_paths("mnist", None), opening)      # downloads the files
 
-A new kind of source is another `Source` and an entry in `SOURCES`: the command, its --help and the pipeline know it
-then. One that is `OFFERED` is downloaded unless its files are given.
+A new kind of source is another `Source` and an entry in `SOURCES`: the command, its --help and the
+pipeline know it then. One that is `OFFERED` is downloaded unless its files are given.
 """
 
 import dataclasses
@@ -44,12 +44,16 @@ def find_source(dataset: str, **options: object) -> Source:
     """Returns the source of that name, with options that it has to take, each None if it is not given."""
     source = TfdsSource(name=dataset) if dataset.startswith(TFDS) else SOURCES.get(dataset)
     if source is None:
-        raise UserError(f"{unknown('dataset', dataset, SOURCES)}, or {TFDS}NAME of TensorFlow Datasets")
+        raise UserError(
+            f"{unknown('dataset', dataset, SOURCES)}, or {TFDS}NAME of TensorFlow Datasets"
+        )
     options = {option: value for option, value in options.items() if value is not None}
     for option in options.keys() - source.takes:
         others = " or ".join(name for name, other in SOURCES.items() if option in other.takes)
         flag = f"--{option.replace('_', '-')}"
-        raise UserError(f"{flag} means nothing to dataset {dataset!r}; leave it out, or use --dataset {others}")
+        raise UserError(
+            f"{flag} means nothing to dataset {dataset!r}; leave it out, or use --dataset {others}"
+        )
     return dataclasses.replace(source, **options)
 
 

@@ -6,7 +6,8 @@
         staging.add_batch(batch, texts, lambda row: f"{path}: row {row + 1:,}")
     staging.left_out, staging.skipped
 
-The file has the schema's stored columns by name, null where a value is missing, and the label as `label.0`, `label.1`, ...
+The file has the schema's stored columns by name, null where a value is missing, and the label as
+`label.0`, `label.1`, ...
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ class Staging:
         self.left_out, self.skipped = 0, []
         self._pending: list[pa.Table] = []
         self._connection = connect(
-            memory_limit="1GB", temp_directory=os.path.dirname(path), disabled_optimizers="common_subexpressions"
+            memory_limit="1GB",
+            temp_directory=os.path.dirname(path),
+            disabled_optimizers="common_subexpressions",
         )
         label = pa.float32() if schema.label.task == REGRESSION else pa.int64()
         fields = [(column.name, _STORED[column.dtype]) for column in schema.stored]
@@ -121,8 +124,12 @@ class Staging:
             has_quotes = check_quotes(path, delimiter)
         num_rows = 0
         names = [f"c{i}" for i in range(len(header))]
-        relation = csv_relation(path, names, header_end, delimiter, null="\0", is_parallel=not has_quotes)
-        query, _ = self._query(relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()})
+        relation = csv_relation(
+            path, names, header_end, delimiter, null="\0", is_parallel=not has_quotes
+        )
+        query, _ = self._query(
+            relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()}
+        )
         # The line of what is wrong is known only to the reader below, which goes on from there.
         with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
             for batch in self._connection.sql(query).to_arrow_reader(_READ_ROWS):
@@ -141,7 +148,10 @@ class Staging:
         self._add_rows(read_json(path, self._schema), [*self._schema.columns], name)
 
     def add_batch(
-        self, batch: pa.RecordBatch | pa.Table, texts: Mapping[str, str | None], locate: Callable[[int], str]
+        self,
+        batch: pa.RecordBatch | pa.Table,
+        texts: Mapping[str, str | None],
+        locate: Callable[[int], str],
     ) -> None:
         """Adds typed rows, whose columns `check_columns` takes.
 
@@ -174,8 +184,10 @@ class Staging:
         wanted = [column.header for column in self._schema.columns.values()]
         if not {*wanted} & {*header}:
             raise UserError(
-                f"its first line {delimiter.join(header)[:80]!r} names no column of the schema ({', '.join(wanted)}); "
-                f"it needs a header, and the schema a 'delimiter' if what stands between values is not {delimiter!r}"
+                f"its first line {delimiter.join(header)[:80]!r} names no column of the schema "
+                f"({', '.join(wanted)}); "
+                "it needs a header, and the schema a 'delimiter' if what stands between values "
+                f"is not {delimiter!r}"
             )
         check_names(header, self._schema)
         positions = {text: i for i, text in enumerate(header)}
@@ -185,7 +197,8 @@ class Staging:
         """Adds the rows of a text file, in batches; a row that is wrong is skipped or ends the conversion.
 
         Args:
-          rows: Of each the number of its line, and its values or, if it cannot be read, the fault as a text.
+          rows: Of each the number of its line, and its values or, if it cannot be read, the fault
+            as a text.
           columns: Names of the values.
           name: Path of the file, for errors.
         """
@@ -204,11 +217,16 @@ class Staging:
             if not numbers:
                 return
             arrays = [pa.array(column, pa.string()) for column in zip(*values, strict=True)]
-            self._add(pa.table(arrays, names=columns), lambda row, numbers=numbers: f"{name}: line {numbers[row]}")
+            self._add(
+                pa.table(arrays, names=columns),
+                lambda row, numbers=numbers: f"{name}: line {numbers[row]}",
+            )
 
     def _add(self, table: pa.Table, locate: Callable[[int], str]) -> None:
         """Adds columns by their names."""
-        query, checks = self._query("rows", {field.name: (quoted(field.name), field.type) for field in table.schema})
+        query, checks = self._query(
+            "rows", {field.name: (quoted(field.name), field.type) for field in table.schema}
+        )
         self._connection.register("rows", table)
         try:
             values = self._connection.sql(query).to_arrow_table()
@@ -241,12 +259,15 @@ class Staging:
             self._writer.write_table(pa.concat_tables(self._pending).combine_chunks())
         self._pending = []
 
-    def _query(self, rows: str, fields: Mapping[str, tuple[str, pa.DataType]]) -> tuple[str, list[_Check]]:
+    def _query(
+        self, rows: str, fields: Mapping[str, tuple[str, pa.DataType]]
+    ) -> tuple[str, list[_Check]]:
         """Returns SQL over a relation that has the schema's columns under those names, of those types.
 
         Returns:
-          A query for the stored columns and `.fault`, which is null of a right row; else it has `check`, the first that the
-          row fails, or `_LEFT_OUT`, and the `text` that is wrong; and these checks.
+          A query for the stored columns and `.fault`, which is null of a right row; else it has
+          `check`, the first that the row fails, or `_LEFT_OUT`, and the `text` that is wrong; and
+          these checks.
         """
         schema = self._schema
         raw, values, checks, final = [], [], [], {}
@@ -259,7 +280,9 @@ class Staging:
             fits = f"abs({v}) <= {FLOAT32_MAX!r}" if column.type == "float" else f"{v} IS NOT NULL"
             is_required = column.default is None and name not in label_columns
             present = "" if is_required else f"{x} IS NOT NULL AND "
-            checks.append(_Check(name, f"{present}({fits}) IS NOT TRUE", x, f"is no {KINDS[column.type]}"))
+            checks.append(
+                _Check(name, f"{present}({fits}) IS NOT TRUE", x, f"is no {KINDS[column.type]}")
+            )
             final[name] = v
             if column.dtype != "string" and (numbers := marks(schema.missing, column.dtype)):
                 kind = "FLOAT" if column.type == "float" else "BIGINT"
@@ -280,9 +303,14 @@ class Staging:
         faults = [_when('".first" > 0', '".first" - 1', f'[{texts}][".first"]')]
         if schema.filter:
             faults.append(_when(f"({schema.filter}\n) IS NOT TRUE", _LEFT_OUT, "NULL"))
-        faults += [_when(check.wrong, i, check.text) for i, check in enumerate(label_checks, len(checks))]
+        faults += [
+            _when(check.wrong, i, check.text) for i, check in enumerate(label_checks, len(checks))
+        ]
         fault = f'CASE {" ".join(faults)} END AS ".fault"'
-        return f"SELECT {', '.join([fault, *stored, *outputs])} FROM ({inner})", checks + label_checks
+        return (
+            f"SELECT {', '.join([fault, *stored, *outputs])} FROM ({inner})",
+            checks + label_checks,
+        )
 
     def _label(self) -> tuple[list[str], list[str], list[str], list[_Check]]:
         """Returns SQL of what is predicted, of the labels that it means, and of these as they are stored; and the checks."""
@@ -290,26 +318,40 @@ class Staging:
         predicted, labels, outputs, checks = [], [], [], []
         kept = " AND ".join(f"{unquoted(name)} IS NOT NULL" for name in sorted(label.columns))
         absent = (
-            "is missing, and nothing can be learnt of a row without what is predicted; leave such rows out with "
+            "is missing, and nothing can be learnt of a row without what is predicted; leave such "
+            "rows out with "
             f"'filter: {kept}', unless its header in the schema is another's"
         )
         for j, (place, sql) in enumerate(label.sources.items()):
             p, v, name, last = f'"p.{j}"', f'"l.{j}"', place.split(".")[-1], len(label.classes) - 1
-            value, fits, message = f"TRY_CAST({p} AS DOUBLE)", f"{v} IN (0, 1)", "is neither 0 nor 1"
+            value, fits, message = (
+                f"TRY_CAST({p} AS DOUBLE)",
+                f"{v} IN (0, 1)",
+                "is neither 0 nor 1",
+            )
             if label.task == REGRESSION:
                 fits, message = f"abs({v}) <= {FLOAT32_MAX!r}", f"is no {KINDS['float']}"
             elif label.column:
                 name, known, fits = label.column, f"0 to {last}", f"{v} BETWEEN 0 AND {last}"
                 if self._schema.columns[name].dtype == "string":
                     known = ", ".join(label.classes)
-                    value = f"list_position([{', '.join(map(literal, label.classes))}], CAST({p} AS VARCHAR)) - 1"
+                    value = (
+                        f"list_position([{', '.join(map(literal, label.classes))}], CAST({p} "
+                        "AS VARCHAR)) - 1"
+                    )
                 message = f"is no class (known: {known})"
             predicted.append(f"TRY(({sql}\n)) AS {p}")
             labels.append(f"{value} AS {v}")
             outputs.append(f'{v} AS "label.{j}"')
             for column in sorted(references(sql)):
-                checks.append(_Check(column, f"({p} IS NULL AND {quoted(column)} IS NULL)", "NULL", "", absent))
-            checks.append(_Check(name, f"({fits}) IS NOT TRUE", p, message, "the expression has no value"))
+                checks.append(
+                    _Check(
+                        column, f"({p} IS NULL AND {quoted(column)} IS NULL)", "NULL", "", absent
+                    )
+                )
+            checks.append(
+                _Check(name, f"({fits}) IS NOT TRUE", p, message, "the expression has no value")
+            )
         return predicted, labels, outputs, checks
 
 
@@ -321,7 +363,9 @@ def check_columns(given: pa.Schema, texts: Mapping[str, Any], schema: TableSchem
             kind = _value_type(given.field(column.header).type)
             accepted, takes = _TAKES[column.type]
             if not pt.is_null(kind) and not any(is_such(kind) for is_such in accepted):
-                raise UserError(f"column {column.header!r} is {kind}, and type {column.type} takes {takes}")
+                raise UserError(
+                    f"column {column.header!r} is {kind}, and type {column.type} takes {takes}"
+                )
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
@@ -375,14 +419,22 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
     if pt.is_time(kind):
         return f"epoch_us({x}) // 1000000"
     if type_ == "time":
-        iso_8601 = f"CASE WHEN regexp_full_match({text}, '{ISO_8601}') THEN TRY_CAST({text} AS TIMESTAMPTZ) END"
+        iso_8601 = (
+            f"CASE WHEN regexp_full_match({text}, '{ISO_8601}') THEN TRY_CAST({text} AS "
+            "TIMESTAMPTZ) END"
+        )
         moment = x if pt.is_temporal(kind) else iso_8601
         return f"epoch_us(date_trunc('second', CAST({moment} AS TIMESTAMP))) // 1000000"
     if is_text:
-        # DuckDB takes 1_000, +-1 and white space of other kinds, too; its time for CASE WHEN is quadratic in the columns.
+        # DuckDB takes 1_000, +-1 and white space of other kinds, too; its time for CASE WHEN is
+        # quadratic in the columns.
         x = f"regexp_extract({x}, '^{NUMBER if type_ == 'float' else WHOLE_NUMBER}$')"
     cast = f"TRY_CAST({x} AS {'DOUBLE' if type_ == 'float' else 'BIGINT'})"
-    return f"CASE WHEN {x} = trunc({x}) THEN {cast} END" if pt.is_floating(kind) and type_ == "int" else cast
+    return (
+        f"CASE WHEN {x} = trunc({x}) THEN {cast} END"
+        if pt.is_floating(kind) and type_ == "int"
+        else cast
+    )
 
 
 def _when(condition: str, check: int | str, text: str) -> str:
@@ -392,7 +444,9 @@ def _when(condition: str, check: int | str, text: str) -> str:
 
 def _wrong_rows(values: pa.Table) -> list[int]:
     """Returns the positions of the rows of an answer that fail a check."""
-    return pc.indices_nonzero(pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)).to_pylist()
+    return pc.indices_nonzero(
+        pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)
+    ).to_pylist()
 
 
 def _about(rows: Iterator[Row], name: str) -> Iterator[Row]:

@@ -46,13 +46,19 @@ if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
     from components.convert.schema import Input, TableSchema
     from components.convert.sources.staging import Staging
 
-ENDINGS = {"csv": ("csv", "tsv"), "jsonl": ("jsonl", "ndjson"), "parquet": ("parquet", "parq", "pq")}
+ENDINGS = {
+    "csv": ("csv", "tsv"),
+    "jsonl": ("jsonl", "ndjson"),
+    "parquet": ("parquet", "parq", "pq"),
+}
 _PARQUET = re.compile(rf".*\.({'|'.join(ENDINGS['parquet'])})", re.IGNORECASE | re.DOTALL)
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES = 16 << 20, 1 << 15, 32 << 20
 _PUNCTUATION = string.punctuation.encode()
 _TASK_ROWS = 1 << 18
-Part = tuple[File | str, Mapping[str, str | None]]  # A Parquet file, and what the names of its folders say.
+Part = tuple[
+    File | str, Mapping[str, str | None]
+]  # A Parquet file, and what the names of its folders say.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,20 +94,29 @@ class TextSource(Source):
                     if self.json:
                         staging.add_json(path, file.path)
                     else:
-                        staging.add_csv(path, file.path, schema.delimiter or delimiter_of(file.path))
+                        staging.add_csv(
+                            path, file.path, schema.delimiter or delimiter_of(file.path)
+                        )
         return _examples(schema, {"train": staging}, opening, files[0].path)
 
     def _files(self, paths: Paths, *, print_others: bool) -> list[File]:
-        kind, endings = ("files of JSON lines", ENDINGS["jsonl"]) if self.json else ("CSV files", ENDINGS["csv"])
+        kind, endings = (
+            ("files of JSON lines", ENDINGS["jsonl"])
+            if self.json
+            else ("CSV files", ENDINGS["csv"])
+        )
         pattern = re.compile(rf".*\.({'|'.join(endings)})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
         named = f"*.{' or *.'.join(endings)} files, or such with .gz or .zst behind"
         wanted = f"FILE..., its {kind} or a directory of them"
-        files = self.locate_files(paths, wanted, lambda f: list_inside(f, {named: pattern}, print_others=print_others))
+        files = self.locate_files(
+            paths, wanted, lambda f: list_inside(f, {named: pattern}, print_others=print_others)
+        )
         names = {file.path for file in files}
         for path in names:
             if (plain := re.sub(r"(?i)\.(gz|zst)$", "", path)) in names - {path}:
                 raise UserError(
-                    f"{path}: is packed, and {os.path.basename(plain)} beside it is not; delete one of them"
+                    f"{path}: is packed, and {os.path.basename(plain)} beside it is not; delete "
+                    "one of them"
                 )
         return files
 
@@ -129,11 +144,17 @@ class ParquetSource(Source):
         schema = table_schema(self.schema, self.name, delimited=False)
         return open_typed(schema, {"train": self.parts(paths, print_others=True)}, opening)
 
-    def parts(self, paths: Paths, *, print_others: bool = False) -> list[tuple[File, dict[str, str | None]]]:
+    def parts(
+        self, paths: Paths, *, print_others: bool = False
+    ) -> list[tuple[File, dict[str, str | None]]]:
         """Returns the files, each with the columns that the names of its folders say."""
         parts = []
         for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):
-            inside = [file] if file else list_inside(path, {"*.parquet files": _PARQUET}, print_others=print_others)
+            inside = (
+                [file]
+                if file
+                else list_inside(path, {"*.parquet files": _PARQUET}, print_others=print_others)
+            )
             parts += [(inner, _folder_values(inner.path.removeprefix(path))) for inner in inside]
         unique_files([file for file, _ in parts])
         return parts
@@ -167,7 +188,8 @@ def open_typed(
 
     Args:
       schema: What they hold.
-      parts: Of each split the files, and columns of one text each that they do not have themselves, by their headers.
+      parts: Of each split the files, and columns of one text each that they do not have themselves,
+        by their headers.
       opening: As of `Source.open`.
       describe_row: Returns where a row is, given the file and its position there, for errors.
 
@@ -202,8 +224,12 @@ def _add_parquet(
         groups = [data.metadata.row_group(i) for i in range(data.num_row_groups)]
         num_bytes = sum(group.total_byte_size for group in groups)
         batch_size = min(_BATCH_ROWS, _BATCH_BYTES * data.metadata.num_rows // max(1, num_bytes))
-        for batch in data.iter_batches(batch_size=max(1, batch_size), columns=wanted, use_threads=False):
-            staging.add_batch(batch, texts, lambda row, start=start: describe_row(file.path, start + row))
+        for batch in data.iter_batches(
+            batch_size=max(1, batch_size), columns=wanted, use_threads=False
+        ):
+            staging.add_batch(
+                batch, texts, lambda row, start=start: describe_row(file.path, start + row)
+            )
             start += len(batch)
 
 
@@ -262,12 +288,17 @@ def _staged(opening: Opening, split: str) -> str:
     return os.path.join(opening.directory, f"{split}.arrow")
 
 
-def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str) -> TableExamples:
+def _examples(
+    schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str
+) -> TableExamples:
     """Returns the examples of staged files, after a pass over them for what has to be known of all rows."""
     paths = {split: _staged(opening, split) for split in sorted(staged, key=SPLITS.index)}
     num_rows = {split: len(_read_staged(path)) for split, path in paths.items()}
     if not any(num_rows.values()):
-        raise UserError(f"{first_path}: no rows, in all files together, that are right and that the filter keeps")
+        raise UserError(
+            f"{first_path}: no rows, in all files together, that are right and that the filter "
+            "keeps"
+        )
     tasks = [(split, start) for split, n in num_rows.items() for start in range(0, n, _TASK_ROWS)]
     surveys = opening.map(lambda task: _survey(schema, paths, opening.splits, *task), tasks)
     num_bytes = collections.Counter()
@@ -281,7 +312,10 @@ def _examples(schema: TableSchema, staged: Mapping[str, Staging], opening: Openi
         origin=schema.origin,
         pieces=opening.even_pieces(num_rows, num_bytes),
         inputs=(
-            *(Feature(name=name, dtype="int64", indicates=column) for name, column in schema.indicators.items()),
+            *(
+                Feature(name=name, dtype="int64", indicates=column)
+                for name, column in schema.indicators.items()
+            ),
             *(
                 Feature(
                     name=column.name,
@@ -315,13 +349,19 @@ def _survey(
     """Looks at the rows of a task.
 
     Returns:
-      The bytes of their values; by column the largest integer, more than any if one is negative, or the most bytes of a text;
-      how often the words or values of columns occur in training rows.
+      The bytes of their values; by column the largest integer, more than any if one is negative, or
+      the most bytes of a text; how often the words or values of columns occur in training rows.
     """
     import pyarrow as pa
 
-    counted = {_counted(entry) for entry in schema.deep + schema.wide if entry.vocabulary_size is not None}
-    num_bytes, most, counters = 0, collections.Counter(), {key: collections.Counter() for key in counted}
+    counted = {
+        _counted(entry) for entry in schema.deep + schema.wide if entry.vocabulary_size is not None
+    }
+    num_bytes, most, counters = (
+        0,
+        collections.Counter(),
+        {key: collections.Counter() for key in counted},
+    )
     for batch in _read_staged(paths[split], start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)
         columns = {name: values for name, values in block.columns.items() if name != LABEL}
@@ -344,8 +384,8 @@ def _survey(
 def words(texts: Sequence[bytes]) -> Mapping[bytes, int]:
     """Returns each different word of some texts, with how many there are.
 
-    Words are those of `keras.layers.TextVectorization` unless it is told otherwise: ASCII letters are made small, ASCII
-    punctuation is taken out, and ASCII white space is between words.
+    Words are those of `keras.layers.TextVectorization` unless it is told otherwise: ASCII letters
+    are made small, ASCII punctuation is taken out, and ASCII white space is between words.
     """
     return collections.Counter(b" ".join(texts).lower().translate(None, _PUNCTUATION).split())
 
@@ -353,7 +393,9 @@ def words(texts: Sequence[bytes]) -> Mapping[bytes, int]:
 def _count(values: pa.Array) -> dict[bytes | int, int]:
     """Returns each different value with how often it occurs."""
     counted = values.value_counts()
-    return dict(zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True))
+    return dict(
+        zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
+    )
 
 
 def _counted(entry: Input) -> tuple[str, bool]:
@@ -362,7 +404,9 @@ def _counted(entry: Input) -> tuple[str, bool]:
 
 
 def _encodings(
-    schema: TableSchema, entries: Sequence[Input], counters: Mapping[tuple[str, bool], collections.Counter[Any]]
+    schema: TableSchema,
+    entries: Sequence[Input],
+    counters: Mapping[tuple[str, bool], collections.Counter[Any]],
 ) -> tuple[Encoding, ...]:
     """Returns the manifest's encodings of inputs, and of the indicators of their columns."""
     encodings = [_encoding(entry, counters) for entry in entries]
@@ -371,7 +415,9 @@ def _encodings(
     return (*encodings, *(Encoding(kind="numeric", columns=(name,)) for name in indicators))
 
 
-def _encoding(entry: Input, counters: Mapping[tuple[str, bool], collections.Counter[Any]]) -> Encoding:
+def _encoding(
+    entry: Input, counters: Mapping[tuple[str, bool], collections.Counter[Any]]
+) -> Encoding:
     """Returns the manifest's encoding, with the most frequent values of training rows, equals by value."""
     if entry.vocabulary_size is None:
         return entry.encoding
@@ -398,8 +444,12 @@ def _block(schema: TableSchema, batch: pa.RecordBatch) -> Block:
         if column.default is not None:
             missing[column.name] = array.is_null().to_numpy(zero_copy_only=False)
             array = array.fill_null(column.default)
-        columns[column.name] = array.cast("large_binary") if column.dtype == "string" else array.to_numpy()
-    columns |= {name: missing[column].astype(np.int64) for name, column in schema.indicators.items()}
+        columns[column.name] = (
+            array.cast("large_binary") if column.dtype == "string" else array.to_numpy()
+        )
+    columns |= {
+        name: missing[column].astype(np.int64) for name, column in schema.indicators.items()
+    }
     labels = [batch[name].to_numpy() for name in batch.schema.names if name.startswith(f"{LABEL}.")]
     columns[LABEL] = labels[0] if len(labels) == 1 else np.stack(labels, axis=1)
     rule, keys, assigned = schema.split, None, {}

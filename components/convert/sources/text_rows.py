@@ -1,7 +1,8 @@
 """Rows of text files: CSV as RFC 4180 has it, read strictly, and JSON objects in lines; with the line of each.
 
 for number, values in read_csv("trips.csv", ",", 3, {"fare": 2}): ...
-for number, values in read_json("trips.jsonl", schema): ...      # or what is wrong in place of the values
+for number, values in read_json("trips.jsonl", schema): ...      # or what is wrong in place of the
+values
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ Row = tuple[int, "list[str | None] | str"]
 def refuse_others(names: Set[str], wanted: Set[str], schema: TableSchema) -> None:
     """Raises a `UserError` if there are names that are not wanted, unless the schema ignores them."""
     if not schema.ignore_others and (others := sorted(names - wanted)):
-        raise UserError(f"{unknown('column', others[0], wanted)}; add it to the schema, or 'other_columns: ignore'")
+        raise UserError(
+            f"{unknown('column', others[0], wanted)}; add it to the schema, or 'other_columns: "
+            "ignore'"
+        )
 
 
 def check_names(names: Sequence[str], schema: TableSchema) -> None:
@@ -39,7 +43,11 @@ def check_names(names: Sequence[str], schema: TableSchema) -> None:
     counts = collections.Counter(names)
     for header in headers:
         if counts[header] != 1:
-            fault = f"column {header!r} is there more than once" if counts[header] else f"has no column {header!r}"
+            fault = (
+                f"column {header!r} is there more than once"
+                if counts[header]
+                else f"has no column {header!r}"
+            )
             raise UserError(f"{fault} (it has {', '.join(map(repr, names))})")
 
 
@@ -47,7 +55,8 @@ def check_quotes(path: str, delimiter: str) -> bool:
     """Returns whether a CSV file has quotes.
 
     Raises:
-      UserError: If there are some where RFC 4180 has none, or zero bytes: readers of CSV differ about these.
+      UserError: If there are some where RFC 4180 has none, or zero bytes: readers of CSV differ
+        about these.
     """
     beside = re.escape(delimiter).encode() + rb"\r\n"
     opened = rb'(?:(?<![^%b])|(?<=\A\xef\xbb\xbf))"[^"]*(?:""[^"]*)*+' % beside
@@ -59,8 +68,10 @@ def check_quotes(path: str, delimiter: str) -> bool:
         right = re.match(rb'[^"]*(?:%b[^"]*)*+' % value, content).end()
         if right < len(content):
             fault = (
-                "a quote in a value that does not start with one, or text behind a closing quote; write a quote within "
-                f"a value twice, and the value in quotes; values have to stand between {delimiter!r}"
+                "a quote in a value that does not start with one, or text behind a closing quote; "
+                "write a quote within "
+                "a value twice, and the value in quotes; values have to stand between "
+                f"{delimiter!r}"
             )
             if re.compile(rb"%b\Z" % opened).match(content, right):
                 fault = "the value that a quote opens here has no end"
@@ -69,7 +80,13 @@ def check_quotes(path: str, delimiter: str) -> bool:
 
 
 def csv_relation(
-    path: str, names: Sequence[str], skipped: int, delimiter: str, *, null: str = "", is_parallel: bool = False
+    path: str,
+    names: Sequence[str],
+    skipped: int,
+    delimiter: str,
+    *,
+    null: str = "",
+    is_parallel: bool = False,
 ) -> str:
     """Returns SQL of a CSV file's values, all texts; nothing is guessed.
 
@@ -83,8 +100,10 @@ def csv_relation(
     """
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     return (
-        f"read_csv({literal(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, skip={skipped}, "
-        f"delim='{delimiter}', quote='\"', escape='\"', nullstr='{null}', auto_detect=false, header=false, "
+        f"read_csv({literal(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, "
+        f"skip={skipped}, "
+        f"delim='{delimiter}', quote='\"', escape='\"', nullstr='{null}', auto_detect=false, "
+        "header=false, "
         f"compression='none', parallel={is_parallel})"
     )
 
@@ -99,7 +118,9 @@ def _lines(path: str) -> Iterator[str]:
     with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_BYTES), ""), 1):
             if len(line) == MAX_BYTES:
-                raise UserError(f"line {number}: no line end in {MAX_BYTES:,} characters; is it a text file?")
+                raise UserError(
+                    f"line {number}: no line end in {MAX_BYTES:,} characters; is it a text file?"
+                )
             yield line.removeprefix("\ufeff") if number == 1 else line
 
 
@@ -130,7 +151,9 @@ def read_header(path: str, delimiter: str) -> tuple[int, list[str]]:
     raise UserError("empty; it needs a header")
 
 
-def read_csv(path: str, delimiter: str, num_columns: int, columns: Mapping[str, int]) -> Iterator[Row]:
+def read_csv(
+    path: str, delimiter: str, num_columns: int, columns: Mapping[str, int]
+) -> Iterator[Row]:
     """Yields the values of the columns at these positions from the records of a CSV file, its header left out."""
     records = read_records(path, delimiter)
     next(records)

@@ -3,12 +3,14 @@
     source = TfdsSource(name="tfds:mnist")
     examples = source.open("~/tensorflow_datasets", opening)
 
-`--source` is a directory of prepared datasets, or one prepared dataset, or a directory of the files that one is prepared from, under
-their original names; without it the dataset is downloaded. Prepared files are TFRecord files, and are read as such, without TensorFlow.
-Another process prepares them: `python -m components.convert.sources.tfds NAME DATA_DIR MANUAL_DIR`; this one may have to be forked,
-which TensorFlow's threads do not survive.
+`--source` is a directory of prepared datasets, or one prepared dataset, or a directory of the files
+that one is prepared from, under their original names; without it the dataset is downloaded.
+Prepared files are TFRecord files, and are read as such, without TensorFlow. Another process
+prepares them: `python -m components.convert.sources.tfds NAME DATA_DIR MANUAL_DIR`; this one may
+have to be forked, which TensorFlow's threads do not survive.
 
-An 8-bit image and a `ClassLabel` say all that has to be known. Of anything else nobody says what a model makes of it but a schema.
+An 8-bit image and a `ClassLabel` say all that has to be known. Of anything else nobody says what a
+model makes of it but a schema.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class TfdsSource(Source):
     """A dataset of TensorFlow Datasets; its name is `tfds:NAME[/CONFIG][:VERSION]`.
 
     Attributes:
-      schema: File with the schema of the records, as of `TfrecordSource`; None if they are images with classes.
+      schema: File with the schema of the records, as of `TfrecordSource`; None if they are images
+        with classes.
       image_size: As `open_records` takes it.
       encoding: The same.
     """
@@ -64,7 +67,10 @@ class TfdsSource(Source):
 
     def __post_init__(self):
         if not _NAME.fullmatch(self._tfds_name):
-            raise UserError(f"dataset {self.name!r} is not {TFDS}NAME[/CONFIG][:VERSION], such as {TFDS}mnist:3.0.1")
+            raise UserError(
+                f"dataset {self.name!r} is not {TFDS}NAME[/CONFIG][:VERSION], such as "
+                f"{TFDS}mnist:3.0.1"
+            )
 
     @property
     def _tfds_name(self) -> str:
@@ -74,7 +80,9 @@ class TfdsSource(Source):
         """Returns the files of the prepared dataset, or those that it would be prepared from; none if they are downloaded."""
         source_dir = self._source_dir(paths)
         if is_remote(str(paths)):
-            return list_files(str(paths))  # The store knows checksums, and to find out more would be to read.
+            return list_files(
+                str(paths)
+            )  # The store knows checksums, and to find out more would be to read.
         prepared = self._find(source_dir)
         directory = prepared.data_path if prepared else source_dir
         return list_files(directory) if directory else []
@@ -103,10 +111,13 @@ class TfdsSource(Source):
             mounted = _MOUNT / str(paths).removeprefix("gs://")
             if not mounted.is_dir():
                 raise UserError(
-                    f"{paths}: dataset {self.name!r} is read from this machine; copy it, or mount the bucket"
+                    f"{paths}: dataset {self.name!r} is read from this machine; copy it, or mount "
+                    "the bucket"
                 )
             paths = str(mounted)
-        return pathlib.Path(self.locate_folder(paths, "DIR, prepared datasets or the files that it is made from"))
+        return pathlib.Path(
+            self.locate_folder(paths, "DIR, prepared datasets or the files that it is made from")
+        )
 
     def _data_dir(self, source_dir: pathlib.Path | None) -> pathlib.Path:
         """Returns where we keep what was prepared from the network, or from the files in a directory."""
@@ -145,8 +156,12 @@ class TfdsSource(Source):
             except registered.DatasetNotFoundError:
                 name = re.split("[/:]", self._tfds_name)[0]
                 known = tfds.list_builders(with_community_datasets=False)
-                nearest = str(unknown("dataset of TensorFlow Datasets", name, known)).partition(" (known")[0]
-                raise UserError(f"{nearest}; a prepared one of your own is read with --source DIR") from None
+                nearest = str(unknown("dataset of TensorFlow Datasets", name, known)).partition(
+                    " (known"
+                )[0]
+                raise UserError(
+                    f"{nearest}; a prepared one of your own is read with --source DIR"
+                ) from None
 
     def _prepare(self, source_dir: pathlib.Path | None) -> DatasetBuilder:
         """Has the dataset prepared: downloaded, or from the files in a directory."""
@@ -155,12 +170,21 @@ class TfdsSource(Source):
         self._schema(builder.info)  # What is wrong with it shows before a download.
         self._require_files(builder, source_dir)
         print(f"TensorFlow Datasets prepares {builder.info.full_name} in {data_dir}", flush=True)
-        command = [sys.executable, "-m", __name__, self._tfds_name, data_dir, source_dir or data_dir]
+        command = [
+            sys.executable,
+            "-m",
+            __name__,
+            self._tfds_name,
+            data_dir,
+            source_dir or data_dir,
+        ]
         child = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         prepared = self._find(source_dir)
         if child.returncode or not prepared:
             reason = child.stderr.strip().rpartition("\n")[2] or f"exit code {child.returncode}"
-            raise UserError(f"TensorFlow Datasets cannot prepare {self.name}: {reason}; see --source")
+            raise UserError(
+                f"TensorFlow Datasets cannot prepare {self.name}: {reason}; see --source"
+            )
         return prepared
 
     def _require_files(self, builder: DatasetBuilder, source_dir: pathlib.Path | None) -> None:
@@ -168,14 +192,22 @@ class TfdsSource(Source):
         instructions = builder.MANUAL_DOWNLOAD_INSTRUCTIONS
         if instructions and source_dir is None:
             raise UserError(
-                f"dataset {self.name!r} cannot be downloaded; get its files and give --source DIR: {shorten(instructions, _WIDTH)}"
+                f"dataset {self.name!r} cannot be downloaded; get its files and give --source "
+                f"DIR: {shorten(instructions, _WIDTH)}"
             )
         # Of what is not downloaded only the dataset's code knows the names.
         files = {} if instructions else builder.url_infos or {}
         names = {url: info.filename for url, info in files.items()}
-        missing = {url: name for url, name in names.items() if not (source_dir and (source_dir / name).is_file())}
+        missing = {
+            url: name
+            for url, name in names.items()
+            if not (source_dir and (source_dir / name).is_file())
+        }
         listed = ", ".join(missing.values())
-        prefix = f"{source_dir}: holds neither {self.name} prepared nor all its files (missing {listed}); "
+        prefix = (
+            f"{source_dir}: holds neither {self.name} prepared nor all its files (missing "
+            f"{listed}); "
+        )
         # TFDS would try for minutes, and say nothing meanwhile.
         downloads.require_reachable(missing, prefix if source_dir else "")
 
@@ -194,9 +226,12 @@ class TfdsSource(Source):
         images = [key for key in candidates if type(features[key]).__name__ == "Image"]
         labels = [key for key in candidates if type(features[key]).__name__ == "ClassLabel"]
         if len(images) != 1 or len(labels) != 1 or features[images[0]].np_dtype != np.uint8:
-            listed = ", ".join(f"{key}: {shorten(repr(feature), _WIDTH)}" for key, feature in features.items())
+            listed = ", ".join(
+                f"{key}: {shorten(repr(feature), _WIDTH)}" for key, feature in features.items()
+            )
             raise UserError(
-                f"dataset {self.name!r} needs --schema FILE, of a table or of images, for it is not one 8-bit image with "
+                f"dataset {self.name!r} needs --schema FILE, of a table or of images, for it is "
+                "not one 8-bit image with "
                 f"one ClassLabel; its features are {listed}"
             )
         return ImageSchema.read(
@@ -211,11 +246,18 @@ class TfdsSource(Source):
         )
 
     def _split_files(self, info: DatasetInfo) -> dict[str, list[File]]:
-        taken = {name: split for name, split in info.splits.items() if name in NAMES and split.num_examples}
-        files = {NAMES[name]: [*map(require_file, split.filepaths)] for name, split in taken.items()}
+        taken = {
+            name: split
+            for name, split in info.splits.items()
+            if name in NAMES and split.num_examples
+        }
+        files = {
+            NAMES[name]: [*map(require_file, split.filepaths)] for name, split in taken.items()
+        }
         if "train" not in files or len(files) < len(taken):
             raise UserError(
-                f"dataset {self.name!r} needs examples in one split train, and at most one each of validation and test; "
+                f"dataset {self.name!r} needs examples in one split train, and at most one each "
+                "of validation and test; "
                 f"it has {', '.join(info.splits) or 'none'}"
             )
         if others := sorted(info.splits.keys() - taken):

@@ -3,8 +3,8 @@
     source = TfrecordSource(schema="flowers.yaml")
     examples = source.open("downloads/flowers", opening)
 
-Each file is a piece. Which split a file belongs to, its name says, or the names of its folders. A column's header is the key of its
-feature; `sizes[2]` is the third value of the feature `sizes`.
+Each file is a piece. Which split a file belongs to, its name says, or the names of its folders. A
+column's header is the key of its feature; `sizes[2]` is the third value of the feature `sizes`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ _MAX_BYTES = 1 << 31  # No protobuf message has more.
 _GZIP = b"\x1f\x8b\x08"
 _FIRST_BYTES = 65_536  # That the first record is likely to have at most.
 _GROUP_BYTES = 1_000_000  # Of records whose rows are held together.
-_KINDS = {"int": "int64", "float": "float"}  # Of features, by the type of a column; other types are read from bytes.
+_KINDS = {
+    "int": "int64",
+    "float": "float",
+}  # Of features, by the type of a column; other types are read from bytes.
 _HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?")
 
 
@@ -82,12 +85,17 @@ class TfrecordSource(Source):
 
     def _list_files(self, paths: Paths, *, print_others: bool) -> list[File]:
         inside = functools.partial(list_inside, patterns=_PATTERNS, print_others=print_others)
-        files = self.locate_files(paths, "FILE..., its TFRecord files or a directory of them", inside)
+        files = self.locate_files(
+            paths, "FILE..., its TFRecord files or a directory of them", inside
+        )
         if self.schema is None:
             first = _first_record(files)
-            listed = ", ".join(f"{key} ({_describe(*first.features[key])})" for key in sorted(first.features))
+            listed = ", ".join(
+                f"{key} ({_describe(*first.features[key])})" for key in sorted(first.features)
+            )
             raise UserError(
-                f"dataset {self.name!r} needs --schema FILE, which says what the features are; the first record of "
+                f"dataset {self.name!r} needs --schema FILE, which says what the features are; "
+                "the first record of "
                 f"{first.path} has {listed}"
             )
         return files
@@ -117,17 +125,25 @@ def open_records(
     first = _first_record(splits["train"])
     is_table = isinstance(schema, TableSchema)
     if (size or encoding) and (is_table or schema.shape):
-        raise UserError(f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding")
+        raise UserError(
+            f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding"
+        )
     if is_table:
         return _open_table(schema, splits, opening)
-    keys = {_parse_header(header)[0] for header in (schema.image, schema.label, *schema.targets.values()) if header}
+    keys = {
+        _parse_header(header)[0]
+        for header in (schema.image, schema.label, *schema.targets.values())
+        if header
+    }
     if others := sorted(first.features.keys() - keys):
         print(f"left out of the records: {', '.join(others)}")
     files = [(split, file) for split in SPLITS for file in splits.get(split, ())]
     examples = RecordImages(
         name=schema.name,
         origin=schema.origin,
-        pieces=tuple(Piece(split=s, part=i, num_bytes=file.num_bytes) for i, (s, file) in enumerate(files)),
+        pieces=tuple(
+            Piece(split=s, part=i, num_bytes=file.num_bytes) for i, (s, file) in enumerate(files)
+        ),
         inputs=(image_feature(schema.shape),) if schema.shape else (),
         task=schema.task,
         class_names=schema.classes,
@@ -159,7 +175,8 @@ class RecordImages(ImageExamples):
             return super().decode(data, place)
         if len(data) != math.prod(shape):
             raise UserError(
-                f"{place}: {self.schema.image} holds {len(data):,} bytes, not the {math.prod(shape):,} of "
+                f"{place}: {self.schema.image} holds {len(data):,} bytes, not the "
+                f"{math.prod(shape):,} of "
                 f"{' x '.join(map(str, shape))}"
             )
         return np.frombuffer(data, np.uint8).reshape(shape)
@@ -195,17 +212,24 @@ def _target(record: Record, header: str, task: str) -> int | float:
     return value
 
 
-def _open_table(schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening) -> Examples:
+def _open_table(
+    schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening
+) -> Examples:
     """Writes the wanted features of each file to a Parquet file, and opens these."""
     if schema.delimiter:
-        raise UserError(f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema")
+        raise UserError(
+            f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema"
+        )
     all_files = itertools.chain(*splits.values())
     sources = {f"{opening.directory}/{i}.parquet": file for i, file in enumerate(all_files)}
     opening.map(lambda path: _write_parquet(schema, sources[path], path), [*sources])
     paths = iter(sources)
     parts = {split: [(next(paths), {}) for _ in files] for split, files in splits.items()}
     return open_typed(
-        schema, parts, opening, lambda path, row: next(itertools.islice(read_records(sources[path]), row, None)).place
+        schema,
+        parts,
+        opening,
+        lambda path, row: next(itertools.islice(read_records(sources[path]), row, None)).place,
     )
 
 
@@ -215,18 +239,28 @@ def _write_parquet(schema: TableSchema, file: File, path: str) -> None:
     import pyarrow.parquet as pq
 
     kinds = {column.header: _KINDS.get(column.type, "bytes") for column in schema.columns.values()}
-    fields = pa.schema([(header, kind.replace("bytes", "binary")) for header, kind in kinds.items()])
+    fields = pa.schema(
+        [(header, kind.replace("bytes", "binary")) for header, kind in kinds.items()]
+    )
     keys = {_parse_header(header)[0] for header in kinds}
     with pq.ParquetWriter(path, fields) as writer:
-        for _, group in itertools.groupby(read_records(file), lambda record: record.start // _GROUP_BYTES):
+        for _, group in itertools.groupby(
+            read_records(file), lambda record: record.start // _GROUP_BYTES
+        ):
             rows = []
             for record in group:
                 others = record.features.keys() - keys
                 if others and not schema.ignore_others:
                     raise record.error(
-                        f"{unknown('feature', min(others), keys)}; add it to the schema, or 'other_columns: ignore'"
+                        f"{unknown('feature', min(others), keys)}; add it to the schema, or "
+                        "'other_columns: ignore'"
                     )
-                rows.append({header: record.value(header, kind, required=False) for header, kind in kinds.items()})
+                rows.append(
+                    {
+                        header: record.value(header, kind, required=False)
+                        for header, kind in kinds.items()
+                    }
+                )
             writer.write_batch(pa.RecordBatch.from_pylist(rows, fields))
 
 
@@ -294,7 +328,8 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
 
     Args:
       file: The file.
-      stop: Byte up to which a file of a bucket is fetched at once, for whoever needs the first records only; None for all.
+      stop: Byte up to which a file of a bucket is fetched at once, for whoever needs the first
+        records only; None for all.
 
     Raises:
       UserError: If the file is damaged, or a record is no `tf.train.Example` with features.
@@ -305,7 +340,8 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
             payload = data.read(int.from_bytes(head[:8], "little")) if _is_header(head) else None
             if payload is None or data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
                 raise UserError(
-                    f"{file.path}: damaged, or no TFRecord file (plain, or packed with gzip): wrong length or checksum "
+                    f"{file.path}: damaged, or no TFRecord file (plain, or packed with gzip): "
+                    "wrong length or checksum "
                     f"of the record at byte {start:,}"
                 )
             record = Record(path=file.path, start=start, features=_parse(payload))
@@ -333,7 +369,9 @@ def _unpacked(file: File, stop: int | None) -> Iterator[Any]:
     try:
         with readable(file.path), open_file(file, stop=stop) as raw:
             head = raw.peek(HEADER_BYTES)[:HEADER_BYTES]
-            is_packed = head.startswith(_GZIP) and not _is_header(head)  # The first length may begin with these bytes.
+            is_packed = head.startswith(_GZIP) and not _is_header(
+                head
+            )  # The first length may begin with these bytes.
             with gzip.open(raw) if is_packed else raw as data:
                 yield data
     except (EOFError, zlib.error) as error:
@@ -365,12 +403,14 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     example = splits[split][0]
     if unnamed:
         raise UserError(
-            f"{unnamed[0].path}: its name says no split, and that of {example.path} does ({split}); rename it, or give "
+            f"{unnamed[0].path}: its name says no split, and that of {example.path} does "
+            f"({split}); rename it, or give "
             "--source the files to take"
         )
     if "train" not in splits:
         raise UserError(
-            f"{example.path}: is for {split} by its name, and no file is for train; rename it, or add others"
+            f"{example.path}: is for {split} by its name, and no file is for train; rename it, or "
+            "add others"
         )
     return splits
 

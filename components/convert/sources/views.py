@@ -21,11 +21,14 @@ TABLES = {
     # Dates that are not as in ISO 8601 stay texts.
     "jsonl": "read_json($paths, format='newline_delimited', sample_size=-1, union_by_name=true, "
     "dateformat='%Y-%m-%d', timestampformat='%Y-%m-%d %H:%M:%S')",
-    "parquet": "read_parquet($paths, union_by_name=true, hive_partitioning=true, hive_types_autocast=false)",
+    "parquet": "read_parquet($paths, union_by_name=true, hive_partitioning=true, "
+    "hive_types_autocast=false)",
 }
 
 
-def create_view(connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequence[File], folder: str) -> None:
+def create_view(
+    connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequence[File], folder: str
+) -> None:
     """Makes a view `source` of a table of one of the kinds in `TABLES`.
 
     Args:
@@ -40,7 +43,9 @@ def create_view(connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequ
     """
     paths = [plain_path(file, os.path.join(folder, str(i))) for i, file in enumerate(files)]
     if table := TABLES[dataset]:
-        return connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view("source")
+        return connection.sql(
+            f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}
+        ).create_view("source")
     relations = []
     for file, path in zip(files, paths, strict=True):
         delimiter = delimiter_of(file.path)
@@ -49,5 +54,7 @@ def create_view(connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequ
             if len({*header}) < len(header):
                 raise UserError("two columns have one name in the header")
             is_parallel = not check_quotes(path, delimiter)
-        relations.append(f"FROM {csv_relation(path, header, header_end, delimiter, is_parallel=is_parallel)}")
+        relations.append(
+            f"FROM {csv_relation(path, header, header_end, delimiter, is_parallel=is_parallel)}"
+        )
     connection.sql(" UNION ALL BY NAME ".join(relations)).create_view("source")

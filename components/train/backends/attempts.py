@@ -2,13 +2,13 @@
 
 store = JobStore("gs://bucket/job")
 store.load()
-order = next_attempt(store.attempts, Bounds(cluster=cluster), num_earlier=len(store.attempts))   # Again(...), or Over(...)
-attempt = store.submit("training-1", order, send)
-store.complete([custom_job])                                                                     # when the job has ended
-store.write(store.attempts)
+order = next_attempt(store.attempts, Bounds(cluster=cluster), num_earlier=len(store.attempts))   #
+Again(...), or Over(...) attempt = store.submit("training-1", order, send)
+store.complete([custom_job])                                                                     #
+when the job has ended store.write(store.attempts)
 
-Each custom job is one attempt of all replicas. What an exit code means, and how many restarts there are after what, is in
-`restart_policy`, as for the replicas that `supervisor` starts.
+Each custom job is one attempt of all replicas. What an exit code means, and how many restarts there
+are after what, is in `restart_policy`, as for the replicas that `supervisor` starts.
 """
 
 import contextlib
@@ -63,7 +63,9 @@ class Attempt:
     seconds: float = 0.0  # That its machines ran.
     exit_code: int = 1  # Of the replica that failed, if one did.
     error: str = ""
-    jobs: list[str] = dataclasses.field(default_factory=list)  # More than one if what had launched them was lost.
+    jobs: list[str] = dataclasses.field(
+        default_factory=list
+    )  # More than one if what had launched them was lost.
 
     @pydantic.computed_field
     @property
@@ -134,9 +136,9 @@ def first_attempt(attempts: Sequence[Attempt], bounds: Bounds) -> Again:
 def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int = 0) -> Again | Over:
     """Returns what follows after these attempts, the last of which has just ended.
 
-    The bounds hold for all attempts, but how one of the first `num_earlier`, those of earlier commands, has ended keeps none
-    from following. A stockout goes on to the next choice of machines; where machines were taken away after a new checkpoint,
-    the first may be back.
+    The bounds hold for all attempts, but how one of the first `num_earlier`, those of earlier
+    commands, has ended keeps none from following. A stockout goes on to the next choice of
+    machines; where machines were taken away after a new checkpoint, the first may be back.
     """
     new = attempts[num_earlier:]
     last = new[-1] if new else None
@@ -161,19 +163,33 @@ def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int =
         is_free = attempt.is_dry or attempt.ending in (Ending.SUCCEEDED, Ending.CANCELLED)
         if is_free or (is_earlier and kind is Kind.USER_ERROR):
             continue
-        # Machines that are billed are not given to a program that fails before its first new checkpoint.
+        # Machines that are billed are not given to a program that fails before its first new
+        # checkpoint.
         fruitless = 1 if attempt.ending is Ending.FAILED else MAX_FRUITLESS
         budget, why = budget.charged(
-            kind, KILLED, bounds.cluster.scheduling.max_restarts, fruitless=math.inf if is_earlier else fruitless
+            kind,
+            KILLED,
+            bounds.cluster.scheduling.max_restarts,
+            fruitless=math.inf if is_earlier else fruitless,
         )
         if why:
-            return Over(why=why, exit_code=NO_CAPACITY if attempt.ending is Ending.STOCKOUT else attempt.exit_code)
+            return Over(
+                why=why,
+                exit_code=NO_CAPACITY if attempt.ending is Ending.STOCKOUT else attempt.exit_code,
+            )
     choices, choice = bounds.cluster.choices, 0
     if len(new) >= len(choices) and all(attempt.is_dry for attempt in new[-len(choices) :]):
-        return Over(why=f"no capacity for any of its {len(choices)} choices of machines", exit_code=NO_CAPACITY)
+        return Over(
+            why=f"no capacity for any of its {len(choices)} choices of machines",
+            exit_code=NO_CAPACITY,
+        )
     if last and (last.is_dry or last.ending is not Ending.STOCKOUT):
-        choice = (last.choice + last.is_dry) % len(choices)  # An earlier command may have had more choices.
-    return Again(choice=choice, machines=choices[choice], timeout_s=None if left_s is None else int(left_s))
+        choice = (last.choice + last.is_dry) % len(
+            choices
+        )  # An earlier command may have had more choices.
+    return Again(
+        choice=choice, machines=choices[choice], timeout_s=None if left_s is None else int(left_s)
+    )
 
 
 class JobStore:
@@ -191,11 +207,17 @@ class JobStore:
     def step(self) -> int:
         """Returns the step of the newest checkpoint; -1 if there is none."""
         files = list_folder(f"{self.job_dir}/checkpoints")[1]
-        return max((int(step) for file in files for step in re.findall(r"/ckpt-(\d+)\.index$", file.path)), default=-1)
+        return max(
+            (int(step) for file in files for step in re.findall(r"/ckpt-(\d+)\.index$", file.path)),
+            default=-1,
+        )
 
     def load(self) -> None:
         """Reads the record; what `write` then writes is its next version."""
-        content, self._version = storage_of(self._path).read(self._path, documents.MOST_BYTES) or (b"[]", "")
+        content, self._version = storage_of(self._path).read(self._path, documents.MOST_BYTES) or (
+            b"[]",
+            "",
+        )
         with reading(self._path, _MEND):
             self.attempts = _Record.validate_json(content)
 
@@ -214,7 +236,10 @@ class JobStore:
             display_name=display_name,
             submitted=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             choice=order.choice,
-            machines={role: f"{pool.replicas} x {pool.shape}" for role, pool in order.machines.pools.items()},
+            machines={
+                role: f"{pool.replicas} x {pool.shape}"
+                for role, pool in order.machines.pools.items()
+            },
             replicas=order.machines.replicas,
             timeout_s=order.timeout_s,
             step_before=self.step(),
@@ -234,12 +259,17 @@ class JobStore:
         """Adds to the last attempt how it has ended.
 
         Args:
-          jobs: Its jobs (`CustomJob` messages), in their order; more than one if what had launched them was lost.
+          jobs: Its jobs (`CustomJob` messages), in their order; more than one if what had launched
+            them was lost.
           is_lost: Whether the last job was cancelled because what had launched it was lost.
         """
         attempt = self.attempts[-1]
         attempt.step_after = self.step()
-        ran = [(job.end_time - job.start_time).total_seconds() for job in jobs if job.start_time and job.end_time]
+        ran = [
+            (job.end_time - job.start_time).total_seconds()
+            for job in jobs
+            if job.start_time and job.end_time
+        ]
         attempt.seconds = sum(ran)
         attempt.error = " ".join(jobs[-1].error.message.split())
         attempt.exit_code = exit_code(attempt.error)
@@ -257,5 +287,7 @@ class JobStore:
         try:
             self._version = write_bytes(self._path, content, if_version=self._version).version
         except FileExistsError:
-            raise RefusedError(f"{self.job_dir}: another command submits jobs for it; end that, or wait") from None
+            raise RefusedError(
+                f"{self.job_dir}: another command submits jobs for it; end that, or wait"
+            ) from None
         self.attempts = attempts

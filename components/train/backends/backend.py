@@ -20,7 +20,8 @@ class Job:
 
     cluster: Cluster
     program: Program  # What every replica runs.
-    dry_run: bool = False  # Whether it is only planned, so that what is missing on this machine does not matter.
+    # Whether it is only planned, so that what is missing on this machine does not matter.
+    dry_run: bool = False
     region: str | None = None  # Where the cluster file wants it to run, if it says so.
 
 
@@ -28,23 +29,30 @@ class Job:
 class Status:
     """State and progress of a job."""
 
-    state: str  # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a word).
+    # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a
+    # word).
+    state: str
     exit_code: int  # 0 while it runs, and if it is done or all is saved.
-    lines: Sequence[str]  # Who runs it, since when and the exit code; each replica's progress; what happened last.
+    lines: Sequence[
+        str
+    ]  # Who runs it, since when and the exit code; each replica's progress; what happened last.
 
 
 class Backend(abc.ABC):
     """A place where the replicas of a job run.
 
-    A back end is made of its own flags. Every method may raise a `UserError`, after which nothing of the job runs that the call
-    has started. One job directory has one job at a time, and the same job submitted again resumes it.
+    A back end is made of its own flags. Every method may raise a `UserError`, after which nothing
+    of the job runs that the call has started. One job directory has one job at a time, and the same
+    job submitted again resumes it.
 
     A back end promises, and `tests/contracts/test_backend.py` shows of each:
 
     * Exit codes are those of docs/RUNNING.md, whatever a replica runs on.
-    * Replicas that end are restarted as `restart_policy` says, with the key `scheduling.max_restarts` as the bound.
+    * Replicas that end are restarted as `restart_policy` says, with the key
+      `scheduling.max_restarts` as the bound.
     * A signal to this process, and `cancel`, let the replicas save before they end.
-    * Each key of the cluster file changes the plan, or `ignored` names it. Each flag that is not in `Options` is refused.
+    * Each key of the cluster file changes the plan, or `ignored` names it. Each flag that is not in
+      `Options` is refused.
 
     Attributes:
       name: Value of `--backend`.
@@ -70,8 +78,8 @@ class Backend(abc.ABC):
           job: What to run.
 
         Returns:
-          A context manager that yields the plan, which `submit` takes and which has `to_json` and `notes` for people. What the
-          plan needs, such as ports, is reserved until the block ends.
+          A context manager that yields the plan, which `submit` takes and which has `to_json` and
+          `notes` for people. What the plan needs, such as ports, is reserved until the block ends.
 
         Raises:
           UserError: If the job cannot run so.
@@ -105,7 +113,8 @@ class Backend(abc.ABC):
         """Has the job of a directory save and end, and waits for that.
 
         Returns:
-          0 if the job is done or all is saved, 137 if a replica had to be killed, else the job's exit code.
+          0 if the job is done or all is saved, 137 if a replica had to be killed, else the job's
+          exit code.
 
         Raises:
           UserError: If no job runs there.
@@ -123,8 +132,12 @@ class Backend(abc.ABC):
 
     def ignored(self, cluster: Cluster) -> tuple[str, ...]:
         """Returns a line that names the keys that are set and that the back end ignores, if there are any."""
-        names = ", ".join(dict.fromkeys(self._ignored(cluster, "")))  # Each pool's keys are named once.
-        return (f"--backend {self.name} ignores {names}, as {self.ignores_because}",) if names else ()
+        names = ", ".join(
+            dict.fromkeys(self._ignored(cluster, ""))
+        )  # Each pool's keys are named once.
+        return (
+            (f"--backend {self.name} ignores {names}, as {self.ignores_because}",) if names else ()
+        )
 
     def _ignored(self, model: Model, above: str) -> Iterator[str]:
         """Yields the name of each key that has not its default, and that this back end does not heed."""

@@ -22,7 +22,10 @@ _PORT = 2222
 _LABEL = "training.network"  # Of containers, with the name of their network.
 # Lines for a shell, whose $0 is the name of a container or network.
 _RUN = 'docker rm --force --volumes "$0" >/dev/null 2>&1; exec "$@"'
-_REMOVE = f'docker rm --force --volumes $(docker ps --all --quiet --filter "label={_LABEL}=$0"); docker network rm "$0"'
+_REMOVE = (
+    f'docker rm --force --volumes $(docker ps --all --quiet --filter "label={_LABEL}=$0"); '
+    'docker network rm "$0"'
+)
 _PREPARE = f'({_REMOVE}) >/dev/null 2>&1; docker network create "$0"'
 _docker = functools.partial(flag, group="containers (--backend docker)")
 
@@ -33,13 +36,15 @@ class DockerOptions(LocalOptions):
 
     image: str | None = _docker(
         str,
-        f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' builds) or of the vertex "
+        f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' "
+        "builds) or of the vertex "
         "back end",
         metavar="REF",
     )
     mount: tuple[str, ...] | None = _docker(
         str,
-        "another directory that containers see at the same path, may write to, and may be given again; they see the "
+        "another directory that containers see at the same path, may write to, and may be given "
+        "again; they see the "
         "job's, the dataset's and --code's anyway",
         metavar="DIR",
         several=True,
@@ -49,11 +54,12 @@ class DockerOptions(LocalOptions):
 class DockerBackend(LocalBackend):
     """Runs each replica in a container, which sees the job's directories at the paths that they have here.
 
-    It sees nothing else of this machine, and works in the same working directory. Replicas reach each other as
-    `worker-1:2222`; no port is published.
+    It sees nothing else of this machine, and works in the same working directory. Replicas reach
+    each other as `worker-1:2222`; no port is published.
 
-    Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A container that is paused
-    (SIGSTOP) is found frozen by its silence alone. An image that is not on this machine is refused, not pulled.
+    Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A
+    container that is paused (SIGSTOP) is found frozen by its silence alone. An image that is not on
+    this machine is refused, not pulled.
     """
 
     name = "docker"
@@ -62,11 +68,18 @@ class DockerBackend(LocalBackend):
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Plan]:
         """Plans a client of the engine for each container; for a dry run without engine or image."""
-        program, plan = job.program, self.job_plan(job, [f"{role}-{i}:{_PORT}" for role, i in job.cluster.members])
+        program, plan = (
+            job.program,
+            self.job_plan(job, [f"{role}-{i}:{_PORT}" for role, i in job.cluster.members]),
+        )
         image, mounts = self.options.image or DEFAULT_IMAGE, self._mounts(job, plan.log_dir)
         rootless = not job.dry_run and container_engine.check_engine("--backend process")
         if not job.dry_run and container_engine.docker("image", "inspect", image).returncode:
-            repair = "make it with 'make image'" if image == DEFAULT_IMAGE else f"get it with 'docker pull {image}'"
+            repair = (
+                "make it with 'make image'"
+                if image == DEFAULT_IMAGE
+                else f"get it with 'docker pull {image}'"
+            )
             raise UserError(f"--image {image}: no such image on this machine; {repair}")
         # One for each job directory: what a launcher that was killed left is found again.
         place = program.job_dir if is_remote(program.job_dir) else os.path.realpath(program.job_dir)
@@ -86,7 +99,8 @@ class DockerBackend(LocalBackend):
             if replica.role != "ps":
                 own.append(f"--cpus={env[THREADS]}")
             if gpus := env.pop(VISIBLE, ""):
-                # Replicas' collectives use shared memory, of which a container has 64 MB by default.
+                # Replicas' collectives use shared memory, of which a container has 64 MB by
+                # default.
                 own += [f'--gpus="device={gpus}"', "--shm-size=1g"]
             own += [f"--env={variable}" for variable in (*env, ATTEMPT)]
             line = ("docker", "run", *shared, *own, "--entrypoint", entry, image, *words)
@@ -111,7 +125,10 @@ class DockerBackend(LocalBackend):
             if not path or is_remote(path):
                 continue
             if path not in own and not os.path.exists(path):
-                raise UserError(f"{path}: no such file or directory on this machine; containers see it at this path")
+                raise UserError(
+                    f"{path}: no such file or directory on this machine; containers see it at "
+                    "this path"
+                )
             place = os.path.abspath(path)
             quoted = place.replace('"', '""')  # The engine's client reads a line of CSV.
             mode = "" if path in writable else ",readonly"

@@ -1,9 +1,10 @@
 """Program that the launcher sends to a host over ssh: reports what the host has, or runs one replica there.
 
-Standard library only, for Python 3.8 and newer. The first line of standard input is the request, as JSON. One with `path`
-is answered by a line with the host's cores and GPUs, if it has that file. One with `command`, `env` and `cwd` is a replica to
-run, whose output is this program's; after it come lines for as long as the launcher lives, and `stop` asks the replica to save
-and end. It is killed when standard input ends, or is silent for longer than it takes ssh to give up a lost connection: a
+Standard library only, for Python 3.8 and newer. The first line of standard input is the request, as
+JSON. One with `path` is answered by a line with the host's cores and GPUs, if it has that file. One
+with `command`, `env` and `cwd` is a replica to run, whose output is this program's; after it come
+lines for as long as the launcher lives, and `stop` asks the replica to save and end. It is killed
+when standard input ends, or is silent for longer than it takes ssh to give up a lost connection: a
 replica that starts again elsewhere never meets the old one.
 """
 
@@ -27,7 +28,9 @@ def main(request):
         return run(request)
     if not os.path.exists(request["path"]):
         sys.exit(f"does not share {os.path.dirname(request['path'])}")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     print("\n" + ANSWER + json.dumps({"cores": cores, "gpus": usable_gpus()}))
     return 0
 
@@ -39,7 +42,9 @@ def usable_gpus():
         return [each for each in ids if each not in ("", "-1")]
     command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
     try:
-        return subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=10).decode().split()
+        return (
+            subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=10).decode().split()
+        )
     except (OSError, subprocess.SubprocessError):
         return []
 

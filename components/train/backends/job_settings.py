@@ -36,7 +36,9 @@ def matching(pattern: str, meaning: str, metavar: str) -> Kind:
 
 def _resource(example: str) -> Kind:
     """Returns the type of a resource's name; words of capital letters in the example stand for what varies."""
-    return matching(re.sub("(?<=/)[A-Z]+(?=/|$)", "[^/]+", example), f"a name such as {example}", "NAME")
+    return matching(
+        re.sub("(?<=/)[A-Z]+(?=/|$)", "[^/]+", example), f"a name such as {example}", "NAME"
+    )
 
 
 account = matching(
@@ -49,13 +51,15 @@ _network = _resource("projects/NUMBER/global/networks/N")
 _board = _resource("projects/P/locations/L/tensorboards/ID")
 _label = matching(
     f"(?!({MANAGED_BY[0]}|run)=)[a-z][a-z0-9_-]{{0,62}}=[a-z0-9_-]{{0,63}}",
-    f"a label: KEY=VALUE of small letters, digits, _ and -, but not {MANAGED_BY[0]} or run, by which cleanup and registry go",
+    f"a label: KEY=VALUE of small letters, digits, _ and -, but not {MANAGED_BY[0]} or run, by "
+    "which cleanup and registry go",
     "K=V",
 )
 # The pipeline's launcher leaves out an empty value, so that the variable would not be there.
 _variable = matching(
     "(?s)(?!(TRAINER_[^=]*|CLUSTER_SPEC|TF_CONFIG|AIP_[^=]*|CLOUD_ML_[^=]*)=)[A-Za-z_][A-Za-z0-9_]*=.+",
-    "a variable of the environment: NAME=VALUE, not empty, and none by which the cluster is described (TF_CONFIG, TRAINER_*, ...)",
+    "a variable of the environment: NAME=VALUE, not empty, and none by which the cluster is "
+    "described (TF_CONFIG, TRAINER_*, ...)",
     "N=V",
 )
 _job = functools.partial(flag, group="training job on Vertex AI")
@@ -65,30 +69,45 @@ _job = functools.partial(flag, group="training job on Vertex AI")
 class JobSettings(Flags):
     """Settings of a training job; those of machines, strategy, time limit and restarts are the cluster file's.
 
-    A field is a flag, and a key of `run.yaml`; its `argument` names the argument of `CustomTrainingJobOp`.
+    A field is a flag, and a key of `run.yaml`; its `argument` names the argument of
+    `CustomTrainingJobOp`.
     """
 
     training_service_account: str | None = _job(
         account, "that the training job acts as (None: as the run does)", argument="service_account"
     )
-    network: str | None = _job(_network, "VPC network that the job's machines are peered with", argument="network")
-    encryption_key: str | None = _job(
-        _key, "Cloud KMS key (CMEK) for all that the run makes on Vertex AI", argument="encryption_spec_key_name"
+    network: str | None = _job(
+        _network, "VPC network that the job's machines are peered with", argument="network"
     )
-    labels: str | tuple[str, ...] | None = _job(_label, "more labels for everything that the run makes", several=True)
-    env: str | tuple[str, ...] | None = _job(_variable, "of every replica's environment", several=True)
+    encryption_key: str | None = _job(
+        _key,
+        "Cloud KMS key (CMEK) for all that the run makes on Vertex AI",
+        argument="encryption_spec_key_name",
+    )
+    labels: str | tuple[str, ...] | None = _job(
+        _label, "more labels for everything that the run makes", several=True
+    )
+    env: str | tuple[str, ...] | None = _job(
+        _variable, "of every replica's environment", several=True
+    )
     tensorboard: str | None = _job(
-        _board, "Vertex AI TensorBoard that follows the job; it costs by the month and user", argument="tensorboard"
+        _board,
+        "Vertex AI TensorBoard that follows the job; it costs by the month and user",
+        argument="tensorboard",
     )
 
     def check(self, region: str) -> None:
         """Refuses settings that do not go together, or that lie in another region."""
         if self.tensorboard and not self.training_service_account:
-            raise UserError("tensorboard needs training_service_account, which writes to it; give it too")
+            raise UserError(
+                "tensorboard needs training_service_account, which writes to it; give it too"
+            )
         for name in ("encryption_key", "tensorboard"):
             place = re.search("/locations/([a-z0-9-]+)/", getattr(self, name) or "")
             if place and place[1] != region:
-                raise UserError(f"{name} lies in {place[1]}, and the run in {region}; take one of there")
+                raise UserError(
+                    f"{name} lies in {place[1]}, and the run in {region}; take one of there"
+                )
 
     def all_labels(self, run: str = "") -> dict[str, str]:
         """Returns the labels, ours among them; that of the run if its name is known."""
@@ -98,10 +117,12 @@ class JobSettings(Flags):
         """Returns the arguments of `CustomTrainingJobOp` by name, all but those of machines and place."""
         arguments: dict[str, Any] = {
             "strategy": cluster.scheduling.strategy,
-            # Synchronous replicas cannot go on without one of them; asynchronous ones can, and the lost one comes back.
+            # Synchronous replicas cannot go on without one of them; asynchronous ones can, and the
+            # lost one comes back.
             "restart_job_on_worker_restart": cluster.strategy != "parameter_server",
             "labels": self.all_labels(run),
-            "persistent_resource_id": "",  # Its default is a placeholder that few surroundings fill in.
+            # Its default is a placeholder that few surroundings fill in.
+            "persistent_resource_id": "",
         }
         if cluster.scheduling.timeout_s:
             arguments["timeout"] = f"{cluster.scheduling.timeout_s}s"

@@ -33,12 +33,17 @@ class LocalOptions(Flags):
     """Flags of all local back ends."""
 
     code: str | None = _here(
-        str, "directory of --command to put on Python's path (on Vertex AI it is in the image)", metavar="DIR"
+        str,
+        "directory of --command to put on Python's path (on Vertex AI it is in the image)",
+        metavar="DIR",
     )
-    log_dir: str | None = _here(str, "one log per replica (<job-dir>/replicas without)", metavar="DIR")
+    log_dir: str | None = _here(
+        str, "one log per replica (<job-dir>/replicas without)", metavar="DIR"
+    )
     grace_period_s: float | None = _here(
         positive,
-        f"that replicas have to save after a stop request, before they are killed ({Patience.grace_period_s:g} without)",
+        "that replicas have to save after a stop request, before they are killed "
+        f"({Patience.grace_period_s:g} without)",
         metavar="SECONDS",
     )
 
@@ -70,7 +75,9 @@ class LocalBackend(Backend):
             elif end["event"] != "end":
                 state, exit_code = "killed", KILLED
             else:
-                details += f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
+                details += (
+                    f", took {end['time'] - start['time']:.1f} s, exit code {end['exit_code']}"
+                )
                 state = "stopped" if end["exit_code"] else "done"
                 if "replica" in end or end["exit_code"] in (2, KILLED):
                     state, exit_code = "failed", end["exit_code"]
@@ -91,12 +98,15 @@ class LocalBackend(Backend):
             raise UserError(f"{job_dir}: nothing is running here; the last that did is {state}")
         if not holder.is_here:
             raise UserError(
-                f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from here; run the same "
+                f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from "
+                "here; run the same "
                 "command there"
             )
         print(f"stopping {holder.name}; its replicas save first", flush=True)
         holder.terminate()
-        while lock.holder(job_dir) == holder:  # What is left of it when it is gone has limits of its own.
+        while (
+            lock.holder(job_dir) == holder
+        ):  # What is left of it when it is gone has limits of its own.
             time.sleep(_POLL_S)
         status = self.status(job_dir)
         print("\n".join(status.lines))
@@ -114,11 +124,18 @@ class LocalBackend(Backend):
         """Returns the directory of the logs, which is on this machine."""
         job_dir = job.program.job_dir
         if is_remote(job_dir) and not self.options.log_dir:
-            raise UserError(f"replicas write their logs to this machine, and --job-dir is {job_dir}; add --log-dir DIR")
+            raise UserError(
+                f"replicas write their logs to this machine, and --job-dir is {job_dir}; add "
+                "--log-dir DIR"
+            )
         return self.options.log_dir or os.path.join(job_dir, "replicas")
 
     def job_plan(
-        self, job: Job, addresses: Sequence[str], machines: Sequence[Machine] = (), python: str = sys.executable
+        self,
+        job: Job,
+        addresses: Sequence[str],
+        machines: Sequence[Machine] = (),
+        python: str = sys.executable,
     ) -> Plan:
         """Returns the plan of a job whose replicas are plain processes and are told apart by `TF_CONFIG`.
 
@@ -132,7 +149,9 @@ class LocalBackend(Backend):
         shares = divide(cluster, machines)
         training: dict[str, list[str]] = {}
         for (role, _), address in zip(cluster.members, addresses, strict=True):
-            if role != "evaluator":  # TensorFlow waits for ever if that is named among those who train together.
+            if (
+                role != "evaluator"
+            ):  # TensorFlow waits for ever if that is named among those who train together.
                 training.setdefault(role, []).append(address)
         replicas, notes = [], list(self.ignored(cluster))
         entry, *words = [*program.command, *program.args]
@@ -145,14 +164,29 @@ class LocalBackend(Backend):
                 **share,
                 **({} if program.trainer else _thread_variables(int(share[THREADS]))),
                 STATUS: status,
-                # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to wait for one.
+                # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to
+                # wait for one.
                 POOL_ROLES: ",".join(cluster.pools),
-                "PYTHONUNBUFFERED": "1",  # Python would hold lines back, and lose them when it is killed.
+                # Python would hold lines back, and lose them when it is killed.
+                "PYTHONUNBUFFERED": "1",
             }
             if cluster.replicas > 1:
-                env["TF_CONFIG"] = json.dumps({"cluster": training, "task": {"type": role, "index": index}})
-            replicas.append(Replica(role=role, index=index, command=command, env=env, log=f"{stem}.log", status=status))
-        if any(pool.gpus for pool in cluster.pools.values()) and not any(VISIBLE in share for share in shares.values()):
+                env["TF_CONFIG"] = json.dumps(
+                    {"cluster": training, "task": {"type": role, "index": index}}
+                )
+            replicas.append(
+                Replica(
+                    role=role,
+                    index=index,
+                    command=command,
+                    env=env,
+                    log=f"{stem}.log",
+                    status=status,
+                )
+            )
+        if any(pool.gpus for pool in cluster.pools.values()) and not any(
+            VISIBLE in share for share in shares.values()
+        ):
             notes.append("no GPUs here, but the cluster file asks for some: cores compute instead")
         return Plan(
             strategy=cluster.strategy,
@@ -181,5 +215,7 @@ def _events(job_dir: str) -> Iterator[list[Event]]:
     with reading(os.path.join(job_dir, launcher_log.FILE)):
         events = launcher_log.last_run(job_dir)
         if not events:
-            raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
+            raise UserError(
+                f"{job_dir}: no job ran here with components.train; name the --job-dir of one"
+            )
         yield events

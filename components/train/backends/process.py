@@ -13,10 +13,11 @@ from components.train.backends.backend import Job
 from components.train.backends.local import LocalBackend
 from components.train.supervision.plan import Plan
 
-# Below those that Linux gives to outgoing connections: a replica binds its port seconds after it was chosen, and until
-# then a connection of any program could take one of those.
+# Below those that Linux gives to outgoing connections: a replica binds its port seconds after it
+# was chosen, and until then a connection of any program could take one of those.
 PORTS = range(10_001, 32_768)
-# Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and locks must not.
+# Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and
+# locks must not.
 _LOCKS = Path("/tmp")
 
 
@@ -52,7 +53,9 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise UserError(f"cannot lock ports in {directory}: {error.strerror}; remove it") from None
+                raise UserError(
+                    f"cannot lock ports in {directory}: {error.strerror}; remove it"
+                ) from None
             with contextlib.suppress(OSError), socket.socket() as probe:
                 probe.bind(("", port))
                 ports.append(port)

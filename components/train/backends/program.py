@@ -15,12 +15,20 @@ from trainer import options
 class Program:
     """A command that every replica runs."""
 
-    command: tuple[str, ...]  # Its first word is `python` for the Python of the place where it runs.
+    command: tuple[
+        str, ...
+    ]  # Its first word is `python` for the Python of the place where it runs.
     args: tuple[str, ...] = ()  # Its arguments.
-    env: dict[str, str] = dataclasses.field(default_factory=dict)  # Variables that it needs on machines of the user's.
+    env: dict[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # Variables that it needs on machines of the user's.
     job_dir: str  # Where the job keeps its state.
-    trainer: options.Options | None = None  # The flags of our trainer, which reports its status; None of others.
-    code: str | None = None  # Directory of the user's own program that Python finds modules in, if one is named.
+    trainer: options.Options | None = (
+        None  # The flags of our trainer, which reports its status; None of others.
+    )
+    code: str | None = (
+        None  # Directory of the user's own program that Python finds modules in, if one is named.
+    )
 
 
 def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
@@ -30,7 +38,8 @@ def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
         return [*flags, "--strategy", cluster.strategy]
     if strategy != cluster.strategy:
         raise UserError(
-            f"--strategy {strategy}: the cluster file says {cluster.strategy}; remove the flag or edit the file"
+            f"--strategy {strategy}: the cluster file says {cluster.strategy}; remove the flag or "
+            "edit the file"
         )
     return list(flags)
 
@@ -49,11 +58,14 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
     )
 
 
-def own_program(command: str, args: Sequence[str] = (), *, code: str | None = None, job_dir: str | None) -> Program:
+def own_program(
+    command: str, args: Sequence[str] = (), *, code: str | None = None, job_dir: str | None
+) -> Program:
     """Returns a program of the user's own that reads TF_CONFIG.
 
     Args:
-      command: A line as typed in a shell; `python` and `python3` are that of the place where it runs.
+      command: A line as typed in a shell; `python` and `python3` are that of the place where it
+        runs.
       args: More arguments.
       code: Directory to put on Python's path.
       job_dir: Where logs and the launcher's records go; the program does not see it.
@@ -63,7 +75,9 @@ def own_program(command: str, args: Sequence[str] = (), *, code: str | None = No
     except ValueError as error:
         raise UserError(f"--command {command!r}: {error}; close the quotation") from None
     if not words:
-        raise UserError("--command is empty; write for example --command 'python -m mytrainer.task'")
+        raise UserError(
+            "--command is empty; write for example --command 'python -m mytrainer.task'"
+        )
     if not job_dir:
         raise UserError("--command needs a place for logs; add --job-dir DIR before the '--'")
     if words[0] == "python3":
@@ -71,6 +85,10 @@ def own_program(command: str, args: Sequence[str] = (), *, code: str | None = No
     env = {}
     if code:
         if not os.path.isdir(code):
-            raise UserError(f"--code {code}: no such directory; name the one that holds your package")
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [os.path.abspath(code), os.environ.get("PYTHONPATH")]))
+            raise UserError(
+                f"--code {code}: no such directory; name the one that holds your package"
+            )
+        env["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [os.path.abspath(code), os.environ.get("PYTHONPATH")])
+        )
     return Program(command=tuple(words), args=tuple(args), env=env, job_dir=job_dir, code=code)

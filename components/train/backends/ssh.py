@@ -5,8 +5,8 @@ A line of the file is `[user@]name[:port] [slots=N]`; `#` begins a comment:
     node1 slots=2
     me@10.0.0.7:2222                 # the other hosts reach it as 10.0.0.7
 
-All hosts share the directory of the logs (NFS), in which replicas write their status and find their code: for the time of
-the job it has a copy of ours, or of the user's.
+All hosts share the directory of the logs (NFS), in which replicas write their status and find their
+code: for the time of the job it has a copy of ours, or of the user's.
 """
 
 import contextlib
@@ -44,8 +44,11 @@ _LINE = re.compile(
     re.ASCII,
 )
 # ssh asks for nothing, and gives a lost host up after 15 s.
-_CONNECTION = "-T -x -oBatchMode=yes -oConnectTimeout=10 -oServerAliveInterval=5 -oServerAliveCountMax=3"
-_ANSWER_S = 20.0  # ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
+_CONNECTION = (
+    "-T -x -oBatchMode=yes -oConnectTimeout=10 -oServerAliveInterval=5 -oServerAliveCountMax=3"
+)
+# ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
+_ANSWER_S = 20.0
 _CLIENT = (sys.executable, "-m", ssh_client.__name__)
 _ssh = functools.partial(flag, group="other hosts (--backend ssh)")
 
@@ -55,8 +58,12 @@ class SshOptions(LocalOptions):
     """Flags of the ssh back end."""
 
     hosts: str | None = _ssh(str, "hosts, one a line: [user@]name[:port] [slots=N]", metavar="FILE")
-    ssh_command: str | None = _ssh(str, "client and options, 'ssh -i KEY' for example (ssh without)", metavar="LINE")
-    remote_python: str | None = _ssh(str, "on the hosts (without, the path of the one that runs this)", metavar="PATH")
+    ssh_command: str | None = _ssh(
+        str, "client and options, 'ssh -i KEY' for example (ssh without)", metavar="LINE"
+    )
+    remote_python: str | None = _ssh(
+        str, "on the hosts (without, the path of the one that runs this)", metavar="PATH"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,8 +78,9 @@ class Host:
 class SshBackend(LocalBackend):
     """Runs each replica on a host of a host file, beside a program that ends it when the connection is lost.
 
-    Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A replica that is stopped
-    (SIGSTOP) is found frozen by its silence alone. `--dry-run` asks the hosts too, since cores and GPUs are theirs.
+    Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A
+    replica that is stopped (SIGSTOP) is found frozen by its silence alone. `--dry-run` asks the
+    hosts too, since cores and GPUs are theirs.
     """
 
     name = "ssh"
@@ -90,7 +98,9 @@ class SshBackend(LocalBackend):
         client = shlex.split(f"{options.ssh_command or 'ssh'} {_CONNECTION}")
         python = options.remote_python or sys.executable
         on_host = ssh_client.on_host(python)
-        commands = {host.name: [*client, f"ssh://{host.login}", on_host] for host in host_of.values()}
+        commands = {
+            host.name: [*client, f"ssh://{host.login}", on_host] for host in host_of.values()
+        }
         machines = [
             Machine(
                 name=f"host {name}",
@@ -100,14 +110,19 @@ class SshBackend(LocalBackend):
             for name, answer in ask(commands, log_dir).items()
         ]
         ports = random.sample(PORTS, len(host_of))
-        addresses = [f"{host.name}:{port}" for host, port in zip(host_of.values(), ports, strict=True)]
+        addresses = [
+            f"{host.name}:{port}" for host, port in zip(host_of.values(), ports, strict=True)
+        ]
         plan = self.job_plan(job, addresses, machines, python)
 
         place_of_code = os.path.join(log_dir, f".code-{secrets.token_hex(4)}")
         code = f"{place_of_code}/code"
         copies = {code: program.code} if program.code else {}
         if program.trainer:
-            copies = {f"{code}/{package.__name__}": os.path.dirname(package.__file__) for package in (common, trainer)}
+            copies = {
+                f"{code}/{package.__name__}": os.path.dirname(package.__file__)
+                for package in (common, trainer)
+            }
 
         def remote(replica: Replica) -> Replica:
             host = host_of[replica.role, replica.index].name
@@ -119,7 +134,9 @@ class SshBackend(LocalBackend):
                 "command": replica.command,
                 "cwd": os.getcwd(),
             }
-            return dataclasses.replace(replica, command=(*_CLIENT, "run", json.dumps(request)), env=env)
+            return dataclasses.replace(
+                replica, command=(*_CLIENT, "run", json.dumps(request)), env=env
+            )
 
         yield dataclasses.replace(
             plan,
@@ -158,7 +175,8 @@ def place(cluster: Cluster, hosts: Sequence[Host]) -> dict[tuple[str, int], Host
     slots = [host for turn in range(len(members)) for host in hosts if host.slots > turn]
     if len(slots) < len(members):
         raise UserError(
-            f"the cluster has {len(members)} replicas and the host file {len(slots)} slots; add hosts, or "
+            f"the cluster has {len(members)} replicas and the host file {len(slots)} slots; add "
+            "hosts, or "
             "slots=N to their lines"
         )
     return dict(zip(members, slots, strict=False))
@@ -182,9 +200,12 @@ def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, dict[s
         ask_one = functools.partial(_ask, ssh_client.message({"path": marker.name}))
         with ThreadPoolExecutor(max_workers=64) as pool:
             answers = dict(zip(commands, pool.map(ask_one, commands.values()), strict=True))
-    if reasons := [f"{name} ({answer})" for name, answer in answers.items() if isinstance(answer, str)]:
+    if reasons := [
+        f"{name} ({answer})" for name, answer in answers.items() if isinstance(answer, str)
+    ]:
         raise UserError(
-            f"cannot run on {len(reasons)} of {len(answers)} hosts: {'; '.join(reasons)}; mend them, leave them out, or "
+            f"cannot run on {len(reasons)} of {len(answers)} hosts: {'; '.join(reasons)}; mend "
+            "them, leave them out, or "
             "name a --job-dir or --log-dir that they share"
         )
     return answers
@@ -194,7 +215,12 @@ def _ask(message: str, command: Sequence[str]) -> dict[str, Any] | str:
     """Returns the answer of a host, or why there is none."""
     try:
         done = subprocess.run(
-            command, input=message, capture_output=True, encoding="utf-8", errors="replace", timeout=_ANSWER_S
+            command,
+            input=message,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_ANSWER_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -21,7 +21,9 @@ from typing import Any
 
 from components.train.backends import host_agent
 
-_BOOT = "import sys; f = sys.stdin.buffer; exec(compile(f.read(int(f.readline())), 'training', 'exec'))"
+_BOOT = (
+    "import sys; f = sys.stdin.buffer; exec(compile(f.read(int(f.readline())), 'training', 'exec'))"
+)
 _BEAT_S = 2.0
 _CONNECTION_LOST = 255  # The exit code of ssh.
 _TAKEN_AWAY = 128 + signal.SIGKILL
@@ -30,7 +32,8 @@ _TAKEN_AWAY = 128 + signal.SIGKILL
 def on_host(python: str) -> str:
     """Returns a command for a host's shell that waits for `message` and runs it with `python`.
 
-    Program and request travel over standard input: nothing needs to be quoted, and no list of processes shows it.
+    Program and request travel over standard input: nothing needs to be quoted, and no list of
+    processes shows it.
     """
     return shlex.join(["exec", python, "-c", _BOOT])
 

@@ -21,11 +21,26 @@ from typing import Any
 from common.cli import flag
 from common.errors import UserError
 from common.flags import positive
-from components.train.backends.attempts import Again, Attempt, Bounds, JobStore, Over, first_attempt, next_attempt
+from components.train.backends.attempts import (
+    Again,
+    Attempt,
+    Bounds,
+    JobStore,
+    Over,
+    first_attempt,
+    next_attempt,
+)
 from components.train.backends.backend import Backend, Job, Status
 from components.train.backends.docker import DockerOptions
 from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, new_name
-from components.train.backends.vertex_client import CloudLogs, Ending, Jobs, Outages, ending, replica_name
+from components.train.backends.vertex_client import (
+    CloudLogs,
+    Ending,
+    Jobs,
+    Outages,
+    ending,
+    replica_name,
+)
 from components.train.backends.worker_pools import plan_vertex
 from components.train.supervision.launcher_log import end_message
 from components.train.supervision.output import Output
@@ -76,7 +91,10 @@ def request(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _camel(value: Any) -> Any:
     """Returns the same with the names that JSON has for the fields of a message."""
     if isinstance(value, Mapping):
-        return {re.sub("_([a-z])", lambda match: match[1].upper(), k): _camel(each) for k, each in value.items()}
+        return {
+            re.sub("_([a-z])", lambda match: match[1].upper(), k): _camel(each)
+            for k, each in value.items()
+        }
     return [_camel(each) for each in value] if isinstance(value, list | tuple) else value
 
 
@@ -84,10 +102,17 @@ def _camel(value: Any) -> Any:
 class VertexOptions(JobSettings):
     """Flags of the vertex back end."""
 
-    image: str | None = dataclasses.field(default=None, metadata=DockerOptions.__dataclass_fields__["image"].metadata)
-    project: str | None = _vertex(str, "id of the project (GOOGLE_CLOUD_PROJECT without)", metavar="ID")
+    image: str | None = dataclasses.field(
+        default=None, metadata=DockerOptions.__dataclass_fields__["image"].metadata
+    )
+    project: str | None = _vertex(
+        str, "id of the project (GOOGLE_CLOUD_PROJECT without)", metavar="ID"
+    )
     region: str | None = _vertex(
-        str, f"of Vertex AI (the cluster file's, else {DEFAULT_REGION})", "--location", metavar="REGION"
+        str,
+        f"of Vertex AI (the cluster file's, else {DEFAULT_REGION})",
+        "--location",
+        metavar="REGION",
     )
     max_machine_hours: float | None = _vertex(positive, "that all its jobs together may take (any)")
 
@@ -95,11 +120,13 @@ class VertexOptions(JobSettings):
 class VertexBackend(Backend):
     """Runs a job as a custom job of Vertex AI, and submits it again as `restart_policy` decides.
 
-    SIGINT and SIGTERM cancel the job, whose replicas save. The job outlives this process: SIGHUP, a repeated signal and SIGKILL
-    only leave it, and the same command for the same job directory then follows the job that runs.
+    SIGINT and SIGTERM cancel the job, whose replicas save. The job outlives this process: SIGHUP, a
+    repeated signal and SIGKILL only leave it, and the same command for the same job directory then
+    follows the job that runs.
 
-    Ignored here: nothing of the cluster file. Refused: a job directory or dataset outside of buckets, an image without a
-    digest, pools without a machine type, and the flags of processes of this machine (`--code`, `--log-dir`, ...).
+    Ignored here: nothing of the cluster file. Refused: a job directory or dataset outside of
+    buckets, an image without a digest, pools without a machine type, and the flags of processes of
+    this machine (`--code`, `--log-dir`, ...).
     """
 
     name = "vertex"
@@ -116,10 +143,13 @@ class VertexBackend(Backend):
         image = settings.image or ""
         if not image or not (job.dry_run or "@sha256:" in image):
             raise UserError(
-                f"--image {image or 'is missing'}: a job may be submitted again, and a tag be moved; give REF@sha256:..."
+                f"--image {image or 'is missing'}: a job may be submitted again, and a tag be "
+                "moved; give REF@sha256:..."
             )
         if not re.fullmatch("gs://[^/]+/.*[^/]", program.job_dir):
-            raise UserError(f"--job-dir {program.job_dir}: the replicas need a bucket; give gs://BUCKET/NAME")
+            raise UserError(
+                f"--job-dir {program.job_dir}: the replicas need a bucket; give gs://BUCKET/NAME"
+            )
         name = new_name()
         arguments = {
             **settings.arguments(cluster, name),
@@ -127,9 +157,12 @@ class VertexBackend(Backend):
         }
         env, command = settings.environment, program.command
         notes = list(self.ignored(cluster))
-        if misnamed := [role for role, name in zip(cluster.pools, ROLES, strict=False) if role != name]:
+        if misnamed := [
+            role for role, name in zip(cluster.pools, ROLES, strict=False) if role != name
+        ]:
             notes.append(
-                f"Vertex AI's TF_CONFIG gives {' and '.join(misnamed)} another role, by position; our trainer goes by "
+                f"Vertex AI's TF_CONFIG gives {' and '.join(misnamed)} another role, by position; "
+                "our trainer goes by "
                 "CLUSTER_SPEC and TRAINER_POOL_ROLES instead, and so must a program of yours"
             )
         for note in notes:
@@ -140,7 +173,12 @@ class VertexBackend(Backend):
             region=region,
             job=job,
             arguments=tuple(
-                {"worker_pool_specs": plan_vertex(each, image, program.args, command=command, env=env), **arguments}
+                {
+                    "worker_pool_specs": plan_vertex(
+                        each, image, program.args, command=command, env=env
+                    ),
+                    **arguments,
+                }
                 for each in cluster.choices
             ),
             bounds=Bounds(
@@ -167,7 +205,10 @@ class VertexBackend(Backend):
         """Cancels the job, and waits until its machines are gone."""
         attempt, job = self._last_attempt(job_dir)
         if not job or ending(job):
-            raise UserError(f"{job_dir}: nothing is running here; the last that did is {self.status(job_dir).state}")
+            raise UserError(
+                f"{job_dir}: nothing is running here; the last that did is "
+                f"{self.status(job_dir).state}"
+            )
         print(f"stopping {attempt.display_name}; its replicas save first", flush=True)
         self._jobs.cancel(job.name)
         while not ending(job):
@@ -179,7 +220,9 @@ class VertexBackend(Backend):
         """Reads Cloud Logging."""
         attempt, _ = self._last_attempt(job_dir)
         for name in attempt.jobs or [attempt.name]:
-            yield from CloudLogs(self._project, name.rpartition("/")[2], list(attempt.machines)).new()
+            yield from CloudLogs(
+                self._project, name.rpartition("/")[2], list(attempt.machines)
+            ).new()
 
     @property
     def _project(self) -> str:
@@ -198,7 +241,9 @@ class VertexBackend(Backend):
         store.load()
         job = _unfinished(store, self._jobs)
         if not store.attempts:
-            raise UserError(f"{job_dir}: no job ran here with components.train; name the --job-dir of one")
+            raise UserError(
+                f"{job_dir}: no job ran here with components.train; name the --job-dir of one"
+            )
         return store.attempts[-1], job
 
 
@@ -224,7 +269,10 @@ class Training:
 
     def __init__(self, plan: Submission, output: Output, signals: socket.socket) -> None:
         self._plan, self._output, self._signals = plan, output, signals
-        self._jobs, self._store = Jobs(plan.project, plan.region), JobStore(plan.job.program.job_dir)
+        self._jobs, self._store = (
+            Jobs(plan.project, plan.region),
+            JobStore(plan.job.program.job_dir),
+        )
         self._link = ""  # Where the console shows the job that runs; empty before there is one.
         self._request = StopRequest()
         self._outages = Outages(plan.project, "the job", self._show)
@@ -240,14 +288,23 @@ class Training:
         num_earlier = len(store.attempts) - is_running
         if not is_running:
             is_done = self._is_done()
-            order = Over(why="already done", exit_code=0) if is_done else first_attempt(store.attempts, bounds)
+            order = (
+                Over(why="already done", exit_code=0)
+                if is_done
+                else first_attempt(store.attempts, bounds)
+            )
         try:
             while isinstance(order, Again) and not self._request.number:
                 attempt = self._patiently(self._begin, order)
                 if not attempt.ending:
                     self._patiently(store.complete, [self._follow(attempt)])
-                took = f"after {attempt.seconds:.0f} s of its machines; newest checkpoint: {attempt.step_after}"
-                self._show(f"{attempt.display_name} {attempt.ending} {took}. {attempt.error}".rstrip())
+                took = (
+                    f"after {attempt.seconds:.0f} s of its machines; newest checkpoint: "
+                    f"{attempt.step_after}"
+                )
+                self._show(
+                    f"{attempt.display_name} {attempt.ending} {took}. {attempt.error}".rstrip()
+                )
                 self._patiently(store.write, store.attempts)
                 order = next_attempt(store.attempts, bounds, num_earlier)
         except _LeftError as left:
@@ -307,11 +364,19 @@ class Training:
         attempts = self._store.attempts
         step = max((attempt.step_after for attempt in attempts), default=-1)
         end = {"event": "end", "exit_code": order.exit_code, "why": order.why}
-        end |= {"seconds": sum(attempt.seconds for attempt in attempts), "step": None if step < 0 else step}
+        end |= {
+            "seconds": sum(attempt.seconds for attempt in attempts),
+            "step": None if step < 0 else step,
+        }
         if attempts and attempts[-1].ending is Ending.FAILED and order.why != "stopped":
             error = attempts[-1].error
             if replica := replica_name(error, self._roles):
-                end |= {"replica": replica, "ending": error, "log": self._link, "tail": list(self._tails[replica])}
+                end |= {
+                    "replica": replica,
+                    "ending": error,
+                    "log": self._link,
+                    "tail": list(self._tails[replica]),
+                }
         self._output.lines("launcher", end_message(end).splitlines())
 
     def _patiently(self, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -4,8 +4,8 @@
     logs = CloudLogs("my-project", job_id, roles=("chief", "worker"))
     for replica, line in logs.new(): ...   # ("worker/1", "step 10")
 
-The filter of the log is that of `gcloud ai custom-jobs stream-logs`; the fields of an entry are those of the REST reference of
-`LogEntry`.
+The filter of the log is that of `gcloud ai custom-jobs stream-logs`; the fields of an entry are
+those of the REST reference of `LogEntry`.
 """
 
 import contextlib
@@ -20,9 +20,12 @@ from common.errors import UserError
 from common.google_cloud import OURS, RefusedError, credentials, refusals
 
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"}  # States.
-# The first is what Vertex AI's page on the training service says. A Spot machine that is taken "fails with a STOCKOUT
-# error", says the page on Spot VMs; that this word is in the error's text is a guess.
-_STOCKOUT = re.compile("resources are insufficient|stockout|quota|RESOURCE_EXHAUSTED", re.IGNORECASE)
+# The first is what Vertex AI's page on the training service says. A Spot machine that is taken
+# "fails with a STOCKOUT error", says the page on Spot VMs; that this word is in the error's text is
+# a guess.
+_STOCKOUT = re.compile(
+    "resources are insufficient|stockout|quota|RESOURCE_EXHAUSTED", re.IGNORECASE
+)
 _RESOURCE_EXHAUSTED = 8
 # Codes ABORTED, INTERNAL and UNAVAILABLE, and the text in "Understand the custom training service".
 _INFRASTRUCTURE, _INTERNAL = {10, 13, 14}, re.compile("internal error", re.IGNORECASE)
@@ -36,7 +39,9 @@ class Ending(enum.StrEnum):
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
     STOCKOUT = "stockout"  # No machines or no quota for them, or they were taken away.
-    LOST = "lost"  # By a failure of the infrastructure: of its machines, or of what had launched it.
+    LOST = (
+        "lost"  # By a failure of the infrastructure: of its machines, or of what had launched it.
+    )
     FAILED = "failed"
 
 
@@ -83,7 +88,9 @@ class Jobs:
         from google.cloud import aiplatform  # 2 s
 
         config = aiplatform.initializer.global_config
-        return config.create_client(aiplatform.utils.JobClientWithOverride, location_override=self._location)
+        return config.create_client(
+            aiplatform.utils.JobClientWithOverride, location_override=self._location
+        )
 
 
 class Outages:
@@ -117,9 +124,10 @@ def ending(job: Any) -> Ending | None:
 
     None of one that has not.
 
-    A quota that is exceeded is a stockout, too: other machines have other quotas. That a stockout has the code
-    RESOURCE_EXHAUSTED, as such a quota has, is a guess, and so are that a job for whose machines nobody waits any longer
-    is EXPIRED, and what tells a failure of the infrastructure.
+    A quota that is exceeded is a stockout, too: other machines have other quotas. That a stockout
+    has the code RESOURCE_EXHAUSTED, as such a quota has, is a guess, and so are that a job for
+    whose machines nobody waits any longer is EXPIRED, and what tells a failure of the
+    infrastructure.
     """
     state, error = job.state.name.removeprefix("JOB_STATE_"), job.error
     if state not in _ENDED:
@@ -139,7 +147,9 @@ def exit_code(message: str) -> int:
 
 
 URL = "https://logging.googleapis.com/v2/entries:list"
-_LATE = datetime.timedelta(seconds=60)  # Lines of one replica may arrive after later ones of another.
+_LATE = datetime.timedelta(
+    seconds=60
+)  # Lines of one replica may arrive after later ones of another.
 _TIMEOUT_S = 30.0
 
 
@@ -150,14 +160,20 @@ class CloudLogs:
         """`roles` are those of the job's worker pools, in order."""
         self._project, self._roles = project, roles
         self._filter = f'resource.type="ml_job" AND resource.labels.job_id="{job_id}"'
-        self._written: dict[str, datetime.datetime] = {}  # When each known line was written, by its id.
+        self._written: dict[
+            str, datetime.datetime
+        ] = {}  # When each known line was written, by its id.
 
     def new(self) -> Iterator[tuple[str, str]]:
         """Yields replica and text of each line since the last call; raises what `refusals` does."""
         from google.auth.transport.requests import AuthorizedSession
         from google.cloud import aiplatform
 
-        body = {"resourceNames": [f"projects/{self._project}"], "orderBy": "timestamp asc", "pageSize": 1000}
+        body = {
+            "resourceNames": [f"projects/{self._project}"],
+            "orderBy": "timestamp asc",
+            "pageSize": 1000,
+        }
         body["filter"] = self._filter
         if self._written:
             since = max(self._written.values()) - _LATE
@@ -171,7 +187,9 @@ class CloudLogs:
                 page = answer.json()
             for entry in page.get("entries", ()):
                 if entry["insertId"] not in self._written:
-                    self._written[entry["insertId"]] = datetime.datetime.fromisoformat(entry["timestamp"])
+                    self._written[entry["insertId"]] = datetime.datetime.fromisoformat(
+                        entry["timestamp"]
+                    )
                     # What Vertex AI itself writes is of the task `service`.
                     task = entry["resource"]["labels"].get("task_name", "vertex")
                     replica = replica_name(task, self._roles) or task
@@ -189,4 +207,8 @@ def replica_name(text: str, roles: Sequence[str]) -> str:
 
 def _text(entry: dict[str, Any]) -> str:
     payload = entry.get("jsonPayload")
-    return entry.get("textPayload", "") if payload is None else str(payload.get("message") or json.dumps(payload))
+    return (
+        entry.get("textPayload", "")
+        if payload is None
+        else str(payload.get("message") or json.dumps(payload))
+    )

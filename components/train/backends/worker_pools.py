@@ -22,8 +22,8 @@ def plan_vertex(
 ) -> list[dict[str, Any]]:
     """Returns one worker pool spec per pool, in snake case and without a gap.
 
-    Nothing in it is zero or empty, as the pipeline launcher removes such entries: an empty pool would shift those
-    behind it into other roles.
+    Nothing in it is zero or empty, as the pipeline launcher removes such entries: an empty pool
+    would shift those behind it into other roles.
 
     Args:
       cluster: Every pool must name a machine, but for a run on this one.
@@ -37,12 +37,18 @@ def plan_vertex(
     specs = []
     for role, pool in cluster.pools.items():
         if machines and not pool.machine:
-            raise UserError(f"{role}: Vertex needs a machine type; add 'machine: n1-standard-4' to {role}")
+            raise UserError(
+                f"{role}: Vertex needs a machine type; add 'machine: n1-standard-4' to {role}"
+            )
         machine: dict[str, Any] = {"machine_type": pool.machine} if pool.machine else {}
-        # Vertex numbers its pools; this names them, and tells a replica what its machine is to have.
+        # Vertex numbers its pools; this names them, and tells a replica what its machine is to
+        # have.
         variables = {**(env or {}), POOL_ROLES: ",".join(cluster.pools)}
         if pool.accelerator:
-            machine |= {"accelerator_type": pool.accelerator.type, "accelerator_count": pool.accelerator.count}
+            machine |= {
+                "accelerator_type": pool.accelerator.type,
+                "accelerator_count": pool.accelerator.count,
+            }
             variables[POOL_GPUS] = str(pool.accelerator.count)
         spec: dict[str, Any] = {"machine_spec": machine} if machine else {}
         spec["replica_count"] = pool.replicas
@@ -53,6 +59,9 @@ def plan_vertex(
             "env": [{"name": name, "value": value} for name, value in variables.items()],
         }
         if cluster.disk:
-            spec["disk_spec"] = {"boot_disk_type": cluster.disk.type, "boot_disk_size_gb": cluster.disk.size_gb}
+            spec["disk_spec"] = {
+                "boot_disk_type": cluster.disk.type,
+                "boot_disk_size_gb": cluster.disk.size_gb,
+            }
         specs.append(spec)
     return specs

@@ -27,7 +27,12 @@ _CUSTOM = "CUSTOM"
 LEGACY_MACHINES: dict[str, dict[str, Any]] = _TABLE["machines"]
 NAMES = (*_TIERS, _CUSTOM, *LEGACY_MACHINES)
 # Their prefix for each role of ours.
-_PREFIXES = {"chief": "master", "worker": "worker", "ps": "parameterServer", "evaluator": "evaluator"}
+_PREFIXES = {
+    "chief": "master",
+    "worker": "worker",
+    "ps": "parameterServer",
+    "evaluator": "evaluator",
+}
 _MARKS = {_TOP, *_TABLE["keys"][_TOP]} - {"scheduling"}  # That one is a key of ours too.
 
 
@@ -79,7 +84,9 @@ for _prefix in _PREFIXES.values():
     _FIELDS[f"{_prefix}Type"] = (Annotated[Name, AfterValidator(_check_type)] | None, None)
     _FIELDS[f"{_prefix}Count"] = (number(0, 1000), 0)
     _FIELDS[f"{_prefix}Config"] = (_Config, _Config())
-_Job = create_model("_Job", __base__=_Theirs, trainingInput=create_model("_Pools", __base__=_Input, **_FIELDS))
+_Job = create_model(
+    "_Job", __base__=_Theirs, trainingInput=create_model("_Pools", __base__=_Input, **_FIELDS)
+)
 
 
 def named(name: str) -> dict[str, Any] | None:
@@ -87,13 +94,21 @@ def named(name: str) -> dict[str, Any] | None:
     spelled = name.replace("-", "_").lower()  # gcloud wrote `basic-gpu` for `BASIC_GPU`.
     for known in NAMES:
         if known.lower() == spelled:
-            return {_TOP: {"scaleTier": known} if known.isupper() else {"scaleTier": _CUSTOM, "masterType": known}}
+            return {
+                _TOP: {"scaleTier": known}
+                if known.isupper()
+                else {"scaleTier": _CUSTOM, "masterType": known}
+            }
     return None
 
 
 def is_one(document: Any) -> bool:
     """Returns whether the file is, or means to be, one of AI Platform and not of ours."""
-    return isinstance(document, Mapping) and "chief" not in document and not _MARKS.isdisjoint(document)
+    return (
+        isinstance(document, Mapping)
+        and "chief" not in document
+        and not _MARKS.isdisjoint(document)
+    )
 
 
 def translate(document: Mapping[str, Any], name: str) -> Source:
@@ -108,14 +123,19 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
     """
     if _TOP not in document:
         stray = min(_MARKS.intersection(document))
-        raise UserError(f"top level: {stray} belongs under {_TOP}; add the line '{_TOP}:' and indent")
+        raise UserError(
+            f"top level: {stray} belongs under {_TOP}; add the line '{_TOP}:' and indent"
+        )
     source = Source(name=name)
     job = _Job.read(document).trainingInput
     _apply_table(document, _TABLE["keys"], "", source)
     if job.scaleTier != _CUSTOM:
         for key in document[_TOP]:
             if key.endswith(("Type", "Count")):
-                raise UserError(f"{_TOP}.{key}: only with scaleTier: CUSTOM, and it is {job.scaleTier}; write CUSTOM")
+                raise UserError(
+                    f"{_TOP}.{key}: only with scaleTier: CUSTOM, and it is {job.scaleTier}; write "
+                    "CUSTOM"
+                )
         job = _Job.read({_TOP: {**document[_TOP], **_TIERS[job.scaleTier]}}).trainingInput
     source.args, source.job_dir, source.region = job.args, job.jobDir, job.region
     pools, disks = {}, {}
@@ -123,16 +143,25 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
         kind, config = getattr(job, f"{prefix}Type"), getattr(job, f"{prefix}Config")
         count = 1 if role == "chief" else getattr(job, f"{prefix}Count")
         if count and not kind:
-            raise UserError(f"{_TOP}.{prefix}Type: missing; add '{prefix}Type: n1-standard-4' for {count} x {role}")
+            raise UserError(
+                f"{_TOP}.{prefix}Type: missing; add '{prefix}Type: n1-standard-4' for {count} x "
+                f"{role}"
+            )
         if count:
-            pools[role] = {**_machine(kind, config.acceleratorConfig, prefix, source), "replicas": count}
+            pools[role] = {
+                **_machine(kind, config.acceleratorConfig, prefix, source),
+                "replicas": count,
+            }
             disks[prefix] = config.diskConfig
         elif kind or config != _Config():
             source.notes.append(
-                f"{_TOP}.{prefix}{'Type' if kind else 'Config'}: not used, as without {prefix}Count, or with 0, there are "
+                f"{_TOP}.{prefix}{'Type' if kind else 'Config'}: not used, as without "
+                f"{prefix}Count, or with 0, there are "
                 f"none, as on AI Platform; add '{prefix}Count: 1' if one is meant"
             )
-    strategy = "mirrored" if pools["chief"].get("accelerator", {}).get("count", 1) > 1 else "one_device"
+    strategy = (
+        "mirrored" if pools["chief"].get("accelerator", {}).get("count", 1) > 1 else "one_device"
+    )
     if "worker" in pools:
         strategy = "multi_worker_mirrored"
     if "ps" in pools:
@@ -140,7 +169,8 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
     source.values = {"strategy": strategy, **pools}
     if len(set(disks.values())) > 1:
         raise UserError(
-            f"{_TOP}: {' and '.join(disks)} differ in diskConfig (100 GB of pd-ssd without); write the same"
+            f"{_TOP}: {' and '.join(disks)} differ in diskConfig (100 GB of pd-ssd without); "
+            "write the same"
         )
     disk = disks["master"]
     if disk != _Disk():
@@ -150,7 +180,9 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
     return source
 
 
-def _apply_table(document: Mapping[str, Any], table: Mapping[str, Any], place: str, source: Source) -> None:
+def _apply_table(
+    document: Mapping[str, Any], table: Mapping[str, Any], place: str, source: Source
+) -> None:
     """Refuses unknown keys, and does what the table says of those that are not translated."""
     for key, value in document.items():
         if key not in table:
@@ -178,5 +210,7 @@ def _machine(kind: str, gpus: _Accelerator | None, prefix: str, source: Source) 
     if legacy and was == kind:
         source.notes.append(f"{_TOP}.{prefix}Type: {kind} is {shape}")
     elif shape != was:
-        source.replacements.append(f"{_TOP}.{prefix}Type: {was} is no longer offered; replaced by {shape}")
+        source.replacements.append(
+            f"{_TOP}.{prefix}Type: {was} is no longer offered; replaced by {shape}"
+        )
     return values

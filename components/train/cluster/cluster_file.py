@@ -1,8 +1,8 @@
 """The cluster file: which machines a training job runs on, and how many of each.
 
-Each key is described once: pydantic reads and writes it, checks its rules, and has its meaning. A key that is `VERTEX_ONLY`
-is heeded by that back end alone, one that is `LOCAL_ONLY` by the others; who ignores a key that is set says so.
-`lookup.load_cluster` reads a file.
+Each key is described once: pydantic reads and writes it, checks its rules, and has its meaning. A
+key that is `VERTEX_ONLY` is heeded by that back end alone, one that is `LOCAL_ONLY` by the others;
+who ignores a key that is set says so. `lookup.load_cluster` reads a file.
 
 for role, pool in cluster.pools.items(): ...
 Cluster.from_json(cluster.to_json()) == cluster
@@ -32,8 +32,8 @@ STRATEGIES_WITH = {
     "ps": ("parameter_server",),
 }
 VERTEX_ONLY, LOCAL_ONLY = "heeded by the vertex back end alone", "ignored by it"  # Marks of a key.
-# TensorFlow's worker of a parameter-server job fails in its first step if it has several GPUs; the chief there hands out
-# the work, and parameter servers only add numbers up.
+# TensorFlow's worker of a parameter-server job fails in its first step if it has several GPUs; the
+# chief there hands out the work, and parameter servers only add numbers up.
 _MOST_GPUS = {"parameter_server": {"chief": 0, "worker": 1, "ps": 0}, "one_device": {"chief": 1}}
 
 
@@ -93,7 +93,9 @@ class Pool(MachineSpec):
     def choice(self, k: int) -> Self:
         """Returns the pool on its k-th machines, or the last if it has fewer."""
         spec = [self, *self.alternatives][: k + 1][-1]
-        return self.model_copy(update={"machine": spec.machine, "accelerator": spec.accelerator, "alternatives": ()})
+        return self.model_copy(
+            update={"machine": spec.machine, "accelerator": spec.accelerator, "alternatives": ()}
+        )
 
 
 class Disk(Model, use_attribute_docstrings=True):
@@ -164,13 +166,16 @@ class Cluster(Model, use_attribute_docstrings=True):
         """
         most = max(len(pool.alternatives) for pool in self.pools.values())
         return [
-            self.model_copy(update={role: pool.choice(k) for role, pool in self.pools.items()}) for k in range(most + 1)
+            self.model_copy(update={role: pool.choice(k) for role, pool in self.pools.items()})
+            for k in range(most + 1)
         ]
 
     @property
     def members(self) -> list[tuple[str, int]]:
         """Each replica as its role and its index among those of the role, in the order of the pools."""
-        return [(role, index) for role, pool in self.pools.items() for index in range(pool.replicas)]
+        return [
+            (role, index) for role, pool in self.pools.items() for index in range(pool.replicas)
+        ]
 
     @property
     def replicas(self) -> int:
@@ -182,11 +187,13 @@ class Cluster(Model, use_attribute_docstrings=True):
         for role, strategies in STRATEGIES_WITH.items():
             if role in self.pools and self.strategy not in strategies:
                 raise UserError(
-                    f"{role}: {self.strategy} has none; remove {role}, or write 'strategy: {strategies[0]}'"
+                    f"{role}: {self.strategy} has none; remove {role}, or write 'strategy: "
+                    f"{strategies[0]}'"
                 )
             if role not in self.pools and self.strategy == "parameter_server":
                 raise UserError(
-                    f"{role}: missing, but parameter_server needs at least 1; add '{role}: {{replicas: 1}}', "
+                    f"{role}: missing, but parameter_server needs at least 1; add '{role}: "
+                    f"{{replicas: 1}}', "
                     "or write 'strategy: multi_worker_mirrored' and no ps"
                 )
         self._check_pools()
@@ -198,23 +205,34 @@ class Cluster(Model, use_attribute_docstrings=True):
     def _check_pools(self) -> None:
         for role, pool in self.pools.items():
             if role in ("chief", "evaluator") and pool.replicas != 1:
-                raise UserError(f"{role}: {pool.replicas} replicas, but a job has at most 1; write 'replicas: 1'")
+                raise UserError(
+                    f"{role}: {pool.replicas} replicas, but a job has at most 1; write 'replicas: "
+                    "1'"
+                )
             most = most_gpus(self.strategy, role)
             if pool.gpus > most:
                 raise UserError(
-                    f"{role}.accelerator: {pool.gpus} GPUs, but the {role} of a {self.strategy} job computes on {most}; "
+                    f"{role}.accelerator: {pool.gpus} GPUs, but the {role} of a {self.strategy} "
+                    f"job computes on {most}; "
                     "leave the others out, or write another strategy"
                 )
             allowed = BOOT_DISKS.get(pool.machine)
             if self.disk and allowed and self.disk.type not in allowed:
                 raise UserError(
-                    f"disk.type: {role}'s {pool.machine} does not boot from {self.disk.type} (allowed: "
+                    f"disk.type: {role}'s {pool.machine} does not boot from {self.disk.type} "
+                    "(allowed: "
                     f"{', '.join(allowed)}); write one that all machines boot from, or remove disk"
                 )
-        if self.strategy == "multi_worker_mirrored" and self.worker and self.worker.gpus != self.chief.gpus:
+        if (
+            self.strategy == "multi_worker_mirrored"
+            and self.worker
+            and self.worker.gpus != self.chief.gpus
+        ):
             raise UserError(
-                f"worker.accelerator: {self.worker.gpus} GPUs, and the chief has {self.chief.gpus}; replicas that "
-                "compute every step together need equal numbers, so write the same accelerator for both"
+                f"worker.accelerator: {self.worker.gpus} GPUs, and the chief has "
+                f"{self.chief.gpus}; replicas that "
+                "compute every step together need equal numbers, so write the same accelerator "
+                "for both"
             )
 
 
@@ -224,8 +242,11 @@ class Source:
 
     name: str  # Path or scale tier, as the user gave it.
     values: Any = None  # The content of a cluster file, unchecked.
-    notes: list[str] = dataclasses.field(default_factory=list)  # What was translated or has no effect.
-    # Where other machines, or fewer, run than the file says, or something that it demands is left out.
+    notes: list[str] = dataclasses.field(
+        default_factory=list
+    )  # What was translated or has no effect.
+    # Where other machines, or fewer, run than the file says, or something that it demands is left
+    # out.
     replacements: list[str] = dataclasses.field(default_factory=list)
     region: str | None = None
     args: tuple[str, ...] = ()  # Flags of the trainer.
@@ -240,7 +261,9 @@ class Source:
     def trainer_flags(self, flags: Sequence[str]) -> list[str]:
         """Returns the flags of the trainer, else those of the file, without `--sync`, which the strategy stands for."""
         if flags and self.args:
-            self.notes.append("trainingInput.args: not used, as flags are given to the trainer here")
+            self.notes.append(
+                "trainingInput.args: not used, as flags are given to the trainer here"
+            )
         chosen = [flag for flag in (flags or self.args) if flag != SYNC]
         if self.job_dir and not any(flag.startswith(("--job-dir", "--job_dir")) for flag in chosen):
             chosen += ["--job-dir", self.job_dir]
@@ -257,5 +280,6 @@ class Source:
         if self.replacements:
             texts = "; ".join(self.replacements)
             raise UserError(
-                f"{self.name}: --strict allows no replacement: {texts}; edit the file, or leave --strict out"
+                f"{self.name}: --strict allows no replacement: {texts}; edit the file, or leave "
+                "--strict out"
             )

@@ -29,16 +29,19 @@ def load_cluster(name: str | Path, flags: Sequence[str] = ()) -> Cluster:
     return cluster
 
 
-def read(name: str | Path, flags: Sequence[str] | None = None, override: str | None = None) -> Source:
+def read(
+    name: str | Path, flags: Sequence[str] | None = None, override: str | None = None
+) -> Source:
     """Reads a file, or expands the name of a tier or legacy machine, and chooses the strategy that the file leaves open.
 
-    TensorFlow 2 has no synchronous training with parameter servers. If that is required, the workers reduce gradients
-    among themselves, which computes the same update, and the parameter servers are dropped, with a note.
+    TensorFlow 2 has no synchronous training with parameter servers. If that is required, the
+    workers reduce gradients among themselves, which computes the same update, and the parameter
+    servers are dropped, with a note.
 
     Args:
       name: Path or name.
-      flags: The trainer's, of which `--sync` counts, and `--strategy` for a file of AI Platform; None for those that
-        the file has.
+      flags: The trainer's, of which `--sync` counts, and `--strategy` for a file of AI Platform;
+        None for those that the file has.
       override: Strategy in place of the file's.
 
     Raises:
@@ -54,7 +57,9 @@ def read(name: str | Path, flags: Sequence[str] | None = None, override: str | N
             path = Path(name)
             tiers = () if path.suffix or os.sep in name else ai_platform.NAMES
             near = [str(each) for each in path.parent.glob("*.yaml")]
-            raise unknown("cluster file or scale tier" if tiers else "cluster file", name, [*near, *tiers])
+            raise unknown(
+                "cluster file or scale tier" if tiers else "cluster file", name, [*near, *tiers]
+            )
     with about(name):
         if ai_platform.is_one(document):
             source = ai_platform.translate(document, name)
@@ -71,7 +76,8 @@ def read(name: str | Path, flags: Sequence[str] | None = None, override: str | N
         if chosen == "parameter_server" and is_sync:
             if override:
                 raise UserError(
-                    "--sync: parameter servers train asynchronously in TensorFlow 2; leave one of the two out"
+                    "--sync: parameter servers train asynchronously in TensorFlow 2; leave one of "
+                    "the two out"
                 )
             chosen = "multi_worker_mirrored"
         if chosen:
@@ -79,7 +85,8 @@ def read(name: str | Path, flags: Sequence[str] | None = None, override: str | N
         if from_file == "parameter_server" != chosen:
             values.pop("ps", None)
             source.replacements.append(
-                f"{SYNC if is_sync else '--strategy'}: the parameter servers are dropped: synchronous workers reduce "
+                f"{SYNC if is_sync else '--strategy'}: the parameter servers are dropped: "
+                "synchronous workers reduce "
                 "gradients among themselves, which computes the same update"
             )
         return source

@@ -17,8 +17,8 @@ def _rows(table: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-# By machine type: what it boots from, its default first; and the counts in which each GPU type is offered with it, "" and 0
-# if it is offered without GPUs.
+# By machine type: what it boots from, its default first; and the counts in which each GPU type is
+# offered with it, "" and 0 if it is offered without GPUs.
 BOOT_DISKS: dict[str, list[str]] = {}
 GPUS: dict[str, dict[str, tuple[int, ...]]] = {}
 for _row in _rows("machines.csv"):
@@ -69,4 +69,6 @@ def check_gpus(machine: str, gpu: str, count: int) -> None:
     else:
         offered = f"it takes {' or '.join(name or 'none' for name in offers)}"
     gpus = f"{count} {gpu}" if gpu else "no GPU"
-    raise UserError(f"{machine} with {gpus} is not offered ({offered}); write what is, or another machine")
+    raise UserError(
+        f"{machine} with {gpus} is not offered ({offered}); write what is, or another machine"
+    )

@@ -4,13 +4,14 @@
     holder("jobs/a")  # Launcher(pid=4711, ...), or None when there is no launcher
     with leased("gs://bucket/job"): ...  # the same for a job directory in a bucket
 
-The lock of a directory is the system's, so it ends with its holders, however they end. The guard holds it too: a launcher that was
-killed is over only when its replicas are gone. Who holds it is written in the file, where other machines and containers that
-share the directory read it.
+The lock of a directory is the system's, so it ends with its holders, however they end. The guard
+holds it too: a launcher that was killed is over only when its replicas are gone. Who holds it is
+written in the file, where other machines and containers that share the directory read it.
 
-In a bucket the object `launcher.lock` says who holds it, and has a lease: a thread of the launcher writes it again every 5 s, and
-whoever sees it unchanged for 30 s takes it over, by when the guard of a launcher that was killed has done its work. A launcher
-whose lock was taken over, as its network or the whole machine stood still, is killed.
+In a bucket the object `launcher.lock` says who holds it, and has a lease: a thread of the launcher
+writes it again every 5 s, and whoever sees it unchanged for 30 s takes it over, by when the guard
+of a launcher that was killed has done its work. A launcher whose lock was taken over, as its
+network or the whole machine stood still, is killed.
 """
 
 import contextlib
@@ -36,7 +37,9 @@ FILE = "launcher.lock"
 BEAT_S, LEASE_S = 5.0, 30.0
 _POLLS = 30  # While another's lease runs.
 _MOST_BYTES = 4096
-_CLOCK_S = 5.0  # By which the system may count the same start differently, as it corrects its clock.
+_CLOCK_S = (
+    5.0  # By which the system may count the same start differently, as it corrects its clock.
+)
 _HOST = socket.gethostname()
 with contextlib.suppress(OSError):
     _HOST += f", {os.readlink('/proc/self/ns/pid')}"
@@ -98,7 +101,8 @@ class Launcher(BaseModel, frozen=True):
 def locked(directory: str) -> Iterator[int]:
     """Holds the lock, and yields the descriptor that other processes may hold it by.
 
-    While another launcher lives, that is refused; the guard of one that is gone is waited for: it finishes its work.
+    While another launcher lives, that is refused; the guard of one that is gone is waited for: it
+    finishes its work.
     """
     os.makedirs(directory, exist_ok=True)
 
@@ -119,7 +123,8 @@ def _refusal(job_dir: str, launcher: Launcher) -> UserError:
     place = "" if launcher.is_here else ", there,"
     directory = "LOG_DIR" if is_remote(job_dir) else job_dir
     return UserError(
-        f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end it{place} "
+        f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end "
+        f"it{place} "
         f"with python -m components.train --stop {directory}, or use another --job-dir"
     )
 
@@ -147,7 +152,10 @@ class Lease:
 
     def take(self) -> None:
         """Takes the lock, if need be after another's lease has run out; a `UserError` names a launcher that is alive."""
-        seen, ends_at = "", 0.0  # The version of another launcher's lock, and when its lease ends if it stays.
+        seen, ends_at = (
+            "",
+            0.0,
+        )  # The version of another launcher's lock, and when its lease ends if it stays.
         while not self._write(seen if time.monotonic() >= ends_at else ""):
             content, version = self._read()
             launcher = Launcher.parse(content)
@@ -156,14 +164,20 @@ class Lease:
             if version != seen:
                 seen, ends_at = version, time.monotonic() + self.lease_s
                 waiting = f"waiting up to {self.lease_s:g} s for a sign of life"
-                print(f"{self.job_dir} is locked by {launcher.name}; {waiting}", file=sys.stderr, flush=True)
+                print(
+                    f"{self.job_dir} is locked by {launcher.name}; {waiting}",
+                    file=sys.stderr,
+                    flush=True,
+                )
             time.sleep(self.lease_s / _POLLS)
 
     def beat(self) -> bool:
         """Writes it again; returns False if another launcher has it, which is not assumed while the store cannot be reached."""
         with contextlib.suppress(UserError, ConnectionError):
             # Somebody may have deleted it.
-            return self._write(self._version, timeout_s=BEAT_S) or (not self._read()[1] and self._write(""))
+            return self._write(self._version, timeout_s=BEAT_S) or (
+                not self._read()[1] and self._write("")
+            )
         return True
 
     def release(self) -> None:
@@ -177,7 +191,9 @@ class Lease:
     def _write(self, if_version: str, **options: Any) -> bool:
         """Replaces a version; returns whether it was still there."""
         try:
-            self._version = write_bytes(self._path, self._content, if_version=if_version, **options).version
+            self._version = write_bytes(
+                self._path, self._content, if_version=if_version, **options
+            ).version
         except FileExistsError:
             return False
         return True

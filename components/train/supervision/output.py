@@ -4,8 +4,9 @@
         output.follow("worker/1", "jobs/a/replicas/worker-1.log", start=0)
         output.lines("launcher", ["starting 2 replicas"])
 
-A thread reads the log files and writes to standard output. A reader who stands still (`less`, a terminal after Ctrl-S)
-makes that thread wait, never the job, and misses nothing: what is not shown yet is in the files.
+A thread reads the log files and writes to standard output. A reader who stands still (`less`, a
+terminal after Ctrl-S) makes that thread wait, never the job, and misses nothing: what is not shown
+yet is in the files.
 """
 
 import contextlib
@@ -53,7 +54,8 @@ class Output:
         self._logs: dict[str, _Log] = {}
         self._num_written = 0  # Lines.
         self._is_closed = False
-        # A launcher forks. That is safe beside this thread: while another runs Python, it waits or is in a system call.
+        # A launcher forks. That is safe beside this thread: while another runs Python, it waits or
+        # is in a system call.
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 

@@ -24,8 +24,11 @@ SAVED = 128 + signal.SIGTERM  # Saved and yielding.
 KILLED = 128 + signal.SIGKILL
 NO_CAPACITY, TIMED_OUT = 75, 124  # Exit codes: EX_TEMPFAIL of sysexits.h, and that of timeout(1).
 _USER_ERROR = 2  # A mistake in flags or input.
-# Signals that come from outside, when a machine is taken away; the others a program raises by its own fault.
-_OUTSIDE = frozenset(128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM))
+# Signals that come from outside, when a machine is taken away; the others a program raises by its
+# own fault.
+_OUTSIDE = frozenset(
+    128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+)
 MAX_FRUITLESS = 3  # Failures in a row without a new step, after which nothing starts again.
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 5.0
 
@@ -69,7 +72,13 @@ class Budget:
         return dataclasses.replace(self, step=max(step, self.step))
 
     def charged(
-        self, kind: Kind, exit_code: int, max_restarts: int, *, reports: bool = True, fruitless: float = MAX_FRUITLESS
+        self,
+        kind: Kind,
+        exit_code: int,
+        max_restarts: int,
+        *,
+        reports: bool = True,
+        fruitless: float = MAX_FRUITLESS,
     ) -> tuple[Self, str]:
         """Returns the budget after an end, and why nothing can start again; empty if it can.
 
@@ -110,8 +119,11 @@ def decide(role: str, strategy: str, exit_code: int) -> Follows:
     """Returns what follows the end of a replica, as far as its budget allows."""
     if exit_code == 0:
         return Follows.DONE if role == "chief" else Follows.NOTHING
-    # Under parameter servers the chief gives a dead worker's work to others until it is back; but one that leaves with
-    # 143 has had all others save and leave. An evaluator only reads checkpoints.
-    if role == "evaluator" or (strategy == "parameter_server" and role == "worker" and exit_code != SAVED):
+    # Under parameter servers the chief gives a dead worker's work to others until it is back; but
+    # one that leaves with 143 has had all others save and leave. An evaluator only reads
+    # checkpoints.
+    if role == "evaluator" or (
+        strategy == "parameter_server" and role == "worker" and exit_code != SAVED
+    ):
         return Follows.RESTART_ONE
     return Follows.RESTART_ALL

@@ -18,8 +18,8 @@ def received(signals: socket.socket) -> list[int]:
 class StopRequest:
     """A request to stop: the first signal makes it, and others are the same request.
 
-    A login session that ends sends SIGTERM and SIGHUP, and a wrapper may send a signal twice. So only a second SIGINT, or
-    another signal again after a second, asks to end at once.
+    A login session that ends sends SIGTERM and SIGHUP, and a wrapper may send a signal twice. So
+    only a second SIGINT, or another signal again after a second, asks to end at once.
     """
 
     def __init__(self) -> None:

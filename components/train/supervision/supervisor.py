@@ -3,9 +3,9 @@
     with Output() as output:
         exit_code = run(plan, output)
 
-`restart_policy` decides who starts again when a replica dies, and when it is enough; `health` when one is taken for frozen.
-A signal to this process stops every replica; nothing outlives it, be it killed by SIGKILL, and it does not outlive the
-process that `PIPELINE_OWNER_PID` names.
+`restart_policy` decides who starts again when a replica dies, and when it is enough; `health` when
+one is taken for frozen. A signal to this process stops every replica; nothing outlives it, be it
+killed by SIGKILL, and it does not outlive the process that `PIPELINE_OWNER_PID` names.
 """
 
 import contextlib
@@ -31,7 +31,15 @@ from components.train.supervision.lock import leased, locked
 from components.train.supervision.output import Output
 from components.train.supervision.plan import Plan, Replica
 from components.train.supervision.replica import Child, ending
-from components.train.supervision.restart_policy import KILLED, SAVED, TIMED_OUT, Budget, Follows, Kind, decide
+from components.train.supervision.restart_policy import (
+    KILLED,
+    SAVED,
+    TIMED_OUT,
+    Budget,
+    Follows,
+    Kind,
+    decide,
+)
 from components.train.supervision.signals import StopRequest, received, signal_socket
 
 _TICK_S = 0.05
@@ -42,8 +50,9 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
     """Runs the job to its end; to be called from the main thread. After a `UserError` no replica runs.
 
     Returns:
-      0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n killed it, when it
-      cannot be started again; 128+n if signal n stopped this process, and `KILLED` if not all was saved then.
+      0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n
+      killed it, when it cannot be started again; 128+n if signal n stopped this process, and
+      `KILLED` if not all was saved then.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -51,7 +60,9 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
             record = stack.enter_context(recording(plan.records_dir))
             os.makedirs(plan.log_dir, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot write to {error.filename or plan.records_dir}: {error.strerror}") from None
+            raise UserError(
+                f"cannot write to {error.filename or plan.records_dir}: {error.strerror}"
+            ) from None
         if is_remote(plan.job_dir):
             stack.enter_context(leased(plan.job_dir))
         signals = stack.enter_context(signal_socket())
@@ -64,9 +75,13 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
             lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
         environ = {**os.environ, MARK: guard.mark("setup")}
         for command in plan.setup:
-            process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ)
+            process = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ
+            )
             if process.returncode:
-                lines = process.stderr.strip().splitlines() or [f"{command[0]}: {ending(process.returncode)}"]
+                lines = process.stderr.strip().splitlines() or [
+                    f"{command[0]}: {ending(process.returncode)}"
+                ]
                 raise UserError(lines[-1])
         try:
             return job.run()
@@ -90,14 +105,16 @@ class _Job:
     signals: socket.socket
 
     def __post_init__(self) -> None:
-        # Callbacks by file descriptor. epoll reports ends of processes in the order in which they came, however late
-        # it is called: the order of blame is the order of death.
+        # Callbacks by file descriptor. epoll reports ends of processes in the order in which they
+        # came, however late it is called: the order of blame is the order of death.
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.signals, selectors.EVENT_READ, self._on_signals)
         self._children: dict[str, Child] = {}  # The newest start of each.
         self._restartable = [replica.name for replica in self.plan.replicas]
         self._due = dict.fromkeys(self._restartable, 0.0)  # To be started, and when.
-        self._blamed: Child | None = None  # Because of which all are being stopped, to start again or to end.
+        self._blamed: Child | None = (
+            None  # Because of which all are being stopped, to start again or to end.
+        )
         self._budgets = {"job": Budget(), "evaluator": Budget()}
         self._ending: dict[str, Any] = {}  # Why the job ends, once it does.
         self._request = StopRequest()
@@ -106,8 +123,13 @@ class _Job:
 
     def run(self) -> int:
         """Starts every replica, and waits until none is left; returns the job's exit code."""
-        logs = [{"replica": r.name, "log": os.path.abspath(r.log), "status": r.status} for r in self.plan.replicas]
-        message = "\n".join([f"starting {len(logs)} replicas; logs in {self.plan.log_dir}", *self.plan.notes])
+        logs = [
+            {"replica": r.name, "log": os.path.abspath(r.log), "status": r.status}
+            for r in self.plan.replicas
+        ]
+        message = "\n".join(
+            [f"starting {len(logs)} replicas; logs in {self.plan.log_dir}", *self.plan.notes]
+        )
         self._report("start", message, pid=os.getpid(), replicas=logs)
         while self._running() or self._due:
             for key, _ in self._selector.select(_TICK_S):
@@ -145,7 +167,9 @@ class _Job:
         self._children[replica.name] = child
         self.output.follow(replica.name, replica.log, child.log_start)
         if child.pidfd is not None:
-            self._selector.register(child.pidfd, selectors.EVENT_READ, functools.partial(self._on_end, child))
+            self._selector.register(
+                child.pidfd, selectors.EVENT_READ, functools.partial(self._on_end, child)
+            )
         self._report("up", replica=replica.name, attempt=child.attempt, pid=child.process.pid)
 
     def _on_signals(self) -> None:
@@ -155,11 +179,15 @@ class _Job:
             if self._request.is_repeated_by(number):
                 self._stop_all(f"{name} again", 128 + number, grace_period_s=0)
             elif is_first:
-                self._stop_all(f"told to stop by {name}", 128 + number, self.patience.grace_period_s)
+                self._stop_all(
+                    f"told to stop by {name}", 128 + number, self.patience.grace_period_s
+                )
 
     def _stop_all(self, why: str, exit_code: int, grace_period_s: float) -> None:
         """Has all save and end within the grace period, and nobody start again."""
-        self._report("stop", f"{why}: {'stopping' if grace_period_s else 'killing'} the replicas", why=why)
+        self._report(
+            "stop", f"{why}: {'stopping' if grace_period_s else 'killing'} the replicas", why=why
+        )
         self._finish(grace_period_s, why=why, exit_code=exit_code)
 
     def _note_kills(self) -> None:
@@ -201,7 +229,9 @@ class _Job:
         )
         if self._ending:
             return
-        if child.frozen or not child.is_signalled:  # Who ends after another signal of ours is not to blame.
+        if (
+            child.frozen or not child.is_signalled
+        ):  # Who ends after another signal of ours is not to blame.
             self._on_death(child)
         if self._blamed and not self._running():
             blamed, self._blamed = self._blamed, None
@@ -211,10 +241,15 @@ class _Job:
         """Decides what follows when a replica has ended by itself, or was killed as frozen."""
         role, patience = child.replica.role, self.patience
         if self._blamed:
-            # The client of a replica elsewhere may report a kill later than others report what it did to them; and
-            # the peers of one that is stopped give up before it is found.
+            # The client of a replica elsewhere may report a kill later than others report what it
+            # did to them; and the peers of one that is stopped give up before it is found.
             is_cause = child.frozen or (child.kind is Kind.PREEMPTION and child.exit_code != SAVED)
-            if is_cause and role != "evaluator" and self._blamed.kind is Kind.ERROR and not self._blamed.frozen:
+            if (
+                is_cause
+                and role != "evaluator"
+                and self._blamed.kind is Kind.ERROR
+                and not self._blamed.frozen
+            ):
                 self._blamed = child
             return
         match decide(role, self.plan.strategy, child.exit_code):
@@ -242,9 +277,16 @@ class _Job:
     def _restart(self, child: Child, names: list[str]) -> None:
         """Starts replicas again after the death of one, or ends the job, or goes on without its evaluator."""
         replica, most = child.replica, self.plan.max_restarts
-        budget, why = self._budgets[replica.group].charged(child.kind, child.exit_code, most, reports=self.plan.reports)
+        budget, why = self._budgets[replica.group].charged(
+            child.kind, child.exit_code, most, reports=self.plan.reports
+        )
         self._budgets[replica.group] = budget
-        fields = {"replica": replica.name, "ending": child.ending, "exit_code": child.exit_code, "why": why}
+        fields = {
+            "replica": replica.name,
+            "ending": child.ending,
+            "exit_code": child.exit_code,
+            "why": why,
+        }
         fields |= {"log": replica.log, "tail": child.tail()}
         self._report("blame", failure_message(fields), **fields, kind=child.kind, step=budget.step)
         if not why:
@@ -252,7 +294,9 @@ class _Job:
             self._due |= dict.fromkeys(names, time.monotonic() + budget.backoff_s)
             wait = f" in {budget.backoff_s:.1f} s" if budget.backoff_s else ""
             counts = f"errors: {budget.errors}, after preemptions: {budget.preemptions}"
-            message = f"starting {', '.join(names)} again{wait}; restarts after {counts} (of {most} each)"
+            message = (
+                f"starting {', '.join(names)} again{wait}; restarts after {counts} (of {most} each)"
+            )
             used = {"errors": budget.errors, "preemptions": budget.preemptions}
             self._report("restart", message, replicas=names, after=child.kind, **used)
         elif replica.role == "evaluator":
@@ -266,8 +310,11 @@ class _Job:
         if now >= self._time_out_at:
             why = f"ended by its time limit (scheduling.timeout: {self.plan.timeout_s} s)"
             self._stop_all(why, TIMED_OUT, self.patience.grace_period_s)
-        # The first that fell silent is to blame: the others may only wait for it, as long as it takes to die too.
-        for child in sorted(self._running(), key=lambda child: (child.vitals.changed, child.started)):
+        # The first that fell silent is to blame: the others may only wait for it, as long as it
+        # takes to die too.
+        for child in sorted(
+            self._running(), key=lambda child: (child.vitals.changed, child.started)
+        ):
             self._read_status(child, now)
             why = child.vitals.frozen(now, self.patience, reports=self.plan.reports)
             if why and not self._ending and not self._blamed:

@@ -31,7 +31,9 @@ def make(dataset: str, place: str, directory: pathlib.Path) -> tuple[dict[str, s
     if dataset == "mnist":
         make_idx(root, train=30, test=10, packed=False)
     elif dataset == "images":
-        for value, path in enumerate(root / kind / f"{i}.png" for kind in ("lily", "rose") for i in range(9)):
+        for value, path in enumerate(
+            root / kind / f"{i}.png" for kind in ("lily", "rose") for i in range(9)
+        ):
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(np.full((3, 3), value, np.uint8)).save(path)
         (root / "lily" / "notes.txt").write_text("no image")
@@ -49,7 +51,9 @@ def _make_rows(dataset: str, root: pathlib.Path) -> pathlib.Path:
     root.mkdir(parents=True)
     if dataset == "tfrecord":
         for name in ("a.tfrecord", "more/b.tfrecord"):
-            write_records(root / name, [{"a": [i], "kind": [b"xy"[i % 2 : i % 2 + 1]]} for i in range(9)])
+            write_records(
+                root / name, [{"a": [i], "kind": [b"xy"[i % 2 : i % 2 + 1]]} for i in range(9)]
+            )
     else:
         for name in ("a.csv", "b.csv"):
             (root / name).write_text("a,kind\n" + "1,x\n2,y\n" * 9)

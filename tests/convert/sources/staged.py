@@ -36,7 +36,9 @@ SCHEMA = make_schema()
 
 def read(source, path, directory: pathlib.Path, **opening) -> TableExamples:
     (directory / "work").mkdir(exist_ok=True)
-    return source.open(str(path), Opening(directory=str(directory / "work"), splits=Splits(), **opening))
+    return source.open(
+        str(path), Opening(directory=str(directory / "work"), splits=Splits(), **opening)
+    )
 
 
 def rows(examples: TableExamples) -> list[dict]:
@@ -47,7 +49,11 @@ def rows(examples: TableExamples) -> list[dict]:
             names = [*block.columns]
             values = [c.tolist() for c in block.columns.values()]
             for i, row in enumerate(zip(*values, strict=True)):
-                row = dict(zip(names, (v.decode() if isinstance(v, bytes) else v for v in row), strict=True))
+                row = dict(
+                    zip(
+                        names, (v.decode() if isinstance(v, bytes) else v for v in row), strict=True
+                    )
+                )
                 result.append(row | {n: None for n, mask in block.missing.items() if mask[i]})
     return result
 
@@ -59,7 +65,9 @@ def write_csv(path: pathlib.Path, cells: list[list[str]], *, line_end="\n", quot
     return path
 
 
-def read_csv(directory: pathlib.Path, content: bytes | str, schema=SCHEMA, **options) -> TableExamples:
+def read_csv(
+    directory: pathlib.Path, content: bytes | str, schema=SCHEMA, **options
+) -> TableExamples:
     path = directory / "t.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return read(TextSource(name="csv", schema=schema, **options), path, directory)

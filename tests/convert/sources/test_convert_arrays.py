@@ -20,17 +20,33 @@ from components.convert.sources import arrays
 from components.convert.sources.arrays import ARRAYS
 from components.convert.splits import Splits
 
-DIGITS, MNIST, IDX, CIFAR10, CIFAR100 = map(ARRAYS.get, ("digits", "mnist", "idx", "cifar10", "cifar100"))
+DIGITS, MNIST, IDX, CIFAR10, CIFAR100 = map(
+    ARRAYS.get, ("digits", "mnist", "idx", "cifar10", "cifar100")
+)
 
 
 def test_digits_are_original():
     opened = read_all(DIGITS)
     assert opened.splits["train"]["image"].shape == (1797, 8, 8, 1)
-    assert np.bincount(opened.splits["train"]["label"]).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert np.bincount(opened.splits["train"]["label"]).tolist() == [
+        178,
+        182,
+        177,
+        183,
+        181,
+        182,
+        181,
+        179,
+        174,
+        180,
+    ]
     assert opened.examples.inputs[0].value_range == (0.0, 16.0)
     origin = arrays.DIGITS.joinpath("ORIGIN.md").read_text()
     for file in DIGITS.files(None):
-        assert hashlib.sha256(gzip.decompress(pathlib.Path(file.path).read_bytes())).hexdigest() in origin
+        assert (
+            hashlib.sha256(gzip.decompress(pathlib.Path(file.path).read_bytes())).hexdigest()
+            in origin
+        )
 
 
 @pytest.mark.parametrize("dots", [False, True])
@@ -42,7 +58,9 @@ def test_idx_original_names(bucket, dots, packed):
             path.rename(path.with_name(path.name.replace("-idx", ".idx")))
     for place in (str(bucket / "data"), "gs://demo/data"):
         opened = read_all(MNIST, place)
-        assert opened.splits.keys() == written.keys() and opened.examples.class_names == tuple("0123456789")
+        assert opened.splits.keys() == written.keys() and opened.examples.class_names == tuple(
+            "0123456789"
+        )
         for split, (images, labels) in written.items():
             assert np.array_equal(opened.splits[split]["image"], images[..., np.newaxis])
             assert np.array_equal(opened.splits[split]["label"], labels)
@@ -66,10 +84,14 @@ def refused(source: arrays.IdxSource, path: pathlib.Path) -> str:
 def test_idx_missing_files_are_named(tmp_path):
     missing = f"{tmp_path}: missing "
     hint = " (each may end in .gz)"
-    assert refused(IDX, tmp_path) == f"{missing}train-images-idx3-ubyte, train-labels-idx1-ubyte{hint}"
+    assert (
+        refused(IDX, tmp_path) == f"{missing}train-images-idx3-ubyte, train-labels-idx1-ubyte{hint}"
+    )
     make_idx(tmp_path, train=20)
     assert [*read_all(IDX, str(tmp_path)).splits] == ["train"]
-    assert refused(MNIST, tmp_path) == f"{missing}t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte{hint}"
+    assert (
+        refused(MNIST, tmp_path) == f"{missing}t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte{hint}"
+    )
     make_idx(tmp_path, test=3)
     (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()
     assert refused(IDX, tmp_path) == f"{missing}t10k-labels-idx1-ubyte{hint}"
@@ -77,14 +99,23 @@ def test_idx_missing_files_are_named(tmp_path):
 
 def test_idx_contradicting_files_are_named(tmp_path):
     make_idx(tmp_path, classes=11, train=20, test=5)
-    assert "train-labels-idx1-ubyte.gz: record 10 has label 10; mnist has labels 0 to 9" in refused(MNIST, tmp_path)
+    assert "train-labels-idx1-ubyte.gz: record 10 has label 10; mnist has labels 0 to 9" in refused(
+        MNIST, tmp_path
+    )
     make_idx(tmp_path, classes=300, test=15)
-    assert read_all(IDX, str(tmp_path)).examples.class_names == tuple(map(str, range(15)))  # Of any split.
+    assert read_all(IDX, str(tmp_path)).examples.class_names == tuple(
+        map(str, range(15))
+    )  # Of any split.
     make_idx(tmp_path, size=(4, 4), test=5)
     expected = "t10k-images-idx3-ubyte.gz: its shape is (5, 4, 4); train has images of (5, 4)"
     assert expected in refused(IDX, tmp_path)
-    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes((tmp_path / "t10k-labels-idx1-ubyte.gz").read_bytes())
-    expected = "train-images-idx3-ubyte.gz: its shape is (20, 5, 4); train has images of (5, 4), and there are 5 labels"
+    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(
+        (tmp_path / "t10k-labels-idx1-ubyte.gz").read_bytes()
+    )
+    expected = (
+        "train-images-idx3-ubyte.gz: its shape is (20, 5, 4); train has images of (5, 4), "
+        "and there are 5 labels"
+    )
     assert expected in refused(MNIST, tmp_path)
 
 
@@ -121,7 +152,9 @@ def test_plain_file_may_not_change(tmp_path):
     (tmp_path / "work").mkdir()
     for packed in (True, False):
         images, _ = make_idx(tmp_path, train=9, packed=packed)["train"]
-        examples = IDX.open(str(tmp_path), Opening(directory=str(tmp_path / "work"), splits=Splits()))
+        examples = IDX.open(
+            str(tmp_path), Opening(directory=str(tmp_path / "work"), splits=Splits())
+        )
         (tmp_path / f"train-images-idx3-ubyte{'.gz' * packed}").write_bytes(bytes(5))
         if packed:
             (block,) = examples.blocks(examples.pieces[0])
@@ -162,7 +195,9 @@ def unpack(directory: pathlib.Path, files: dict[str, bytes]) -> pathlib.Path:
     return directory
 
 
-def assert_holds(source: arrays.CifarSource, path: object, files: dict[str, bytes], shards: int = 1) -> None:
+def assert_holds(
+    source: arrays.CifarSource, path: object, files: dict[str, bytes], shards: int = 1
+) -> None:
     """Compares every pixel, addressed as the format's description has it: by channel, then row, then column."""
     num_labels = len(source.limits)
     opened = read_all(source, str(path), shards=shards)
@@ -204,7 +239,10 @@ def test_cifar_fine_classes_have_names():
     [
         (lambda data: data[:-1], r"no positive number of whole records"),
         (lambda data: b"", r" 0 bytes"),
-        (lambda data: b"\x64" + data[1:], r"record 0 has label 100; cifar10+ has labels 0 to (9|19)$"),
+        (
+            lambda data: b"\x64" + data[1:],
+            r"record 0 has label 100; cifar10+ has labels 0 to (9|19)$",
+        ),
         (None, r"missing test(_batch)?\.bin; needed are the files of the binary version"),
     ],
 )
@@ -230,9 +268,17 @@ def test_cifar_damaged_archive_is_named(tmp_path, mode):
     path = tmp_path / "a"
     packed = pack(path, contents(CIFAR10), mode).read_bytes()
     middle = len(packed) // 2
-    damaged = [packed[:middle], b"\x1f\x8b" + bytes(range(256)) * 9, b"", b"no archive at all\n" * 99]
+    damaged = [
+        packed[:middle],
+        b"\x1f\x8b" + bytes(range(256)) * 9,
+        b"",
+        b"no archive at all\n" * 99,
+    ]
     if mode != "w":  # A plain archive has no checksum over its contents.
-        damaged += [packed[:middle] + bytes([packed[middle] ^ 255]) + packed[middle + 1 :], packed[:-4]]
+        damaged += [
+            packed[:middle] + bytes([packed[middle] ^ 255]) + packed[middle + 1 :],
+            packed[:-4],
+        ]
     for data in damaged:
         path.write_bytes(data)
         assert str(path) in refused(CIFAR10, path)

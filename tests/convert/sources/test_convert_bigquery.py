@@ -36,7 +36,10 @@ def cloud(bucket, trips, monkeypatch):
     """BigQuery with a table and a view, and a bucket `demo`."""
     trips.parent.mkdir()
     for path in (trips, trips.with_name("demo-project.taxi.view.parquet")):
-        pq.write_table(pa.table({"fare": [i / 4 for i in range(200)], "tip": [i % 2 for i in range(200)]}), path)
+        pq.write_table(
+            pa.table({"fare": [i / 4 for i in range(200)], "tip": [i % 2 for i in range(200)]}),
+            path,
+        )
     monkeypatch.setattr(bigquery, "POLL_S", 0.01)
     bigquery_server = BigQuery(trips.parent, Objects(bucket.parent))
     with (
@@ -60,13 +63,21 @@ def test_query_is_one_bounded_job(cloud, capsys, trips):
             "labels": {"managed_by": "tfrecord-training"},
             "query": {
                 "maximumBytesBilled": str(trips.stat().st_size + (10 << 20)),
-                "query": f"EXPORT DATA OPTIONS (uri = '{folder}/*.parquet', format = 'PARQUET', compression = 'SNAPPY') AS\n{_QUERY}",
+                "query": f"EXPORT DATA OPTIONS (uri = '{folder}/*.parquet', format = 'PARQUET', "
+                f"compression = 'SNAPPY') AS\n{_QUERY}",
                 "useLegacySql": False,
             },
         },
-        "jobReference": {"jobId": body["jobReference"]["jobId"], "location": "US", "projectId": "demo-project"},
+        "jobReference": {
+            "jobId": body["jobReference"]["jobId"],
+            "location": "US",
+            "projectId": "demo-project",
+        },
     }
-    assert [file.path for file in list_files(folder)] == [f"{folder}/000000000000.parquet", f"{folder}/export.json"]
+    assert [file.path for file in list_files(folder)] == [
+        f"{folder}/000000000000.parquet",
+        f"{folder}/export.json",
+    ]
     assert "the query reads 0.01 GB at most; job " in capsys.readouterr().out
 
 
@@ -82,7 +93,9 @@ def test_table_is_copied_view_queried(cloud):
         },
     }
     run("demo-project.taxi.view")
-    assert cloud.inserted[1]["configuration"]["query"]["query"].endswith("AS\nSELECT * FROM `demo-project.taxi.view`")
+    assert cloud.inserted[1]["configuration"]["query"]["query"].endswith(
+        "AS\nSELECT * FROM `demo-project.taxi.view`"
+    )
 
 
 def test_export_is_repeated_after_changes(cloud, trips, bucket):
@@ -113,10 +126,19 @@ def test_failed_job_is_begun_again(cloud):
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ("trips", "--source trips: dataset 'bigquery' needs a query, or a table as PROJECT.DATASET.TABLE"),
-        ("demo-project.taxi.none", "BigQuery refuses demo-project.taxi.none: 404 .*Not found: Table"),
+        (
+            "trips",
+            "--source trips: dataset 'bigquery' needs a query, or a table as PROJECT.DATASET.TABLE",
+        ),
+        (
+            "demo-project.taxi.none",
+            "BigQuery refuses demo-project.taxi.none: 404 .*Not found: Table",
+        ),
         ("SELECT broken", "BigQuery refuses SELECT broken: 400 .*Syntax error"),
-        ("SELECT 1 FROM `demo-project.taxi.none`", "BigQuery refuses SELECT 1 .*: 404 .*Not found: Table"),
+        (
+            "SELECT 1 FROM `demo-project.taxi.none`",
+            "BigQuery refuses SELECT 1 .*: 404 .*Not found: Table",
+        ),
     ],
 )
 def test_refused_question_begins_nothing(cloud, question, message):
@@ -140,7 +162,12 @@ def options(tmp_path) -> Callable[..., Options]:
 
     def make(schema: str = _SCHEMA, **changes) -> Options:
         (tmp_path / "schema.yaml").write_text(schema)
-        place = {"schema": str(tmp_path / "schema.yaml"), "output": str(tmp_path / "data"), "shards": 2, "processes": 1}
+        place = {
+            "schema": str(tmp_path / "schema.yaml"),
+            "output": str(tmp_path / "data"),
+            "shards": 2,
+            "processes": 1,
+        }
         source = {"dataset": "bigquery", "source": _QUERY, "export_dir": "gs://demo/exports"}
         return Options(**{**source, **place, **changes})
 
@@ -149,9 +176,14 @@ def options(tmp_path) -> Callable[..., Options]:
 
 def test_query_converts_as_its_file(cloud, tmp_path, trips, options):
     convert(options())
-    convert(options(dataset="parquet", source=str(trips), export_dir=None, output=str(tmp_path / "parquet")))
+    convert(
+        options(
+            dataset="parquet", source=str(trips), export_dir=None, output=str(tmp_path / "parquet")
+        )
+    )
     shards = [
-        [path.read_bytes() for path in sorted((tmp_path / name).glob("*.tfrecord"))] for name in ("data", "parquet")
+        [path.read_bytes() for path in sorted((tmp_path / name).glob("*.tfrecord"))]
+        for name in ("data", "parquet")
     ]
     assert shards[0] == shards[1] and len(cloud.inserted) == 1
 
@@ -159,9 +191,13 @@ def test_query_converts_as_its_file(cloud, tmp_path, trips, options):
 @pytest.mark.parametrize("question", [_QUERY, "demo-project.taxi.trips"])
 def test_missing_column_costs_nothing(cloud, options, question):
     schema = _SCHEMA.replace("fare: {", "fare: {header: fares, ")
-    with pytest.raises(UserError, match=f"^BigQuery's {question}: unknown column 'fare'; did you mean 'fares'"):
+    with pytest.raises(
+        UserError, match=f"^BigQuery's {question}: unknown column 'fare'; did you mean 'fares'"
+    ):
         convert(options(schema, source=question))
-    with pytest.raises(UserError, match=rf"^BigQuery's {question}: has no column 'fares' \(it has 'fare', 'tip'\)"):
+    with pytest.raises(
+        UserError, match=rf"^BigQuery's {question}: has no column 'fares' \(it has 'fare', 'tip'\)"
+    ):
         convert(options(f"{schema}other_columns: ignore\n", source=question))
     assert not cloud.inserted
 

@@ -59,7 +59,9 @@ def test_bucket_is_read_once(tmp_path, large, bytes_read, dataset, passes):
     flags, root = large(dataset)
     size, manifests = sum(path.stat().st_size for path in root.rglob("*") if path.is_file()), []
     for source, output in ((str(root), "here"), ("gs://demo/data", "there")):
-        options = Options(**flags, source=source, output=str(tmp_path / output), shards=4, processes=1)
+        options = Options(
+            **flags, source=source, output=str(tmp_path / output), shards=4, processes=1
+        )
         manifests.append(convert(options))
         before = bytes_read()
         read_all(find_source(**flags), source)
@@ -71,10 +73,15 @@ def test_bucket_is_read_once(tmp_path, large, bytes_read, dataset, passes):
 def test_changed_or_deleted_file_is_named(bucket, tmp_path, large, dataset):
     flags, root = large(dataset)
     for source, folder in ((str(root), root), ("gs://demo/data", bucket / "data")):
-        examples = find_source(**flags).open(source, Opening(directory=str(tmp_path), splits=Splits()))
+        examples = find_source(**flags).open(
+            source, Opening(directory=str(tmp_path), splits=Splits())
+        )
         paths = [path for path in folder.rglob("*") if path.is_file()]
         for change in (lambda path: path.write_bytes(path.read_bytes()), pathlib.Path.unlink):
             for path in paths:
                 change(path)
-            with pytest.raises(UserError, match=rf"^{source}/[\w./-]+: it has changed or gone since it was looked at"):
+            with pytest.raises(
+                UserError,
+                match=rf"^{source}/[\w./-]+: it has changed or gone since it was looked at",
+            ):
                 list(examples.blocks(examples.pieces[0]))

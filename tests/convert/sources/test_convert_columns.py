@@ -17,7 +17,8 @@ def test_booleans_times_marks(tmp_path):
         filter="b OR NOT b",
     )
     content = (
-        "f,b,t,y\n1, YES,2024-01-31,3\n2,F,1969-12-31 23:59:59.5,4\n4,t,-9,5\n5,0,,6\n6,no,1970-01-01T01:00+01:00,7\n"
+        "f,b,t,y\n1, YES,2024-01-31,3\n2,F,1969-12-31 "
+        "23:59:59.5,4\n4,t,-9,5\n5,0,,6\n6,no,1970-01-01T01:00+01:00,7\n"
     )
     examples = read_csv(tmp_path, content, schema)
     assert [(r["b"], r["t"], r["label"]) for r in rows(examples)] == [
@@ -39,14 +40,23 @@ def test_booleans_times_marks(tmp_path):
 
 
 def test_vocabularies_are_of_training_rows(tmp_path):
-    inputs = (Input(column="s", vocabulary=2), Input(column="t", words=2), Input(column="n", vocabulary=5))
+    inputs = (
+        Input(column="s", vocabulary=2),
+        Input(column="t", words=2),
+        Input(column="n", vocabulary=5),
+    )
     schema = make_schema(columns=columns(s="string?", t="string?", n="int?", y="int"), deep=inputs)
     table = [["ab"[i % 2], f"One, {i}!", i % 3 - 1, i % 2] for i in range(2000)]
     path = write_csv(tmp_path / "t.csv", [["s", "t", "n", "y"], *table])
     examples = read(TextSource(name="csv", schema=schema), path, tmp_path, shards=4)
     letters, words, numbers = (encoding.vocabulary for encoding in examples.deep)
     assert (sorted(letters), words[0], sorted(numbers)) == (["a", "b"], "one", [-1, 0, 1])
-    assert [piece.part for piece in examples.pieces] == [[0, 500], [500, 1000], [1000, 1500], [1500, 2000]]
+    assert [piece.part for piece in examples.pieces] == [
+        [0, 500],
+        [500, 1000],
+        [1000, 1500],
+        [1500, 2000],
+    ]
     assert len(rows(examples)) == 2000 and examples.most["t"] == len("One, 1999!")
 
 
@@ -62,10 +72,17 @@ def test_indicator_of_missing_values(tmp_path):
     schema = make_schema(columns=types, deep=(INPUT,), wide=(Input(column="i", buckets=(1.0,)),))
     examples = read_csv(tmp_path, b"f,i,y\n1,-7,0\n2,,1\n3,5,1\n", schema)
     (block,) = examples.blocks(examples.pieces[0])
-    assert block.columns["i"].tolist() == [-7, -7, 5] and block.columns["i_missing"].tolist() == [0, 1, 0]
+    assert block.columns["i"].tolist() == [-7, -7, 5] and block.columns["i_missing"].tolist() == [
+        0,
+        1,
+        0,
+    ]
     encodings = [(encoding.kind, *encoding.columns) for encoding in examples.deep + examples.wide]
     assert encodings == [("numeric", "f"), ("buckets", "i"), ("numeric", "i_missing")]
-    assert "i_missing" in {feature.name for feature in examples.features} and examples.most["i_missing"] == 1
+    assert (
+        "i_missing" in {feature.name for feature in examples.features}
+        and examples.most["i_missing"] == 1
+    )
 
 
 def test_group_stays_together(tmp_path):

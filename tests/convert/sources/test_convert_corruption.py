@@ -34,12 +34,18 @@ def damage(directory: pathlib.Path, kind: str, chance: random.Random) -> pathlib
     data = path.read_bytes()
     if kind in ("flip", "scribble"):
         place = chance.randrange(len(data))
-        path.write_bytes(data[:place] + bytes([data[place] ^ chance.randrange(1, 256)]) + data[place + 1 :])
+        path.write_bytes(
+            data[:place] + bytes([data[place] ^ chance.randrange(1, 256)]) + data[place + 1 :]
+        )
     elif kind == "resize":
         shorter = data[: chance.choice([0, -1, chance.randrange(len(data))])]
-        path.write_bytes(chance.choice([shorter, data + b"\0", data + chance.choice(paths).read_bytes()]))
+        path.write_bytes(
+            chance.choice([shorter, data + b"\0", data + chance.choice(paths).read_bytes()])
+        )
     elif kind == "swap":
-        other = chance.choice([other for other in paths if other.suffix == path.suffix and other != path])
+        other = chance.choice(
+            [other for other in paths if other.suffix == path.suffix and other != path]
+        )
         path.write_bytes(other.read_bytes())
         other.write_bytes(data)
         return min(path, other)
@@ -48,7 +54,9 @@ def damage(directory: pathlib.Path, kind: str, chance: random.Random) -> pathlib
     else:
         # A value of the manifest, or a name in it, is another one.
         text = data.decode()
-        value = chance.choice(list(re.finditer(r'"[^"]*"|(?<=[ \[])-?[\d.]+|null|true|false', text)))
+        value = chance.choice(
+            list(re.finditer(r'"[^"]*"|(?<=[ \[])-?[\d.]+|null|true|false', text))
+        )
         news = ["null", "0", "-1", "1.5", '"x"', "[]", "{}", "[1]", "true", "1" + 30 * "0"]
         new = '"x"' if text[value.end()] == ":" else chance.choice(news)
         path.write_text(text[: value.start()] + new + text[value.end() :])
@@ -77,7 +85,9 @@ def read(dataset: pathlib.Path) -> None:
             provide_files(Choice(str(dataset), "mapped", "as asked for", None), manifest)
         batches = records.batches(manifest, str(dataset), split, 100)
         assert sum(len(batch["label"]) for batch in batches) == content.examples
-        assert sum(map(len, shards.content_hashes(manifest, str(dataset), split))) == content.examples
+        assert (
+            sum(map(len, shards.content_hashes(manifest, str(dataset), split))) == content.examples
+        )
 
 
 def compare(dataset: pathlib.Path) -> None:

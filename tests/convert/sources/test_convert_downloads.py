@@ -26,13 +26,17 @@ class Server:
     """Server that gives the answers, or raises them, one after another and the last one again; it counts the requests."""
 
     url: str = ""
-    answers: list[Answer | ResetError | Callable[[Request], Answer]] = dataclasses.field(default_factory=list)
+    answers: list[Answer | ResetError | Callable[[Request], Answer]] = dataclasses.field(
+        default_factory=list
+    )
     requests: int = 0
 
     def offer(self, *answers: Answer | ResetError | Callable[[Request], Answer]) -> RemoteFile:
         self.answers = list(answers)
         sha256 = hashlib.sha256(DATA).hexdigest()
-        return RemoteFile(name="data.gz", urls=(f"{self.url}/data.gz",), num_bytes=len(DATA), sha256=sha256)
+        return RemoteFile(
+            name="data.gz", urls=(f"{self.url}/data.gz",), num_bytes=len(DATA), sha256=sha256
+        )
 
     def respond(self, request: Request) -> Answer:
         self.requests += 1
@@ -55,7 +59,14 @@ def haste(monkeypatch) -> None:
 
 @pytest.fixture
 def server(monkeypatch) -> Iterator[Server]:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ):
         monkeypatch.delenv(name, raising=False)
     server = Server()
     with Front(0, server.respond) as front:
@@ -66,20 +77,32 @@ def server(monkeypatch) -> Iterator[Server]:
 
 @pytest.mark.parametrize(
     "answers",
-    [[GOOD], [UNAVAILABLE, UNAVAILABLE, GOOD], [Answer(429), GOOD], [ResetError(GOOD), GOOD], [hang, GOOD]],
+    [
+        [GOOD],
+        [UNAVAILABLE, UNAVAILABLE, GOOD],
+        [Answer(429), GOOD],
+        [ResetError(GOOD), GOOD],
+        [hang, GOOD],
+    ],
     ids=["good", "5xx", "429", "cut", "hangs"],
 )
 def test_download_is_repeated(tmp_path, server, answers):
     file, folder = server.offer(*answers), tmp_path / "new"
     assert download([file], folder) == [folder / "data.gz"]
     assert (folder / "data.gz").read_bytes() == DATA
-    assert server.requests == len(answers) and [path.name for path in folder.iterdir()] == ["data.gz"]
+    assert server.requests == len(answers) and [path.name for path in folder.iterdir()] == [
+        "data.gz"
+    ]
 
 
 @pytest.mark.parametrize(
     ("answer", "message", "requests"),
     [
-        (Answer(200, DATA[::-1]), f"SHA-256 is {hashlib.sha256(DATA[::-1]).hexdigest()} where .* was", 1),
+        (
+            Answer(200, DATA[::-1]),
+            f"SHA-256 is {hashlib.sha256(DATA[::-1]).hexdigest()} where .* was",
+            1,
+        ),
         (Answer(200, DATA + b"more"), "300,004 bytes, whose SHA-256 is", 1),
         (Answer(200), "0 bytes, whose SHA-256 is", 1),
         (NOT_FOUND, "404 Client Error", 3),
@@ -92,11 +115,17 @@ def test_failed_download_names_url(tmp_path, server, answer, message, requests):
     file = server.offer(answer)
     with pytest.raises(UserError, match=message) as error:
         download([file], tmp_path)
-    assert "--source" in str(error.value) and file.urls[0] in str(error.value) and "\n" not in str(error.value)
+    assert (
+        "--source" in str(error.value)
+        and file.urls[0] in str(error.value)
+        and "\n" not in str(error.value)
+    )
     assert not list(tmp_path.iterdir()) and server.requests == requests
 
 
-@pytest.mark.parametrize(("content", "requests"), [(DATA, 0), (DATA[:-1] + b"x", 1)], ids=["good", "damaged"])
+@pytest.mark.parametrize(
+    ("content", "requests"), [(DATA, 0), (DATA[:-1] + b"x", 1)], ids=["good", "damaged"]
+)
 def test_damaged_file_is_downloaded_again(tmp_path, server, content, requests):
     (tmp_path / "data.gz").write_bytes(content)
     download([server.offer(GOOD)], tmp_path)
@@ -105,7 +134,9 @@ def test_damaged_file_is_downloaded_again(tmp_path, server, content, requests):
 
 def test_other_url_takes_over(tmp_path, server):
     file = server.offer(Answer(200, DATA[::-1]), GOOD)
-    download([dataclasses.replace(file, urls=(*file.urls, f"{server.url}/mirror/data.gz"))], tmp_path)
+    download(
+        [dataclasses.replace(file, urls=(*file.urls, f"{server.url}/mirror/data.gz"))], tmp_path
+    )
     assert (tmp_path / "data.gz").read_bytes() == DATA
 
 
@@ -118,7 +149,9 @@ def test_parallel_downloads_share_request(tmp_path, server):
 
 def test_unwritable_directory_is_refused(tmp_path, server):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write downloads to .*Not a directory; set XDG_CACHE_HOME"):
+    with pytest.raises(
+        UserError, match=r"cannot write downloads to .*Not a directory; set XDG_CACHE_HOME"
+    ):
         download([server.offer(GOOD)], tmp_path / "file" / "d")
 
 
@@ -136,10 +169,14 @@ def test_dataset_without_source_is_downloaded(tmp_path, server, monkeypatch, cap
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder, files = tmp_path / "offered", []
     make_idx(folder, train=20, test=5)
-    for path in (pathlib.Path(file.path) for file in find_source("fashion_mnist").files(str(folder))):
+    for path in (
+        pathlib.Path(file.path) for file in find_source("fashion_mnist").files(str(folder))
+    ):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         url = f"{server.url}/{path.name}"
-        files.append(RemoteFile(name=path.name, urls=(url,), num_bytes=path.stat().st_size, sha256=digest))
+        files.append(
+            RemoteFile(name=path.name, urls=(url,), num_bytes=path.stat().st_size, sha256=digest)
+        )
     monkeypatch.setitem(OFFERED, "fashion_mnist", tuple(files))
     assert source_digest("fashion_mnist", None) == source_digest("fashion_mnist", str(folder))
     assert find_paths("fashion_mnist", "given") == "given" and find_paths("idx", None) is None
@@ -155,7 +192,10 @@ def test_dataset_without_source_is_downloaded(tmp_path, server, monkeypatch, cap
 
 
 def test_offers_equal_tensorflow_datasets():
-    root = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent / "url_checksums"
+    root = (
+        pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent
+        / "url_checksums"
+    )
     for name in OFFERED.keys() - {"taxi"}:
         lines = [line.split("\t")[:3] for line in (root / f"{name}.txt").read_text().splitlines()]
         for file in OFFERED[name]:

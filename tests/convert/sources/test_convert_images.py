@@ -21,7 +21,9 @@ from components.convert.splits import Splits
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
 
 
-def write(root: pathlib.Path, files: dict[str, tuple[int, int] | bytes], mode: str = "RGB") -> pathlib.Path:
+def write(
+    root: pathlib.Path, files: dict[str, tuple[int, int] | bytes], mode: str = "RGB"
+) -> pathlib.Path:
     """Writes files below a folder: images of those heights and widths, or bytes."""
     for name, content in files.items():
         path = root / name
@@ -29,7 +31,9 @@ def write(root: pathlib.Path, files: dict[str, tuple[int, int] | bytes], mode: s
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
-            pixels = np.random.default_rng(zlib.crc32(name.encode())).integers(0, 256, (*content, 3), np.uint8)
+            pixels = np.random.default_rng(zlib.crc32(name.encode())).integers(
+                0, 256, (*content, 3), np.uint8
+            )
             Image.fromarray(pixels).convert(mode).save(path)
     return root
 
@@ -66,7 +70,9 @@ def test_images_of_one_size(folder, capsys):
     assert "images of 6 x 5 pixels are stored as pixels, 6 x 5 x 3" in capsys.readouterr().out
     columns = opened.splits["train"]
     pairs = zip(columns["label"].tolist(), columns["image"].tolist(), strict=True)
-    expected = [("ab".index(name[0]), np.asarray(Image.open(root / name)).tolist()) for name in many()]
+    expected = [
+        ("ab".index(name[0]), np.asarray(Image.open(root / name)).tolist()) for name in many()
+    ]
     assert sorted(pairs) == sorted(expected)
 
 
@@ -80,7 +86,10 @@ def test_images_of_several_sizes(folder, capsys):
     assert sorted(opened.splits["train"]["image"].to_pylist()) == sorted(files)
     assert opened.examples.most["image"] == max(map(len, files))
     (block,) = opened.blocks["train"]
-    assert sorted(block.measures["image.height"])[-2:] == [6, 70] and sum(block.measures["image.width"]) == 24 * 5 + 80
+    assert (
+        sorted(block.measures["image.height"])[-2:] == [6, 70]
+        and sum(block.measures["image.width"]) == 24 * 5 + 80
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +108,9 @@ def test_storage_follows_size_and_options(folder, width, options, encoding):
     assert image.shape == (*options.get("image_size", (128, width)), 3)
 
 
-@pytest.mark.parametrize(("modes", "channels"), [(["1", "L", "LA"], 1), (["L", "RGB"], 3), (["P"], 3), (["RGBA"], 3)])
+@pytest.mark.parametrize(
+    ("modes", "channels"), [(["1", "L", "LA"], 1), (["L", "RGB"], 3), (["P"], 3), (["RGBA"], 3)]
+)
 def test_channels_follow_modes(folder, modes, channels):
     for mode in modes:
         root = folder(many(count=1, prefix=f"train/{mode}"), mode)
@@ -107,7 +118,11 @@ def test_channels_follow_modes(folder, modes, channels):
 
 
 def test_split_folders_are_kept(folder, capsys):
-    files = {**many(prefix="Training/"), **many("a", 2, prefix="val/"), **many(count=3, prefix="testing/")}
+    files = {
+        **many(prefix="Training/"),
+        **many("a", 2, prefix="val/"),
+        **many(count=3, prefix="testing/"),
+    }
     root = folder({**files, "old/a/1.png": (6, 5)})
     counts = [(split, len(columns["label"])) for split, columns in read(root).splits.items()]
     assert counts == [("train", 24), ("validation", 2), ("test", 6)]
@@ -115,8 +130,17 @@ def test_split_folders_are_kept(folder, capsys):
 
 
 def test_stray_files_are_printed(folder, capsys):
-    strays = ("notes.txt", "bus/movie.gif", "bus/inner/1.png", "train/.hidden.png", ".git/1.png", "tram/readme")
-    pictures = {f"{c}/{name}": (4, 4) for c in ("train", "bus") for name in ("1.png", "X.JPEG", "Y.PNG")}
+    strays = (
+        "notes.txt",
+        "bus/movie.gif",
+        "bus/inner/1.png",
+        "train/.hidden.png",
+        ".git/1.png",
+        "tram/readme",
+    )
+    pictures = {
+        f"{c}/{name}": (4, 4) for c in ("train", "bus") for name in ("1.png", "X.JPEG", "Y.PNG")
+    }
     root = folder({**pictures, **dict.fromkeys(strays, b"")})
     (root / "empty").mkdir()
     os.mkfifo(root / "bus" / "pipe.png")
@@ -125,7 +149,10 @@ def test_stray_files_are_printed(folder, capsys):
     names = "bus/inner/1.png, bus/movie.gif, bus/pipe.png, notes.txt, tram/readme"
     assert lines[0].startswith(f"{root}: left out: {names} (only PNG")
     assert lines[1] == f"{root}: left out: empty, tram (no PNG or JPEG files in these folders)"
-    assert opened.examples.class_names == ("bus", "train") and len(opened.splits["train"]["label"]) == 6
+    assert (
+        opened.examples.class_names == ("bus", "train")
+        and len(opened.splits["train"]["label"]) == 6
+    )
 
 
 @pytest.mark.parametrize("encoding", ["raw", "source"])
@@ -143,7 +170,10 @@ def test_broken_image_is_named(folder, encoding, length):
     [
         ({"1.png": (4, 4)}, "no PNG or JPEG files in folders of it"),
         (many("a"), "has one class, 'a'"),
-        ({**many(prefix="train/"), **many("c", prefix="test/")}, "class 'c' has no images for training"),
+        (
+            {**many(prefix="train/"), **many("c", prefix="test/")},
+            "class 'c' has no images for training",
+        ),
         ({**many(prefix="train/"), "test/1.png": (4, 4)}, "source/test: no PNG or JPEG files"),
         ({**many(prefix="train/"), **many(prefix="val/"), **many(prefix="valid/")}, "keep one"),
         ({**many(), "a/x.png": (7, 7)}, r"images differ in size.*a/x.png is 7 x 7.*--image-size"),
@@ -177,7 +207,10 @@ def test_orientation_is_printed_not_applied(folder, capsys, suffix):
     exif[0x0112] = 6
     Image.new("RGB", (5, 6)).save(root / "a" / f"phone.{suffix}", exif=exif)
     assert read(root).splits["train"]["image"].shape == (3, 6, 5, 3)
-    assert f"orientation of 1 images is not applied, first of {root}/a/phone.{suffix}" in capsys.readouterr().out
+    assert (
+        f"orientation of 1 images is not applied, first of {root}/a/phone.{suffix}"
+        in capsys.readouterr().out
+    )
 
 
 @given(data=st.data())
@@ -187,7 +220,9 @@ def test_added_images_move_no_other(tmp_path_factory, data):
     before = drawn(write(root, many(count=20)))
     assert {*before.values()} == {0, 1, 2}
     names = st.from_regex(r"[a-e]/[a-z]{1,3}[.]png", fullmatch=True)
-    added = data.draw(st.dictionaries(names, st.sampled_from([(6, 5), (3, 3), (9, 200)]), min_size=1, max_size=5))
+    added = data.draw(
+        st.dictionaries(names, st.sampled_from([(6, 5), (3, 3), (9, 200)]), min_size=1, max_size=5)
+    )
     after = drawn(write(root, added), shards=data.draw(st.none() | st.integers(1, 9)))
     assert len(after) == len(before) + len(added) and before.items() <= after.items()
     assert drawn(root, image_size=(4, 4)) == after
@@ -201,7 +236,9 @@ def encode(pixels: np.ndarray | Image.Image, kind: str = "PNG") -> bytes:
     return stream.getvalue()
 
 
-def decode(pixels: np.ndarray | Image.Image, channels: int = 3, size: tuple[int, int] = (20, 30)) -> np.ndarray:
+def decode(
+    pixels: np.ndarray | Image.Image, channels: int = 3, size: tuple[int, int] = (20, 30)
+) -> np.ndarray:
     return images.decode(encode(pixels), "place", channels=channels, size=size)
 
 
@@ -244,7 +281,9 @@ def png(width: int, height: int) -> bytes:
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")]
     packed = (struct.pack(">I", len(body)) + kind + body for kind, body in chunks)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(part + struct.pack(">I", zlib.crc32(part[4:])) for part in packed)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        part + struct.pack(">I", zlib.crc32(part[4:])) for part in packed
+    )
 
 
 @pytest.mark.parametrize(

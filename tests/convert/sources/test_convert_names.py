@@ -12,13 +12,21 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from components.convert.sources.registry import source_digest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="file systems of others take no such names")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="file systems of others take no such names"
+)
 ODD = os.fsdecode(b"caf\xe9\n\x80")
 
 
 @pytest.mark.parametrize(
     ("dataset", "place"),
-    [("mnist", ""), ("images", "rose/2.png"), ("csv", "b.csv"), ("csv", "schema.yaml"), ("tfrecord", "a.tfrecord")],
+    [
+        ("mnist", ""),
+        ("images", "rose/2.png"),
+        ("csv", "b.csv"),
+        ("csv", "schema.yaml"),
+        ("tfrecord", "a.tfrecord"),
+    ],
 )
 def test_file_may_have_any_name(tmp_path, dataset, place):
     manifests = []
@@ -29,7 +37,9 @@ def test_file_may_have_any_name(tmp_path, dataset, place):
         set_up_output()
         manifests.append(convert(Options(**flags, output=str(tmp_path / name / "out"), shards=1)))
         assert source_digest(flags["dataset"], flags["source"], flags.get("schema"))
-    assert place == "rose/2.png" or manifests[0] == manifests[1]  # The order of images is that of their names.
+    assert (
+        place == "rose/2.png" or manifests[0] == manifests[1]
+    )  # The order of images is that of their names.
 
 
 def test_class_that_is_no_text_is_refused(tmp_path):

@@ -5,7 +5,13 @@ import pytest
 from common.errors import UserError
 from components.convert.sources.registry import SOURCES, find_source
 
-OPTIONS = {"schema": "x.yaml", "image_size": (4, 5), "encoding": "raw", "skip_bad": 3, "export_dir": "gs://b/d"}
+OPTIONS = {
+    "schema": "x.yaml",
+    "image_size": (4, 5),
+    "encoding": "raw",
+    "skip_bad": 3,
+    "export_dir": "gs://b/d",
+}
 
 
 @pytest.mark.parametrize("dataset", [*SOURCES, "tfds:mnist"])
@@ -16,5 +22,7 @@ def test_option_is_taken_or_refused(dataset, option):
         assert find_source(dataset, **chosen) == dataclasses.replace(plain, **chosen) != plain
     else:
         flag = f"--{option.replace('_', '-')}"
-        with pytest.raises(UserError, match=f"{flag} means nothing to dataset '{dataset}'; .* use --dataset [a-z]+"):
+        with pytest.raises(
+            UserError, match=f"{flag} means nothing to dataset '{dataset}'; .* use --dataset [a-z]+"
+        ):
             find_source(dataset, **chosen)

@@ -34,10 +34,15 @@ VALUES = {
 }
 TYPES = columns(**{kind[0]: f"{kind}?" for kind in VALUES}, y="int")
 EVERY = make_schema(
-    columns=TYPES, missing=("", "NA", "-9"), filter="y > 0", label=Label(classes=("0", "1", "2"), column="y")
+    columns=TYPES,
+    missing=("", "NA", "-9"),
+    filter="y > 0",
+    label=Label(classes=("0", "1", "2"), column="y"),
 )
 table_rows = st.lists(
-    st.fixed_dictionaries({kind[0]: st.none() | values for kind, values in VALUES.items()} | {"y": st.integers(0, 2)}),
+    st.fixed_dictionaries(
+        {kind[0]: st.none() | values for kind, values in VALUES.items()} | {"y": st.integers(0, 2)}
+    ),
     min_size=1,
     max_size=12,
 )
@@ -75,7 +80,9 @@ def test_rows_equal_oracle(tmp_path_factory, table, kind, line_end, order, quoti
         pq.write_table(arrow, path, row_group_size=3)
         source = ParquetSource(schema=EVERY)
     else:
-        lines = [{n: v.isoformat() if n == "t" and v else v for n, v in row.items()} for row in table]
+        lines = [
+            {n: v.isoformat() if n == "t" and v else v for n, v in row.items()} for row in table
+        ]
         if kind == "csv":
             # Python's writer before 3.13 leaves line ends bare that are not its own.
             bare = line_end == "\r" or any("\r" in (row["s"] or "") for row in table)
@@ -107,9 +114,15 @@ HEADER = b"f,i,s,y\n"
     ("content", "message"),
     [
         (b"\n\n", "empty; it needs a header"),
-        (b"1.5;2;x\n", r"its first line '1.5;2;x' names no column of the schema \(f, i, s, y\); .* is not ','"),
+        (
+            b"1.5;2;x\n",
+            r"its first line '1.5;2;x' names no column of the schema \(f, i, s, y\); .* is not ','",
+        ),
         (b"f,s,y\n1,x,0\n", r"has no column 'i' \(it has 'f', 's', 'y'\)"),
-        (b"f,i,s,y,\n1,2,x,0,\n", "unknown column ''.*add it to the schema, or 'other_columns: ignore'"),
+        (
+            b"f,i,s,y,\n1,2,x,0,\n",
+            "unknown column ''.*add it to the schema, or 'other_columns: ignore'",
+        ),
         (b"f,f,i,s,y\n1,1,2,x,0\n", "column 'f' is there more than once"),
         (HEADER, "no rows"),
         (HEADER + b"1,2,x,0,\n", "line 2: 5 values; the header has 4"),
@@ -117,13 +130,22 @@ HEADER = b"f,i,s,y\n"
         (HEADER + b'1,2,"a\nb",0\nx,2,x,0\n', "line 4: f: 'x' is no finite 32-bit number"),
         (HEADER + b"1,2,x,0\n,2,x,0\n", "line 3: f: is missing, and the schema has no default"),
         (HEADER + b"1,2,\xff,0\n", r"line 2: s: b'\\xed\\xb3\\xbf' is not UTF-8"),
-        (HEADER + b'1,2,x,0\n1,2,"x,0\n1,2,x,0\n', "line 3: the value that a quote opens here has no end"),
-        (HEADER + b'1,2,5" pipe,0\n', "line 2: a quote in a value that does not start with one, or text .* twice"),
+        (
+            HEADER + b'1,2,x,0\n1,2,"x,0\n1,2,x,0\n',
+            "line 3: the value that a quote opens here has no end",
+        ),
+        (
+            HEADER + b'1,2,5" pipe,0\n',
+            "line 2: a quote in a value that does not start with one, or text .* twice",
+        ),
         (HEADER + b'1,2,"a"b,0\n', "line 2: .* text behind a closing quote"),
         (HEADER + b'1,2,"a\n\r\n\r",0\n1,2,"a"b,0\n', "line 6: a quote in a value"),
         (b'f,i,s,"y"z\n1,2,x,0\n', "line 1: is no CSV: .* expected after"),
         (HEADER + b"1,2,x,0\n\r1,2,\0,0\n", "line 4: a zero byte; is it text in UTF-8"),
-        (HEADER + b"1,2,x,0\n1,2,x,\n", "line 3: y: is missing, and nothing can be learnt.*'filter: y IS NOT NULL'"),
+        (
+            HEADER + b"1,2,x,0\n1,2,x,\n",
+            "line 3: y: is missing, and nothing can be learnt.*'filter: y IS NOT NULL'",
+        ),
         (gzip.compress(HEADER + b"1,2,x,0\n" * 9999, mtime=0)[:-30], r"cannot be read \("),
     ],
 )
@@ -154,7 +176,9 @@ def test_csv_numbers_are_plain_decimals(tmp_path, quote):
 
 @settings(max_examples=2 * settings.default.max_examples)
 @given(
-    table=st.lists(st.lists(st.text('",\n\r ax', max_size=4), min_size=2, max_size=2), min_size=1, max_size=6),
+    table=st.lists(
+        st.lists(st.text('",\n\r ax', max_size=4), min_size=2, max_size=2), min_size=1, max_size=6
+    ),
     data=st.data(),
 )
 def test_damaged_csv_loses_no_row(tmp_path_factory, table, data):
@@ -163,7 +187,9 @@ def test_damaged_csv_loses_no_row(tmp_path_factory, table, data):
     body = write_csv(directory / "t.csv", table).read_bytes().decode()
     for _ in range(data.draw(st.integers(0, 3))):
         start, end = sorted(data.draw(st.integers(0, len(body))) for _ in range(2))
-        put = data.draw(st.sampled_from(['"', '""', "", ",", " ", "\n", "\r", "\r\n", body[start:end] + '"']))
+        put = data.draw(
+            st.sampled_from(['"', '""', "", ",", " ", "\n", "\r", "\r\n", body[start:end] + '"'])
+        )
         body = body[:start] + put + body[data.draw(st.sampled_from([start, start + 1, end])) :]
     schema = make_schema(
         columns=columns(a="string", b="string?"),
@@ -214,8 +240,16 @@ def test_wrong_rows_are_skipped(tmp_path):
     content = HEADER + "\n".join(lines).encode()
     examples = read_csv(tmp_path, content, skip_bad=4)
     assert [row["f"] for row in rows(examples)] == [i for i in range(300) if i not in bad]
-    assert {text.split(": ")[1] for text in examples.skipped} == {"line 5", "line 42", "line 72", "line 202"}
-    with pytest.raises(UserError, match=r"t\.csv: line 202: i: 'q\\n' is no .*; more than --skip-bad 3 rows are wrong"):
+    assert {text.split(": ")[1] for text in examples.skipped} == {
+        "line 5",
+        "line 42",
+        "line 72",
+        "line 202",
+    }
+    with pytest.raises(
+        UserError,
+        match=r"t\.csv: line 202: i: 'q\\n' is no .*; more than --skip-bad 3 rows are wrong",
+    ):
         read_csv(tmp_path, content, skip_bad=3)
 
 
@@ -223,8 +257,12 @@ def test_files_of_folder(tmp_path):
     """Files have orders of columns, delimiters, byte order marks and packing of their own."""
     folder = tmp_path / "table [1]"
     (folder / "2023").mkdir(parents=True)
-    (folder / "a.csv").write_bytes(b'\xef\xbb\xbf"f",i,s,y\r\n1,2,"a,b",0\r\n\r\n3,4,\xef\xbb\xbf,1')
-    (folder / "2023" / "b.TSV.gz").write_bytes(gzip.compress(b"y\ts\ti\tf\n") + gzip.compress(b"1\tz\t6\t5\n"))
+    (folder / "a.csv").write_bytes(
+        b'\xef\xbb\xbf"f",i,s,y\r\n1,2,"a,b",0\r\n\r\n3,4,\xef\xbb\xbf,1'
+    )
+    (folder / "2023" / "b.TSV.gz").write_bytes(
+        gzip.compress(b"y\ts\ti\tf\n") + gzip.compress(b"1\tz\t6\t5\n")
+    )
     with pa.CompressedOutputStream(str(folder / "c.csv.zst"), "zstd") as file:
         file.write(HEADER + b"7,8,w,0\n")
     (folder / "d.csv").write_bytes(HEADER)
@@ -243,7 +281,9 @@ def test_files_of_folder(tmp_path):
 def test_file_changed_while_read_is_refused(tmp_path, monkeypatch):
     add_csv = staging.Staging.add_csv
     monkeypatch.setattr(
-        staging.Staging, "add_csv", lambda stage, path, *rest: (add_csv(stage, path, *rest), os.utime(path, ns=(0, 0)))
+        staging.Staging,
+        "add_csv",
+        lambda stage, path, *rest: (add_csv(stage, path, *rest), os.utime(path, ns=(0, 0))),
     )
     with pytest.raises(UserError, match=r"t\.csv: it has changed or gone since"):
         read_csv(tmp_path, HEADER + b"1,2,x,0\n")

@@ -33,7 +33,9 @@ def file(pixels: np.ndarray, kind: str = "PNG") -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize(("pixels", "channels"), [(PIXELS, 3), (PIXELS[..., 0].astype(np.uint16) * 256 + 255, 1)])
+@pytest.mark.parametrize(
+    ("pixels", "channels"), [(PIXELS, 3), (PIXELS[..., 0].astype(np.uint16) * 256 + 255, 1)]
+)
 def test_tensorflow_decodes_same_pixels(pixels, channels):
     ours = images.decode(file(pixels), "", channels=channels, size=(20, 30))
     np.testing.assert_array_equal(ours, tf.io.decode_image(file(pixels), channels=channels))
@@ -51,7 +53,9 @@ def prepared(tmp_path):
 
             def _info(self):
                 described = tfds.features.FeaturesDict(features)
-                return tfds.core.DatasetInfo(builder=self, features=described, supervised_keys=supervised)
+                return tfds.core.DatasetInfo(
+                    builder=self, features=described, supervised_keys=supervised
+                )
 
             def _split_generators(self, manager):
                 return {name: enumerate(examples) for name, examples in splits.items()}
@@ -81,7 +85,13 @@ def image(**options) -> tfds.features.Image:
 
 
 def test_supervised_images_equal_tfds(prepared):
-    features = {"image": image(), "label": CLASS, "mask": image(), "coarse": CLASS, "box": tfds.features.BBoxFeature()}
+    features = {
+        "image": image(),
+        "label": CLASS,
+        "mask": image(),
+        "coarse": CLASS,
+        "box": tfds.features.BBoxFeature(),
+    }
     splits = {
         name: [
             {
@@ -98,7 +108,10 @@ def test_supervised_images_equal_tfds(prepared):
     data_dir = prepared(features, splits, ("image", "label"))
     opened = read_all(TINY, str(data_dir))
     assert (opened.examples.name, opened.examples.class_names) == ("tfds:tiny", ("no", "yes"))
-    assert opened.examples.arguments == {"schema": {"tfds": "1.2.3"}} and "tiny/1.2.3" in opened.examples.origin
+    assert (
+        opened.examples.arguments == {"schema": {"tfds": "1.2.3"}}
+        and "tiny/1.2.3" in opened.examples.origin
+    )
     assert [*opened.splits] == ["train", "validation", "test"]
     for columns, native in zip(opened.splits.values(), ("train", "val", "test"), strict=True):
         theirs = read(data_dir, native)
@@ -132,15 +145,27 @@ missing: []
 
 def test_table_equals_tfds(prepared, tmp_path):
     rows = [
-        {"age": i / 3, "born": i - 5, "home.dest": "x" * i, "alone": i % 3 == 0, "sizes": [0, i, i / 7]}
+        {
+            "age": i / 3,
+            "born": i - 5,
+            "home.dest": "x" * i,
+            "alone": i % 3 == 0,
+            "sizes": [0, i, i / 7],
+        }
         for i in range(40)
     ]
     examples = [{"features": row, "survived": i % 2} for i, row in enumerate(rows)]
-    data_dir = prepared({"features": TABLE, "survived": CLASS}, {"train": examples[:30], "test": examples[30:]})
-    with pytest.raises(UserError, match=r"features are features/age: Scalar.*, survived: ClassLabel\(shape=\(\), "):
+    data_dir = prepared(
+        {"features": TABLE, "survived": CLASS}, {"train": examples[:30], "test": examples[30:]}
+    )
+    with pytest.raises(
+        UserError, match=r"features are features/age: Scalar.*, survived: ClassLabel\(shape=\(\), "
+    ):
         read_all(TINY, str(data_dir))
     (tmp_path / "schema.yaml").write_text(SCHEMA)
-    opened = read_all(dataclasses.replace(TINY, schema=str(tmp_path / "schema.yaml")), str(data_dir))
+    opened = read_all(
+        dataclasses.replace(TINY, schema=str(tmp_path / "schema.yaml")), str(data_dir)
+    )
     for split, columns in opened.splits.items():
         theirs = read(data_dir, split)
         values = {name: [row["features"][name] for row in theirs] for name in TABLE}
@@ -166,9 +191,14 @@ def test_table_equals_tfds(prepared, tmp_path):
     ids=["16 bits", "two images", "number"],
 )
 def test_missing_schema_lists_features(prepared, features, supervised):
-    example = {name: np.zeros(feature.shape, feature.np_dtype) for name, feature in features.items()}
+    example = {
+        name: np.zeros(feature.shape, feature.np_dtype) for name, feature in features.items()
+    }
     data_dir = prepared(features, {"train": [example]}, supervised)
-    with pytest.raises(UserError, match=r"needs --schema FILE, of a table or of images.*are x: Image\(.*, y: ClassLab"):
+    with pytest.raises(
+        UserError,
+        match=r"needs --schema FILE, of a table or of images.*are x: Image\(.*, y: ClassLab",
+    ):
         read_all(TINY, str(data_dir))
 
 
@@ -185,7 +215,9 @@ def small(prepared):
 
 @pytest.mark.parametrize("names", [("test",), ("train", "val", "dev")])
 def test_unclear_splits_are_refused(small, names):
-    with pytest.raises(UserError, match=f"one split train, and at most one each of .*; it has {names[0]}"):
+    with pytest.raises(
+        UserError, match=f"one split train, and at most one each of .*; it has {names[0]}"
+    ):
         read_all(TINY, str(small(*names)))
 
 
@@ -203,7 +235,9 @@ def test_publisher_files_are_prepared_once(tmp_path, monkeypatch, capsys):
     )
     chexpert = TfdsSource(name="tfds:chexpert", schema=str(tmp_path / "schema.yaml"))
     for _ in range(2):
-        assert read_all(chexpert, str(tmp_path / "in")).splits["validation"]["label"].tolist() == [1]
+        assert read_all(chexpert, str(tmp_path / "in")).splits["validation"]["label"].tolist() == [
+            1
+        ]
     assert capsys.readouterr().out.count("TensorFlow Datasets prepares chexpert/") == 1
 
 
@@ -228,7 +262,9 @@ def test_damaged_or_other_dataset_is_named(small):
 def test_mounted_bucket_is_read(small, tmp_path, bucket, bytes_read, monkeypatch):
     data_dir = small("train")
     shutil.copytree(data_dir, bucket / "tfds")
-    monkeypatch.setattr(source, "_MOUNT", bucket.parent)  # Steps on Vertex AI see all buckets below /gcs.
+    monkeypatch.setattr(
+        source, "_MOUNT", bucket.parent
+    )  # Steps on Vertex AI see all buckets below /gcs.
     manifests = [
         convert(Options(dataset="tfds:tiny", source=place, output=str(tmp_path / name)))
         for name, place in (("here", str(data_dir)), ("there", "gs://demo/tfds"))
@@ -258,7 +294,10 @@ def test_published_digest_needs_no_network(tmp_path, monkeypatch):
         ("tfds:imagenet2012", "cannot be downloaded; get its files and give --source DIR"),
         ("tfds:titanic", "needs --schema FILE"),
         ("tfds:mnist --schema no.yaml", "no.yaml: cannot be read"),
-        ("tfds:mnist --source .", "holds neither tfds:mnist prepared nor all its files (missing t10k-images-idx3"),
+        (
+            "tfds:mnist --source .",
+            "holds neither tfds:mnist prepared nor all its files (missing t10k-images-idx3",
+        ),
         ("tfds:mnist", "cannot reach storage.googleapis.com"),
     ],
 )

@@ -38,11 +38,16 @@ label: {column: kind, classes: [bad, good]}
 deep: [{column: fare, numeric: z_score}, {column: seconds, numeric: z_score}, {column: company, vocabulary: 5}]
 missing: ["", nan, "99"]
 """
-FILES = "{name: dots, origin: made up, image: file, label: y, classes: [rose, lily, tulip], label_offset: 1}"
+FILES = (
+    "{name: dots, origin: made up, image: file, label: y, classes: [rose, lily, tulip], "
+    "label_offset: 1}"
+)
 PIXELS = "{name: dots, origin: made up, image: pixels, label: y, classes: 3, shape: [4, 5, 3]}"
 AGES = PIXELS.replace("y, classes: 3", "{regression: age}")
 BOXES = PIXELS.replace("y, classes: 3", "{regression: {left: 'box[0]', age: age, n: y}}")
-TAGS = "{name: dots, origin: made up, image: file, label: {multi_label: {a: 'tags[0]', b: 'tags[1]'}}}"
+TAGS = (
+    "{name: dots, origin: made up, image: file, label: {multi_label: {a: 'tags[0]', b: 'tags[1]'}}}"
+)
 
 
 @pytest.fixture
@@ -51,13 +56,20 @@ def read(tmp_path):
 
     def run(text: str, *paths: pathlib.Path):
         (tmp_path / "schema.yaml").write_text(text)
-        return read_all(find_source("tfrecord", schema=str(tmp_path / "schema.yaml")), [*map(str, paths)])
+        return read_all(
+            find_source("tfrecord", schema=str(tmp_path / "schema.yaml")), [*map(str, paths)]
+        )
 
     return run
 
 
 def row(i: int) -> dict[str, Any]:
-    numbers = {"fare": i / 4, "trip/seconds": i * 1000 - 5, "at": [i + 0.5, -float(i)], "kind": i % 2}
+    numbers = {
+        "fare": i / 4,
+        "trip/seconds": i * 1000 - 5,
+        "at": [i + 0.5, -float(i)],
+        "kind": i % 2,
+    }
     return {**numbers, "company": f"Ü{i % 7}".encode()}
 
 
@@ -65,20 +77,37 @@ def dots(i: int, kind: str = "PNG") -> dict[str, Any]:
     """Returns a record with an image, as a file and as pixels, and things to predict of it."""
     pixels = np.full((4, 5, 3), i, np.uint8)
     Image.fromarray(pixels).save(stream := io.BytesIO(), kind)
-    targets = {"y": 1 + i % 2, "age": i / 3, "box": [i / 7, 1.0], "tags": [float(i % 2), float(i > 5)]}
+    targets = {
+        "y": 1 + i % 2,
+        "age": i / 3,
+        "box": [i / 7, 1.0],
+        "tags": [float(i % 2), float(i > 5)],
+    }
     return {"file": stream.getvalue(), "pixels": pixels.tobytes(), **targets}
 
 
 def test_table_values_and_defaults(tmp_path, read):
     rows = [row(i) for i in range(30)]
     del rows[3]["trip/seconds"]
-    rows[4]["trip/seconds"], rows[5]["company"], rows[6]["company"], rows[7]["trip/seconds"] = (), b"", (), 99
-    paths = [write_records(tmp_path / "a.tfrecord", rows[:11]), write_records(tmp_path / "b.tfrecord.gz", rows[11:])]
+    rows[4]["trip/seconds"], rows[5]["company"], rows[6]["company"], rows[7]["trip/seconds"] = (
+        (),
+        b"",
+        (),
+        99,
+    )
+    paths = [
+        write_records(tmp_path / "a.tfrecord", rows[:11]),
+        write_records(tmp_path / "b.tfrecord.gz", rows[11:]),
+    ]
     opened = read(TABLE, *paths)
     columns = {name: values.tolist() for name, values in opened.splits["train"].items()}
     assert columns["seconds"] == [-1 if i in (3, 4, 7) else i * 1000 - 5 for i in range(30)]
-    assert columns["company"] == [b"nobody" if i in (5, 6) else f"Ü{i % 7}".encode() for i in range(30)]
-    assert [*zip(columns["east"], columns["north"], strict=True)] == [(i + 0.5, -i) for i in range(30)]
+    assert columns["company"] == [
+        b"nobody" if i in (5, 6) else f"Ü{i % 7}".encode() for i in range(30)
+    ]
+    assert [*zip(columns["east"], columns["north"], strict=True)] == [
+        (i + 0.5, -i) for i in range(30)
+    ]
     (block,) = opened.blocks["train"]
     assert (block.missing["seconds"].sum(), block.missing["company"].sum()) == (3, 2)
 
@@ -87,14 +116,21 @@ def test_table_equals_csv(tmp_path):
     rows = trips.rows(200)
     flags = trips.write(tmp_path, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
     records = [{name: value for name, value in row.items() if value != ""} for row in rows]
-    records = [{**row, "company": row.get("company", "").encode(), "tip": row["tip"].encode()} for row in records]
+    records = [
+        {**row, "company": row.get("company", "").encode(), "tip": row["tip"].encode()}
+        for row in records
+    ]
     path = write_records(tmp_path / "rows.tfrecord", records)
     outputs = []
     for source in ({}, {"dataset": "tfrecord", "source": str(path)}):
         output = tmp_path / f"out{len(outputs)}"
         convert(Options(**{**flags, **source}, output=str(output), shards=1))
         outputs.append(
-            {name: data for name, data in read_folder(output).items() if name.endswith(("tfrecord", "hashes"))}
+            {
+                name: data
+                for name, data in read_folder(output).items()
+                if name.endswith(("tfrecord", "hashes"))
+            }
         )
     assert outputs[0] == outputs[1] and len(outputs[0]) == 6
 
@@ -123,8 +159,15 @@ def test_image_files_keep_bytes(tmp_path, read):
 def test_image_pixels_and_targets(tmp_path, capsys, text, labels, others, figures):
     path = write_records(tmp_path / "a.tfrecord", [dots(i) for i in range(12)])
     (tmp_path / "schema.yaml").write_text(text)
-    flags = {"schema": str(tmp_path / "schema.yaml"), "validation_fraction": 0, "test_fraction": 0, "shards": 1}
-    manifest = convert(Options(dataset="tfrecord", source=str(path), output=str(tmp_path / "out"), **flags))
+    flags = {
+        "schema": str(tmp_path / "schema.yaml"),
+        "validation_fraction": 0,
+        "test_fraction": 0,
+        "shards": 1,
+    }
+    manifest = convert(
+        Options(dataset="tfrecord", source=str(path), output=str(tmp_path / "out"), **flags)
+    )
     feature = manifest.feature("label")
     assert manifest.feature("image").shape == (4, 5, 3)
     (shard,) = manifest.splits["train"].shards
@@ -140,7 +183,10 @@ def test_image_pixels_and_targets(tmp_path, capsys, text, labels, others, figure
     [
         (["a", "b"], ["train", "train"]),
         (["train-00000-of-00001", "validation-00000-of-00001"], ["train", "validation"]),
-        (["x_train0.tfrecord", "x_val0.tfrecord", "x-test.tfrec.gz"], ["train", "validation", "test"]),
+        (
+            ["x_train0.tfrecord", "x_val0.tfrecord", "x-test.tfrec.gz"],
+            ["train", "validation", "test"],
+        ),
         (["train/0", "eval/0", "dev/0"], ["train", "test", "validation"]),
         (["test/a-train", "test/b-valid"], ["train", "validation"]),
         (["latest", "interval", "constrained"], ["train", "train", "train"]),
@@ -151,7 +197,9 @@ def test_names_decide_splits(tmp_path, read, names, splits):
     for i, name in enumerate(names):
         write_records(tmp_path / "in" / name, [{"pixels": bytes(60), "y": i % 3}])
     opened = read(PIXELS, tmp_path / "in").splits.items()
-    labels = sorted((label, split) for split, columns in opened for label in columns["label"].tolist())
+    labels = sorted(
+        (label, split) for split, columns in opened for label in columns["label"].tolist()
+    )
     assert [split for _, split in labels] == splits
 
 
@@ -173,13 +221,21 @@ def test_contradicting_names_are_refused(tmp_path, read, names, message):
 
 
 def test_missing_schema_lists_features(tmp_path):
-    record = {"image/encoded": bytes(1234), "image/class/label": 5, "sizes": [1.5, 2.0], "tags": [b"a", b"b"], "no": ()}
+    record = {
+        "image/encoded": bytes(1234),
+        "image/class/label": 5,
+        "sizes": [1.5, 2.0],
+        "tags": [b"a", b"b"],
+        "no": (),
+    }
     path = write_records(tmp_path / "x.tfrecord", [record])
     features = (
         "image/class/label (1 int64 value), image/encoded (1,234 bytes), "
         "no (no value), sizes (2 float values), tags (2 bytes values)"
     )
-    with pytest.raises(UserError, match=f"needs --schema FILE, .*{re.escape(f'of {path} has {features}')}$"):
+    with pytest.raises(
+        UserError, match=f"needs --schema FILE, .*{re.escape(f'of {path} has {features}')}$"
+    ):
         find_source("tfrecord").files(str(path))
 
 
@@ -188,10 +244,19 @@ def test_missing_schema_lists_features(tmp_path):
     [
         (TABLE, {"kind": 2}, "kind: '2' is no class (known: 0 to 1)"),
         (TABLE, {"kind": 0.5}, "kind holds 1 float value, not one int64"),
-        (TABLE, {"kind": ()}, "kind: is missing, and nothing can be learnt of a row without what is predicted"),
+        (
+            TABLE,
+            {"kind": ()},
+            "kind: is missing, and nothing can be learnt of a row without what is predicted",
+        ),
         (TABLE, {"at": 0.5}, "at holds 1 float value, none at [1]"),
         (TABLE, {"company": b"\xff\xfe"}, "is no text in UTF-8 of at most 16 MiB"),
-        (TABLE, {"color": 1}, "unknown feature 'color' (known: at, company, fare, kind, trip/seconds); add it to the "),
+        (
+            TABLE,
+            {"color": 1},
+            "unknown feature 'color' (known: at, company, fare, kind, trip/seconds); add it to "
+            "the ",
+        ),
         (FILES, {"y": 4}, "y is 4, no class of 1 to 3"),
         (FILES, {"y": b"lilly"}, "y: unknown class 'lilly'; did you mean 'lily'?"),
         (FILES, {"file": ()}, "file holds no value"),
@@ -207,15 +272,23 @@ def test_wrong_record_is_named(tmp_path, read, text, change, message):
     good = row(1) if text == TABLE else dots(1)
     path = write_records(tmp_path / "x.tfrecord", [good, {**good, **change}, good])
     second = 16 + struct.unpack_from("<Q", path.read_bytes())[0]
-    with pytest.raises(UserError, match=re.escape(f"{path}: record at byte {second}: ") + ".*" + re.escape(message)):
+    with pytest.raises(
+        UserError, match=re.escape(f"{path}: record at byte {second}: ") + ".*" + re.escape(message)
+    ):
         read(text, write_records(tmp_path / "before.tfrecord", [good]), path)
 
 
 def test_file_without_examples_is_named(tmp_path, read):
     path = write_records(tmp_path / "x", [dots(0)])
     start, end = path.stat().st_size, "is no tf.train.Example with features"
-    contents = [write_records(path, [dots(0), record]).read_bytes() for record in (b"", b"no Example", b"\x0a\x00")]
-    messages = [f"record at byte {start}: {end}"] * 3 + ["no records", "damaged, or no TFRecord file"]
+    contents = [
+        write_records(path, [dots(0), record]).read_bytes()
+        for record in (b"", b"no Example", b"\x0a\x00")
+    ]
+    messages = [f"record at byte {start}: {end}"] * 3 + [
+        "no records",
+        "damaged, or no TFRecord file",
+    ]
     for content, message in zip([*contents, b"", b"a,b\n1,2\n"], messages, strict=True):
         path.write_bytes(content)
         with pytest.raises(UserError, match=f"^{path}: {message}"):
@@ -224,13 +297,19 @@ def test_file_without_examples_is_named(tmp_path, read):
 
 def test_delimiter_is_refused(tmp_path, read):
     path = write_records(tmp_path / "x", [row(0)])
-    with pytest.raises(UserError, match="dataset 'trips' is no CSV files; leave delimiter out of its schema"):
+    with pytest.raises(
+        UserError, match="dataset 'trips' is no CSV files; leave delimiter out of its schema"
+    ):
         read(f"{TABLE}delimiter: ';'\n", path)
 
 
 def payloads(size: int) -> bytes:
     """Returns so many bytes, many of them zeros, which begin what could be lengths."""
-    return (RANDOM.integers(0, 256, size, np.uint8) * (RANDOM.random(size) < 0.2)).astype(np.uint8).tobytes()
+    return (
+        (RANDOM.integers(0, 256, size, np.uint8) * (RANDOM.random(size) < 0.2))
+        .astype(np.uint8)
+        .tobytes()
+    )
 
 
 def values(path: pathlib.Path) -> list[bytes]:
@@ -263,5 +342,7 @@ def test_damaged_record_is_named(tmp_path):
     size = len(data) // 50
     for at in range(0, len(data), 97):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        with pytest.raises(UserError, match=f"{path}: damaged.*record at byte {at // size * size:,}$"):
+        with pytest.raises(
+            UserError, match=f"{path}: damaged.*record at byte {at // size * size:,}$"
+        ):
             values(path)

@@ -42,7 +42,10 @@ def exchanged(path: pathlib.Path) -> None:
 
 CASES = [
     (dataset, place, broken)
-    for all_places, breaks in ((REQUIRED, (gone, dangling, loop, exchanged)), (LISTED, (dangling, loop)))
+    for all_places, breaks in (
+        (REQUIRED, (gone, dangling, loop, exchanged)),
+        (LISTED, (dangling, loop)),
+    )
     for dataset, places in all_places.items()
     for place in places
     for broken in breaks
@@ -55,7 +58,11 @@ def test_unreadable_path_is_named(tmp_path, fails, dataset, place, broken):
     broken(path)
     listed = [part for name, value in flags.items() for part in (f"--{name}", value)]
     line = fails(*listed, "--output", tmp_path / "out")
-    assert "--output" not in line and path.name in line and sorted(os.listdir(tmp_path)) in ([], ["source"])
+    assert (
+        "--output" not in line
+        and path.name in line
+        and sorted(os.listdir(tmp_path)) in ([], ["source"])
+    )
     if (dataset, place, broken) != ("cifar10", "", exchanged):  # which may be an archive
         with pytest.raises(UserError, match=path.name):
             source_digest(flags["dataset"], flags["source"], flags.get("schema"))
@@ -72,7 +79,9 @@ def test_other_files_are_named_once(tmp_path, capsys, dataset):
     convert(Options(**flags, output=str(tmp_path / "out")))
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "left out" in line)
     names = ", ".join(["2023/b.csv.lz4", f"2023/pipe.{dataset}", *strays[1:4]])
-    assert line.startswith(f"{source}: left out: {names} and {4 if dataset == 'tfrecord' else 5} more (")
+    assert line.startswith(
+        f"{source}: left out: {names} and {4 if dataset == 'tfrecord' else 5} more ("
+    )
 
 
 @pytest.mark.parametrize("where", ["x" * 300, "loop/out", "file/out"])
@@ -85,7 +94,12 @@ def test_impossible_output_is_refused(tmp_path, fails, where):
 @pytest.mark.cluster  # a process
 def test_closed_pipe_is_no_error(tmp_path):
     command = f"{sys.executable} -m components.convert --output {tmp_path / 'out'}"
-    run = subprocess.run(["bash", "-c", f"set -o pipefail; {command} | true"], cwd=ROOT, capture_output=True, text=True)
+    run = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | true"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode in (0, 141) and run.stderr == ""
 
 

@@ -22,7 +22,10 @@ LOG = b"""\
 
 
 def test_steps_are_read_from_log(tmp_path):
-    events = [(step.name, step.status) for step in Progress(tmp_path).follow(LOG.splitlines(keepends=True))]
+    events = [
+        (step.name, step.status)
+        for step in Progress(tmp_path).follow(LOG.splitlines(keepends=True))
+    ]
     assert events == [
         ("convert", "cached"),
         ("plan", "running"),
@@ -40,7 +43,9 @@ def test_steps_are_read_from_log(tmp_path):
 
 
 def test_progress_without_terminal_prints_lines(tmp_path):
-    console = Console(force_terminal=False, record=True, width=100, file=(tmp_path / "out").open("w"))
+    console = Console(
+        force_terminal=False, record=True, width=100, file=(tmp_path / "out").open("w")
+    )
     with Progress(tmp_path, console) as progress:
         list(progress.follow(LOG.splitlines(keepends=True)))
     lines = console.export_text().splitlines()
@@ -50,7 +55,9 @@ def test_progress_without_terminal_prints_lines(tmp_path):
 
 
 def test_progress_on_terminal_shows_training(tmp_path):
-    console = Console(force_terminal=True, width=100, file=(tmp_path / "out").open("w"), color_system=None)
+    console = Console(
+        force_terminal=True, width=100, file=(tmp_path / "out").open("w"), color_system=None
+    )
     with Progress(tmp_path, console) as progress:
         for _ in progress.follow(LOG.splitlines(keepends=True)):
             progress.refresh()

@@ -20,7 +20,8 @@ AXE_VIEWS = (
     (390, "dark"),
 )  # It takes seconds, and the contrast of all texts is looked at in every view.
 
-# What axe-core does not look at; of contrast it leaves out texts of one character, and in drawings how they are filled.
+# What axe-core does not look at; of contrast it leaves out texts of one character, and in drawings
+# how they are filled.
 OWN_CHECKS = """() => {
   const found = [], root = document.scrollingElement;
   if (root.scrollWidth > root.clientWidth) found.push(`scrolls sideways, as wide as ${root.scrollWidth} px`);
@@ -59,7 +60,10 @@ def opened() -> Iterator:
         pytest.skip(f"no {NAMES[0]} on PATH")
     from playwright.sync_api import sync_playwright  # 1 s
 
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=program) as chromium:
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=program) as chromium,
+    ):
         yield chromium
 
 
@@ -72,7 +76,10 @@ def faults(chromium, page: pathlib.Path) -> list[str]:
         shown = context.new_page()
         shown.on("console", lambda message: found.append(f"console {message.type}: {message.text}"))
         shown.on("pageerror", lambda error: found.append(f"error: {error}"))
-        shown.on("request", lambda request: request.url == page.as_uri() or found.append(f"asks for {request.url}"))
+        shown.on(
+            "request",
+            lambda request: request.url == page.as_uri() or found.append(f"asks for {request.url}"),
+        )
         shown.goto(page.as_uri())
         shown.evaluate("document.querySelectorAll('details').forEach(folded => folded.open = true)")
         for width, colours in itertools.product(WIDTHS_PX, COLOURS):
@@ -81,7 +88,11 @@ def faults(chromium, page: pathlib.Path) -> list[str]:
             view = shown.evaluate(OWN_CHECKS)
             if (width, colours) in AXE_VIEWS:
                 broken = Axe().run(shown).response["violations"]
-                view += [f"{rule['id']}: {' '.join(node['target'])}" for rule in broken for node in rule["nodes"]]
+                view += [
+                    f"{rule['id']}: {' '.join(node['target'])}"
+                    for rule in broken
+                    for node in rule["nodes"]
+                ]
             found += [f"{width} px, {colours}: {fault}" for fault in view]
         links = shown.eval_on_selector_all("a[href]", "links => links.map(link => link.href)")
     paths = [pathlib.Path(urllib.parse.unquote(urllib.parse.urlparse(link).path)) for link in links]

@@ -14,10 +14,14 @@ from components.evaluate.report import render_page
 DATA = pathlib.Path(__file__).parents[4] / "shared" / "data"
 MNIST = ("mnist", "--source", DATA / "mnist", "--train-steps", 40)
 TAXI = ("taxi", "--source", DATA / "taxi" / "data.csv", "--set", "slice=payment_type")
-GOOD = '<p>It is <a href="#">good</a>.</p><svg viewBox="0 0 9 9"><text fill="currentColor">9</text></svg>'
+GOOD = (
+    '<p>It is <a href="#">good</a>.</p><svg viewBox="0 0 9 9"><text '
+    'fill="currentColor">9</text></svg>'
+)
 
 FAULTS = {
-    '<p style="color: #888; background: #999" id="pale">pale</p>': "1280 px, light: color-contrast: #pale",
+    '<p style="color: #888; background: #999" id="pale">pale</p>': "1280 px, light: "
+    "color-contrast: #pale",
     '<p style="color: #1c2430" id="night">dark</p>': "390 px, dark: color-contrast: #night",
     '<p style="color: #777">1</p>': '390 px, light: contrast 4.48 of "1"',
     '<svg><text style="fill: #777">7</text></svg>': '1280 px, light: contrast 4.48 of "7"',
@@ -55,17 +59,35 @@ def pages(command, tmp_path_factory) -> dict[str, pathlib.Path]:
     place = tmp_path_factory.mktemp("place")
     runs = place / "runs"
     trips.write(place)
-    own = ("csv", "--source", place / "rows.csv", "--schema", place / "schema.yaml", "--set", "slice=company")
+    own = (
+        "csv",
+        "--source",
+        place / "rows.csv",
+        "--schema",
+        place / "schema.yaml",
+        "--set",
+        "slice=company",
+    )
     small = ("--cluster", "clusters/local.yaml", "--train-steps", 300)
     asked = {
-        "promoted": (*(MNIST if DATA.exists() else ("digits",)), "--cluster", "clusters/local-sync.yaml"),
+        "promoted": (
+            *(MNIST if DATA.exists() else ("digits",)),
+            "--cluster",
+            "clusters/local-sync.yaml",
+        ),
         "rejected": (*(TAXI if DATA.exists() else own), *small, "--threshold", "auc=1"),
         "failed": ("digits", *small, "--", "--learning-rate", "1e9"),
     }
 
     def run(kind: str) -> str:
         done = command(
-            "pipelines/run.py", "--runs-dir", runs, "--registry", place / "registry", "--dataset", *asked[kind]
+            "pipelines/run.py",
+            "--runs-dir",
+            runs,
+            "--registry",
+            place / "registry",
+            "--dataset",
+            *asked[kind],
         )
         assert (done.returncode != 0) == (kind == "failed"), done.stdout + done.stderr
         return re.match(r"run (\S+):", done.stdout)[1]
@@ -80,7 +102,11 @@ def pages(command, tmp_path_factory) -> dict[str, pathlib.Path]:
     return found
 
 
-EXPECTED = {"promoted": ("succeeded", "promote"), "rejected": ("succeeded", "reject"), "failed": ("failed", None)}
+EXPECTED = {
+    "promoted": ("succeeded", "promote"),
+    "rejected": ("succeeded", "reject"),
+    "failed": ("failed", None),
+}
 
 
 @pytest.mark.pipeline

@@ -1,6 +1,7 @@
 """Whole requests that were reviewed; `python -m tests.pipelines.vertex.test_pipelines_golden` writes them anew.
 
-Look at `git diff` before a commit. The spec in them is left out: it is the same for all but images and steps' machines.
+Look at `git diff` before a commit. The spec in them is left out: it is the same for all but images
+and steps' machines.
 """
 
 import contextlib
@@ -35,11 +36,15 @@ def text(*flags: str) -> str:
     request = json.loads(re.sub(r"training-\d{8}-\d{6}-\w{4}", "training-1", out.getvalue()))
     spec = request["pipelineJob"].pop("pipelineSpec")
     containers = {name: e["container"] for name, e in spec["deploymentSpec"]["executors"].items()}
-    request["machines of steps"] = {name: c["resources"] for name, c in containers.items() if "resources" in c}
+    request["machines of steps"] = {
+        name: c["resources"] for name, c in containers.items() if "resources" in c
+    }
     tasks = spec["components"]["comp-exit-handler-1"]["dag"]["tasks"]
     for name in ("plan", "custom-training-job"):
         inputs = tasks[name]["inputs"]["parameters"].items()
-        request[f"constants of {name}"] = {k: v["runtimeValue"]["constant"] for k, v in inputs if "runtimeValue" in v}
+        request[f"constants of {name}"] = {
+            k: v["runtimeValue"]["constant"] for k, v in inputs if "runtimeValue" in v
+        }
     values = request["pipelineJob"]["runtimeConfig"]["parameterValues"]
     values["cluster"] = json.loads(values["cluster"])
     return json.dumps(request, indent=1, sort_keys=True) + "\n"
@@ -47,7 +52,9 @@ def text(*flags: str) -> str:
 
 def requests() -> dict[str, str]:
     """By name of the golden file."""
-    found = {f"source-{stem}": text("--cluster", f"tests/train/sources/{stem}.yaml") for stem in SOURCES}
+    found = {
+        f"source-{stem}": text("--cluster", f"tests/train/sources/{stem}.yaml") for stem in SOURCES
+    }
     return {**found, "every-knob": text("--config", "tests/pipelines/golden/run.yaml")}
 
 
@@ -60,7 +67,9 @@ def test_the_request_is_the_one_that_was_reviewed(name):
 
 def test_file_of_every_knob_has_all_keys():
     known = yaml.safe_load((GOLDEN / "run.yaml").read_text())
-    keys = {field.name for each in (CloudOptions, JobSettings) for field in dataclasses.fields(each)}
+    keys = {
+        field.name for each in (CloudOptions, JobSettings) for field in dataclasses.fields(each)
+    }
     assert keys <= known.keys()
 
 

@@ -36,7 +36,15 @@ class Run:
     def __init__(self, vertex: Any, files: pathlib.Path, cluster: pathlib.Path) -> None:
         self.vertex, self.files = vertex, files / "runs" / RUN
         cluster.write_text("{strategy: one_device, chief: {machine: n1-standard-4}}")
-        flags = [*PLACE, "--image", IMAGE, "--cluster", str(cluster), "--set", "max_machine_hours=3"]
+        flags = [
+            *PLACE,
+            "--image",
+            IMAGE,
+            "--cluster",
+            str(cluster),
+            "--set",
+            "max_machine_hours=3",
+        ]
         new = prepare(KEYS.read(submit._parser().parse_args(flags)))
         values = json.loads(json.dumps(new.values).replace(new.run, RUN))
         self.submission = dataclasses.replace(new, run=RUN, values=values)
@@ -47,7 +55,12 @@ class Run:
     def train(self, hours: float, state: v1.JobState = FAILED, **error: Any) -> v1.CustomJob:
         """Adds a training job that has ended."""
         number = len(self.vertex.custom_jobs.items) + 1
-        job = v1.CustomJob(name=f"{self.vertex.parent}/customJobs/{number}", display_name=RUN, state=state, error=error)
+        job = v1.CustomJob(
+            name=f"{self.vertex.parent}/customJobs/{number}",
+            display_name=RUN,
+            state=state,
+            error=error,
+        )
         job.labels = dict([MANAGED_BY])
         job.create_time = job.start_time = now()
         job.end_time = job.start_time + datetime.timedelta(hours=hours)
@@ -56,13 +69,21 @@ class Run:
 
     def pipeline(self, job_id: str, state: v1.PipelineState) -> v1.PipelineJob:
         labels = {**dict([MANAGED_BY]), "run": RUN}
-        job = v1.PipelineJob(name=f"{self.vertex.parent}/pipelineJobs/{job_id}", state=state, labels=labels)
+        job = v1.PipelineJob(
+            name=f"{self.vertex.parent}/pipelineJobs/{job_id}", state=state, labels=labels
+        )
         job.create_time = now()
         self.vertex.pipeline_jobs.items[job.name] = job
         return job
 
     def record(self, *lines: dict[str, Any]) -> None:
-        known = {"submitted": now().isoformat(), "choice": 0, "machines": {}, "replicas": 1, "step_before": -1}
+        known = {
+            "submitted": now().isoformat(),
+            "choice": 0,
+            "machines": {},
+            "replicas": 1,
+            "step_before": -1,
+        }
         lines = [{"display_name": RUN, **known, **line} for line in lines]
         (self.files / "job" / "attempts.json").write_text(json.dumps(lines))
 
@@ -85,9 +106,14 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
     monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     run = Run(vertex, bucket, tmp_path / "cluster.yaml")
 
-    def request(submission: Submission, job_id: str, order: Again) -> dict[str, Any]:  # Without a compilation.
+    def request(
+        submission: Submission, job_id: str, order: Again
+    ) -> dict[str, Any]:  # Without a compilation.
         job = {"displayName": RUN, "labels": submission.settings.all_labels(RUN)}
-        shown = {"timeout": f"{order.timeout_s}s", "strategy": submission.cluster.scheduling.strategy}
+        shown = {
+            "timeout": f"{order.timeout_s}s",
+            "strategy": submission.cluster.scheduling.strategy,
+        }
         job["runtimeConfig"] = {"parameterValues": shown}
         return {"parent": vertex.parent, "pipelineJobId": job_id, "pipelineJob": job}
 
@@ -122,7 +148,10 @@ def test_unsent_resume_changes_nothing(run, lines, is_visible, answer, is_made, 
         raise exceptions.from_http_status(answer, "no")
 
     def send(
-        adapter: Any, *asked: Any, _send: Callable[..., Any] = requests.adapters.HTTPAdapter.send, **more: Any
+        adapter: Any,
+        *asked: Any,
+        _send: Callable[..., Any] = requests.adapters.HTTPAdapter.send,
+        **more: Any,
     ) -> Any:
         calls.append(asked)
         if len(calls) - 1 == aborted:
@@ -152,12 +181,17 @@ def test_resume_has_what_is_left(run, refused, capsys, is_gone):
         run.pipeline(RUN, State.PIPELINE_STATE_FAILED)
     assert run.resume() == 0
     sent = list(run.vertex.pipeline_jobs.items.values())[-1]
-    assert sent.runtime_config.parameter_values["timeout"] == "1080s" and run.sent()[-1] == f"{RUN}-2"
+    assert (
+        sent.runtime_config.parameter_values["timeout"] == "1080s" and run.sent()[-1] == f"{RUN}-2"
+    )
     run.train(0.3, code=9, message="The replica workerpool0-0 exited with a non-zero status of 1.")
     sent.state = State.PIPELINE_STATE_FAILED
     line = refused(submit.main, *PLACE, "--resume", RUN)
     assert "(--max-machine-hours) are used up: 3.00 of 3; nothing is submitted; allow more" in line
-    for flags in (["--set", "timeout=1h"], ["--set", "max_machine_hours=4", "--set", "max_restarts=0"]):
+    for flags in (
+        ["--set", "timeout=1h"],
+        ["--set", "max_machine_hours=4", "--set", "max_restarts=0"],
+    ):
         assert "allow more" in refused(submit.main, *PLACE, "--resume", RUN, *flags)
     more = ["--set", "max_machine_hours=4", "--set", "scheduling=SPOT", "--dry-run"]
     assert submit.main([*PLACE, "--resume", RUN, *more]) == 0
@@ -169,7 +203,9 @@ def test_finished_run_is_not_sent_again(run, capsys):
     run.record({})
     run.pipeline(RUN, State.PIPELINE_STATE_SUCCEEDED)
     decision = {"verdict": "reject", "why": "accuracy 0.5 is too low"}
-    (run.files / "job" / "evaluation.json").write_text(json.dumps({"decision": decision, "metrics": {"accuracy": 0.5}}))
+    (run.files / "job" / "evaluation.json").write_text(
+        json.dumps({"decision": decision, "metrics": {"accuracy": 0.5}})
+    )
     assert submit.main([*PLACE, "--resume", RUN, "--set", "max_restarts=7"]) == 0
     assert f"{RUN} has ended well, and nothing is sent:\naccuracy 0.5\n" in capsys.readouterr().out
     assert run.sent() == [RUN]
@@ -178,5 +214,7 @@ def test_finished_run_is_not_sent_again(run, capsys):
 def test_training_without_pipeline_job_blocks(run):
     run.record({})
     run.train(1, v1.JobState.JOB_STATE_RUNNING).end_time = None
-    with pytest.raises(UserError, match=r"training job 1 of training-1 is still going on; .*custom-jobs cancel 1 "):
+    with pytest.raises(
+        UserError, match=r"training job 1 of training-1 is still going on; .*custom-jobs cancel 1 "
+    ):
         run.resume()

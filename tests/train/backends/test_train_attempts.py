@@ -15,15 +15,30 @@ from components.train.cluster.cluster_file import Cluster, MachineSpec, Pool, Sc
 @pytest.mark.parametrize(
     ("state", "code", "message", "expected"),
     [
-        ("FAILED", 9, "The replica workerpool0-0 exited with a non-zero status of 1.", Ending.FAILED),
-        ("FAILED", 9, "Resources are insufficient in region: us-east1. Try a different region.", Ending.STOCKOUT),
+        (
+            "FAILED",
+            9,
+            "The replica workerpool0-0 exited with a non-zero status of 1.",
+            Ending.FAILED,
+        ),
+        (
+            "FAILED",
+            9,
+            "Resources are insufficient in region: us-east1. Try a different region.",
+            Ending.STOCKOUT,
+        ),
         ("FAILED", 8, "Out of machines", Ending.STOCKOUT),
         ("FAILED", 9, "The following quota metrics exceed quota limits: n1_cpus", Ending.STOCKOUT),
         ("FAILED", 14, "STOCKOUT: workerpool1-0 was preempted", Ending.STOCKOUT),
         ("EXPIRED", 4, "", Ending.STOCKOUT),
         ("FAILED", 13, "", Ending.LOST),
         ("FAILED", 3, "Internal error occurred for the current attempt.", Ending.LOST),
-        ("FAILED", 13, "The replica workerpool0-0 exited with a non-zero status of 1.", Ending.FAILED),
+        (
+            "FAILED",
+            13,
+            "The replica workerpool0-0 exited with a non-zero status of 1.",
+            Ending.FAILED,
+        ),
     ],
 )
 def test_job_error_maps_to_ending(state: str, code: int, message: str, expected: Ending):
@@ -32,7 +47,10 @@ def test_job_error_maps_to_ending(state: str, code: int, message: str, expected:
 
 
 def test_exit_code_is_read_from_error():
-    message = "The replica workerpool1-3 ran out of memory and exited with a non-zero status of 137(SIGKILL)."
+    message = (
+        "The replica workerpool1-3 ran out of memory and exited with a non-zero status of "
+        "137(SIGKILL)."
+    )
     assert exit_code(message) == 137
     assert exit_code("Internal error occurred for the current attempt") == 1
 
@@ -68,9 +86,15 @@ def attempts(words: str) -> list[Attempt]:
     return earlier
 
 
-def order_after(past: str, is_earlier: bool = False, choices: int = 3, **limits: float) -> Again | Over:
+def order_after(
+    past: str, is_earlier: bool = False, choices: int = 3, **limits: float
+) -> Again | Over:
     earlier = attempts(past)
-    return next_attempt(earlier, Bounds(cluster=cluster(choices, max_restarts=2), **limits), len(earlier) * is_earlier)
+    return next_attempt(
+        earlier,
+        Bounds(cluster=cluster(choices, max_restarts=2), **limits),
+        len(earlier) * is_earlier,
+    )
 
 
 NO_PREEMPTIONS_LEFT = "no restart after preemptions is left (max_restarts: 2)"
@@ -79,7 +103,11 @@ NO_PREEMPTIONS_LEFT = "no restart after preemptions is left (max_restarts: 2)"
 @pytest.mark.parametrize(
     ("past", "why", "code"),
     [
-        ("0 stockout 0, 1 stockout 0, 2 stockout 0", "no capacity for any of its 3 choices of machines", 75),
+        (
+            "0 stockout 0, 1 stockout 0, 2 stockout 0",
+            "no capacity for any of its 3 choices of machines",
+            75,
+        ),
         (
             "1 failed 9, 1 stockout 0, 2 stockout 0, 0 stockout 0",
             "no capacity for any of its 3 choices of machines",
@@ -100,7 +128,11 @@ def test_no_attempt_follows(past: str, why: str, code: int):
 @pytest.mark.parametrize(
     ("past", "why", "code"),
     [
-        ("0 failed 9, 0 failed 9, 0 failed 9", "no restart after errors is left (max_restarts: 2)", 3),
+        (
+            "0 failed 9, 0 failed 9, 0 failed 9",
+            "no restart after errors is left (max_restarts: 2)",
+            3,
+        ),
         ("0 lost 0, 0 137 9, 0 stockout 9", NO_PREEMPTIONS_LEFT, 75),
     ],
 )
@@ -116,7 +148,10 @@ def test_restarts_are_shared_by_commands(past: str, why: str, code: int):
         ("0 stockout 0, 1 failed 9", 1),
         ("0 stockout 0, 1 lost 9", 1),
         ("1 failed 9, 1 stockout 0, 2 stockout 0", 0),
-        ("0 failed 9, 0 failed 9, 0 stockout 9, 0 stockout 9", 0),  # Errors and preemptions count apart.
+        (
+            "0 failed 9, 0 failed 9, 0 stockout 9, 0 stockout 9",
+            0,
+        ),  # Errors and preemptions count apart.
     ],
 )
 def test_next_attempt_takes_choice(past: str, choice: int):
@@ -162,7 +197,9 @@ def test_attempts_end_within_every_bound(data: st.DataObject):
     """Attempts of several commands end, and together stay within every bound, whatever happens."""
     replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (1, 1, 0))
     hours, timeout_s = (data.draw(st.floats(0.1, 20)) * 3600 for _ in range(2))
-    bounds = Bounds(cluster=cluster(choices, replicas, most), machine_hours=hours / 3600, timeout_s=timeout_s)
+    bounds = Bounds(
+        cluster=cluster(choices, replicas, most), machine_hours=hours / 3600, timeout_s=timeout_s
+    )
     past: list[Attempt] = []
     begun = 0  # Attempts of earlier commands.
     while isinstance(order := next_attempt(past, bounds, begun), Again):

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from google_cloud_pipeline_components.container.v1.gcp_launcher.utils.json_util import recursive_remove_empty
+from google_cloud_pipeline_components.container.v1.gcp_launcher.utils.json_util import (
+    recursive_remove_empty,
+)
 from train_fakes import planned
 from train_golden import CLUSTERS, GOLDEN, ROOT, text
 
@@ -46,7 +48,9 @@ def test_replicas_share_one_address_list(stem: str):
 def test_pools_survive_pipeline_launcher(stem: str):
     """Keeps every pool, as the launcher removes what is empty and so would shift the roles."""
     cluster = load_cluster(CLUSTERS[stem])
-    specs = plan_vertex(cluster, "image", [], machines=all(pool.machine for pool in cluster.pools.values()))
+    specs = plan_vertex(
+        cluster, "image", [], machines=all(pool.machine for pool in cluster.pools.values())
+    )
     assert len(specs) == len(cluster.pools)
     assert recursive_remove_empty({"worker_pool_specs": specs}) == {"worker_pool_specs": specs}
 
@@ -54,7 +58,10 @@ def test_pools_survive_pipeline_launcher(stem: str):
 @pytest.mark.parametrize("case", TF_CONFIGS, ids=[case["what"] for case in TF_CONFIGS])
 def test_trainer_reads_environment_of_launcher(case: dict):
     environ = case["environ"]
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in environ.items()}
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in environ.items()
+    }
     me = from_environment(texts)
     assert {
         "role": me.role,

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.cluster
 
 LOCAL = Path(__file__).parents[3] / "clusters" / "local.yaml"
 SAVES = (
-    "signal.signal(signal.SIGTERM, lambda *_: (tell('saving', 8), sys.exit(143)))\ntell('training', 7)\ntime.sleep(60)"
+    "signal.signal(signal.SIGTERM, lambda *_: (tell('saving', 8), "
+    "sys.exit(143)))\ntell('training', 7)\ntime.sleep(60)"
 )
 
 
@@ -25,7 +26,9 @@ def status(path: Path, capsys: pytest.CaptureFixture) -> list[str]:
 
 def test_status_of_running_job(bench: Bench, capsys: pytest.CaptureFixture):
     launcher = bench.start(bench.plan(PS, chief_0=SAVES))
-    wait_until(lambda: len(bench.starts()) == 3 and (bench.path / "logs/chief-0.status.json").exists())
+    wait_until(
+        lambda: len(bench.starts()) == 3 and (bench.path / "logs/chief-0.status.json").exists()
+    )
     first, chief, *others, _ = status(bench.path, capsys)
     assert first.startswith(f"running, process {launcher.pid}, started ")
     assert (chief, others) == ("chief/0 training, step 7", ["worker/0 started", "ps/0 started"])
@@ -37,7 +40,9 @@ def test_status_is_same_from_another_directory(
     bench: Bench, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(bench.path)
-    (bench.path / "run").write_text("""#!/bin/sh\necho '{"phase": "done", "step": 7}' > "$TRAINER_STATUS" """)
+    (bench.path / "run").write_text(
+        """#!/bin/sh\necho '{"phase": "done", "step": 7}' > "$TRAINER_STATUS" """
+    )
     (bench.path / "run").chmod(0o755)
     assert main(["--cluster", str(LOCAL), "--command", "./run", "--job-dir", "."]) == 0
     monkeypatch.chdir("/")

@@ -26,7 +26,12 @@ def test_settings_arrive_in_job():
     assert spec["network"] == NETWORK
     assert spec["tensorboard"] == BOARD
     assert body["encryptionSpec"] == {"kmsKeyName": GIVEN["encryption_key"]}
-    assert body["labels"] == {"team": "blue", "cost": "low", "managed_by": "tfrecord-training", "run": "name"}
+    assert body["labels"] == {
+        "team": "blue",
+        "cost": "low",
+        "managed_by": "tfrecord-training",
+        "run": "name",
+    }
 
 
 def test_environment_arrives_in_every_pool():
@@ -53,7 +58,10 @@ def test_conflicting_settings_are_refused(values: dict[str, str], message: str):
         ("--env=1=2", "is not a variable"),
         ("--labels=A=b", "is not a label"),
         ("--network=default", "is not a name"),
-        *((f"--env={name}=x", f"'{name}=x' is not .* by which the cluster is described") for name in DESCRIBING),
+        *(
+            (f"--env={name}=x", f"'{name}=x' is not .* by which the cluster is described")
+            for name in DESCRIBING
+        ),
         ("--labels=run=mine", "'run=mine' is not .* by which cleanup and registry go"),
         ("--labels=managed_by=me", "'managed_by=me' is not .* by which cleanup and registry go"),
     ],
@@ -68,7 +76,9 @@ def test_setting_like_reserved_one_passes(flag: str):
     assert JobSettings.parse([flag], "plan") != JobSettings()
 
 
-@pytest.mark.parametrize(("strategy", "expected"), [("multi_worker_mirrored", True), ("parameter_server", False)])
+@pytest.mark.parametrize(
+    ("strategy", "expected"), [("multi_worker_mirrored", True), ("parameter_server", False)]
+)
 def test_lost_synchronous_worker_restarts_job(strategy: str, expected: bool):
     arguments = JobSettings().arguments(CLUSTER.model_copy(update={"strategy": strategy}))
     assert arguments["restart_job_on_worker_restart"] is expected

@@ -9,7 +9,9 @@ from components.train.backends import process
 
 def test_ports_are_reserved_until_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with process.reserved(5) as first:
-        monkeypatch.setenv("TMPDIR", str(tmp_path))  # As the steps of a pipeline have each their own.
+        monkeypatch.setenv(
+            "TMPDIR", str(tmp_path)
+        )  # As the steps of a pipeline have each their own.
         with process.reserved(5) as second:
             assert len({*first, *second}) == 10
             assert {*first, *second} <= {*process.PORTS}

@@ -11,10 +11,18 @@ from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
 
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
-PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(replicas=2), ps=Pool(replicas=2), evaluator=Pool())
+PS = Cluster(
+    strategy="parameter_server",
+    chief=Pool(),
+    worker=Pool(replicas=2),
+    ps=Pool(replicas=2),
+    evaluator=Pool(),
+)
 MIRRORED = Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool())
 GPUS = Pool(replicas=2, accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=2))
-WITH_GPUS = Cluster(strategy="multi_worker_mirrored", chief=GPUS.model_copy(update={"replicas": 1}), worker=GPUS)
+WITH_GPUS = Cluster(
+    strategy="multi_worker_mirrored", chief=GPUS.model_copy(update={"replicas": 1}), worker=GPUS
+)
 
 
 def on_one(cluster: Cluster, gpus: str = "", cores: int = 4) -> list[dict[str, str]]:
@@ -69,19 +77,29 @@ def test_machine_without_gpus_is_noted(tmp_path: Path):
 
 
 def test_own_program_gets_thread_variables(tmp_path: Path):
-    env = planned(Job(cluster=SYNC, program=Program(command=("true",), job_dir="job")), tmp_path).replicas[0].env
+    env = (
+        planned(Job(cluster=SYNC, program=Program(command=("true",), job_dir="job")), tmp_path)
+        .replicas[0]
+        .env
+    )
     names = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "TF_NUM_INTEROP_THREADS")
     assert [env[name] for name in names] == ["1", "1", "4"]
 
 
 @pytest.mark.parametrize(("visible", "ids"), [("1,3", ["1", "3"]), ("", []), ("-1", [])])
-def test_environment_limits_visible_gpus(monkeypatch: pytest.MonkeyPatch, visible: str, ids: list[str]):
+def test_environment_limits_visible_gpus(
+    monkeypatch: pytest.MonkeyPatch, visible: str, ids: list[str]
+):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert usable_gpus() == ids
 
 
-@pytest.mark.parametrize(("script", "ids"), [("echo 0\necho 1", ["0", "1"]), ("echo no devices\nexit 6", [])])
-def test_driver_lists_visible_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, ids: list[str]):
+@pytest.mark.parametrize(
+    ("script", "ids"), [("echo 0\necho 1", ["0", "1"]), ("echo no devices\nexit 6", [])]
+)
+def test_driver_lists_visible_gpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, ids: list[str]
+):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     program = tmp_path / "nvidia-smi"

@@ -34,16 +34,33 @@ def test_job_code_is_private_and_removed(clients: Clients):
     logs = code / "logs"  # A copy of the code has no copy of itself.
     exit_code, out, err = clients.run("ssh", *words, "--log-dir", str(logs))
     assert exit_code == 0, out + err
-    (line,) = (line.partition(" | ")[2] for line in out.splitlines() if line.startswith("chief/0 | ["))
+    (line,) = (
+        line.partition(" | ")[2] for line in out.splitlines() if line.startswith("chief/0 | [")
+    )
     place, mode, names = json.loads(line)
-    assert (mode, [name for name in names if not name.startswith("logs/")]) == ("0o700", ["mine.py", "pkg/run.sh"])
+    assert (mode, [name for name in names if not name.startswith("logs/")]) == (
+        "0o700",
+        ["mine.py", "pkg/run.sh"],
+    )
     assert not Path(place).exists()
     assert json.loads((logs / "chief-0.status.json").read_text())["step"] == 7
 
 
 def test_lost_connection_is_a_preemption():
-    request = {"host": "h", "ssh": ["sh", "-c", "exit 255"], "variables": [], "command": [], "cwd": "/"}
-    client = [sys.executable, "-m", "components.train.backends.ssh_client", "run", json.dumps(request)]
+    request = {
+        "host": "h",
+        "ssh": ["sh", "-c", "exit 255"],
+        "variables": [],
+        "command": [],
+        "cwd": "/",
+    }
+    client = [
+        sys.executable,
+        "-m",
+        "components.train.backends.ssh_client",
+        "run",
+        json.dumps(request),
+    ]
     done = subprocess.run(client, capture_output=True, text=True)
     assert done.returncode == 137
     assert done.stdout == "the connection to host h is lost\n"
@@ -51,10 +68,14 @@ def test_lost_connection_is_a_preemption():
 
 def test_silent_launcher_kills_replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     agent = tmp_path / "agent.py"
-    agent.write_text(Path(host_agent.__file__).read_text().replace("SILENCE_S = 10.0", "SILENCE_S = 0.2"))
+    agent.write_text(
+        Path(host_agent.__file__).read_text().replace("SILENCE_S = 10.0", "SILENCE_S = 0.2")
+    )
     monkeypatch.setattr(host_agent, "__file__", str(agent))
     request = {"command": ["sleep", "60"], "env": {}, "cwd": "/nowhere"}
-    with subprocess.Popen(["sh", "-c", on_host(sys.executable)], stdin=subprocess.PIPE, bufsize=0) as process:
+    with subprocess.Popen(
+        ["sh", "-c", on_host(sys.executable)], stdin=subprocess.PIPE, bufsize=0
+    ) as process:
         process.stdin.write(message(request).encode())
         assert process.wait() == 137
 

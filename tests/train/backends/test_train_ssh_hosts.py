@@ -31,10 +31,14 @@ def test_host_file_is_read(tmp_path: Path):
     ]
 
 
-@pytest.mark.parametrize("line", ["a slot=2", "a slots=0", "-oProxyCommand=x", "-oProxyCommand=x@a"])
+@pytest.mark.parametrize(
+    "line", ["a slot=2", "a slots=0", "-oProxyCommand=x", "-oProxyCommand=x@a"]
+)
 def test_bad_host_line_is_refused(tmp_path: Path, line: str):
     (tmp_path / "hosts").write_text(line)
-    with pytest.raises(UserError, match=f"hosts:1: '{line}' is not {re.escape('[user@]name[:port] [slots=N]')}"):
+    with pytest.raises(
+        UserError, match=f"hosts:1: '{line}' is not {re.escape('[user@]name[:port] [slots=N]')}"
+    ):
         read_hosts(str(tmp_path / "hosts"))
 
 

@@ -15,7 +15,10 @@ from train_vertex import Training, trainings
 from common.errors import UserError
 
 STOCKOUT = (0, "Resources are insufficient in region: us-central1. Try a different region.")
-FAILED = (9, "The replica workerpool1-0 exited with a non-zero status of 7. Termination reason: Error.")
+FAILED = (
+    9,
+    "The replica workerpool1-0 exited with a non-zero status of 7. Termination reason: Error.",
+)
 
 
 @pytest.fixture
@@ -48,17 +51,23 @@ def test_stockout_takes_next_machines(training, capfd):
     training.endings = [STOCKOUT, STOCKOUT, (0, "", 9, 1800)]
     assert training() == 0
     jobs = training.jobs()
-    machines = [[p["machineSpec"]["machineType"] for p in job["jobSpec"]["workerPoolSpecs"]] for job in jobs]
+    machines = [
+        [p["machineSpec"]["machineType"] for p in job["jobSpec"]["workerPoolSpecs"]] for job in jobs
+    ]
     assert machines == [
         ["n1-standard-4", "n1-standard-8"],
         ["n2-standard-4", "n2-standard-8"],
         ["n2-standard-4", "e2-standard-8"],
     ]
-    assert {job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"] for job in jobs} == {"gs://demo/job"}
+    assert {job["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"] for job in jobs} == {
+        "gs://demo/job"
+    }
     assert len({job["displayName"] for job in jobs}) == 3
     assert endings(training) == ["stockout", "stockout", "succeeded"]
     printed = capfd.readouterr().out
-    assert printed.count("worker/0 | worker-0 of 3\n") == 15 and "chief/0 | chief-0 of 3\n" in printed
+    assert (
+        printed.count("worker/0 | worker-0 of 3\n") == 15 and "chief/0 | chief-0 of 3\n" in printed
+    )
     assert "launcher | done after 1800.0 s, at step 9" in printed
 
 
@@ -75,7 +84,11 @@ def test_failure_shows_replica_and_last_lines(training, capfd):
     training.endings = [FAILED]
     assert training() == 7
     last = capfd.readouterr().out.partition("worker/0 failed first: ")[2].splitlines()
-    assert "non-zero status of 7" in last[0] and "came no further" in last[0] and "/training/1?" in last[0]
+    assert (
+        "non-zero status of 7" in last[0]
+        and "came no further" in last[0]
+        and "/training/1?" in last[0]
+    )
     assert last[-1] == "launcher |   worker-0 of 1" and len(last) == 11
 
 
@@ -84,12 +97,19 @@ def test_limits_are_shared_by_commands(training):
     training.before = _once(signal.SIGHUP)
     for code in (129, 7):
         assert training("--max-machine-hours", "3", "--max-restarts", "0") == code
-    with pytest.raises(UserError, match=r"no restart after errors is left \(max_restarts: 0\); .*; allow more"):
+    with pytest.raises(
+        UserError, match=r"no restart after errors is left \(max_restarts: 0\); .*; allow more"
+    ):
         training("--max-machine-hours", "3", "--max-restarts", "0")
     training.endings = [(*FAILED, 6, 360)]
     assert training("--max-machine-hours", "3") == 124
-    assert [job["jobSpec"]["scheduling"].get("timeout") for job in training.jobs()] == ["3600s", "360s"]
-    with pytest.raises(UserError, match=r"\(--max-machine-hours\) are used up: 3.00 of 3; .*; allow more"):
+    assert [job["jobSpec"]["scheduling"].get("timeout") for job in training.jobs()] == [
+        "3600s",
+        "360s",
+    ]
+    with pytest.raises(
+        UserError, match=r"\(--max-machine-hours\) are used up: 3.00 of 3; .*; allow more"
+    ):
         training("--max-machine-hours", "3")
     assert len(training.jobs()) == 2
 
@@ -104,7 +124,9 @@ def test_finished_job_is_not_submitted_again(training, capfd, done):
     assert training() == 0
     is_longer = bool(done) and done["step"] < 9  # Than what was done.
     assert len(training.jobs()) == 1 + is_longer
-    assert ("launcher | already done after 0.0 s, at step 9" in capfd.readouterr().out) is not is_longer
+    assert (
+        "launcher | already done after 0.0 s, at step 9" in capfd.readouterr().out
+    ) is not is_longer
 
 
 @pytest.mark.parametrize("is_made", [False, True])
@@ -124,7 +146,9 @@ def test_damaged_record_is_kept(training, refused, record):
 
 
 def test_outage_is_waited_for(training, capfd):
-    faults = [exceptions.Unauthenticated("expired")] * 3 + [exceptions.ServiceUnavailable("busy")] * 2
+    faults = [exceptions.Unauthenticated("expired")] * 3 + [
+        exceptions.ServiceUnavailable("busy")
+    ] * 2
 
     def fail() -> None:
         if faults:
@@ -172,8 +196,13 @@ def test_foreign_job_of_same_name_stays(training):
     failing(training, exceptions.ServiceUnavailable("it was not made"))
     with pytest.raises(ConnectionError):
         training()
-    foreign = v1.CustomJob(name=f"{training.vertex.parent}/customJobs/7", labels={"managed_by": "others"})
-    foreign.display_name, foreign.state = training.record()[0]["display_name"], v1.JobState.JOB_STATE_PENDING
+    foreign = v1.CustomJob(
+        name=f"{training.vertex.parent}/customJobs/7", labels={"managed_by": "others"}
+    )
+    foreign.display_name, foreign.state = (
+        training.record()[0]["display_name"],
+        v1.JobState.JOB_STATE_PENDING,
+    )
     training.vertex.custom_jobs.items[foreign.name] = foreign
     training.endings = [(0, "", 9)]
     assert training() == 0

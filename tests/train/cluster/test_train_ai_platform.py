@@ -23,11 +23,17 @@ def source(path: Path, **values: Any) -> Source:
 def test_translation_is_noted(tmp_path: Path, case: dict[str, Any]):
     """Notes what a file of AI Platform becomes, and refuses replacements with --strict."""
     translated = source(tmp_path, **case["file"])
-    expected = {"strategy": "one_device", "chief": {"machine": "n1-standard-4"}, **case.get("becomes", {})}
+    expected = {
+        "strategy": "one_device",
+        "chief": {"machine": "n1-standard-4"},
+        **case.get("becomes", {}),
+    }
     assert translated.cluster == Cluster.read(expected)
     assert translated.notes == ([case["says"]] if "says" in case else [])
     assert translated.replacements == ([case["changes"]] if "changes" in case else [])
-    is_refused = pytest.raises(UserError, match=r"--strict allows no replacement: trainingInput\..* leave --strict out")
+    is_refused = pytest.raises(
+        UserError, match=r"--strict allows no replacement: trainingInput\..* leave --strict out"
+    )
     with is_refused if "changes" in case else contextlib.nullcontext():
         translated.refuse_replacements()
 
@@ -48,11 +54,16 @@ def test_legacy_machine_is_offered(name: str):
     assert load_cluster(name).chief.machine
 
 
-def test_tier_is_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+def test_tier_is_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
     for name in ("STANDARD_1", "standard-1"):
         assert load_cluster(name).replicas == 8
     load_cluster("BASIC_GPU")
-    assert "replaced: BASIC_GPU: trainingInput.masterType: standard_gpu (n1-standard-8 " in capsys.readouterr().err
+    assert (
+        "replaced: BASIC_GPU: trainingInput.masterType: standard_gpu (n1-standard-8 "
+        in capsys.readouterr().err
+    )
     monkeypatch.chdir(tmp_path)
     Path("BASIC").write_text("strategy: one_device\nchief: {machine: e2-standard-4}")
     assert load_cluster("BASIC").chief.machine == "e2-standard-4"

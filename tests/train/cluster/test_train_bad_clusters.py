@@ -47,10 +47,21 @@ FREE = [
     "maxWaitTime",
     "priority",
 ]
-NEEDED = ["strategy", "chief", "worker", "ps", "masterType", "workerType", "parameterServerType", "evaluatorType"]
+NEEDED = [
+    "strategy",
+    "chief",
+    "worker",
+    "ps",
+    "masterType",
+    "workerType",
+    "parameterServerType",
+    "evaluatorType",
+]
 
 
-def mappings(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[Any, Any]]]:
+def mappings(
+    document: Any, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], dict[Any, Any]]]:
     """Yields each mapping of the document with its path."""
     if isinstance(document, dict):
         yield path, document
@@ -62,7 +73,9 @@ def mappings(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 def mistakes(path: tuple[str, ...], key: str, value: Any) -> Iterator[tuple[dict[Any, Any], str]]:
     """Yields what to write in place of an entry, and the place that the error names."""
     if key not in FREE:
-        kind = int if str(value).isdigit() else type(value)  # AI Platform writes numbers as texts too.
+        kind = (
+            int if str(value).isdigit() else type(value)
+        )  # AI Platform writes numbers as texts too.
         for other in WRONG[kind]:
             yield {key: other}, ".".join((*path, key))
     for name in (f"{key}x", 7, None):
@@ -102,7 +115,9 @@ def test_each_mistake_is_refused_by_place(tmp_path: Path, good: str):
         assert 20 < len(message) < 600
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "clusters").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_shipped_file_is_valid(path: Path):
     assert Cluster.from_json(load_cluster(path).to_json())
     assert path.read_text().startswith("# ")

@@ -8,7 +8,9 @@ from components.train.cluster.cluster_file import Cluster, Scheduling
 from components.train.cluster.lookup import load_cluster
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)]
+)
 def test_duration_is_in_seconds(text: str, seconds: int):
     assert Scheduling(timeout=text).timeout_s == seconds
 

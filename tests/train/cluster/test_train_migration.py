@@ -9,7 +9,9 @@ from components.train.cluster.ai_platform import LEGACY_MACHINES
 from components.train.cluster.lookup import read
 
 ROLES = {"worker": "worker", "parameterServer": "ps", "evaluator": "evaluator"}
-MACHINES = st.sampled_from(sorted(LEGACY_MACHINES.keys() - {"cloud_tpu"} | {"n1-standard-4", "n1-highcpu-8"}))
+MACHINES = st.sampled_from(
+    sorted(LEGACY_MACHINES.keys() - {"cloud_tpu"} | {"n1-standard-4", "n1-highcpu-8"})
+)
 POOLS = st.fixed_dictionaries(dict.fromkeys(ROLES, st.tuples(MACHINES, st.integers(0, 2))))
 
 
@@ -30,9 +32,14 @@ def test_strict_refuses_every_replacement(
     except UserError as error:
         assert "\n" not in str(error)
         return
-    expected = {"chief": (master, 1)} | {role: pools[name] for name, role in ROLES.items() if pools[name][1]}
+    expected = {"chief": (master, 1)} | {
+        role: pools[name] for name, role in ROLES.items() if pools[name][1]
+    }
     assert cluster.pools.keys() == expected.keys()
     for role, (machine, count) in expected.items():
         legacy = LEGACY_MACHINES.get(machine, {"machine": machine})
         assert "was" not in legacy
-        assert (cluster.pools[role].machine, cluster.pools[role].replicas) == (legacy["machine"], count)
+        assert (cluster.pools[role].machine, cluster.pools[role].replicas) == (
+            legacy["machine"],
+            count,
+        )

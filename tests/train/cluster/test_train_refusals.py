@@ -12,7 +12,11 @@ from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
 
 CASES = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
-REFUSED = {case.get("text") or yaml.safe_dump(case["file"]): case["says"] for case in CASES if "says" in case}
+REFUSED = {
+    case.get("text") or yaml.safe_dump(case["file"]): case["says"]
+    for case in CASES
+    if "says" in case
+}
 
 
 @pytest.mark.parametrize(
@@ -36,14 +40,19 @@ def test_file_close_to_refusals_loads(values: dict):
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("STANDRAD_1", "unknown cluster file or scale tier 'STANDRAD_1'; did you mean 'STANDARD_1'?"),
+        (
+            "STANDRAD_1",
+            "unknown cluster file or scale tier 'STANDRAD_1'; did you mean 'STANDARD_1'?",
+        ),
         ("locl.yaml", "unknown cluster file 'locl.yaml'; did you mean 'local.yaml'?"),
         ("CUSTOM", "CUSTOM: trainingInput.masterType: missing"),
         ("cloud_tpu", "cloud_tpu: trainingInput.masterType: cloud-tpu is a TPU"),
         (".", ".: cannot be read (Is a directory)"),
     ],
 )
-def test_bad_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: str):
+def test_bad_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: str
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "local.yaml").touch()
     with pytest.raises(UserError, match=f"^{re.escape(error)}"):

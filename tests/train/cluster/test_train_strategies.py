@@ -19,16 +19,20 @@ TOGETHER = "multi_worker_mirrored"
         (CLUSTERS / "local-ps.yaml", [], TOGETHER, "--strategy"),
     ],
 )
-def test_flag_drops_parameter_servers(name: str | Path, flags: list[str], override: str | None, flag: str):
+def test_flag_drops_parameter_servers(
+    name: str | Path, flags: list[str], override: str | None, flag: str
+):
     source = read(name, flags, override)
     assert (source.cluster.strategy, source.cluster.ps) == (TOGETHER, None)
-    assert f"{flag}: the parameter servers are dropped: synchronous workers reduce gradients" in "".join(
-        source.replacements
+    assert (
+        f"{flag}: the parameter servers are dropped: synchronous workers reduce gradients"
+        in "".join(source.replacements)
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "override", "strategy"), [("local-sync", None, TOGETHER), ("local", "mirrored", "mirrored")]
+    ("name", "override", "strategy"),
+    [("local-sync", None, TOGETHER), ("local", "mirrored", "mirrored")],
 )
 def test_flag_replaces_nothing_else(name: str, override: str | None, strategy: str):
     source = read(CLUSTERS / f"{name}.yaml", SYNC, override)
@@ -38,5 +42,7 @@ def test_flag_replaces_nothing_else(name: str, override: str | None, strategy: s
 
 
 def test_sync_with_parameter_servers_is_refused():
-    with pytest.raises(UserError, match="--sync: parameter servers train asynchronously in TensorFlow 2"):
+    with pytest.raises(
+        UserError, match="--sync: parameter servers train asynchronously in TensorFlow 2"
+    ):
         read("STANDARD_1", ["--sync", "--strategy=parameter_server"])

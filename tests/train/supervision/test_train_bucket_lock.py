@@ -30,9 +30,18 @@ def launch(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str
     launchers = []
 
     def start(name: str, command: str) -> subprocess.Popen[str]:
-        words = ["--cluster", "clusters/local.yaml", "--job-dir", JOB, "--log-dir", str(tmp_path / name)]
+        words = [
+            "--cluster",
+            "clusters/local.yaml",
+            "--job-dir",
+            JOB,
+            "--log-dir",
+            str(tmp_path / name),
+        ]
         line = [sys.executable, "-m", "components.train", *words, "--command", command]
-        launchers.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        launchers.append(
+            subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
         if command != "true":
             wait_until((tmp_path / name / "chief-0.log").exists)
         return launchers[-1]
@@ -105,5 +114,7 @@ def test_lock_survives_lost_answer_and_deletion(store: Path):
 
 
 def test_unusable_bucket_is_user_error():
-    with pytest.raises(UserError, match=r"gs://other/launcher.lock cannot be used: .*does not exist"):
+    with pytest.raises(
+        UserError, match=r"gs://other/launcher.lock cannot be used: .*does not exist"
+    ):
         Lease("gs://other", ME).take()

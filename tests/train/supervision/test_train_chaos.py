@@ -51,13 +51,35 @@ def test_parameter_server_job_survives_kills(ring: Arena, one_worker: pathlib.Pa
     assert restarted == [("worker/0",), ("chief/0", "worker/0", "ps/0")]
 
 
-def test_worker_dies_before_result_is_fetched(ring: Arena, one_worker: pathlib.Path, tmp_path: pathlib.Path):
+def test_worker_dies_before_result_is_fetched(
+    ring: Arena, one_worker: pathlib.Path, tmp_path: pathlib.Path
+):
     program = f"{sys.executable} {pathlib.Path(__file__).with_name('unlucky_trainer.py')}"
     job = tmp_path / "job"
     launcher = ["--cluster", one_worker, "--command", program, "--job-dir", job]
-    trainer = ["--data-dir", ring.data_dir, "--job-dir", job, "--train-steps", ring.steps, "--batch-size", 64]
-    line = [sys.executable, "-m", "components.train", *launcher, "--", *trainer, "--strategy", "parameter_server"]
-    done = subprocess.run([*map(str, line)], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True)
+    trainer = [
+        "--data-dir",
+        ring.data_dir,
+        "--job-dir",
+        job,
+        "--train-steps",
+        ring.steps,
+        "--batch-size",
+        64,
+    ]
+    line = [
+        sys.executable,
+        "-m",
+        "components.train",
+        *launcher,
+        "--",
+        *trainer,
+        "--strategy",
+        "parameter_server",
+    ]
+    done = subprocess.run(
+        [*map(str, line)], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True
+    )
     assert done.returncode == 0, done.stdout.decode()
     record = last_run(str(job))
     assert [event["replicas"] for event in record if event["event"] == "restart"] == [["worker/0"]]

@@ -36,7 +36,8 @@ def test_silence_is_judged_by_phase(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[1]", b'{"phase": "training"}', b"\xff", b'{"phase": "x", "step": "x"}']
+    "content",
+    [b"", b"{", b"[1]", b'{"phase": "training"}', b"\xff", b'{"phase": "x", "step": "x"}'],
 )
 def test_unusable_status_counts_as_none(tmp_path: Path, content: bytes):
     status = vitals_of(tmp_path, content)

@@ -24,7 +24,10 @@ def test_second_launcher_is_refused(bench: Bench):
     wait_until(bench.starts)
     record = (bench.path / "launcher.jsonl").read_text()
     year = time.strftime("%Y")
-    with pytest.raises(UserError, match=rf"process {launcher.pid}, since {year}-.*--stop {re.escape(str(bench.path))}"):
+    with pytest.raises(
+        UserError,
+        match=rf"process {launcher.pid}, since {year}-.*--stop {re.escape(str(bench.path))}",
+    ):
         bench.run(bench.plan(ONE))
     assert (bench.path / "launcher.jsonl").read_text() == record
     assert len(bench.processes()) == 1
@@ -39,7 +42,9 @@ def test_guard_outlives_killed_launcher(bench: Bench):
     guard = guard_of(launcher)
     guard.suspend()
     launcher.kill()
-    wait_until(lambda: psutil.Process(launcher.pid).status() == psutil.STATUS_ZOMBIE)  # Its parent may be slow.
+    wait_until(
+        lambda: psutil.Process(launcher.pid).status() == psutil.STATUS_ZOMBIE
+    )  # Its parent may be slow.
     assert holder(str(bench.path))
     guard.resume()
     assert bench.run(bench.plan(ONE, chief_0=""))[0] == 0

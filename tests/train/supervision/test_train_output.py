@@ -13,7 +13,9 @@ from components.train.supervision.output import Output
 pytestmark = pytest.mark.cluster
 
 # More than a pipe can hold.
-FLOOD = "for i in range(8): os.write(1, b''.join(b'%0999d\\n' % (i * 200 + j) for j in range(200)))\n"
+FLOOD = (
+    "for i in range(8): os.write(1, b''.join(b'%0999d\\n' % (i * 200 + j) for j in range(200)))\n"
+)
 LINES = [f"{i:0999d}" for i in range(1600)]
 
 
@@ -36,7 +38,9 @@ def test_unread_output_blocks_no_job(bench: Bench, sink: str):
 def test_late_reader_misses_nothing(bench: Bench):
     read, write = os.pipe()
     flooded = bench.path / "flooded"
-    launcher = bench.launch(bench.plan(ONE, chief_0=f"{FLOOD}open({str(flooded)!r}, 'w')"), stdout=write)
+    launcher = bench.launch(
+        bench.plan(ONE, chief_0=f"{FLOOD}open({str(flooded)!r}, 'w')"), stdout=write
+    )
     os.close(write)
     wait_until(flooded.exists)
     with os.fdopen(read) as file:
@@ -46,7 +50,9 @@ def test_late_reader_misses_nothing(bench: Bench):
 
 def test_stopped_launcher_blocks_no_replica(bench: Bench):
     go, done = bench.path / "go", bench.path / "done"
-    script = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n{FLOOD}open({str(done)!r}, 'w')"
+    script = (
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n{FLOOD}open({str(done)!r}, 'w')"
+    )
     launcher = bench.start(bench.plan(ONE, chief_0=script))
     launcher.send_signal(signal.SIGSTOP)
     go.touch()

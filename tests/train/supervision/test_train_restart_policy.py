@@ -9,7 +9,13 @@ SYNC, PS = "multi_worker_mirrored", "parameter_server"
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(1, "error"), (2, "user error"), (143, "preemption"), (137, "preemption"), (139, "error")],  # 139 is SIGSEGV.
+    [
+        (1, "error"),
+        (2, "user error"),
+        (143, "preemption"),
+        (137, "preemption"),
+        (139, "error"),
+    ],  # 139 is SIGSEGV.
 )
 def test_exit_code_has_kind(code: int, kind: str):
     assert kind_of(code) == kind
@@ -32,7 +38,9 @@ def test_end_decides_restarts(strategy: str, role: str, code: int, follows: str)
     assert decide(role, strategy, code) is Follows[follows]
 
 
-def charged(budget: Budget, code: int, step: int | None = None, most: int = 100, **options: bool) -> tuple[Budget, str]:
+def charged(
+    budget: Budget, code: int, step: int | None = None, most: int = 100, **options: bool
+) -> tuple[Budget, str]:
     return budget.noted(step).charged(kind_of(code), code, most, **options)
 
 
@@ -42,7 +50,10 @@ def test_errors_and_preemptions_count_apart():
         budget, why = charged(budget, code, step, most=2)
         assert not why and not budget.backoff_s
     assert charged(budget, 1, 9, most=2)[1] == "no restart after errors is left (max_restarts: 2)"
-    assert charged(budget, 137, 9, most=2)[1] == "no restart after preemptions is left (max_restarts: 2)"
+    assert (
+        charged(budget, 137, 9, most=2)[1]
+        == "no restart after preemptions is left (max_restarts: 2)"
+    )
 
 
 def test_third_failure_without_step_is_last():
@@ -75,7 +86,11 @@ def test_program_without_steps_restarts():
 CODES = st.sampled_from([1, 1, 129, 130, 137, 139, 143])
 
 
-@given(most=st.integers(0, 3), reports=st.booleans(), ends=st.lists(st.tuples(CODES, st.integers(0, 50)), max_size=30))
+@given(
+    most=st.integers(0, 3),
+    reports=st.booleans(),
+    ends=st.lists(st.tuples(CODES, st.integers(0, 50)), max_size=30),
+)
 def test_restarts_are_bounded(most: int, reports: bool, ends: list[tuple[int, int]]):
     """No count exceeds its bound, and a job that always fails ends."""
     budget = Budget()

@@ -13,7 +13,10 @@ ON_TERM = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); print('ready
 
 def test_stopped_replica_is_blamed_before_peer(bench: Bench):
     gives_up = waits(bench, "worker-0") + "time.sleep(0.1); sys.exit(0 if attempt else 1)"
-    freezes = "print('.', flush=True)\nif attempt == 0: os.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(60)"
+    freezes = (
+        "print('.', flush=True)\nif attempt == 0: os.kill(os.getpid(), "
+        "signal.SIGSTOP)\ntime.sleep(60)"
+    )
     code, _ = bench.run(bench.plan(SYNC, max_restarts=1, chief_0=gives_up, worker_0=freezes))
     assert code == 0
     (blame,) = bench.events("blame")
@@ -21,12 +24,16 @@ def test_stopped_replica_is_blamed_before_peer(bench: Bench):
 
 
 def test_silent_replica_is_frozen_and_restarted(bench: Bench):
-    patience = dataclasses.replace(QUICK, start_s=30.0, silence_s={"training": 2.0})  # a busy machine takes its time
+    patience = dataclasses.replace(
+        QUICK, start_s=30.0, silence_s={"training": 2.0}
+    )  # a busy machine takes its time
     talks = "for i in range(50): tell('training', i); time.sleep(0.02)"
     silent = "tell('training', 3)\nif attempt == 0: time.sleep(60)\n" + talks
     code, lines = bench.run(bench.plan(ONE, max_restarts=1, reports=True, chief_0=silent), patience)
     assert code == 0
-    assert any("chief/0 is frozen (no sign of life for 2 s while training)" in line for line in lines)
+    assert any(
+        "chief/0 is frozen (no sign of life for 2 s while training)" in line for line in lines
+    )
     (blame,), (end,) = bench.events("blame"), bench.events("end")
     assert (blame["step"], end["step"], end["why"]) == (3, 49, "done")
 
@@ -41,7 +48,9 @@ def test_time_limit_stops_all_replicas(bench: Bench):
     assert f"launcher | {why}: stopping the replicas" in lines
     (start,), (stop,), (end,) = bench.events("start"), bench.events("stop"), bench.events("end")
     again = [event for event in bench.events("up") if event["replica"] == "chief/0"][-1]
-    assert stop["time"] - start["time"] > 9.99 > stop["time"] - again["time"]  # The clock did not begin again.
+    assert (
+        stop["time"] - start["time"] > 9.99 > stop["time"] - again["time"]
+    )  # The clock did not begin again.
     assert {event["exit_code"] for event in bench.events("down")[-3:]} == {143}
     assert (end["why"], end["exit_code"]) == (why, 124)
 
@@ -58,7 +67,9 @@ def test_evaluator_has_its_own_budget(bench: Bench):
     spent = f"while 'is left' not in open({record!r}).read(): time.sleep(0.01)\n"
     chief = spent + "tell('training', 1); time.sleep(0.1); sys.exit(0 if attempt else 7)"
     patience = dataclasses.replace(QUICK, evaluator_s=0)
-    code, _ = bench.run(bench.plan(EVALUATED, max_restarts=2, evaluator_0="sys.exit(5)", chief_0=chief), patience)
+    code, _ = bench.run(
+        bench.plan(EVALUATED, max_restarts=2, evaluator_0="sys.exit(5)", chief_0=chief), patience
+    )
     assert code == 0
     assert bench.starts() == ["chief/0", *["evaluator/0"] * 3, "chief/0"]
     assert [event["errors"] for event in bench.events("restart")] == [1, 2, 1]
@@ -81,7 +92,9 @@ sys.exit(9 if alive else 0)
 
 
 def test_signal_before_restart_ends_job(bench: Bench):
-    launcher = bench.start(bench.plan(ONE, max_restarts=9, reports=True, chief_0="time.sleep(0.3); sys.exit(7)"))
+    launcher = bench.start(
+        bench.plan(ONE, max_restarts=9, reports=True, chief_0="time.sleep(0.3); sys.exit(7)")
+    )
     next(line for line in launcher.stdout if "again in" in line)
     launcher.send_signal(signal.SIGTERM)
     output = launcher.communicate()[0]

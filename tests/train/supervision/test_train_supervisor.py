@@ -14,7 +14,9 @@ from components.train.supervision.health import Patience
 pytestmark = pytest.mark.cluster
 
 SLOW = Patience(grace_period_s=30, failure_s=30, join_s=30, evaluator_s=30, **CALM)
-STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+STUBBORN = (
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+)
 # Writes `saved` half a second after its first SIGTERM.
 SAVING = (
     "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), print('saved'), sys.exit(143)));"
@@ -43,14 +45,19 @@ os.write(1, {last!r} + b"y" * 200_000)
 
 
 def test_failure_stops_others_and_is_reported(bench: Bench):
-    failing = waits(bench, "chief-0", "worker-0") + "for i in range(30): print('line', i)\nsys.exit(3)"
+    failing = (
+        waits(bench, "chief-0", "worker-0") + "for i in range(30): print('line', i)\nsys.exit(3)"
+    )
     plan = bench.plan(SYNC, chief_0=STUBBORN, worker_0=SAVING, worker_1=failing)
     code, lines = bench.run(plan, Patience(failure_s=0.5, grace_period_s=3600))
     assert code == 3
     assert bench.endings()["chief/0"] == "SIGKILL"
     log = bench.path / "logs" / "worker-1.log"
     why = "no restart after errors is left (max_restarts: 0)"
-    assert lines[-21] == f"launcher | worker/1 failed first: exit code 3; {why}; log: {log}; its last lines:"
+    assert (
+        lines[-21]
+        == f"launcher | worker/1 failed first: exit code 3; {why}; log: {log}; its last lines:"
+    )
     assert lines[-20:] == [f"launcher |   line {i}" for i in range(10, 30)]
     (blame,) = bench.events("blame")
     assert (blame["log"], blame["tail"]) == (str(log), [f"line {i}" for i in range(10, 30)])
@@ -64,7 +71,11 @@ def test_blame_follows_order_of_death(bench: Bench):
         pids[os.path.basename(process.environ()["TRAINER_STATUS"])] = process.pid
     launcher.send_signal(signal.SIGSTOP)
     # In neither the order of start nor that of ids.
-    for name, number in (("worker-0", signal.SIGKILL), ("worker-1", signal.SIGABRT), ("chief-0", signal.SIGSEGV)):
+    for name, number in (
+        ("worker-0", signal.SIGKILL),
+        ("worker-1", signal.SIGABRT),
+        ("chief-0", signal.SIGSEGV),
+    ):
         os.kill(pids[f"{name}.status.json"], number)
         time.sleep(0.05)
     launcher.send_signal(signal.SIGCONT)
@@ -79,7 +90,9 @@ def test_chief_success_stops_parameter_servers(bench: Bench):
 
 
 def test_evaluator_and_workers_end_in_bounds(bench: Bench):
-    code, lines = bench.run(bench.plan(EVALUATED, chief_0="", evaluator_0="time.sleep(0.3); print('score')"), SLOW)
+    code, lines = bench.run(
+        bench.plan(EVALUATED, chief_0="", evaluator_0="time.sleep(0.3); print('score')"), SLOW
+    )
     assert code == 0
     assert of("evaluator/0", lines) == ["score"]
     assert bench.run(bench.plan(SYNC, chief_0="", worker_0="", worker_1=STUBBORN))[0] == 0
@@ -87,10 +100,17 @@ def test_evaluator_and_workers_end_in_bounds(bench: Bench):
 
 
 def test_synchronous_workers_may_end_by_themselves(bench: Bench):
-    after_chief = f"while '\"down\"' not in open({str(bench.path / 'launcher.jsonl')!r}).read(): time.sleep(0.01)\n"
+    after_chief = (
+        f"while '\"down\"' not in open({str(bench.path / 'launcher.jsonl')!r}).read(): "
+        "time.sleep(0.01)\n"
+    )
     plan = bench.plan(SYNC, chief_0="", worker_0=after_chief, worker_1=after_chief + "sys.exit(9)")
     assert bench.run(plan, SLOW)[0] == 0
-    assert bench.endings() == {"chief/0": "exit code 0", "worker/0": "exit code 0", "worker/1": "exit code 9"}
+    assert bench.endings() == {
+        "chief/0": "exit code 0",
+        "worker/0": "exit code 0",
+        "worker/1": "exit code 9",
+    }
 
 
 def test_preempted_replicas_get_time_to_save(bench: Bench):
@@ -102,9 +122,13 @@ def test_preempted_replicas_get_time_to_save(bench: Bench):
     assert any("chief/0 was preempted first: exit code 143" in line for line in lines)
 
 
-def stopping(bench: Bench, script: str, patience: Patience = SLOW, **changes: object) -> subprocess.Popen:
+def stopping(
+    bench: Bench, script: str, patience: Patience = SLOW, **changes: object
+) -> subprocess.Popen:
     """Starts a launcher whose chief runs the script, and waits until it is ready."""
-    launcher = bench.start(dataclasses.replace(bench.plan(ONE, chief_0=script), **changes), patience)
+    launcher = bench.start(
+        dataclasses.replace(bench.plan(ONE, chief_0=script), **changes), patience
+    )
     while "ready" not in launcher.stdout.readline():
         pass
     return launcher
@@ -161,7 +185,9 @@ FAMILY = (
 def test_nothing_outlives_killed_launcher(bench: Bench):
     temporary = "open(os.environ['TMPDIR'] + '/x', 'w');"
     launcher = bench.start(bench.plan(SYNC, chief_0=temporary + FAMILY, worker_0=FAMILY))
-    wait_until(lambda: len(bench.processes()) == 3 + 2 * 4 and list(bench.path.glob("training-*/x")))
+    wait_until(
+        lambda: len(bench.processes()) == 3 + 2 * 4 and list(bench.path.glob("training-*/x"))
+    )
     launcher.kill()
     launcher.communicate()
     wait_until(lambda: not bench.processes() and not list(bench.path.glob("training-*")))
@@ -189,7 +215,13 @@ def test_without_pidfd_the_same_holds(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_replica_knows_nothing_of_outer_job(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    for name in ("TF_CONFIG", "CLUSTER_SPEC", "TRAINER_POOL_ROLES", "TRAINER_POOL_GPUS", "CLOUD_ML_JOB_ID"):
+    for name in (
+        "TF_CONFIG",
+        "CLUSTER_SPEC",
+        "TRAINER_POOL_ROLES",
+        "TRAINER_POOL_GPUS",
+        "CLOUD_ML_JOB_ID",
+    ):
         monkeypatch.setenv(name, "from above")
     script = "print('from above' in os.environ.values())"
     assert of("chief/0", bench.run(bench.plan(ONE, chief_0=script))[1]) == ["False"]
@@ -198,7 +230,9 @@ def test_replica_knows_nothing_of_outer_job(bench: Bench, monkeypatch: pytest.Mo
 def test_bad_command_is_user_error(bench: Bench):
     plan = bench.plan(SYNC)
     missing = dataclasses.replace(plan.replicas[2], command=("no-such-program",))
-    with pytest.raises(UserError, match=r"worker/1: cannot start: .*No such file .*no-such-program"):
+    with pytest.raises(
+        UserError, match=r"worker/1: cannot start: .*No such file .*no-such-program"
+    ):
         bench.run(dataclasses.replace(plan, replicas=(*plan.replicas[:2], missing)))
     with pytest.raises(UserError, match=r"cannot write to .*/worker-0.log"):
         bench.run(dataclasses.replace(plan, log_dir=plan.replicas[1].log))

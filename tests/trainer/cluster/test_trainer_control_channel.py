@@ -19,7 +19,10 @@ SOON_S = 10.0
 
 def members(ports: tuple[int, ...]) -> list[Member]:
     """A chief and workers at these ports."""
-    addresses = {"chief": (f"127.0.0.1:{ports[0]}",), "worker": tuple(f"127.0.0.1:{port}" for port in ports[1:])}
+    addresses = {
+        "chief": (f"127.0.0.1:{ports[0]}",),
+        "worker": tuple(f"127.0.0.1:{port}" for port in ports[1:]),
+    }
     roles = [("chief", 0), *(("worker", i) for i in range(len(ports) - 1))]
     return [Member(role=role, index=index, addresses=addresses) for role, index in roles]
 
@@ -51,7 +54,10 @@ def test_messages_reach_their_peers_only():
         assert other.received(DONE, within_s=SOON_S)
         assert not other.received(STOP, LEFT, within_s=0.05)
         for connection in (*chief._connections, *one._connections):
-            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and not connection.get_inheritable()
+            assert (
+                connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                and not connection.get_inheritable()
+            )
 
 
 @pytest.mark.parametrize("answer", [b'?"a"\n' + LEFT, b"\0\0\x12\4\0"], ids=["message", "grpc"])
@@ -95,7 +101,10 @@ def test_channel_survives_takeover_of_port():
         _, worker = members(ports)
         addresses = [worker.addresses["chief"][0], worker.addresses["worker"][0]]
         chief = subprocess.Popen(
-            [sys.executable, "-c", CHIEF, *addresses], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", CHIEF, *addresses],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         with chief:
             channel = join(worker, job="a", timeout_s=60)
@@ -131,5 +140,7 @@ def test_chief_leaves_last():
 def test_wait_for_lost_chief():
     with met(2) as (_, [chief, worker]):
         cut(chief)
-        with pytest.raises(ConnectionError, match="the chief has ended before its results were written"):
+        with pytest.raises(
+            ConnectionError, match="the chief has ended before its results were written"
+        ):
             worker.wait_for_end()

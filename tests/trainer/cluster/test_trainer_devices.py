@@ -8,7 +8,9 @@ from trainer.cluster import devices
 
 def test_description_of_gpus_in_use(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [8, 7])
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: {"device_name": f"GPU {gpu}"})
+    monkeypatch.setattr(
+        tf.config.experimental, "get_device_details", lambda gpu: {"device_name": f"GPU {gpu}"}
+    )
     monkeypatch.setattr(machine, "gpu_free_bytes", lambda: 22 << 30)
     assert devices.description() == "GPU 8, GPU 7, 22.0 GiB free on each"
     assert devices.description(1) == "GPU 8, 22.0 GiB free on each"

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def members():
     with reserved(3) as ports:
-        addresses = {"chief": (f"127.0.0.1:{ports[0]}",), "worker": tuple(f"127.0.0.1:{p}" for p in ports[1:])}
+        addresses = {
+            "chief": (f"127.0.0.1:{ports[0]}",),
+            "worker": tuple(f"127.0.0.1:{p}" for p in ports[1:]),
+        }
         roles = [("chief", 0), ("worker", 0), ("worker", 1)]
         yield [Member(role=role, index=index, addresses=addresses) for role, index in roles]
 
@@ -50,12 +53,16 @@ def test_join_waits_for_last_replica(members, late):
 
 
 def test_missing_replicas_are_named(members):
-    outcomes = together({str(i): (lambda i=i: join(members[i], job="a", timeout_s=1)) for i in (0, 2)})
+    outcomes = together(
+        {str(i): (lambda i=i: join(members[i], job="a", timeout_s=1)) for i in (0, 2)}
+    )
     assert isinstance(outcomes["0"], TimeoutError)
     assert str(outcomes["0"]) == "after 1 s these replicas are missing: worker-0"
     assert isinstance(outcomes["2"], TimeoutError)
     assert "chief-0" in str(outcomes["2"])
-    with pytest.raises(TimeoutError, match=rf"chief-0 does not answer at {members[0].addresses['chief'][0]}"):
+    with pytest.raises(
+        TimeoutError, match=rf"chief-0 does not answer at {members[0].addresses['chief'][0]}"
+    ):
         join(members[1], job="a", timeout_s=0.5)
 
 
@@ -80,7 +87,8 @@ def test_stranger_and_other_job_on_port(members, capsys):
     told = outcomes.pop("foreign")
     assert set(outcomes.values()) == {None} and isinstance(told, ConnectionError)
     assert str(told).startswith(
-        f'at {host}:{port}, the address of chief-0 of job "jobs/old", there is the leader of job "jobs/new"'
+        f'at {host}:{port}, the address of chief-0 of job "jobs/old", there is the leader of job '
+        '"jobs/new"'
     )
     told = f"worker-1 of another job, jobs/old, came to port {port}, and was sent away\n"
     assert capsys.readouterr().out == told
@@ -115,7 +123,10 @@ def test_server_with_new_or_stopped_chief(members, capsys, chief):
         if chief == "began anew":
             outcomes = together({"chief": lambda: join(members[0], job="a", timeout_s=5)})
             assert isinstance(outcomes["chief"], TimeoutError)
-            assert f"the chief at {address} has been started again, or gone for" in capsys.readouterr().out
+            assert (
+                f"the chief at {address} has been started again, or gone for"
+                in capsys.readouterr().out
+            )
         else:
             server.join(3)
             assert not stop.end.called

@@ -6,7 +6,9 @@ import pytest
 from trainer.cluster import shutdown
 
 
-@pytest.mark.parametrize(("environ", "codes"), [({}, (143, 1)), ({"CLOUD_ML_JOB_ID": "7"}, (134, 134))])
+@pytest.mark.parametrize(
+    ("environ", "codes"), [({}, (143, 1)), ({"CLOUD_ML_JOB_ID": "7"}, (134, 134))]
+)
 def test_exit_codes_that_launcher_retries(monkeypatch, environ, codes):
     monkeypatch.delenv("CLOUD_ML_JOB_ID", raising=False)
     for name, value in environ.items():
@@ -14,7 +16,10 @@ def test_exit_codes_that_launcher_retries(monkeypatch, environ, codes):
     assert (shutdown.saved_code(), shutdown.failed_code()) == codes
 
 
-STOP = "import os, signal, threading, time; from trainer.cluster.shutdown import Stop; stop = Stop.install()\n"
+STOP = (
+    "import os, signal, threading, time; from trainer.cluster.shutdown import Stop; stop = "
+    "Stop.install()\n"
+)
 INSIDE = "with stop.at_once(): print('ready', flush=True); time.sleep(60)\n"
 SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
 
@@ -24,10 +29,18 @@ SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
     [
         ("with stop.at_once(): pass\n" + INSIDE, 143),  # nothing to save
         (SIGTERM + INSIDE, 143),
-        ("def fail(): 1 / 0\nstop.last = fail\n" + INSIDE.replace("()", "(fail)", 1), 143),  # whatever fails at the end
-        ("with stop.at_once(): pass\n" + SIGTERM + "assert stop.requested; print('ready')", 0),  # only noted
+        (
+            "def fail(): 1 / 0\nstop.last = fail\n" + INSIDE.replace("()", "(fail)", 1),
+            143,
+        ),  # whatever fails at the end
+        (
+            "with stop.at_once(): pass\n" + SIGTERM + "assert stop.requested; print('ready')",
+            0,
+        ),  # only noted
         (  # a main thread in C, where Python's handlers never run
-            INSIDE.replace("time.sleep(60)", "lock = threading.Lock(); lock.acquire(); lock.acquire()"),
+            INSIDE.replace(
+                "time.sleep(60)", "lock = threading.Lock(); lock.acquire(); lock.acquire()"
+            ),
             143,
         ),
     ],

@@ -5,7 +5,11 @@ import json
 import pytest
 
 pytestmark = pytest.mark.slow
-ROLES = {"one_device": ["chief"], "two_workers": ["chief", "worker"], "parameter_server": ["chief", "worker", "ps"]}
+ROLES = {
+    "one_device": ["chief"],
+    "two_workers": ["chief", "worker"],
+    "parameter_server": ["chief", "worker", "ps"],
+}
 STEPS = 60
 # Evaluations of one example at a time, to have some time in them.
 FLAGS = ["--model", "resnet", "--num-layers", 20, "--batch-size", 32, "--train-steps", STEPS]
@@ -25,7 +29,9 @@ def test_any_replica_told_to_stop_leaves_in_time_and_the_job_can_be_finished(job
     job.terminate(victim)
     assert job.wait_for(victim, within_s=10) == {victim: 143}, job.output()
     # An export goes on when it is another replica that is told.
-    assert job.wait_for("chief-0") == {"chief-0": 0 if phase == "exporting" and victim != "chief-0" else 143}
+    assert job.wait_for("chief-0") == {
+        "chief-0": 0 if phase == "exporting" and victim != "chief-0" else 143
+    }
     job.close()
     stopped = [e["step"] for e in job.events() if e["event"] == "preempted"]
     assert stopped in ([], job.checkpoints()[-1:])

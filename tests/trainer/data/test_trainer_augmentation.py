@@ -39,15 +39,23 @@ def test_crops_are_uniform():
 def test_crops_follow_seed_step_and_position():
     images, positions = random_images(10, 6, 7, 3), np.arange(10)
     places = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2**33)]
-    batches = [crop_and_flip(images, seed=seed, step=step, positions=positions) for seed, step in places]
+    batches = [
+        crop_and_flip(images, seed=seed, step=step, positions=positions) for seed, step in places
+    ]
     assert len({batch.numpy().tobytes() for batch in batches}) == 5
     assert len(crops_of(images, batches[0], 4)) == 10
-    graph = tf.function(lambda x, at: crop_and_flip(x, seed=0, step=tf.constant(1, tf.int64), positions=at))
-    parts = [graph(images[part], tf.constant(part, tf.int64)) for part in np.array_split(positions, 3)]
+    graph = tf.function(
+        lambda x, at: crop_and_flip(x, seed=0, step=tf.constant(1, tf.int64), positions=at)
+    )
+    parts = [
+        graph(images[part], tf.constant(part, tf.int64)) for part in np.array_split(positions, 3)
+    ]
     np.testing.assert_array_equal(np.concatenate(parts), batches[1])
 
 
-@pytest.mark.parametrize("files", [None, [picture(12, 12, seed=i) for i in range(20)]], ids=["pixels", "files"])
+@pytest.mark.parametrize(
+    "files", [None, [picture(12, 12, seed=i) for i in range(20)]], ids=["pixels", "files"]
+)
 @pytest.mark.parametrize("augment", ["none", "crop_flip"])
 def test_augmentation_precedes_prepare(tmp_path, augment, files):
     """A model gets the same pixels in every mode, augmented as the dataset has them."""
@@ -58,7 +66,9 @@ def test_augmentation_precedes_prepare(tmp_path, augment, files):
 
     def batch(mode, prepare):
         place = Choice(str(tmp_path / "data"), mode, "", None)
-        reader = open_reader(place, manifest, global_batch=9, seed=0, prepare=prepare, augment=augment)
+        reader = open_reader(
+            place, manifest, global_batch=9, seed=0, prepare=prepare, augment=augment
+        )
         return reader.batch(reader.load(), tf.constant(3, tf.int64), 0, 9)
 
     expected = scale(batch("resident", dict))["pixels"]

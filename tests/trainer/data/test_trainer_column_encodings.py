@@ -36,7 +36,9 @@ def test_bucket_counts_boundaries_up_to_value(boundaries, values):
     boundaries.sort()
     encoding = Encoding(kind="buckets", columns=("x",), boundaries=tuple(boundaries))
     for numbers, dtype in ((values, "int64"), ([*values, *boundaries], "float32")):
-        assert category(encoding, x=(numbers, dtype)) == [bisect.bisect_right(boundaries, v) for v in numbers]
+        assert category(encoding, x=(numbers, dtype)) == [
+            bisect.bisect_right(boundaries, v) for v in numbers
+        ]
 
 
 @given(st.lists(st.tuples(WORDS, st.integers(-9, 9), st.floats(-9, 9, width=32)), min_size=1))
@@ -46,7 +48,9 @@ def test_cross_hashes_joined_texts(rows):
     columns = {"text": (text, "string"), "whole": (whole, "int64"), "real": (real, "float32")}
     joined = [f"{row[0]}_X_{row[1]}_X_{np.float32(row[2]):.6f}" for row in rows]
     cross = Encoding(kind="cross", columns=tuple(columns), hash_buckets=997)
-    assert category(cross, **columns) == tf.strings.to_hash_bucket_fast(joined, 997).numpy().tolist()
+    assert (
+        category(cross, **columns) == tf.strings.to_hash_bucket_fast(joined, 997).numpy().tolist()
+    )
     single = Encoding(kind="hash", columns=("text",), hash_buckets=97)
     assert category(single, **columns) == tf.strings.to_hash_bucket_fast(text, 97).numpy().tolist()
 

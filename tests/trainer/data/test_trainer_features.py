@@ -11,4 +11,6 @@ from trainer.data.features import decode_images
 def test_image_of_right_size_keeps_pixels(kind, channels):
     file = picture(24, 32, kind)
     expected = tf.io.decode_image(file, channels)
-    np.testing.assert_array_equal(decode_images(tf.constant([file]), (24, 32, channels))[0], expected)
+    np.testing.assert_array_equal(
+        decode_images(tf.constant([file]), (24, 32, channels))[0], expected
+    )

@@ -11,7 +11,12 @@ def steps(count: int, batch: int, *, examples: int, seed: int = 0) -> np.ndarray
 
 
 @settings(max_examples=settings.default.max_examples // 8)
-@given(examples=st.integers(1, 60), seed=st.integers(0, 2**32 - 1), batch=st.integers(1, 70), epochs=st.integers(1, 3))
+@given(
+    examples=st.integers(1, 60),
+    seed=st.integers(0, 2**32 - 1),
+    batch=st.integers(1, 70),
+    epochs=st.integers(1, 3),
+)
 def test_every_epoch_is_permutation(examples, seed, batch, epochs):
     indices = steps(-(-examples * epochs // batch), batch, examples=examples, seed=seed)
     for epoch in np.split(indices[: epochs * examples], epochs):
@@ -19,7 +24,10 @@ def test_every_epoch_is_permutation(examples, seed, batch, epochs):
 
 
 def test_epochs_and_seeds_are_uncorrelated():
-    epochs = [*steps(7, 20_000, examples=20_000).reshape(7, -1), steps(1, 20_000, examples=20_000, seed=1)]
+    epochs = [
+        *steps(7, 20_000, examples=20_000).reshape(7, -1),
+        steps(1, 20_000, examples=20_000, seed=1),
+    ]
     correlations = np.corrcoef([*epochs, np.arange(20_000)]) - np.eye(9)
     assert np.abs(correlations).max() < 5 / np.sqrt(20_000)
 
@@ -36,5 +44,7 @@ def test_order_is_independent_of_replicas(replicas, batch, step):
     order = {"examples": 1000, "seed": 0, "global_batch": batch}
     shares = [share(r, replicas=replicas, global_batch=batch) for r in range(replicas)]
     parts = [batch_indices(step, **order, first=first, count=count) for first, count in shares]
-    np.testing.assert_array_equal(np.concatenate(parts), batch_indices(step, **order, first=0, count=batch))
+    np.testing.assert_array_equal(
+        np.concatenate(parts), batch_indices(step, **order, first=0, count=batch)
+    )
     assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -18,7 +18,8 @@ def manifest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data_dir", "cache_dir"), [("data", None), ("gs://bucket/data", DEFAULT_DIR), ("/gcs/bucket/data", DEFAULT_DIR)]
+    ("data_dir", "cache_dir"),
+    [("data", None), ("gs://bucket/data", DEFAULT_DIR), ("/gcs/bucket/data", DEFAULT_DIR)],
 )
 def test_split_within_budget_is_resident(manifest, data_dir, cache_dir):
     size = sum(shard.bytes for shard in manifest.split("train").shards)
@@ -27,7 +28,10 @@ def test_split_within_budget_is_resident(manifest, data_dir, cache_dir):
         assert (choice.mode, choice.cache_dir) == (mode, cache_dir)
         copied = f", copied to {cache_dir}" if cache_dir else ""
         assert str(choice).startswith(f"reader: {mode}{copied} (") and "room for" in str(choice)
-        assert choose(manifest, data_dir=data_dir, budget_bytes=budget_bytes, wish="mapped").mode == "mapped"
+        assert (
+            choose(manifest, data_dir=data_dir, budget_bytes=budget_bytes, wish="mapped").mode
+            == "mapped"
+        )
 
 
 def test_budget_is_share_of_memory():
@@ -37,7 +41,11 @@ def test_budget_is_share_of_memory():
 @pytest.mark.parametrize("free_mib", [(), (4, 9), (3, 0)], ids=str)
 def test_budget_is_bounded_by_each_gpu(tmp_path, monkeypatch, free_mib):
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\n" + "".join(f"echo {mib}\n" for mib in free_mib) + ("" if free_mib else "exit 9\n"))
+    program.write_text(
+        "#!/bin/sh\n"
+        + "".join(f"echo {mib}\n" for mib in free_mib)
+        + ("" if free_mib else "exit 9\n")
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert budget(1, on_gpus=True) == min(free_mib, default=0) * 2**20 / 2
@@ -49,13 +57,18 @@ def copy(tmp_path, manifest: Manifest) -> pathlib.Path:
     return pathlib.Path(provide_files(choice, manifest).data_dir)
 
 
-@pytest.mark.parametrize("files", [None, [picture(4, 5), picture(6, 3)] * 50], ids=["fixed", "files"])
+@pytest.mark.parametrize(
+    "files", [None, [picture(4, 5), picture(6, 3)] * 50], ids=["fixed", "files"]
+)
 def test_files_are_copied_once(tmp_path, files):
     manifest = dataset(tmp_path / "data", 100, files=files)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        (copies,) = {job.result() for job in [pool.submit(copy, tmp_path, manifest) for _ in range(4)]}
+        (copies,) = {
+            job.result() for job in [pool.submit(copy, tmp_path, manifest) for _ in range(4)]
+        }
     contents = [
-        {path.name: path.read_bytes() for path in folder.glob("train-*")} for folder in (tmp_path / "data", copies)
+        {path.name: path.read_bytes() for path in folder.glob("train-*")}
+        for folder in (tmp_path / "data", copies)
     ]
     assert contents[0] == contents[1]
     shutil.rmtree(tmp_path / "data")
@@ -81,7 +94,9 @@ def test_unwritable_cache_is_error(tmp_path, manifest):
 def test_full_disk_is_error_with_sizes(tmp_path, manifest, monkeypatch):
     usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(UserError, match=r"--cache-dir \S+: 0.0 MB are needed there .* 0.0 MB are free"):
+    with pytest.raises(
+        UserError, match=r"--cache-dir \S+: 0.0 MB are needed there .* 0.0 MB are free"
+    ):
         copy(tmp_path, manifest)
 
 

@@ -38,7 +38,9 @@ def opened(directory, mode: str, batch: int) -> Reader:
 
 def labels_of(step: int, batch: int, *, examples: int = EXAMPLES) -> np.ndarray:
     """Returns the labels of a global batch, which are the positions of the examples."""
-    return batch_indices(step, examples=examples, seed=5, global_batch=batch, first=0, count=batch).numpy()
+    return batch_indices(
+        step, examples=examples, seed=5, global_batch=batch, first=0, count=batch
+    ).numpy()
 
 
 @settings(max_examples=settings.default.max_examples // 6)
@@ -60,7 +62,8 @@ def test_readers_give_the_same_files(files):
     resident, mapped = (opened(files, mode, 10) for mode in ("resident", "mapped"))
     for step in (0, 3, 10**6):
         expected, columns = (
-            tf.function(reader.batch)(reader.load(), tf.constant(step), 3, 5) for reader in (resident, mapped)
+            tf.function(reader.batch)(reader.load(), tf.constant(step), 3, 5)
+            for reader in (resident, mapped)
         )
         np.testing.assert_array_equal(columns["label"], labels_of(step, 10, examples=FILES)[3:8])
         for name in ("label", "image"):
@@ -81,15 +84,26 @@ def test_damaged_record_is_error(files, tmp_path):
 def test_exchanged_files_are_error(tmp_path, mode, place):
     """Two files of equal size, each with the name of the other, are noticed without reading all of them."""
     manifest = dataset(tmp_path / "data", 39, shape=(64, 64, 3))
-    choice = Choice(str(tmp_path / "data"), mode, "", str(tmp_path / "cache") if place == "copies" else None)
+    choice = Choice(
+        str(tmp_path / "data"), mode, "", str(tmp_path / "cache") if place == "copies" else None
+    )
     directory = pathlib.Path(provide_files(choice, manifest).data_dir)
     one, *_, other = sorted(directory.glob("train-*.tfrecord"))
     one.rename(directory / "aside")
     other.rename(one)
     (directory / "aside").rename(other)
-    for provide in (True, False):  # when a job starts, and between that and the opening of the files
-        with pytest.raises(UserError, match=r"train-0000[02]\S+ is not the file that the manifest lists"):
-            provided = provide_files(choice, manifest) if provide else Choice(str(directory), mode, "", None)
+    for provide in (
+        True,
+        False,
+    ):  # when a job starts, and between that and the opening of the files
+        with pytest.raises(
+            UserError, match=r"train-0000[02]\S+ is not the file that the manifest lists"
+        ):
+            provided = (
+                provide_files(choice, manifest)
+                if provide
+                else Choice(str(directory), mode, "", None)
+            )
             open_reader(provided, manifest, global_batch=9, seed=0, prepare=dict)
 
 

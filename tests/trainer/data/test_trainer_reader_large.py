@@ -26,13 +26,25 @@ def large(tmp_path_factory):
 def anonymous_bytes(pid: int) -> int:
     """Memory of a process that no file stands behind."""
     status = pathlib.Path(f"/proc/{pid}/status")
-    return 1024 * int(re.search(r"RssAnon:\s+(\d+) kB", status.read_text())[1]) if status.exists() else 0
+    return (
+        1024 * int(re.search(r"RssAnon:\s+(\d+) kB", status.read_text())[1])
+        if status.exists()
+        else 0
+    )
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="RssAnon is Linux's")
 def test_large_split_trains_in_little_memory(large, tmp_path):
     size = sum(shard.bytes for shard in Manifest.load(large).split("train").shards)
-    flags = ["--model", "numbered:network", "--batch-size", 1000, "--checkpoint-num-steps", 50, "--deterministic"]
+    flags = [
+        "--model",
+        "numbered:network",
+        "--batch-size",
+        1000,
+        "--checkpoint-num-steps",
+        50,
+        "--deterministic",
+    ]
     flags += ["--train-steps", 600, "--keep-checkpoints", 20]
     straight, killed = Job(large, tmp_path / "straight"), Job(large, tmp_path / "killed")
     straight.run("chief", flags=[*flags, "--reader", "resident"])

@@ -26,16 +26,23 @@ def test_replica_batches_are_those_of_one(numbered, batch_size, replicas):
     manifest = Manifest.load(numbered)
     manifest.splits["validation"] = manifest.splits["train"]
     rounds = [
-        list(replica_batches(manifest, str(numbered), batch_size, replica, replicas)) for replica in range(replicas)
+        list(replica_batches(manifest, str(numbered), batch_size, replica, replicas))
+        for replica in range(replicas)
     ]
-    labels = [batch["label"].numpy().tolist() for batches in rounds for batch, counts in batches if counts]
+    labels = [
+        batch["label"].numpy().tolist() for batches in rounds for batch, counts in batches if counts
+    ]
     assert labels == [list(range(40))[i : i + batch_size] for i in range(0, 40, batch_size)]
     assert {len(batches) for batches in rounds} == {-(-len(labels) // replicas)}
 
 
-@pytest.mark.parametrize(("position", "start", "intact"), [(20, 0, 9), (-20, 23, 30)], ids=["head", "record"])
+@pytest.mark.parametrize(
+    ("position", "start", "intact"), [(20, 0, 9), (-20, 23, 30)], ids=["head", "record"]
+)
 def test_damaged_part_is_error(tmp_path, position, start, intact):
-    manifest = dataset(tmp_path / "data", 40, shape=(64, 64, 3))  # files longer than the part that identifies them
+    manifest = dataset(
+        tmp_path / "data", 40, shape=(64, 64, 3)
+    )  # files longer than the part that identifies them
     file = tmp_path / "data" / manifest.split("test").shards[position < 0].file
     damage(file, position)
     read = functools.partial(records.batches, manifest, str(tmp_path / "data"), "test", 5)

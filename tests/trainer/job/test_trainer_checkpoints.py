@@ -88,12 +88,16 @@ def test_damaged_checkpoint_is_passed_over(two, data):
         checkpoints = Checkpoints(str(directory), state)
         with mock.patch("builtins.print") as printed:
             # Every byte of a value is under a checksum; what is not read may be anything.
-            assert checkpoints.load_newest() == state.put() == np.unique(state.model.get_weights()[0])
+            assert (
+                checkpoints.load_newest() == state.put() == np.unique(state.model.get_weights()[0])
+            )
             assert checkpoints.load_newest() == state.step
         assert state.step == 20 or checkpoints.load_newest(after=10) == 0
         messages = [call.args[0] for call in printed.call_args_list]
         assert len(messages) == (state.step == 10 and 20 in checkpoints.steps())
-        assert all("checkpoint 20 cannot be read and is passed over" in message for message in messages)
+        assert all(
+            "checkpoint 20 cannot be read and is passed over" in message for message in messages
+        )
     finally:
         file.write_bytes(content)
 
@@ -110,8 +114,12 @@ def test_only_damaged_checkpoints_are_error(tmp_path, state):
 def test_unavailable_store_keeps_checkpoints(tmp_path, monkeypatch, state):
     checkpoints = chief(tmp_path, state)
     save(checkpoints, 10, 20)
-    away = mock.Mock(side_effect=tf.errors.AbortedError(None, None, "All 10 retry attempts failed."))
-    unread = mock.Mock(side_effect=ValueError("Unsuccessful constructor: ABORTED: All 10 retry attempts failed."))
+    away = mock.Mock(
+        side_effect=tf.errors.AbortedError(None, None, "All 10 retry attempts failed.")
+    )
+    unread = mock.Mock(
+        side_effect=ValueError("Unsuccessful constructor: ABORTED: All 10 retry attempts failed.")
+    )
 
     def write() -> None:
         checkpoints.save(30)
@@ -160,8 +168,12 @@ def test_best_state_is_kept(tmp_path, state):
     assert {path.name.split(".")[0] for path in (tmp_path / "best").iterdir()} == {"ckpt-2"}
     assert scores.restore_best(state) == 2
     assert np.unique(next(iter(state.weights().values()))) == [2]
-    assert scores.add(5, {"loss": 1.0, "accuracy": 0.1, "auc": 0.8}, state)  # of two classes it goes by that
+    assert scores.add(
+        5, {"loss": 1.0, "accuracy": 0.1, "auc": 0.8}, state
+    )  # of two classes it goes by that
     assert scores.load()["best"]["step"] == 5
     (tmp_path / "best" / "ckpt-5.index").write_bytes(b"")
-    with pytest.raises(UserError, match=r"best/ckpt-5 cannot be used .*; the same command with --export last"):
+    with pytest.raises(
+        UserError, match=r"best/ckpt-5 cannot be used .*; the same command with --export last"
+    ):
         scores.restore_best(state)

@@ -23,7 +23,9 @@ def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-        with pytest.raises(UserError, match=f"{name} cannot be used .*; put the right one back, or delete it"):
+        with pytest.raises(
+            UserError, match=f"{name} cannot be used .*; put the right one back, or delete it"
+        ):
             read()
 
 
@@ -61,5 +63,10 @@ def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, 
     assert last(str(tmp_path / "job"), CHIEF, "start")["seed"] == 3
     assert last(str(tmp_path / "job"), CHIEF, "export") == {}
     status = json.loads((tmp_path / "status.json").read_text())
-    assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == ("saving", 7, 123.0, 0.5)
+    assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == (
+        "saving",
+        7,
+        123.0,
+        0.5,
+    )
     assert time.time() - 60 < status["time"] <= time.time()

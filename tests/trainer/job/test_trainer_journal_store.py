@@ -36,7 +36,10 @@ def test_files_of_a_store_are_copied_now_and_then(store, monkeypatch):
     for step in (1, 2):
         own.event("step", step)
         deadline = time.monotonic() + 30
-        while not (store / "job").exists() or journal.last(str(store / "job"), "chief-0", "step").get("step") != step:
+        while (
+            not (store / "job").exists()
+            or journal.last(str(store / "job"), "chief-0", "step").get("step") != step
+        ):
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
@@ -51,12 +54,19 @@ def test_a_store_that_fails_is_told_of_and_gets_the_files_later(store, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(backend._TfBackend, "open", refuse)
         own.send()
-    assert capsys.readouterr().out.startswith(f"{store / 'job'}: journal and events could not be copied")
+    assert capsys.readouterr().out.startswith(
+        f"{store / 'job'}: journal and events could not be copied"
+    )
     own.send()
-    assert journal.last(str(store / "job"), "chief-0", "start")["step"] == 0 and not capsys.readouterr().out
+    assert (
+        journal.last(str(store / "job"), "chief-0", "start")["step"] == 0
+        and not capsys.readouterr().out
+    )
 
 
-@pytest.mark.parametrize(("how", "code"), [("done", 0), ("error", 1), ("at once", 134), ("interrupted", 130)])
+@pytest.mark.parametrize(
+    ("how", "code"), [("done", 0), ("error", 1), ("at once", 134), ("interrupted", 130)]
+)
 def test_however_a_replica_ends_the_store_has_its_journal(digits, store, monkeypatch, how, code):
     def play(*arguments: object) -> int:
         own, stop, _ = arguments[-3:]
@@ -76,6 +86,8 @@ def test_however_a_replica_ends_the_store_has_its_journal(digits, store, monkeyp
     monkeypatch.setattr(main_loop, "main_loop", play)
     monkeypatch.setattr(os, "_exit", leave)
     with pytest.raises(SystemExit) as ended:
-        task.main(["--data-dir", str(digits), "--job-dir", str(store / "job"), "--train-steps", "9"])
+        task.main(
+            ["--data-dir", str(digits), "--job-dir", str(store / "job"), "--train-steps", "9"]
+        )
     assert ended.value.code == code
     assert journal.last(str(store / "job"), "chief-0", "last")["step"] == 7

@@ -15,14 +15,18 @@ from trainer.nn.layers import BatchNormalization
 def manifest(digits) -> Manifest:
     """Of CIFAR-10's shape."""
     digits = Manifest.load(digits)
-    image = dataclasses.replace(digits.feature("image"), shape=(32, 32, 3), value_range=(0.0, 255.0))
+    image = dataclasses.replace(
+        digits.feature("image"), shape=(32, 32, 3), value_range=(0.0, 255.0)
+    )
     return dataclasses.replace(digits, features=(image, digits.feature("label")))
 
 
 def build(manifest: Manifest, num_layers: int = 8, **image) -> keras.Model:
     image = dataclasses.replace(manifest.feature("image"), **image)
     manifest = dataclasses.replace(manifest, features=(image,))
-    return resnet.build(manifest, num_layers=num_layers, batch_norm_decay=0.9, batch_norm_epsilon=1e-3)
+    return resnet.build(
+        manifest, num_layers=num_layers, batch_norm_decay=0.9, batch_norm_epsilon=1e-3
+    )
 
 
 @pytest.mark.parametrize(("num_layers", "eleven_classes"), [(8, 75_355), (20, 269_787)])
@@ -34,7 +38,9 @@ def test_resnet_has_published_parameters(manifest, num_layers, eleven_classes):
 
 @pytest.mark.parametrize("num_layers", [9, 2])
 def test_impossible_depth_is_error(manifest, num_layers):
-    with pytest.raises(UserError, match=rf"^--num-layers {num_layers}: .*6n . 2 layers; use 8, 14, 20"):
+    with pytest.raises(
+        UserError, match=rf"^--num-layers {num_layers}: .*6n . 2 layers; use 8, 14, 20"
+    ):
         build(manifest, num_layers)
 
 
@@ -63,11 +69,15 @@ def test_resnet_agrees_with_plain_operations(manifest):
     random = np.random.default_rng(0)
     signs = ([1, -1] if weight.ndim == 4 else [1] for weight in model.get_weights())
     weights = zip(model.get_weights(), signs, strict=True)
-    model.set_weights([random.uniform(0.1, 0.5, w.shape) * random.choice(sign, w.shape) for w, sign in weights])
+    model.set_weights(
+        [random.uniform(0.1, 0.5, w.shape) * random.choice(sign, w.shape) for w, sign in weights]
+    )
     images = random.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     logits = model({"image": images})
     assert logits.shape == (2, 10) and logits.dtype == tf.float32
-    np.testing.assert_allclose(logits, reference(images.astype(np.float32), model.get_weights()), rtol=1e-3)
+    np.testing.assert_allclose(
+        logits, reference(images.astype(np.float32), model.get_weights()), rtol=1e-3
+    )
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def test_words_are_counted_as_keras_counts_them(texts):
     found = dict(words([text.encode() for text in texts]))
     if found:
         names = [word.decode() for word in found]
-        counts = keras.layers.TextVectorization(vocabulary=names, output_mode="count")(np.array(texts)).numpy()
+        counts = keras.layers.TextVectorization(vocabulary=names, output_mode="count")(
+            np.array(texts)
+        ).numpy()
         assert counts.sum(axis=0).tolist() == [0, *found.values()]  # no other word
     else:
         layer = keras.layers.TextVectorization(vocabulary=["a"], output_mode="count")
@@ -43,7 +45,10 @@ def test_words_are_counted_as_keras_counts_them(texts):
 
 
 def test_the_most_frequent_words_of_the_training_split_alone_are_in_the_manifest(tmp_path):
-    rows = [{"comment": f"A ride no. {i % 7}, a: {i}!", "tip": "yes" if i % 2 else "no"} for i in range(200)]
+    rows = [
+        {"comment": f"A ride no. {i % 7}, a: {i}!", "tip": "yes" if i % 2 else "no"}
+        for i in range(200)
+    ]
     data = trips.make(tmp_path, rows, SCHEMA | {"deep": [{"column": "comment", "words": 120}]})
     manifest = Manifest.load(data)
     texts = records.load(manifest, str(data), "train")["comment"].numpy()
@@ -55,12 +60,16 @@ def test_the_most_frequent_words_of_the_training_split_alone_are_in_the_manifest
 
 
 def test_where_there_are_no_words_it_is_said(tmp_path, table):
-    with pytest.raises(UserError, match=r"no words of company; convert it with \{column: company, words: 10000\}"):
+    with pytest.raises(
+        UserError, match=r"no words of company; convert it with \{column: company, words: 10000\}"
+    ):
         vocabulary(table, "company")
     rows = [{"comment": "?!", "tip": "yes" if i % 2 else "no"} for i in range(50)]
     with pytest.raises(UserError, match="column 'comment' has no words in the training split"):
         trips.make(tmp_path / "empty", rows, SCHEMA)
-    manifest = Manifest.load(trips.make(tmp_path / "texts", [{**row, "comment": "Good"} for row in rows], SCHEMA))
+    manifest = Manifest.load(
+        trips.make(tmp_path / "texts", [{**row, "comment": "Good"} for row in rows], SCHEMA)
+    )
     with pytest.raises(UserError, match=r"has texts \(comment\), which wide_deep does not read"):
         registry.suited(None, manifest)
     assert registry.suited("mine:comments", manifest) == "mine:comments"

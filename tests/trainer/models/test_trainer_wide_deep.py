@@ -68,9 +68,15 @@ def test_logits_agree_with_keras_layers(table, columns):
     for i, (own, encoding) in enumerate(zip(deep, table.deep, strict=True)):
         if encoding.embedding:
             theirs.get_layer(f"deep_{i}_weights").set_weights(own[:1])
-    first, *others = [layer for layer in theirs.layers if type(layer) is keras.layers.Dense and layer.use_bias]
+    first, *others = [
+        layer for layer in theirs.layers if type(layer) is keras.layers.Dense and layer.use_bias
+    ]
     first.set_weights([np.concatenate([own[-1] for own in deep]), np.zeros(UNITS[0])])
-    upper = [layer for layer in ours.layers if type(layer) is keras.layers.Dense and "_dense" not in layer.name]
+    upper = [
+        layer
+        for layer in ours.layers
+        if type(layer) is keras.layers.Dense and "_dense" not in layer.name
+    ]
     for layer, other in zip(upper, others, strict=True):
         other.set_weights(layer.get_weights())
     logits = ours(wide_deep.prepare(table, columns))
@@ -81,7 +87,12 @@ def test_logits_agree_with_keras_layers(table, columns):
 
 def test_options_of_network_are_used(table, columns):
     wider = builder(ask("--model", "wide_deep", "--hidden-units", "7,4"), table)()
-    assert [layer.units for layer in wider.layers if type(layer) is keras.layers.Dense] == [7, 4, 2, 2]
+    assert [layer.units for layer in wider.layers if type(layer) is keras.layers.Dense] == [
+        7,
+        4,
+        2,
+        2,
+    ]
     build = builder(ask("--model", "wide_deep", "--dropout", "0.5"), table)
     model, features = randomised(build()), build.prepare(columns)
     with randomness.deterministic_context(seed=0, step=3, first=0):
@@ -97,11 +108,17 @@ def test_model_must_fit_dataset(digits, table):
     assert ask().on(table).model == "wide_deep"
     assert ask().on(images).model == "cnn"
     assert ask("--model", "my.module:build").on(table).model == "my.module:build"
-    with pytest.raises(UserError, match="--model resnet does not fit dataset 'trips'; use wide_deep"):
+    with pytest.raises(
+        UserError, match="--model resnet does not fit dataset 'trips'; use wide_deep"
+    ):
         ask("--model", "resnet").on(table)
-    with pytest.raises(UserError, match="wide_deep does not fit dataset 'digits'; use cnn or resnet"):
+    with pytest.raises(
+        UserError, match="wide_deep does not fit dataset 'digits'; use cnn or resnet"
+    ):
         ask("--model", "wide_deep").on(images)
-    with pytest.raises(UserError, match="--augment crop_flip is for images; dataset 'trips' is a table"):
+    with pytest.raises(
+        UserError, match="--augment crop_flip is for images; dataset 'trips' is a table"
+    ):
         ask("--augment", "crop_flip").on(table)
 
 
@@ -117,17 +134,25 @@ def test_export_takes_values_and_texts(data, table, columns, tmp_path):
     described = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
     headers = [column["header"] for column in described.pop("columns")]
     assert headers == ["area", "company", "miles", "same", "seconds", "when"]
-    dataset = {"dataset": "trips", "fingerprint": table.fingerprint, "arguments": dict(table.arguments)}
+    dataset = {
+        "dataset": "trips",
+        "fingerprint": table.fingerprint,
+        "arguments": dict(table.arguments),
+    }
     names = ["serving_default", "raw", "faults"]
     assert described == {"model": "wide_deep", "task": None, "signatures": names, **dataset}
     signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
     served = signatures["serving_default"]
     values = {feature.name: columns[feature.name] for feature in table.inputs}
     answers = served(**values)
-    np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(model(build.prepare(columns))), rtol=1e-5)
+    np.testing.assert_allclose(
+        answers["probabilities"], tf.nn.softmax(model(build.prepare(columns))), rtol=1e-5
+    )
     one = served(**{name: column[3:4] for name, column in values.items()})
     np.testing.assert_allclose(one["probabilities"], answers["probabilities"][3:4], rtol=1e-5)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: a value is missing, .* for it \(row 0\)"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"same: a value is missing, .* for it \(row 0\)"
+    ):
         served(**values | {"same": tf.fill([len(values["same"])], np.nan)})
 
     typed, faults = parse_texts(table, texts)
@@ -135,10 +160,19 @@ def test_export_takes_values_and_texts(data, table, columns, tmp_path):
     expected = served(**typed)
     for name, actual in signatures["raw"](**texts).items():
         np.testing.assert_array_equal(actual, expected[name])
-    wrong = {**{name: text[:3] for name, text in texts.items()}, "same": tf.constant(["2.5", "", "x"])}
-    messages = [b"", b"same: is missing, and the schema has no default for it", b"same: 'x' is no finite 32-bit number"]
+    wrong = {
+        **{name: text[:3] for name, text in texts.items()},
+        "same": tf.constant(["2.5", "", "x"]),
+    }
+    messages = [
+        b"",
+        b"same: is missing, and the schema has no default for it",
+        b"same: 'x' is no finite 32-bit number",
+    ]
     assert signatures["faults"](**wrong)["faults"].numpy().tolist() == messages
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: is missing, .* for it \(row 1\)"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"same: is missing, .* for it \(row 1\)"
+    ):
         signatures["raw"](**wrong)
 
 

@@ -27,7 +27,9 @@ def data(tmp_path_factory) -> pathlib.Path:
     return trips.make(tmp_path_factory.mktemp("trips"), trips.rows(2000))
 
 
-def test_workers_with_parameter_servers_and_an_evaluator_leave_a_model_for_tensorflow_alone(make, data, tmp_path):
+def test_workers_with_parameter_servers_and_an_evaluator_leave_a_model_for_tensorflow_alone(
+    make, data, tmp_path
+):
     asynchronous = make("servers", data)
     roles = ["chief", "worker", "worker", "ps", "ps", "evaluator"]
     asynchronous.start(*roles, flags=["--batch-size", 64, "--train-steps", STEPS])

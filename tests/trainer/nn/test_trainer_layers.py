@@ -30,7 +30,9 @@ def test_batch_norm_agrees_with_keras(shape, dtype):
     channel = np.arange(5)
     x = tf.constant(np.random.default_rng(0).normal(channel, 1 + channel / 2, shape), tf.float32)
     actual = train_and_infer(BatchNormalization(decay=0.9, dtype=dtype), x)
-    expected = train_and_infer(keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=dtype), x)
+    expected = train_and_infer(
+        keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=dtype), x
+    )
     tolerance = 1e-5 if dtype == "float32" else 0.03
     for ours, theirs in zip(actual, expected, strict=True):
         # Relative to the largest: a single value may be the difference of two large numbers.
@@ -40,7 +42,9 @@ def test_batch_norm_agrees_with_keras(shape, dtype):
 @pytest.mark.parametrize("make", [BatchNormalization, keras.layers.BatchNormalization])
 def test_exchanges_with_trainable_batch_norm(make):
     layer = make()
-    model = keras.Sequential([keras.Input([2, 2, 3]), keras.Sequential([layer]), keras.layers.Dense(2)])
+    model = keras.Sequential(
+        [keras.Input([2, 2, 3]), keras.Sequential([layer]), keras.layers.Dense(2)]
+    )
     assert exchanges(model)
     layer.trainable = False
     assert not exchanges(model)

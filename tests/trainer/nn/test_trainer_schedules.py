@@ -17,18 +17,24 @@ def test_factor_changes_at_boundary(examples_per_step):
     schedule = Schedule(0.1, piecewise(BOUNDARIES, FACTORS, **sizes))
     for boundary, before, after in zip(BOUNDARIES, FACTORS, FACTORS[1:], strict=False):
         step = math.ceil(boundary * 45_000 / examples_per_step)
-        assert [float(schedule(step - 1)), float(schedule(step))] == pytest.approx([0.1 * before, 0.1 * after])
+        assert [float(schedule(step - 1)), float(schedule(step))] == pytest.approx(
+            [0.1 * before, 0.1 * after]
+        )
     assert float(schedule(2**40)) == pytest.approx(0.1 * 0.002)
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 4])
 def test_falling_schedules_end_at_horizon(warmup_steps):
-    line, curve = (Schedule(0.2, factor(100), warmup_steps=warmup_steps) for factor in (linear, cosine))
+    line, curve = (
+        Schedule(0.2, factor(100), warmup_steps=warmup_steps) for factor in (linear, cosine)
+    )
     for step in (0, 1, 2, 3, 4, 25, 50, 99, 100, 101, 10**9):
         done = min(step / 100, 1)
         warm = 0.2 * min((step + 1) / 4, 1) if warmup_steps else 0.2
         assert float(line(step)) == pytest.approx(warm * (1 - done), abs=1e-7)
-        assert float(curve(step)) == pytest.approx(warm * (1 + math.cos(math.pi * done)) / 2, abs=1e-7)
+        assert float(curve(step)) == pytest.approx(
+            warm * (1 + math.cos(math.pi * done)) / 2, abs=1e-7
+        )
 
 
 def test_schedule_takes_counter_of_optimizer():
@@ -38,4 +44,8 @@ def test_schedule_takes_counter_of_optimizer():
     optimizer.iterations.assign(99)
     optimizer.apply([tf.constant(-1.0)], [weight])
     # The rate of the step that it does.
-    assert float(weight.value) == float(tf.function(schedule)(tf.constant(99))) == pytest.approx(0.1 * 100 / 400)
+    assert (
+        float(weight.value)
+        == float(tf.function(schedule)(tf.constant(99)))
+        == pytest.approx(0.1 * 100 / 400)
+    )

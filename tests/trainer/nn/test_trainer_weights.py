@@ -13,7 +13,9 @@ from trainer.nn import weights
 L = keras.layers
 
 
-@pytest.mark.parametrize("name", ["functional", "sequential", "subclassed", "seed_generator", "lstm"])
+@pytest.mark.parametrize(
+    "name", ["functional", "sequential", "subclassed", "seed_generator", "lstm"]
+)
 def test_weights_fit_next_model_of_function(digits, name):
     build = registry.builder(f"own_models:{name}", Manifest.load(digits), {})
     model, another = build(), build()
@@ -33,7 +35,9 @@ def layered(names: list[str | None]) -> keras.Model:
     return keras.Sequential([keras.Input((3,)), *(L.Dense(3, name=name) for name in names)])
 
 
-@given(st.lists(st.sampled_from(["a", "head_3", "b_2_c"]), unique=True, min_size=1), st.integers(1, 3))
+@given(
+    st.lists(st.sampled_from(["a", "head_3", "b_2_c"]), unique=True, min_size=1), st.integers(1, 3)
+)
 def test_names_of_author_identify_layers(names, others):
     """A layer that its author has named has one key, wherever it is, and layers without names have others."""
     named = weights.named(layered([*names, *[None] * others]))
@@ -55,5 +59,8 @@ def test_values_of_another_model_are_refused():
 def test_digest_follows_order_of_weights(names):
     """Slots of an optimizer go by the order of the weights, so models of two orders have two digests."""
     x = keras.Input([3])
-    ordered, other = (keras.Model(x, [L.Dense(2, name=name)(x) for name in order]) for order in (sorted(names), names))
+    ordered, other = (
+        keras.Model(x, [L.Dense(2, name=name)(x) for name in order])
+        for order in (sorted(names), names)
+    )
     assert (weights.digest(other) == weights.digest(ordered)) == (names == sorted(names))

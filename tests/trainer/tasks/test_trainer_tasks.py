@@ -23,7 +23,10 @@ def outputs() -> tuple[np.ndarray, np.ndarray]:
 def test_types_of_logits_and_labels(outputs, dtype):
     logits, labels = outputs
     logits = tf.cast(logits, dtype)
-    exact = TASK.losses(labels, tf.cast(logits, tf.float32)), *TASK.states(labels, tf.cast(logits, tf.float32))
+    exact = (
+        TASK.losses(labels, tf.cast(logits, tf.float32)),
+        *TASK.states(labels, tf.cast(logits, tf.float32)),
+    )
     for kind in ("int32", "int64", "uint8"):
         actual = TASK.losses(labels.astype(kind), logits), *TASK.states(labels.astype(kind), logits)
         for one, other in zip(actual, exact, strict=True):
@@ -40,7 +43,9 @@ def test_accuracy_ranks_where_auc_is_undefined():
     assert score == pytest.approx({"loss": np.log(2), "accuracy": 1.0})
     score = {"loss": 0.5, "accuracy": 0.75}
     assert TASK.rank(score) > TASK.rank({"loss": 0.6, "accuracy": 0.75})
-    assert TASK.rank({"loss": 9.0, "accuracy": 0.1, "auc": 0.9}) > TASK.rank({"loss": 0.0, "accuracy": 1.0, "auc": 0.8})
+    assert TASK.rank({"loss": 9.0, "accuracy": 0.1, "auc": 0.9}) > TASK.rank(
+        {"loss": 0.0, "accuracy": 1.0, "auc": 0.8}
+    )
 
 
 def test_r2_and_rmse_by_target():
@@ -53,16 +58,22 @@ def test_r2_and_rmse_by_target():
 
 
 def test_metrics_without_names_have_the_same():
-    first, second = (Binary(("no", "yes"), metrics=[keras.metrics.Recall()]).metric_names for _ in range(2))
+    first, second = (
+        Binary(("no", "yes"), metrics=[keras.metrics.Recall()]).metric_names for _ in range(2)
+    )
     assert first == second == ("accuracy", "auc", "recall")
 
 
 def test_unsuitable_losses_and_metrics_are_errors():
     task = MultiLabel(("a", "b"), metrics=[keras.metrics.F1Score()])
     with pytest.raises(UserError, match="metric f1_score is not one number"):
-        model_check.check_metrics(task, tf.constant([[0, 1], [1, 1]]), tf.constant([[0.1, 0.2], [0.3, 0.4]]))
+        model_check.check_metrics(
+            task, tf.constant([[0, 1], [1, 1]]), tf.constant([[0.1, 0.2], [0.3, 0.4]])
+        )
     with pytest.raises(UserError, match=r"two metrics, .* are called accuracy"):
-        Classification(("no", "yes"), metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")])
+        Classification(
+            ("no", "yes"), metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        )
     with pytest.raises(UserError, match="cannot be ranked by top, but by loss, accuracy, auc"):
         Classification(("no", "yes"), rank_by="top")
     reduced = Regression(("a",), (1.0,), loss=keras.losses.Huber())
