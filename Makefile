@@ -85,6 +85,7 @@ lint: setup  ## style, YAML, Cloud Build schema, directions of imports, and trap
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
 	@$(VENV)/bin/yamllint --strict .
+	@$(VENV)/bin/codespell $$(git ls-files '*.py' '*.md' '*.yaml' '*.html' '*.toml')
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.cloudbuild cloudbuild.yaml deploy/builds/*.yaml
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.renovate renovate.json
 	@$(PY) -m tests.lint.specs
