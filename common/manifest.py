@@ -19,8 +19,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-import pydantic
-
 from common import documents
 from common.errors import UserError, about, readable, reading
 from common.storage.files import read_bytes, write_text
@@ -332,6 +330,8 @@ class Manifest:
                     f"{path}: format version {version}; this program reads {FORMAT_VERSION}; "
                     "convert again"
                 )
+            import pydantic  # Slow to import, and whoever writes one does without.
+
             manifest = pydantic.TypeAdapter(cls).validate_python(raw)
             if manifest.fingerprint != raw.get("fingerprint"):
                 raise UserError(

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from common.manifest import MULTI_LABEL, REGRESSION, Manifest
 from common.pages import render_page, templates
@@ -113,6 +112,8 @@ def _group_pictures(
 
 def _data_uri(picture: str) -> str:
     """Returns a picture of the statistics as a PNG in a data URI."""
+    from PIL import Image  # Slow to import, and tables do without.
+
     file = io.BytesIO()
     Image.open(io.BytesIO(base64.b64decode(picture))).save(file, "PNG")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
