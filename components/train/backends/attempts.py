@@ -1,14 +1,17 @@
 """Attempts of a training on Vertex AI: their record in the job directory, and what follows each.
 
-store = JobStore("gs://bucket/job")
-store.load()
-order = next_attempt(store.attempts, Bounds(cluster=cluster), num_earlier=len(store.attempts))   #
-Again(...), or Over(...) attempt = store.submit("training-1", order, send)
-store.complete([custom_job])                                                                     #
-when the job has ended store.write(store.attempts)
+    store = JobStore("gs://bucket/job")
+    store.load()
+    bounds = Bounds(cluster=cluster)
+    order = next_attempt(store.attempts, bounds, num_earlier=len(store.attempts))
+    if isinstance(order, Again):
+        attempt = store.submit("training-1", order, send)
+        ...  # Wait until the job has ended.
+        store.complete([custom_job])
+        store.write(store.attempts)
 
-Each custom job is one attempt of all replicas. What an exit code means, and how many restarts there
-are after what, is in `restart_policy`, as for the replicas that `supervisor` starts.
+Each custom job is one attempt of all replicas. `restart_policy` defines the meaning of exit codes
+and the number of restarts, as for the replicas that `supervisor` starts.
 """
 
 import contextlib
@@ -40,47 +43,66 @@ from components.train.supervision.restart_policy import (
     kind_of,
 )
 
-RECORD = "attempts.json"  # Each job that was submitted for the directory, and how it ended.
+# File in the job directory with all jobs that were submitted for it, and how they ended.
+RECORD = "attempts.json"
 _MEND = "put the right one back, or delete it, which forgets what the job has used of its limits"
-_LEAST_S = 10.0  # In so little time no machine trains anything.
+_LEAST_S = 10.0  # An attempt with less time than this could not train anything.
 
 
 @pydantic.dataclasses.dataclass(kw_only=True)
 class Attempt:
-    """A custom job, as it is recorded; all attempts of a training have one job directory."""
+    """Record of one attempt: a custom job, or a run of the pipeline that starts one.
+
+    All attempts of a training have the same job directory. The fields from `ending` on are set when
+    the attempt has ended.
+
+    Attributes:
+      display_name: Display name of the job or run.
+      name: Resource name; empty if none was created.
+      submitted: Time of the submission in UTC, in ISO format.
+      choice: Index in `Cluster.choices` of the machines that it runs on.
+      machines: Number and shape of the machines by role, for people.
+      replicas: Number of replicas of all roles.
+      timeout_s: Time limit in seconds, or None.
+      step_before: Step of the newest checkpoint at the submission; -1 if there was none.
+      ending: How it ended; None if it has not ended, as far as is known.
+      step_after: Step of the newest checkpoint at its end; -1 if there was none.
+      seconds: Seconds for which its machines ran.
+      exit_code: Exit code of the replica that failed; 1 if none is known.
+      error: Error message in one line; empty if there was no error.
+      jobs: Resource names of its custom jobs. There are several if the pipeline's launcher was lost
+        and started again.
+    """
 
     display_name: str
-    name: str = ""  # Of the resource; empty if none was made.
-    submitted: str = ""  # When, in UTC.
-    choice: int  # Which of the cluster's choices it runs on.
-    machines: dict[str, str]  # By role, for people.
+    name: str = ""
+    submitted: str = ""
+    choice: int
+    machines: dict[str, str]
     replicas: int
     timeout_s: int | None = None
-    step_before: int  # Of the newest checkpoint when it was submitted; -1 if there was none.
-    # The others are of its end.
-    ending: Ending | None = None  # None of one that has not ended, as far as is known.
+    step_before: int
+    ending: Ending | None = None
     step_after: int = -1
-    seconds: float = 0.0  # That its machines ran.
-    exit_code: int = 1  # Of the replica that failed, if one did.
+    seconds: float = 0.0
+    exit_code: int = 1
     error: str = ""
-    jobs: list[str] = dataclasses.field(
-        default_factory=list
-    )  # More than one if what had launched them was lost.
+    jobs: list[str] = dataclasses.field(default_factory=list)
 
     @pydantic.computed_field
     @property
     def machine_hours(self) -> float:
-        """Hours of all its machines together."""
+        """Hours that its machines ran, summed over all machines."""
         return self.seconds * self.replicas / 3600
 
     @property
     def is_dry(self) -> bool:
-        """Whether it came no further for want of machines."""
+        """Whether it ended for lack of machines without a new checkpoint."""
         return self.ending is Ending.STOCKOUT and self.step_after <= self.step_before
 
     @property
     def shape(self) -> str:
-        """Its machines in one line."""
+        """Machines of all roles in one line, such as `chief: 1 x n1-standard-4`."""
         return ", ".join(f"{role}: {machines}" for role, machines in self.machines.items())
 
 
@@ -89,14 +111,25 @@ _Record = pydantic.TypeAdapter(list[Attempt])
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Limits on all attempts together."""
+    """Limits on all attempts of a training together.
 
-    cluster: Cluster  # Its choices of machines are tried, and `max_restarts` is heeded.
+    Attributes:
+      cluster: Cluster whose choices of machines are tried, and whose `max_restarts` applies.
+      timeout_s: Maximum seconds of all attempts, or None.
+      machine_hours: Maximum machine-hours of all attempts, or None.
+    """
+
+    cluster: Cluster
     timeout_s: float | None = None
     machine_hours: float | None = None
 
     def left_s(self, attempts: Sequence[Attempt]) -> Iterator[tuple[float, str]]:
-        """Yields for each limit the seconds that it leaves the next attempt, and what to say when none are left."""
+        """Yields for each limit that is set what it leaves for the next attempt.
+
+        Yields:
+          Seconds that are left (negative if the limit is exceeded), and the message for when none
+          are left.
+        """
         if self.timeout_s is not None:
             used_s = sum(attempt.seconds for attempt in attempts)
             used = f"{used_s:,.0f} of {self.timeout_s:,.0f} s"
@@ -110,23 +143,42 @@ class Bounds:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Again:
-    """A job is to be submitted."""
+    """Decision to submit another job.
 
-    choice: int  # Which of the cluster's choices it runs on,
-    machines: Cluster  # and those machines.
-    timeout_s: int | None  # Its time limit.
+    Attributes:
+      choice: Index in `Cluster.choices` of the machines that it runs on.
+      machines: The cluster with these machines.
+      timeout_s: Time limit of the job in seconds, or None.
+    """
+
+    choice: int
+    machines: Cluster
+    timeout_s: int | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Over:
-    """No other job is to be submitted."""
+    """Decision to submit no other job.
+
+    Attributes:
+      why: Reason, for people.
+      exit_code: Exit code of the training.
+    """
 
     why: str
     exit_code: int
 
 
 def first_attempt(attempts: Sequence[Attempt], bounds: Bounds) -> Again:
-    """Returns the first attempt of a command; a `UserError` says which limit earlier commands have used up."""
+    """Returns the decision to submit the first job of a command.
+
+    Args:
+      attempts: Attempts of earlier commands for the job directory.
+      bounds: Limits on all attempts together.
+
+    Raises:
+      UserError: If the earlier attempts have used up a limit. The message names it.
+    """
     order = next_attempt(attempts, bounds, len(attempts))
     if isinstance(order, Over):
         raise UserError(f"{order.why}; nothing is submitted; allow more")
@@ -134,23 +186,35 @@ def first_attempt(attempts: Sequence[Attempt], bounds: Bounds) -> Again:
 
 
 def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int = 0) -> Again | Over:
-    """Returns what follows after these attempts, the last of which has just ended.
+    """Decides what follows these attempts, all of which have ended.
 
-    The bounds hold for all attempts, but how one of the first `num_earlier`, those of earlier
-    commands, has ended keeps none from following. A stockout goes on to the next choice of
-    machines; where machines were taken away after a new checkpoint, the first may be back.
+    After a stockout without a new checkpoint the next choice of machines is tried. If machines were
+    taken away after a new checkpoint, the first choice is tried again, since they may be available
+    again. After another end the choice stays the same.
+
+    Args:
+      attempts: All attempts of the training, oldest first.
+      bounds: Limits on all attempts together.
+      num_earlier: Number of the first attempts that earlier commands made. They count for the
+        limits, but a success, cancellation or failure among them does not end this command.
+
+    Returns:
+      The decision, with the reason if nothing more is submitted.
     """
     new = attempts[num_earlier:]
     last = new[-1] if new else None
     if last and last.ending is Ending.SUCCEEDED:
         return Over(why="done", exit_code=0)
-    # Before all else: at its time limit a job ends as if it had failed or been cancelled.
+    # The limits come before the other ends: Vertex AI reports a job that has reached its time limit
+    # as failed or cancelled.
     left_s, why = min(bounds.left_s(attempts), default=(None, ""))
     if left_s is not None and left_s <= _LEAST_S:
         return Over(why=why, exit_code=TIMED_OUT)
     if last and last.ending is Ending.CANCELLED:
         return Over(why="cancelled", exit_code=SAVED)
     budget = Budget()
+    # The budget is computed anew from the whole record. `number` is 0 for the first attempt of this
+    # command, where failures in a row are counted from 0 again.
     for number, attempt in enumerate(attempts, -num_earlier):
         is_earlier = number < 0
         kind = kind_of(attempt.exit_code) if attempt.ending is Ending.FAILED else Kind.PREEMPTION
@@ -163,8 +227,7 @@ def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int =
         is_free = attempt.is_dry or attempt.ending in (Ending.SUCCEEDED, Ending.CANCELLED)
         if is_free or (is_earlier and kind is Kind.USER_ERROR):
             continue
-        # Machines that are billed are not given to a program that fails before its first new
-        # checkpoint.
+        # Machines cost money, so a program that fails without a new checkpoint gets none again.
         fruitless = 1 if attempt.ending is Ending.FAILED else MAX_FRUITLESS
         budget, why = budget.charged(
             kind,
@@ -184,19 +247,20 @@ def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int =
             exit_code=NO_CAPACITY,
         )
     if last and (last.is_dry or last.ending is not Ending.STOCKOUT):
-        choice = (last.choice + last.is_dry) % len(
-            choices
-        )  # An earlier command may have had more choices.
+        # The modulo returns to the first choice after the last one. It also covers a job that an
+        # earlier command, whose cluster had more choices, has left running.
+        choice = (last.choice + last.is_dry) % len(choices)
     return Again(
         choice=choice, machines=choices[choice], timeout_s=None if left_s is None else int(left_s)
     )
 
 
 class JobStore:
-    """Reads a job's checkpoints in its bucket, and keeps the record of its attempts there.
+    """Record of a training's attempts, kept in the job directory beside the checkpoints.
 
     Attributes:
-      attempts: The record, oldest first.
+      job_dir: Job directory, in a bucket.
+      attempts: Attempts, oldest first; empty before `load`.
     """
 
     def __init__(self, job_dir: str) -> None:
@@ -205,7 +269,7 @@ class JobStore:
         self._path, self._version = f"{job_dir}/{RECORD}", ""
 
     def step(self) -> int:
-        """Returns the step of the newest checkpoint; -1 if there is none."""
+        """Returns the step of the newest checkpoint in the job directory; -1 if there is none."""
         files = list_folder(f"{self.job_dir}/checkpoints")[1]
         return max(
             (int(step) for file in files for step in re.findall(r"/ckpt-(\d+)\.index$", file.path)),
@@ -213,7 +277,14 @@ class JobStore:
         )
 
     def load(self) -> None:
-        """Reads the record; what `write` then writes is its next version."""
+        """Reads the record into `attempts`; without a file there are none.
+
+        `write` then replaces only the version that was read.
+
+        Raises:
+          UserError: If the record is damaged, or the storage refuses to read it.
+          ConnectionError: If the storage does not answer.
+        """
         content, self._version = storage_of(self._path).read(self._path, documents.MOST_BYTES) or (
             b"[]",
             "",
@@ -222,15 +293,23 @@ class JobStore:
             self.attempts = _Record.validate_json(content)
 
     def submit(self, display_name: str, order: Again, send: Callable[[], str]) -> Attempt:
-        """Records an attempt and submits it; a refusal takes it out again, and lack of quota is how it has ended.
+        """Records a new attempt and submits it.
+
+        It is recorded first, so that another command that starts meanwhile knows of it.
 
         Args:
-          display_name: Of the job.
+          display_name: Display name of the job.
           order: Its machines and time limit.
-          send: Submits the job, and returns the name of the resource.
+          send: Submits the job and returns its resource name.
 
         Returns:
-          The attempt; it has ended if there is no capacity for it.
+          The attempt. If `send` raised `NoCapacityError`, it has already ended with a stockout.
+
+        Raises:
+          UserError: If `send` raises it, which removes the attempt from the record again; or if the
+            record cannot be written.
+          ConnectionError: If Google Cloud does not answer. The job may have been created, so the
+            attempt stays in the record.
         """
         attempt = Attempt(
             display_name=display_name,
@@ -249,19 +328,19 @@ class JobStore:
             attempt.name = send()
         except NoCapacityError as error:
             self.refuse(str(error))
-        except UserError:  # Without an answer it may have begun.
+        except UserError:  # After a ConnectionError the job may exist, so its record stays.
             with contextlib.suppress(UserError, ConnectionError):
                 self.write(self.attempts[:-1])
             raise
         return attempt
 
     def complete(self, jobs: Sequence[Any], *, is_lost: bool = False) -> None:
-        """Adds to the last attempt how it has ended.
+        """Sets how the last attempt has ended, without writing the record.
 
         Args:
-          jobs: Its jobs (`CustomJob` messages), in their order; more than one if what had launched
-            them was lost.
-          is_lost: Whether the last job was cancelled because what had launched it was lost.
+          jobs: Its jobs (`CustomJob` messages), oldest first. There are several if the pipeline's
+            launcher was lost and started again.
+          is_lost: Whether the last job was cancelled because the launcher was lost.
         """
         attempt = self.attempts[-1]
         attempt.step_after = self.step()
@@ -277,12 +356,24 @@ class JobStore:
         attempt.jobs = [job.name for job in jobs]
 
     def refuse(self, error: str, how: Ending = Ending.STOCKOUT) -> None:
-        """Completes the last attempt, for which no job was made."""
+        """Sets how the last attempt has ended if no job was created for it.
+
+        Args:
+          error: Error message.
+          how: How it ended.
+        """
         attempt = self.attempts[-1]
         attempt.error, attempt.ending, attempt.step_after = error, how, attempt.step_before
 
     def write(self, attempts: list[Attempt]) -> None:
-        """Replaces the record, unless another command has done so meanwhile: of two commands one goes on."""
+        """Replaces the record in the bucket, and `attempts`.
+
+        Raises:
+          RefusedError: If another command has written the record since it was read or written here,
+            so that only one of two commands continues.
+          UserError: If the storage refuses to write it.
+          ConnectionError: If the storage does not answer.
+        """
         content = _Record.dump_json(attempts, indent=1, exclude_none=True) + b"\n"
         try:
             self._version = write_bytes(self._path, content, if_version=self._version).version

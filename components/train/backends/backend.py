@@ -16,49 +16,60 @@ from trainer.cluster.member import ROLES
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job to run."""
+    """A job to run.
+
+    Attributes:
+      cluster: Machines or processes to run on.
+      program: Program that every replica runs.
+      dry_run: Whether the job is only planned, so that things that only its start needs may be
+        missing: Docker, the digest of an image, a project.
+      region: Region that the AI Platform file names, or None.
+    """
 
     cluster: Cluster
-    program: Program  # What every replica runs.
-    # Whether it is only planned, so that what is missing on this machine does not matter.
+    program: Program
     dry_run: bool = False
-    region: str | None = None  # Where the cluster file wants it to run, if it says so.
+    region: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Status:
-    """State and progress of a job."""
+    """State and progress of a job.
 
-    # `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended without a
-    # word).
+    Attributes:
+      state: `starting`, `running`, `done`, `stopped`, `failed` or `killed` (the launcher ended
+        without recording why).
+      exit_code: 0 while the job runs, if it is done, and if it was stopped and has saved; else the
+        job's exit code.
+      lines: Text for people: the state with the launcher, times and exit code; the progress of each
+        replica, as far as the back end knows it; the newest event or error.
+    """
+
     state: str
-    exit_code: int  # 0 while it runs, and if it is done or all is saved.
-    lines: Sequence[
-        str
-    ]  # Who runs it, since when and the exit code; each replica's progress; what happened last.
+    exit_code: int
+    lines: Sequence[str]
 
 
 class Backend(abc.ABC):
     """A place where the replicas of a job run.
 
-    A back end is made of its own flags. Every method may raise a `UserError`, after which nothing
-    of the job runs that the call has started. One job directory has one job at a time, and the same
-    job submitted again resumes it.
+    Every method may raise a `UserError`. Processes that the call has started do not run any more
+    then. A job directory has one job at a time, and submitting the same job again resumes it.
 
-    A back end promises, and `tests/contracts/test_backend.py` shows of each:
+    Every back end keeps these promises, which `tests/contracts/test_backend.py` tests:
 
     * Exit codes are those of docs/RUNNING.md, whatever a replica runs on.
-    * Replicas that end are restarted as `restart_policy` says, with the key
-      `scheduling.max_restarts` as the bound.
-    * A signal to this process, and `cancel`, let the replicas save before they end.
-    * Each key of the cluster file changes the plan, or `ignored` names it. Each flag that is not in
+    * Replicas that end are restarted as `restart_policy` says, at most as often as
+      `scheduling.max_restarts` of the cluster file allows.
+    * After a signal to this process, or `cancel`, the replicas save before they end.
+    * Each key of the cluster file changes the plan, or `ignored` names it. A flag that is not in
       `Options` is refused.
 
     Attributes:
       name: Value of `--backend`.
-      Options: The flags of the back end.
-      ignores_because: Why it ignores keys of the cluster file, for people.
-      control_flags: Names of flags that `status`, `cancel` and `logs` take.
+      Options: Class of the flags of the back end.
+      ignores_because: Reason, for people, why the back end ignores keys of the cluster file.
+      control_flags: Names of the flags that `status`, `cancel` and `logs` use.
     """
 
     name: ClassVar[str]
@@ -67,34 +78,34 @@ class Backend(abc.ABC):
     control_flags: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: Any) -> None:
-        """Takes an instance of `Options`."""
+        """Keeps the flags, an instance of `Options`."""
         self.options = options
 
     @abc.abstractmethod
     def plan(self, job: Job) -> contextlib.AbstractContextManager[Any]:
-        """Checks a job and describes what is to be started; starts nothing.
+        """Checks a job and plans its processes; starts none of them.
 
         Args:
-          job: What to run.
+          job: Job to run.
 
         Returns:
-          A context manager that yields the plan, which `submit` takes and which has `to_json` and
-          `notes` for people. What the plan needs, such as ports, is reserved until the block ends.
+          A context manager that yields the plan: an object for `submit`, whose `to_json` returns a
+          text for people. Resources of the plan, such as ports, are reserved until the block ends.
 
         Raises:
-          UserError: If the job cannot run so.
+          UserError: If the job cannot run on this back end.
         """
 
     @abc.abstractmethod
     def submit(self, plan: Any, output: Output) -> int:
-        """Runs a plan to the end of its job.
+        """Runs a plan and waits until the job ends.
 
         Args:
-          plan: What `plan` has yielded; its block is still open.
-          output: Shows what the replicas write and what happens to the job.
+          plan: Plan that `plan` yielded, with its block still open.
+          output: Shows the output of the replicas and the events of the job.
 
         Returns:
-          The exit code: 0 if the job is done.
+          The exit code of the job as in docs/RUNNING.md; 0 if it is done.
 
         Raises:
           UserError: If another launcher works on the job directory, or the job is refused.
@@ -102,45 +113,53 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def status(self, job_dir: str) -> Status:
-        """Returns how the newest job of a directory is.
+        """Returns the state of the newest job of a directory.
 
         Raises:
-          UserError: If no job ran there.
+          UserError: If no job ran there, or its records are damaged.
         """
 
     @abc.abstractmethod
     def cancel(self, job_dir: str) -> int:
-        """Has the job of a directory save and end, and waits for that.
+        """Asks the job of a directory to save and end, and waits until it has ended.
 
         Returns:
-          0 if the job is done or all is saved, 137 if a replica had to be killed, else the job's
-          exit code.
+          0 if the job is done or everything is saved, 137 if a replica had to be killed, else the
+          job's exit code.
 
         Raises:
-          UserError: If no job runs there.
+          UserError: If no job runs there, or it cannot be stopped from this machine.
         """
 
     @abc.abstractmethod
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
-        """Yields the replica (`worker/1`) and the text of each line that the newest job of a directory has written.
+        """Yields the output of the newest job of a directory, line by line.
 
-        Lines of one replica are in order.
+        Yields:
+          Name of the replica, such as `worker/1`, and text of the line without its end. Lines of
+          one replica are in order.
 
         Raises:
           UserError: If no job ran there.
         """
 
     def ignored(self, cluster: Cluster) -> tuple[str, ...]:
-        """Returns a line that names the keys that are set and that the back end ignores, if there are any."""
-        names = ", ".join(
-            dict.fromkeys(self._ignored(cluster, ""))
-        )  # Each pool's keys are named once.
+        """Returns a note that names the set keys of the cluster file that this back end ignores.
+
+        Returns:
+          One line of text; an empty tuple if no such key is set.
+        """
+        # The pools have the same keys, and each is named once.
+        names = ", ".join(dict.fromkeys(self._ignored(cluster, "")))
         return (
             (f"--backend {self.name} ignores {names}, as {self.ignores_because}",) if names else ()
         )
 
     def _ignored(self, model: Model, above: str) -> Iterator[str]:
-        """Yields the name of each key that has not its default, and that this back end does not heed."""
+        """Yields the names of the ignored keys of a model that differ from their defaults.
+
+        `above` is the path of the model in the file; a pool's keys are named without the role.
+        """
         for key, field in type(model).model_fields.items():
             value = getattr(model, key)
             is_heeded = (LOCAL_ONLY if self.name == "vertex" else VERTEX_ONLY) not in field.metadata

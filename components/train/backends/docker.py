@@ -19,8 +19,8 @@ from components.train.backends.resources import THREADS
 from components.train.supervision.plan import ATTEMPT, Plan, Replica
 
 _PORT = 2222
-_LABEL = "training.network"  # Of containers, with the name of their network.
-# Lines for a shell, whose $0 is the name of a container or network.
+_LABEL = "training.network"  # Label of containers, whose value is the name of their network.
+# Commands for `sh -c`. Their $0 is the name of a container (_RUN) or of the job's network.
 _RUN = 'docker rm --force --volumes "$0" >/dev/null 2>&1; exec "$@"'
 _REMOVE = (
     f'docker rm --force --volumes $(docker ps --all --quiet --filter "label={_LABEL}=$0"); '
@@ -52,14 +52,15 @@ class DockerOptions(LocalOptions):
 
 
 class DockerBackend(LocalBackend):
-    """Runs each replica in a container, which sees the job's directories at the paths that they have here.
+    """Runs each replica in a container on this machine.
 
-    It sees nothing else of this machine, and works in the same working directory. Replicas reach
-    each other as `worker-1:2222`; no port is published.
+    A container sees the directories of the job, its dataset and `--mount` at the same paths as on
+    this machine, and no others. It has the same working directory. Replicas reach each other at
+    addresses such as `worker-1:2222`; no port is published. An image that is not on this machine is
+    refused, not pulled.
 
     Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A
-    container that is paused (SIGSTOP) is found frozen by its silence alone. An image that is not on
-    this machine is refused, not pulled.
+    paused container is found to be frozen only by the silence of its status file.
     """
 
     name = "docker"
@@ -67,7 +68,10 @@ class DockerBackend(LocalBackend):
 
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Plan]:
-        """Plans a client of the engine for each container; for a dry run without engine or image."""
+        """Plans one `docker run` client for each replica, and the network that they share.
+
+        A dry run needs neither Docker nor the image.
+        """
         program, plan = (
             job.program,
             self.job_plan(job, [f"{role}-{i}:{_PORT}" for role, i in job.cluster.members]),
@@ -81,7 +85,8 @@ class DockerBackend(LocalBackend):
                 else f"get it with 'docker pull {image}'"
             )
             raise UserError(f"--image {image}: no such image on this machine; {repair}")
-        # One for each job directory: what a launcher that was killed left is found again.
+        # The network's name is derived from the job directory, so that the next launcher finds and
+        # removes what a killed one has left.
         place = program.job_dir if is_remote(program.job_dir) else os.path.realpath(program.job_dir)
         network = f"training-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
         shared = [
@@ -99,8 +104,8 @@ class DockerBackend(LocalBackend):
             if replica.role != "ps":
                 own.append(f"--cpus={env[THREADS]}")
             if gpus := env.pop(VISIBLE, ""):
-                # Replicas' collectives use shared memory, of which a container has 64 MB by
-                # default.
+                # Collective operations between GPUs use shared memory, and the 64 MB that a
+                # container has by default are too little.
                 own += [f'--gpus="device={gpus}"', "--shm-size=1g"]
             own += [f"--env={variable}" for variable in (*env, ATTEMPT)]
             line = ("docker", "run", *shared, *own, "--entrypoint", entry, image, *words)
@@ -115,7 +120,14 @@ class DockerBackend(LocalBackend):
         )
 
     def _mounts(self, job: Job, log_dir: str) -> list[str]:
-        """Returns flags by which containers see directories of this machine at the same paths."""
+        """Returns flags of `docker run` that mount the job's directories at their own paths.
+
+        Containers may write to the job, log and cache directories and those of `--mount`, but not
+        to the dataset and `--code`. Paths in a bucket are left out.
+
+        Raises:
+          UserError: If a path other than the job and log directories does not exist.
+        """
         program, trainer = job.program, job.program.trainer
         read_only = [program.code, trainer and trainer.data_dir]
         own = [program.job_dir, log_dir]
@@ -130,7 +142,7 @@ class DockerBackend(LocalBackend):
                     "this path"
                 )
             place = os.path.abspath(path)
-            quoted = place.replace('"', '""')  # The engine's client reads a line of CSV.
+            quoted = place.replace('"', '""')  # Docker parses the value of --mount as CSV.
             mode = "" if path in writable else ",readonly"
             flags[place] = f'--mount=type=bind,"source={quoted}","target={quoted}"{mode}'
         return list(flags.values())

@@ -1,11 +1,14 @@
-"""Program that the launcher sends to a host over ssh: reports what the host has, or runs one replica there.
+"""Program that runs on another host: reports its cores and GPUs, or runs one replica there.
 
-Standard library only, for Python 3.8 and newer. The first line of standard input is the request, as
-JSON. One with `path` is answered by a line with the host's cores and GPUs, if it has that file. One
-with `command`, `env` and `cwd` is a replica to run, whose output is this program's; after it come
-lines for as long as the launcher lives, and `stop` asks the replica to save and end. It is killed
-when standard input ends, or is silent for longer than it takes ssh to give up a lost connection: a
-replica that starts again elsewhere never meets the old one.
+The launcher sends this source over ssh. It uses the standard library only, works with Python 3.8
+and newer, and is ASCII. The first line of standard input is a request as JSON:
+
+* A request with `path` asks what the host has. The answer is a line with its cores and GPUs, or an
+  error if the host does not have that file.
+* A request with `command`, `env` and `cwd` runs a replica, whose output becomes this program's.
+  The launcher then sends a line every few seconds. The line `stop` asks the replica to save and
+  end. If standard input ends or is silent for `SILENCE_S`, the replica is killed. So the old
+  process never meets the new one when a replica starts again elsewhere.
 """
 
 import contextlib
@@ -17,13 +20,24 @@ import subprocess
 import sys
 import threading
 
-ANSWER = "training:"  # Begins the line with the answer; other lines are of a login script.
+# Begins the line with the answer, as a login script of the host may print lines too.
+ANSWER = "training:"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-SILENCE_S = 10.0
+SILENCE_S = 10.0  # Shorter than the time after which ssh reports a lost connection.
 
 
 def main(request):
-    """Does what the request says; returns the exit code."""
+    """Answers a request, or runs its replica.
+
+    Args:
+      request: Mapping with `path`, or with `command`, `env` and `cwd`.
+
+    Returns:
+      0 after an answer, or the exit code of the replica as `run` returns it.
+
+    Raises:
+      SystemExit: If there is no file `path`; the reason goes to standard error.
+    """
     if "command" in request:
         return run(request)
     if not os.path.exists(request["path"]):
@@ -36,7 +50,11 @@ def main(request):
 
 
 def usable_gpus():
-    """Returns the ids of the GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, else all of the driver's."""
+    """Returns the ids of the GPUs that this process may use, as strings.
+
+    They are those of CUDA_VISIBLE_DEVICES if it is set, else all that `nvidia-smi` lists; none if
+    that program is missing or fails.
+    """
     if VISIBLE in os.environ:
         ids = [part.strip() for part in os.environ[VISIBLE].split(",")]
         return [each for each in ids if each not in ("", "-1")]
@@ -50,7 +68,15 @@ def usable_gpus():
 
 
 def run(request):
-    """Runs the replica; returns its exit code as a shell has it."""
+    """Runs a replica until it ends, then kills what is left of its process group.
+
+    Args:
+      request: Mapping with `command`, `env` (additional environment variables) and `cwd`, which is
+        ignored if there is no such directory.
+
+    Returns:
+      The replica's exit code, at most 254, or 128+n if signal n killed it.
+    """
     child = subprocess.Popen(
         request["command"],
         cwd=request["cwd"] if os.path.isdir(request["cwd"]) else None,
@@ -62,11 +88,15 @@ def run(request):
     threading.Thread(target=obey, args=[child], daemon=True).start()
     code = child.wait()
     signal_group(child, signal.SIGKILL)
-    return min(code, 254) if code >= 0 else 128 - code  # Of ssh, 255 is a lost connection.
+    # ssh itself exits with 255 if the connection is lost, so a replica must not.
+    return min(code, 254) if code >= 0 else 128 - code
 
 
 def obey(child):
-    """Stops the replica when the launcher asks for it, and kills it when the launcher is gone."""
+    """Reads standard input: sends SIGTERM to the replica for `stop`, kills it at the end.
+
+    Returns after the kill, when standard input has ended or was silent for `SILENCE_S`.
+    """
     while select.select([sys.stdin], [], [], SILENCE_S)[0]:
         text = sys.stdin.buffer.read1(4096)
         if not text:
@@ -77,7 +107,7 @@ def obey(child):
 
 
 def signal_group(child, number):
-    """Signals the replica and those of its children that are in its process group."""
+    """Sends a signal to the replica's process group; does nothing if no process is left in it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)
 
@@ -85,4 +115,5 @@ def signal_group(child, number):
 if __name__ == "__main__":
     exit_code = main(json.loads(sys.stdin.buffer.readline()))
     sys.stdout.flush()
-    os._exit(exit_code)  # The thread that reads would make Python's own end complain.
+    # A normal exit could fail, since the thread still reads standard input.
+    os._exit(exit_code)

@@ -1,9 +1,11 @@
-"""What a training job on Vertex AI is given beside its machines, for the pipeline and for a job by itself.
+"""Settings of a training job on Vertex AI beside its machines.
 
     settings = JobSettings(network="projects/123456/global/networks/default", env=("LEVEL=2",))
-    settings.arguments(cluster, run="training-1")   # of `CustomTrainingJobOp`: network, labels, strategy, ...
+    settings.arguments(cluster, run="training-1")
+    # Arguments of `CustomTrainingJobOp`: {"network": ..., "labels": ..., "strategy": ..., ...}
 
-The rules are those of Vertex AI's reference of `CustomJobSpec`, and of its guides to custom training.
+The pipeline and jobs without a pipeline (`--backend vertex`) use them. The rules are from Vertex
+AI's reference of `CustomJobSpec`, and from its guides to custom training.
 """
 
 import dataclasses
@@ -25,17 +27,29 @@ DEFAULT_REGION = "us-central1"
 
 
 def new_name() -> str:
-    """Returns a name for a run, or for a job by itself; two may be submitted in one second."""
+    """Returns a new name for a run or a job: `training-`, the local time, and a random suffix.
+
+    The suffix tells apart names that are made in the same second.
+    """
     return f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def matching(pattern: str, meaning: str, metavar: str) -> Kind:
-    """Returns the type of a text that matches a pattern; `meaning` says to people what that is, with an example."""
+    """Returns the type of a flag whose text must match a pattern.
+
+    Args:
+      pattern: Regular expression that the whole text must match.
+      meaning: Description of the allowed texts, with an example, for the error message.
+      metavar: Placeholder for a value in the help.
+    """
     return Kind(str, lambda text: bool(re.fullmatch(pattern, text)), meaning, metavar)
 
 
 def _resource(example: str) -> Kind:
-    """Returns the type of a resource's name; words of capital letters in the example stand for what varies."""
+    """Returns the type of a flag that takes the name of a resource.
+
+    A word of capital letters between slashes in the example matches any text without a slash.
+    """
     return matching(
         re.sub("(?<=/)[A-Z]+(?=/|$)", "[^/]+", example), f"a name such as {example}", "NAME"
     )
@@ -55,9 +69,11 @@ _label = matching(
     "which cleanup and registry go",
     "K=V",
 )
-# The pipeline's launcher leaves out an empty value, so that the variable would not be there.
+# A value may not be empty, since the pipeline's launcher drops empty values, and then the variable
+# would not be set.
 _variable = matching(
-    "(?s)(?!(TRAINER_[^=]*|CLUSTER_SPEC|TF_CONFIG|AIP_[^=]*|CLOUD_ML_[^=]*)=)[A-Za-z_][A-Za-z0-9_]*=.+",
+    "(?s)(?!(TRAINER_[^=]*|CLUSTER_SPEC|TF_CONFIG|AIP_[^=]*|CLOUD_ML_[^=]*)=)"
+    "[A-Za-z_][A-Za-z0-9_]*=.+",
     "a variable of the environment: NAME=VALUE, not empty, and none by which the cluster is "
     "described (TF_CONFIG, TRAINER_*, ...)",
     "N=V",
@@ -67,10 +83,10 @@ _job = functools.partial(flag, group="training job on Vertex AI")
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class JobSettings(Flags):
-    """Settings of a training job; those of machines, strategy, time limit and restarts are the cluster file's.
+    """Settings of a training job that the cluster file does not have.
 
-    A field is a flag, and a key of `run.yaml`; its `argument` names the argument of
-    `CustomTrainingJobOp`.
+    Each field is a flag, and a key of `run.yaml`. The `argument` in its metadata names the argument
+    of `CustomTrainingJobOp` that takes the value.
     """
 
     training_service_account: str | None = _job(
@@ -97,7 +113,12 @@ class JobSettings(Flags):
     )
 
     def check(self, region: str) -> None:
-        """Refuses settings that do not go together, or that lie in another region."""
+        """Checks the settings against each other and against the region of the job.
+
+        Raises:
+          UserError: If `tensorboard` is set without `training_service_account`, or if the key or
+            the TensorBoard lies in another region.
+        """
         if self.tensorboard and not self.training_service_account:
             raise UserError(
                 "tensorboard needs training_service_account, which writes to it; give it too"
@@ -110,18 +131,29 @@ class JobSettings(Flags):
                 )
 
     def all_labels(self, run: str = "") -> dict[str, str]:
-        """Returns the labels, ours among them; that of the run if its name is known."""
+        """Returns all labels by key: those of `labels`, `managed_by`, and `run` if it is given.
+
+        Args:
+          run: Name of the run or job; empty if it is not known.
+        """
         return {**_pairs(self.labels), **dict([MANAGED_BY]), **({"run": run} if run else {})}
 
     def arguments(self, cluster: Cluster, run: str = "") -> dict[str, Any]:
-        """Returns the arguments of `CustomTrainingJobOp` by name, all but those of machines and place."""
+        """Returns arguments of `CustomTrainingJobOp` by name.
+
+        The display name, machines, project, region and output directory are not among them.
+
+        Args:
+          cluster: Decides scheduling strategy, time limit, and whether a lost replica restarts all.
+          run: Name of the run or job for its label; empty if it is not known.
+        """
         arguments: dict[str, Any] = {
             "strategy": cluster.scheduling.strategy,
-            # Synchronous replicas cannot go on without one of them; asynchronous ones can, and the
-            # lost one comes back.
+            # Synchronous replicas cannot continue when one is lost, so all restart. Asynchronous
+            # ones continue until the lost one is back.
             "restart_job_on_worker_restart": cluster.strategy != "parameter_server",
             "labels": self.all_labels(run),
-            # Its default is a placeholder that few surroundings fill in.
+            # The default of the argument is a placeholder that is not filled in everywhere.
             "persistent_resource_id": "",
         }
         if cluster.scheduling.timeout_s:
@@ -134,7 +166,7 @@ class JobSettings(Flags):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for every replica."""
+        """Environment variables for every replica, by name."""
         return _pairs(self.env)
 
 

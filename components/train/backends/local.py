@@ -1,4 +1,4 @@
-"""Base of the back ends whose replicas are processes, or clients of replicas, on this machine."""
+"""Base of the back ends that run each replica, or a client of it, as a process of this machine."""
 
 import contextlib
 import dataclasses
@@ -49,28 +49,38 @@ class LocalOptions(Flags):
 
 
 class LocalBackend(Backend):
-    """Runs and supervises client processes: what they run is the matter of each back end."""
+    """Base of the back ends that supervise one process of this machine for each replica.
+
+    A subclass implements `plan`, which decides what these processes run.
+    """
 
     Options = LocalOptions
     ignores_because = "it runs on this machine as it is"
 
     def submit(self, plan: Plan, output: Output) -> int:
-        """Supervises the replicas until the job ends."""
+        """Starts the replicas and supervises them until the job ends; see `supervisor.run`."""
         patience = Patience(grace_period_s=self.options.grace_period_s or Patience.grace_period_s)
         return supervisor.run(plan, output, patience)
 
     def status(self, job_dir: str) -> Status:
-        """Reads the launcher's lock and journal, and the status files of the replicas.
+        """Returns the state of the newest job by the launcher's records and the status files.
 
-        They are in the job directory, or, of a job in a bucket, in its log directory.
+        Args:
+          job_dir: Job directory; the log directory if the job directory is in a bucket.
+
+        Raises:
+          UserError: If no job ran there, or its records are damaged.
         """
-        holder = lock.holder(job_dir)  # Before the events: it writes the last one and ends.
+        # The lock is read before the events, since a launcher writes its last event before it
+        # releases the lock.
+        holder = lock.holder(job_dir)
         with _events(job_dir) as events:
             start, end = events[0], events[-1]
             exit_code = 0
             details = f", {holder.name}" if holder else ""
             details += time.strftime(", started %Y-%m-%d %H:%M:%S", time.localtime(start["time"]))
-            if holder:  # Another than that of the events, if it has not written anything yet.
+            if holder:
+                # A new launcher that has written no event yet is younger than the newest start.
                 state = "starting" if holder.started > start["time"] else "running"
             elif end["event"] != "end":
                 state, exit_code = "killed", KILLED
@@ -91,7 +101,18 @@ class LocalBackend(Backend):
             return Status(state=state, exit_code=exit_code, lines=lines)
 
     def cancel(self, job_dir: str) -> int:
-        """Signals the launcher, which must be of this machine, and waits until nothing of the job is left."""
+        """Sends SIGTERM to the launcher, and waits until nothing of the job is left.
+
+        Args:
+          job_dir: Job directory; the log directory if the job directory is in a bucket.
+
+        Returns:
+          The exit code of `status`: 0 if the job is done or has saved, else the job's exit code.
+
+        Raises:
+          UserError: If no launcher runs there, it runs on another machine or in another container,
+            or it belongs to another user.
+        """
         holder = lock.holder(job_dir)
         if not holder:
             state = self.status(job_dir).state
@@ -104,16 +125,27 @@ class LocalBackend(Backend):
             )
         print(f"stopping {holder.name}; its replicas save first", flush=True)
         holder.terminate()
-        while (
-            lock.holder(job_dir) == holder
-        ):  # What is left of it when it is gone has limits of its own.
+        # This ends: the launcher kills its replicas after the grace period, and its guard, which
+        # holds the lock too, gives up after some time.
+        while lock.holder(job_dir) == holder:
             time.sleep(_POLL_S)
         status = self.status(job_dir)
         print("\n".join(status.lines))
         return status.exit_code
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
-        """Reads the log files, one after another."""
+        """Yields the lines of the replicas' log files, one file after another.
+
+        Args:
+          job_dir: Job directory; the log directory if the job directory is in a bucket.
+
+        Yields:
+          Name of the replica, such as `worker/1`, and text of the line. The files also have the
+          lines of earlier jobs with the same log directory.
+
+        Raises:
+          UserError: If no job ran there, or a log file cannot be read.
+        """
         with _events(job_dir) as events:
             for replica in events[0]["replicas"]:
                 with open(replica["log"], encoding="utf-8", errors="replace") as file:
@@ -121,7 +153,11 @@ class LocalBackend(Backend):
                         yield replica["replica"], line.rstrip("\n")
 
     def log_dir(self, job: Job) -> str:
-        """Returns the directory of the logs, which is on this machine."""
+        """Returns the directory of the log and status files, which is on this machine.
+
+        Raises:
+          UserError: If the job directory is in a bucket and no `--log-dir` is given.
+        """
         job_dir = job.program.job_dir
         if is_remote(job_dir) and not self.options.log_dir:
             raise UserError(
@@ -137,21 +173,25 @@ class LocalBackend(Backend):
         machines: Sequence[Machine] = (),
         python: str = sys.executable,
     ) -> Plan:
-        """Returns the plan of a job whose replicas are plain processes and are told apart by `TF_CONFIG`.
+        """Returns the plan of a job whose replicas are plain processes.
+
+        Several replicas find their roles in `TF_CONFIG`; a single replica gets none.
 
         Args:
-          job: What to run.
+          job: Job to run.
           addresses: `host:port` of each replica, in the order of `Cluster.members`.
-          machines: Where they run; this machine without.
-          python: The Python there.
+          machines: Machines on which the replicas run; if empty, all run on this machine.
+          python: Path of the Python interpreter that replaces `python` in the program's command.
+
+        Raises:
+          UserError: If there is no place for logs, or a machine has too few GPUs.
         """
         cluster, program, log_dir = job.cluster, job.program, self.log_dir(job)
         shares = divide(cluster, machines)
         training: dict[str, list[str]] = {}
         for (role, _), address in zip(cluster.members, addresses, strict=True):
-            if (
-                role != "evaluator"
-            ):  # TensorFlow waits for ever if that is named among those who train together.
+            # TensorFlow would wait for ever for an evaluator in the training cluster.
+            if role != "evaluator":
                 training.setdefault(role, []).append(address)
         replicas, notes = [], list(self.ignored(cluster))
         entry, *words = [*program.command, *program.args]
@@ -164,10 +204,10 @@ class LocalBackend(Backend):
                 **share,
                 **({} if program.trainer else _thread_variables(int(share[THREADS]))),
                 STATUS: status,
-                # The evaluator is in no TF_CONFIG but its own, and the chief must know whether to
-                # wait for one.
+                # Only the evaluator's own TF_CONFIG shows that there is one, but the chief must
+                # know whether to wait for it.
                 POOL_ROLES: ",".join(cluster.pools),
-                # Python would hold lines back, and lose them when it is killed.
+                # Otherwise Python would buffer lines, and lose them when it is killed.
                 "PYTHONUNBUFFERED": "1",
             }
             if cluster.replicas > 1:
@@ -201,7 +241,7 @@ class LocalBackend(Backend):
 
 
 def _thread_variables(threads: int) -> dict[str, str]:
-    """Returns the variables by which TensorFlow, in a program of the user's own, knows its threads."""
+    """Returns variables that set the number of threads of TensorFlow in a user's own program."""
     return {
         "TF_NUM_INTRAOP_THREADS": str(threads),
         "TF_NUM_INTEROP_THREADS": str(max(SERVER_THREADS, threads)),
@@ -211,7 +251,12 @@ def _thread_variables(threads: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _events(job_dir: str) -> Iterator[list[Event]]:
-    """Yields the events of the newest job of a directory; faults of them in the block are user errors."""
+    """Yields the launcher's events of the newest job of a directory, oldest first, at least one.
+
+    Raises:
+      UserError: If no job ran there. Errors in the block, such as those of damaged events, become
+        UserErrors too, as by `reading`.
+    """
     with reading(os.path.join(job_dir, launcher_log.FILE)):
         events = launcher_log.last_run(job_dir)
         if not events:

@@ -13,11 +13,12 @@ from components.train.backends.backend import Job
 from components.train.backends.local import LocalBackend
 from components.train.supervision.plan import Plan
 
-# Below those that Linux gives to outgoing connections: a replica binds its port seconds after it
-# was chosen, and until then a connection of any program could take one of those.
+# Ports below the range from which Linux takes ports of outgoing connections. A replica binds its
+# port seconds after it was chosen, and until then any program's connection could take a port of
+# that range.
 PORTS = range(10_001, 32_768)
-# Not TMPDIR: that differs between the programs of one user, a pipeline's steps for example, and
-# locks must not.
+# All launchers of a user must use the same locks, but TMPDIR differs between programs, such as the
+# steps of a pipeline.
 _LOCKS = Path("/tmp")
 
 
@@ -31,7 +32,10 @@ class ProcessBackend(LocalBackend):
 
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Plan]:
-        """Plans processes that reach each other at ports of this machine, which are locked until the block ends."""
+        """Plans one process per replica; they reach each other at ports of 127.0.0.1.
+
+        The ports stay reserved, as by `reserved`, until the block ends.
+        """
         members = job.cluster.members
         with reserved(len(members)) as ports:
             yield self.job_plan(job, [f"127.0.0.1:{port}" for port in ports])
@@ -39,10 +43,25 @@ class ProcessBackend(LocalBackend):
 
 @contextlib.contextmanager
 def reserved(count: int) -> Iterator[tuple[int, ...]]:
-    """Yields `count` free ports, locked for other launchers of this user until the block ends."""
+    """Reserves free ports of this machine until the block ends.
+
+    Other launchers of this user do not take these ports meanwhile: each port has a lock file in
+    `/tmp/training-ports-<user id>`. Programs that do not use these locks can still take them.
+
+    Args:
+      count: Number of ports.
+
+    Yields:
+      The ports, all in `PORTS`; fewer than `count` if not so many are free.
+
+    Raises:
+      UserError: If the lock files cannot be written.
+    """
     directory = _LOCKS / f"training-ports-{os.getuid()}"
     ports: list[int] = []
     with contextlib.ExitStack() as locks:
+        # Each user tries the ports in another order, so that users, who do not share locks, rarely
+        # choose the same port.
         for port in random.Random(os.getuid()).sample(PORTS, len(PORTS)):
             if len(ports) == count:
                 break

@@ -1,4 +1,4 @@
-"""What the replicas of a job run: our trainer, or a program of the user's own."""
+"""The program that the replicas of a job run: the project's trainer, or one of the user's own."""
 
 import dataclasses
 import os
@@ -13,26 +13,33 @@ from trainer import options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
-    """A command that every replica runs."""
+    """A command that every replica runs.
 
-    command: tuple[
-        str, ...
-    ]  # Its first word is `python` for the Python of the place where it runs.
-    args: tuple[str, ...] = ()  # Its arguments.
-    env: dict[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # Variables that it needs on machines of the user's.
-    job_dir: str  # Where the job keeps its state.
-    trainer: options.Options | None = (
-        None  # The flags of our trainer, which reports its status; None of others.
-    )
-    code: str | None = (
-        None  # Directory of the user's own program that Python finds modules in, if one is named.
-    )
+    Attributes:
+      command: Program and its first arguments. If the first word is `python`, each back end runs
+        its own Python.
+      args: Further arguments.
+      env: Environment variables that it needs; the vertex back end does not use them.
+      job_dir: Directory in which the job keeps its state.
+      trainer: Options of the project's trainer, which writes status files; None for a program of
+        the user's own.
+      code: Directory that is put on Python's path for a program of the user's own, or None.
+    """
+
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = dataclasses.field(default_factory=dict)
+    job_dir: str
+    trainer: options.Options | None = None
+    code: str | None = None
 
 
 def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
-    """Returns the trainer's flags with the cluster's strategy among them; refuses another."""
+    """Returns the trainer's flags, with `--strategy` of the cluster added if it is missing.
+
+    Raises:
+      UserError: If the flags name another strategy than the cluster.
+    """
     strategy = strategy_flag(flags)
     if strategy is None:
         return [*flags, "--strategy", cluster.strategy]
@@ -45,14 +52,20 @@ def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
 
 
 def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
-    """Returns `python -m trainer.task` with these flags, which are checked here and not by a replica some seconds later."""
+    """Returns the project's trainer, `python -m trainer.task`, with these flags.
+
+    Raises:
+      UserError: If a flag is wrong, or names another strategy than the cluster. Without this check,
+        each replica would refuse it some seconds later.
+    """
     with about("trainer flags, behind the '--'"):
         flags = trainer_flags(cluster, flags)
         opts = options.parse(flags)
     return Program(
         command=("python", "-m", "trainer.task"),
         args=tuple(flags),
-        env={"PYTHONHASHSEED": "0"},  # else it would start itself again with it
+        # The trainer would start itself again if this were not set.
+        env={"PYTHONHASHSEED": "0"},
         job_dir=opts.job_dir,
         trainer=opts,
     )
@@ -61,14 +74,18 @@ def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
 def own_program(
     command: str, args: Sequence[str] = (), *, code: str | None = None, job_dir: str | None
 ) -> Program:
-    """Returns a program of the user's own that reads TF_CONFIG.
+    """Returns a program of the user's own, which finds its role in TF_CONFIG.
 
     Args:
-      command: A line as typed in a shell; `python` and `python3` are that of the place where it
-        runs.
-      args: More arguments.
-      code: Directory to put on Python's path.
-      job_dir: Where logs and the launcher's records go; the program does not see it.
+      command: Command line as typed in a shell. `python` and `python3` as its first word stand for
+        the Python of the place where it runs.
+      args: Further arguments.
+      code: Directory to put on Python's path, or None.
+      job_dir: Directory for logs and the launcher's records. The program is not told about it.
+
+    Raises:
+      UserError: If the command is empty or has an open quotation, if `job_dir` is None or empty, or
+        if there is no directory `code`.
     """
     try:
         words = shlex.split(command)

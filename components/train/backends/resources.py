@@ -10,29 +10,45 @@ from components.train.backends.host_agent import VISIBLE, usable_gpus
 from components.train.cluster.cluster_file import Cluster, most_gpus
 
 THREADS = "TRAINER_THREADS"
-_Member = tuple[str, int]  # A replica's role and its index among those of the role.
+_Member = tuple[str, int]  # A replica's role, and its index within the role.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A machine, and the replicas that run on it."""
+    """A machine, and the replicas that run on it.
 
-    name: str  # For people.
-    cores: int  # Shared when there are fewer than replicas.
-    gpus: Sequence[str]  # Ids as CUDA_VISIBLE_DEVICES has them.
+    Attributes:
+      name: Name in messages.
+      cores: Number of processor cores; replicas share cores if there are fewer than replicas.
+      gpus: Ids of the GPUs as in CUDA_VISIBLE_DEVICES.
+      replicas: Role and index of each replica.
+    """
+
+    name: str
+    cores: int
+    gpus: Sequence[str]
     replicas: Sequence[_Member]
 
 
 def divide(cluster: Cluster, machines: Sequence[Machine] = ()) -> dict[_Member, dict[str, str]]:
-    """Divides each machine, or else this one, among its replicas; returns the variables that keep each replica to its share.
+    """Divides the cores and GPUs of each machine among its replicas.
 
-    Those that compute get equal parts of the cores; parameter servers only add numbers up. Each
-    replica gets the GPUs that its pool asks for. If no pool asks for any, all that train get as
-    many as every machine has for each of its own.
+    The cores are divided equally among the replicas other than parameter servers. Those compute
+    little, and get as many threads as one of the others. Each replica gets as many GPUs as its pool
+    asks for. If no pool asks for any, each replica that trains on GPUs gets the same number of
+    them, the largest that every machine can give, or fewer if its role cannot use so many.
+
+    Args:
+      cluster: Pools of the job.
+      machines: Machines with all replicas of the job; if empty, all run on this machine.
+
+    Returns:
+      Environment variables by replica: `TRAINER_THREADS`, the number of threads, and, on a machine
+      with GPUs, `CUDA_VISIBLE_DEVICES`, the ids of the replica's GPUs (empty for none).
 
     Raises:
-      UserError: If a machine has fewer GPUs than are asked for. Where none has any, cores compute
-        instead.
+      UserError: If a machine has fewer GPUs than its replicas ask for. If no machine has any, this
+        is no error: the replicas compute on processor cores.
     """
     machines = machines or [
         Machine(
@@ -41,6 +57,8 @@ def divide(cluster: Cluster, machines: Sequence[Machine] = ()) -> dict[_Member, 
     ]
     counts = {role: pool.gpus for role, pool in cluster.pools.items()}
     if not any(counts.values()):
+        # Only replicas that compute updates get GPUs: the evaluator gets none, and neither does a
+        # role whose maximum is 0.
         most = {role: most_gpus(cluster.strategy, role) for role in counts if role != "evaluator"}
         trainers = [
             (machine, sum(most.get(role, 0) > 0 for role, _ in machine.replicas))

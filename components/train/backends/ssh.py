@@ -5,8 +5,9 @@ A line of the file is `[user@]name[:port] [slots=N]`; `#` begins a comment:
     node1 slots=2
     me@10.0.0.7:2222                 # the other hosts reach it as 10.0.0.7
 
-All hosts share the directory of the logs (NFS), in which replicas write their status and find their
-code: for the time of the job it has a copy of ours, or of the user's.
+All hosts must share the log directory (over NFS, for example). Replicas write their status files
+there, and while the job runs they find a copy of their code there: the project's packages, or the
+directory `--code` of the user's own program.
 """
 
 import contextlib
@@ -40,14 +41,15 @@ from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.plan import ATTEMPT, Plan, Replica
 
 _LINE = re.compile(
-    r"(?P<login>(?:[^@\s-][^@\s]*@)?(?P<name>[\w.][\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?)(?:\s+slots=(?P<slots>[1-9]\d*))?",
+    r"(?P<login>(?:[^@\s-][^@\s]*@)?(?P<name>[\w.][\w.-]*|\[[\da-fA-F:.]+\])(?::\d+)?)"
+    r"(?:\s+slots=(?P<slots>[1-9]\d*))?",
     re.ASCII,
 )
-# ssh asks for nothing, and gives a lost host up after 15 s.
+# With these options ssh never prompts, and gives up a lost connection after 15 s.
 _CONNECTION = (
     "-T -x -oBatchMode=yes -oConnectTimeout=10 -oServerAliveInterval=5 -oServerAliveCountMax=3"
 )
-# ssh gives a host that does not answer up after 10 s; a program there may be slow to load.
+# Longer than ssh waits for a connection (10 s), since Python may be slow to start on the host.
 _ANSWER_S = 20.0
 _CLIENT = (sys.executable, "-m", ssh_client.__name__)
 _ssh = functools.partial(flag, group="other hosts (--backend ssh)")
@@ -68,19 +70,27 @@ class SshOptions(LocalOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Host:
-    """A machine that ssh reaches."""
+    """A host of a host file.
 
-    name: str  # As ssh and the other hosts know it.
-    login: str  # The same, with user and port where they are not ssh's own choice.
-    slots: int = 1  # Replicas that it takes.
+    Attributes:
+      name: Name or address, at which the other hosts reach it too.
+      login: The name with the user and port of the file, if it has them: `[user@]name[:port]`.
+      slots: Number of replicas that may run on it.
+    """
+
+    name: str
+    login: str
+    slots: int = 1
 
 
 class SshBackend(LocalBackend):
-    """Runs each replica on a host of a host file, beside a program that ends it when the connection is lost.
+    """Runs each replica on a host of a host file.
+
+    A program beside the replica kills it when the connection is lost. `--dry-run` connects to the
+    hosts too, since the plan depends on their cores and GPUs.
 
     Ignored here: machine and accelerator types, alternatives, the disk and `scheduling.strategy`. A
-    replica that is stopped (SIGSTOP) is found frozen by its silence alone. `--dry-run` asks the
-    hosts too, since cores and GPUs are theirs.
+    stopped replica (SIGSTOP) is found to be frozen only by the silence of its status file.
     """
 
     name = "ssh"
@@ -89,7 +99,10 @@ class SshBackend(LocalBackend):
 
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Plan]:
-        """Asks the hosts, and plans a client of ssh for each replica."""
+        """Asks all hosts for their cores and GPUs, and plans one ssh client for each replica.
+
+        Ports are chosen at random, and may turn out to be taken.
+        """
         options, program = self.options, job.program
         if not options.hosts:
             raise UserError("--backend ssh needs hosts; add --hosts FILE with a host on each line")
@@ -147,10 +160,11 @@ class SshBackend(LocalBackend):
 
 
 def read_hosts(path: str) -> list[Host]:
-    """Reads a host file.
+    """Returns the hosts of a host file, in its order; an empty list if it has none.
 
     Raises:
-      UserError: If the file cannot be read, or has a wrong line, which is named.
+      UserError: If the file cannot be read, has a wrong line, or names a host twice. The message
+        has the number of the line.
     """
     with readable(path):
         lines = Path(path).read_text("utf-8", "replace").splitlines()
@@ -170,7 +184,14 @@ def read_hosts(path: str) -> list[Host]:
 
 
 def place(cluster: Cluster, hosts: Sequence[Host]) -> dict[tuple[str, int], Host]:
-    """Returns the host of each replica: one host after another that has a slot left, the chief on the first."""
+    """Assigns replicas to hosts in turn, one to each host with a free slot, then again.
+
+    Returns:
+      The host by role and index of a replica. The chief is on the first host.
+
+    Raises:
+      UserError: If the hosts have fewer slots than the cluster has replicas.
+    """
     members = cluster.members
     slots = [host for turn in range(len(members)) for host in hosts if host.slots > turn]
     if len(slots) < len(members):
@@ -183,18 +204,22 @@ def place(cluster: Cluster, hosts: Sequence[Host]) -> dict[tuple[str, int], Host
 
 
 def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, dict[str, Any]]:
-    """Asks all hosts at the same time whether they see the directory of the logs, and for what they have.
+    """Asks all hosts at once for their cores and GPUs, and checks that they share a directory.
 
     Args:
-      commands: Command line for each host, by name, that runs `ssh_client.on_host` there.
-      log_dir: Directory, which may not exist yet.
+      commands: Command line by name of the host, which runs `ssh_client.on_host` there.
+      log_dir: Absolute path of the directory. If it does not exist yet, its nearest existing parent
+        is checked.
 
     Returns:
-      The number of `cores` and the ids of the `gpus` of each host, by name.
+      Mapping by name of the host: `cores`, the number of processor cores, and `gpus`, the list of
+      ids of the GPUs.
 
     Raises:
-      UserError: If the job cannot run on a host; it names all such hosts, each with the reason.
+      UserError: If a host cannot be reached, lacks Python, or does not share the directory. The
+        message lists all such hosts with their reasons.
     """
+    # A host that sees a new temporary file shares the directory with this machine.
     directory = next(path for path in (Path(log_dir), *Path(log_dir).parents) if path.is_dir())
     with tempfile.NamedTemporaryFile(prefix=".training-", dir=directory) as marker:
         ask_one = functools.partial(_ask, ssh_client.message({"path": marker.name}))
@@ -212,7 +237,7 @@ def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, dict[s
 
 
 def _ask(message: str, command: Sequence[str]) -> dict[str, Any] | str:
-    """Returns the answer of a host, or why there is none."""
+    """Returns the answer of a host as `ask` describes it, or a text with the reason for none."""
     try:
         done = subprocess.run(
             command,

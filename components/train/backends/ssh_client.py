@@ -1,10 +1,18 @@
-"""The launcher's part beside a replica on another host.
+"""Client process on the launcher's machine for one replica on another host.
 
-    python -m components.train.backends.ssh_client copy DIRECTORIES   # JSON: {target: source, ...}
-    python -m components.train.backends.ssh_client run REQUEST        # ends with the replica's exit code
+    python -m components.train.backends.ssh_client copy DIRECTORIES
+    python -m components.train.backends.ssh_client run REQUEST
 
-REQUEST is JSON: `host`, `ssh` (command line that runs `on_host` there), `variables` (names, of this process's environment),
-and the `command` and `cwd` of the replica. Standard library only: there is one such process for every replica.
+`copy` takes a JSON object {target: source, ...} of directories. `run` exits with the replica's exit
+code. Its REQUEST is a JSON object:
+
+* `host`: name of the host, for messages;
+* `ssh`: command line that runs the command of `on_host` there;
+* `variables`: names of the variables that are passed on from this process's environment;
+* `command` and `cwd`: the replica's command and working directory.
+
+There is one such process for every replica, so this module imports little beside the standard
+library.
 """
 
 import contextlib
@@ -26,26 +34,43 @@ _BOOT = (
 )
 _BEAT_S = 2.0
 _CONNECTION_LOST = 255  # The exit code of ssh.
+# A lost connection counts as a preemption, as if the replica had been killed from outside.
 _TAKEN_AWAY = 128 + signal.SIGKILL
 
 
 def on_host(python: str) -> str:
-    """Returns a command for a host's shell that waits for `message` and runs it with `python`.
+    """Returns a command for a host's shell that reads `message` from standard input and runs it.
 
-    Program and request travel over standard input: nothing needs to be quoted, and no list of
-    processes shows it.
+    Program and request are sent over standard input. So they need no quoting, and the host's list
+    of processes does not show them.
+
+    Args:
+      python: Path of the Python interpreter on the host.
     """
     return shlex.join(["exec", python, "-c", _BOOT])
 
 
 def message(request: Mapping[str, Any]) -> str:
-    """Returns what to write to the standard input of `on_host`: the agent, which is ASCII, and its request."""
+    """Returns the text to write to the standard input of `on_host`.
+
+    It is the size of the agent's source in bytes, a line end, the source, which must be ASCII, and
+    the request in one line of JSON.
+    """
     source = Path(host_agent.__file__).read_text("ascii")
     return f"{len(source)}\n{source}{json.dumps(request)}\n"
 
 
 def copy(directories: Mapping[str, str]) -> int:
-    """Copies directories to targets in one new directory, which its owner alone may read; without secrets and history."""
+    """Copies directories into one new directory, which only its owner may read.
+
+    Files `.env*`, `.git` and `__pycache__` are left out, and symbolic links are copied as links.
+
+    Args:
+      directories: Source by target; all targets have the same parent, which must not exist yet.
+
+    Returns:
+      0, the exit code.
+    """
     place = Path(next(iter(directories))).parent
     place.mkdir(mode=0o700, parents=True)
     ignore = shutil.ignore_patterns(".env*", ".git", "__pycache__", place.name)
@@ -55,9 +80,17 @@ def copy(directories: Mapping[str, str]) -> int:
 
 
 def run(request: dict[str, Any]) -> int:
-    """Runs the replica, and passes SIGTERM on to it; returns its exit code."""
+    """Runs a replica on its host until it ends, and passes SIGTERM on to it.
+
+    Args:
+      request: As described for REQUEST above.
+
+    Returns:
+      The replica's exit code (128+n if signal n killed it), or 137 if the connection is lost.
+    """
     env = {name: os.environ[name] for name in request["variables"]}
-    # Not in our process group: a signal to it is for the replica, not for the connection.
+    # The connection is in a session of its own, since a signal to this process group is meant for
+    # the replica.
     ssh = subprocess.Popen(request["ssh"], stdin=subprocess.PIPE, bufsize=0, start_new_session=True)
 
     def send(text: str) -> None:

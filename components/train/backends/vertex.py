@@ -1,6 +1,6 @@
-"""The vertex back end: a training job on Vertex AI by itself, without a pipeline.
+"""The vertex back end: training as custom jobs of Vertex AI, without a pipeline.
 
-It is submitted, followed to its end, and submitted again as `attempts` decides.
+A job is submitted and followed to its end. `attempts` decides whether another one follows.
 """
 
 import collections
@@ -49,37 +49,58 @@ from trainer.cluster.member import ROLES
 from trainer.job import done
 
 POLL_S = 5.0  # Cloud Logging lets a project read 60 times a minute.
-LINES_S = 10.0  # After a job's end its last lines are still on their way,
-ERROR_S = 90.0  # and why it failed is known "about one minute" later.
-_TAIL = 10
+LINES_S = 10.0  # The last lines arrive in Cloud Logging some seconds after the end of a job.
+ERROR_S = 90.0  # The error of a failed job is known "about one minute" after its end.
+_TAIL = 10  # Number of last lines that are shown of a failed replica.
+# Arguments of `CustomTrainingJobOp` that are fields of `CustomJobSpec.scheduling`.
 _SCHEDULING = ("strategy", "timeout", "restart_job_on_worker_restart")
+# States of `Status` by the ending of an attempt; all other endings are `failed`.
 _STATES = {None: "running", Ending.SUCCEEDED: "done", Ending.CANCELLED: "stopped"}
 _vertex = functools.partial(flag, group="a job of Vertex AI (--backend vertex)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A training whose job is submitted, and submitted again."""
+    """Plan of a training on Vertex AI, from which the request of each attempt is made.
 
-    name: str  # Display name of the first job; the others have a number behind it.
+    Attributes:
+      name: Display name of the first job; those of later jobs have a number added.
+      project: Id of the project; empty in a dry run.
+      region: Region of Vertex AI.
+      job: Job to run, whose directory is in a bucket.
+      arguments: Arguments of `CustomTrainingJobOp` for each choice of machines of the cluster.
+      bounds: Limits on all attempts together.
+    """
+
+    name: str
     project: str
     region: str
-    job: Job  # Its directory is in a bucket.
-    arguments: tuple[Mapping[str, Any], ...]  # Of `CustomTrainingJobOp`, by choice of machines.
+    job: Job
+    arguments: tuple[Mapping[str, Any], ...]
     bounds: Bounds
 
     def body(self, name: str, order: Again) -> dict[str, Any]:
-        """Returns the request of an attempt."""
+        """Returns the request body for an attempt.
+
+        Args:
+          name: Display name of the job.
+          order: Its machines and time limit.
+        """
         limit = order.timeout_s and f"{order.timeout_s}s"
         return request(name, {**self.arguments[order.choice], "timeout": limit})
 
     def to_json(self) -> str:
-        """Returns the `jobSpec` of the first job."""
+        """Returns the `jobSpec` of the first job as JSON text, for a dry run."""
         return json.dumps(request(self.name, self.arguments[0])["jobSpec"], indent=2)
 
 
 def request(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the body of `customJobs.create` by the arguments of `CustomTrainingJobOp`, without those that are empty."""
+    """Translates arguments of `CustomTrainingJobOp` into a request body of `customJobs.create`.
+
+    Args:
+      name: Display name of the job.
+      arguments: Arguments by name, with `labels`; those with empty values are left out.
+    """
     spec = {key: value for key, value in arguments.items() if value}
     key = spec.pop("encryption_spec_key_name", None)
     labels = spec.pop("labels")
@@ -89,7 +110,7 @@ def request(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _camel(value: Any) -> Any:
-    """Returns the same with the names that JSON has for the fields of a message."""
+    """Returns a copy in which the keys of all mappings are in camel case, as in JSON requests."""
     if isinstance(value, Mapping):
         return {
             re.sub("_([a-z])", lambda match: match[1].upper(), k): _camel(each)
@@ -120,13 +141,13 @@ class VertexOptions(JobSettings):
 class VertexBackend(Backend):
     """Runs a job as a custom job of Vertex AI, and submits it again as `restart_policy` decides.
 
-    SIGINT and SIGTERM cancel the job, whose replicas save. The job outlives this process: SIGHUP, a
-    repeated signal and SIGKILL only leave it, and the same command for the same job directory then
-    follows the job that runs.
+    SIGINT and SIGTERM cancel the job, whose replicas then save. The job outlives this process:
+    after SIGHUP, a repeated signal or SIGKILL it continues, and the same command for the same job
+    directory then follows it.
 
-    Ignored here: nothing of the cluster file. Refused: a job directory or dataset outside of
-    buckets, an image without a digest, pools without a machine type, and the flags of processes of
-    this machine (`--code`, `--log-dir`, ...).
+    Ignored here: nothing of the cluster file. Refused: a job directory outside of buckets, an image
+    without a digest, pools without a machine type, and the flags of processes of this machine
+    (`--code`, `--log-dir`, ...).
     """
 
     name = "vertex"
@@ -136,7 +157,11 @@ class VertexBackend(Backend):
 
     @contextlib.contextmanager
     def plan(self, job: Job) -> Iterator[Submission]:
-        """Checks the settings against the cluster, and makes the requests; asks nobody."""
+        """Checks the job and its settings, and makes the request for each choice of machines.
+
+        Sends no request. Prints a note on standard error for each key that is ignored, and if the
+        pools are not in the order by which Vertex AI names their roles.
+        """
         settings, cluster, program = self.options, job.cluster, job.program
         region = settings.region or job.region or DEFAULT_REGION
         settings.check(region)
@@ -189,12 +214,18 @@ class VertexBackend(Backend):
         )
 
     def submit(self, plan: Submission, output: Output) -> int:
-        """Submits the job and follows it to its end, in as many attempts as are allowed."""
+        """Submits the job and follows it to its end, then again as often as its limits allow.
+
+        Returns:
+          0 if the training is done; 128+n if signal n stopped this process; 143 if the job was
+          cancelled elsewhere; 124 if a limit is used up; 75 if there are no machines; else the exit
+          code of the replica that failed.
+        """
         with signal_socket() as signals:
             return Training(plan, output, signals).run()
 
     def status(self, job_dir: str) -> Status:
-        """Reads the record of the attempts, and asks Vertex AI for one that has not ended."""
+        """Returns the state of the last attempt, by its record or, if it runs, by Vertex AI."""
         attempt, job = self._last_attempt(job_dir)
         state = _STATES.get(ending(job) if job else attempt.ending, "failed")
         exit_code = attempt.exit_code if state == "failed" else 0
@@ -202,7 +233,14 @@ class VertexBackend(Backend):
         return Status(state=state, exit_code=exit_code, lines=[line, attempt.error])
 
     def cancel(self, job_dir: str) -> int:
-        """Cancels the job, and waits until its machines are gone."""
+        """Cancels the running job, and waits until it has ended.
+
+        Returns:
+          0 if it was cancelled or has succeeded, else the exit code in the record.
+
+        Raises:
+          UserError: If no job runs there.
+        """
         attempt, job = self._last_attempt(job_dir)
         if not job or ending(job):
             raise UserError(
@@ -217,7 +255,7 @@ class VertexBackend(Backend):
         return self.status(job_dir).exit_code
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
-        """Reads Cloud Logging."""
+        """Yields the lines that the last attempt has written to Cloud Logging."""
         attempt, _ = self._last_attempt(job_dir)
         for name in attempt.jobs or [attempt.name]:
             yield from CloudLogs(
@@ -236,7 +274,13 @@ class VertexBackend(Backend):
         return Jobs(self._project, self.options.region or DEFAULT_REGION)
 
     def _last_attempt(self, job_dir: str) -> tuple[Attempt, Any]:
-        """Returns the newest attempt of a job, and its custom job where that has not ended as far as is recorded."""
+        """Returns the newest attempt of a job directory, and its `CustomJob`.
+
+        The second value is None if the record says that the attempt has ended.
+
+        Raises:
+          UserError: If no job ran there.
+        """
         store = JobStore(job_dir)
         store.load()
         job = _unfinished(store, self._jobs)
@@ -248,7 +292,14 @@ class VertexBackend(Backend):
 
 
 def _unfinished(store: JobStore, jobs: Jobs) -> Any:
-    """Returns the job of the last attempt if it goes on, or has ended unseen; takes out one whose request was not sent."""
+    """Returns the `CustomJob` of the last attempt if the record does not say that it has ended.
+
+    Sets the attempt's name to that of the job. Removes the attempt from `store.attempts`, without
+    writing the record, if Vertex AI has no such job because its request was never sent.
+
+    Returns:
+      The job, which may have ended meanwhile; None if there is none.
+    """
     attempts = store.attempts
     if not attempts or attempts[-1].ending:
         return None
@@ -261,11 +312,11 @@ def _unfinished(store: JobStore, jobs: Jobs) -> Any:
 
 
 class _LeftError(Exception):
-    """A signal asks to leave the job to itself; its argument is the number."""
+    """Signal that ends this process and lets the job continue; the argument is its number."""
 
 
 class Training:
-    """The jobs of one training, one after another."""
+    """Runs the jobs of one training, one after another."""
 
     def __init__(self, plan: Submission, output: Output, signals: socket.socket) -> None:
         self._plan, self._output, self._signals = plan, output, signals
@@ -273,18 +324,28 @@ class Training:
             Jobs(plan.project, plan.region),
             JobStore(plan.job.program.job_dir),
         )
-        self._link = ""  # Where the console shows the job that runs; empty before there is one.
+        self._link = ""  # Console page of the newest job; empty before one is followed.
         self._request = StopRequest()
         self._outages = Outages(plan.project, "the job", self._show)
         self._tails = collections.defaultdict[str, Any](lambda: collections.deque(maxlen=_TAIL))
         self._roles = list(plan.job.cluster.pools)
 
     def run(self) -> int:
-        """Goes on until the training is done or given up; returns the exit code."""
+        """Submits and follows jobs until the training is done or given up.
+
+        Returns:
+          The exit code as `VertexBackend.submit` describes it.
+
+        Raises:
+          UserError: If the first job is refused, another command works on the job directory, or
+            earlier attempts have used up a limit.
+          ConnectionError: If Google Cloud does not answer before the first job is followed.
+        """
         store, bounds = self._store, self._plan.bounds
         store.load()
         order: Again | Over = Again(choice=0, machines=self._plan.job.cluster, timeout_s=None)
         is_running = bool(_unfinished(store, self._jobs))
+        # A job that still runs counts as an attempt of this command.
         num_earlier = len(store.attempts) - is_running
         if not is_running:
             is_done = self._is_done()
@@ -317,7 +378,10 @@ class Training:
         return order.exit_code
 
     def _is_done(self) -> bool:
-        """Returns whether no job is needed, by our trainer's record, or else by the end of the last job."""
+        """Returns whether the training is done, so that no job is needed.
+
+        The record of the project's trainer decides, if there is one; else the end of the last job.
+        """
         attempts, program = self._store.attempts, self._plan.job.program
         goal = program.trainer
         if goal and (record := done.load(program.job_dir)):
@@ -325,7 +389,10 @@ class Training:
         return bool(attempts) and attempts[-1].ending is Ending.SUCCEEDED
 
     def _begin(self, order: Again) -> Attempt:
-        """Returns the attempt whose job goes on, or else a new one, which has ended if there is no capacity for it."""
+        """Returns the attempt whose job runs, or else submits a new one.
+
+        The attempt has already ended, with a stockout, if there is no quota for its machines.
+        """
         plan, store = self._plan, self._store
         if _unfinished(store, self._jobs):
             return store.attempts[-1]
@@ -335,7 +402,11 @@ class Training:
         return store.submit(name, order, send)
 
     def _follow(self, attempt: Attempt) -> Any:
-        """Shows a job's states and log until it has ended; returns the job."""
+        """Shows the states and the log of a job until it has ended, and returns the `CustomJob`.
+
+        After the end it waits for the last lines, and for the error of a failed job. It cancels the
+        job after a stop request.
+        """
         name, job_id = attempt.display_name, attempt.name.rpartition("/")[2]
         place = f"locations/{self._plan.region}/training/{job_id}?project={self._plan.project}"
         self._link = f"https://console.cloud.google.com/vertex-ai/{place}"
@@ -361,6 +432,7 @@ class Training:
             self._wait()
 
     def _show_end(self, order: Over) -> None:
+        # The message is made from the fields of a launcher's event `end`, as for local back ends.
         attempts = self._store.attempts
         step = max((attempt.step_after for attempt in attempts), default=-1)
         end = {"event": "end", "exit_code": order.exit_code, "why": order.why}
@@ -380,15 +452,24 @@ class Training:
         self._output.lines("launcher", end_message(end).splitlines())
 
     def _patiently(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns the result of a call to Google Cloud, which is repeated during an outage once the job is followed."""
+        """Calls a function that uses Google Cloud, and returns its result.
+
+        Once a job has been followed, the call is repeated during an outage; before, and if it is
+        refused, its error is raised.
+        """
         while self._link:
             with self._outages.tolerated():
                 return call(*arguments)
+            # This is reached only if `tolerated` has suppressed an error.
             self._wait()
         return call(*arguments)
 
     def _wait(self) -> None:
-        """Waits until it is time to ask again, or a signal comes."""
+        """Waits for `POLL_S` seconds, or until a signal comes.
+
+        Raises:
+          _LeftError: If the signal repeats an earlier one, or is SIGHUP without a stop request.
+        """
         if not select.select([self._signals], [], [], POLL_S)[0]:
             return
         for number in received(self._signals):

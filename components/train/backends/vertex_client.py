@@ -1,4 +1,4 @@
-"""Asks Vertex AI for custom jobs and Cloud Logging for what their replicas have written.
+"""Clients of Vertex AI for custom jobs, and of Cloud Logging for the output of their replicas.
 
     Jobs("my-project", "us-central1").create(body)
     logs = CloudLogs("my-project", job_id, roles=("chief", "worker"))
@@ -19,45 +19,60 @@ from typing import Any
 from common.errors import UserError
 from common.google_cloud import OURS, RefusedError, credentials, refusals
 
-_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"}  # States.
-# The first is what Vertex AI's page on the training service says. A Spot machine that is taken
-# "fails with a STOCKOUT error", says the page on Spot VMs; that this word is in the error's text is
-# a guess.
+_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"}  # States of a job.
+# Texts of errors for lack of machines. The first is in Vertex AI's page on the training service.
+# The page on Spot VMs says that a job whose Spot machine is taken away "fails with a STOCKOUT
+# error"; that the error's text contains this word is a guess.
 _STOCKOUT = re.compile(
     "resources are insufficient|stockout|quota|RESOURCE_EXHAUSTED", re.IGNORECASE
 )
-_RESOURCE_EXHAUSTED = 8
-# Codes ABORTED, INTERNAL and UNAVAILABLE, and the text in "Understand the custom training service".
+_RESOURCE_EXHAUSTED = 8  # Code of google.rpc.Code.
+# Codes ABORTED, INTERNAL and UNAVAILABLE of google.rpc.Code, and the text that Vertex AI's page
+# "Understand the custom training service" has for failures of its infrastructure.
 _INFRASTRUCTURE, _INTERNAL = {10, 13, 14}, re.compile("internal error", re.IGNORECASE)
 _NON_ZERO = re.compile(r"non-zero status of (\d+)")
-_SERVICE = "Vertex AI"  # Messages begin with it.
+_SERVICE = "Vertex AI"  # Begins error messages.
 
 
 class Ending(enum.StrEnum):
-    """End of an attempt."""
+    """Way in which an attempt ended."""
 
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
-    STOCKOUT = "stockout"  # No machines or no quota for them, or they were taken away.
-    LOST = (
-        "lost"  # By a failure of the infrastructure: of its machines, or of what had launched it.
-    )
+    # There were no machines or no quota for them, or they were taken away.
+    STOCKOUT = "stockout"
+    # The infrastructure failed: the machines, or the pipeline step that had launched the job.
+    LOST = "lost"
     FAILED = "failed"
 
 
 class NoCapacityError(RefusedError):
-    """Vertex AI refuses a job for lack of quota; other machines have other quotas."""
+    """Error of a job that Vertex AI refuses for lack of quota; other machines may have quota."""
 
 
 class Jobs:
-    """Custom jobs of a project in a location; every method raises what `refusals` does."""
+    """Custom jobs of a project in a location.
+
+    Every method raises the errors of `common.google_cloud.refusals`: RefusedError if Vertex AI
+    refuses the request, UserError without valid credentials, ConnectionError if it does not answer.
+    """
 
     def __init__(self, project: str, location: str) -> None:
         self._location = location
         self._parent = f"projects/{project}/locations/{location}"
 
     def create(self, body: Mapping[str, Any]) -> str:
-        """Has a job begin, and returns its name; raises `NoCapacityError` for lack of quota."""
+        """Submits a custom job.
+
+        Args:
+          body: Request body of `customJobs.create`.
+
+        Returns:
+          The resource name, `projects/.../customJobs/ID`.
+
+        Raises:
+          NoCapacityError: If there is no quota for its machines.
+        """
         from google.api_core.exceptions import TooManyRequests
         from google.cloud import aiplatform_v1 as v1
 
@@ -69,23 +84,23 @@ class Jobs:
                 raise NoCapacityError(f"{_SERVICE}: {error}") from None
 
     def named(self, display_name: str) -> Any:
-        """Returns our job of this display name; None if there is none."""
+        """Returns a `CustomJob` with this display name and this project's label, or None."""
         request = {"parent": self._parent, "filter": f'{OURS} AND display_name="{display_name}"'}
         with refusals(_SERVICE):
             return next(iter(self._client().list_custom_jobs(request=request)), None)
 
     def get(self, name: str) -> Any:
-        """Returns a job as it is now."""
+        """Returns the `CustomJob` with this resource name, in its present state."""
         with refusals(_SERVICE):
             return self._client().get_custom_job(name=name)
 
     def cancel(self, name: str) -> None:
-        """Cancels a job, whose replicas then save a checkpoint."""
+        """Asks Vertex AI to cancel a job, whose replicas then save; does not wait for its end."""
         with refusals(_SERVICE):
             self._client().cancel_custom_job(name=name)
 
     def _client(self) -> Any:
-        from google.cloud import aiplatform  # 2 s
+        from google.cloud import aiplatform  # Takes 2 s, so it is imported only when needed.
 
         config = aiplatform.initializer.global_config
         return config.create_client(
@@ -94,16 +109,29 @@ class Jobs:
 
 
 class Outages:
-    """Shows once each reason why Google Cloud could not be reached, and has its clients take new credentials."""
+    """Tolerates outages of Google Cloud in calls that the caller repeats."""
 
     def __init__(self, project: str, subject: str, show: Callable[[str], None]) -> None:
-        """`subject` is what goes on meanwhile."""
+        """Keeps the settings.
+
+        Args:
+          project: Id of the project, for new credentials.
+          subject: Name of what goes on during an outage, such as "the job", for messages.
+          show: Shows a message.
+        """
         self._project, self._subject, self._show = project, subject, show
         self._reasons: set[str] = set()
 
     @contextlib.contextmanager
     def tolerated(self) -> Iterator[None]:
-        """Suppresses errors other than refusals, of calls that will be repeated."""
+        """Suppresses errors other than refusals in the block.
+
+        After an error the clients get new credentials, and its message is shown if it is the first
+        of its text. The block ends early then, so the caller has to repeat it.
+
+        Raises:
+          RefusedError: If the block raises it.
+        """
         from google.cloud import aiplatform
 
         try:
@@ -114,20 +142,22 @@ class Outages:
             if (reason := str(error)) not in self._reasons:
                 self._reasons.add(reason)
                 self._show(f"{reason}; {self._subject} goes on, and so does waiting for it")
-            # Somebody may have logged in. Without a project, the clients would change to REST.
+            # The user may have logged in again meanwhile. Without a project, the clients would
+            # switch to REST.
             with contextlib.suppress(UserError):
                 aiplatform.init(project=self._project, credentials=credentials())
 
 
 def ending(job: Any) -> Ending | None:
-    """Returns how a `CustomJob`, or a step of a pipeline, has ended, by its state and the code and text of its error.
+    """Returns how a job has ended; None if it has not ended.
 
-    None of one that has not.
+    The state and the error's code and text decide. An exceeded quota counts as a stockout, since
+    other machines have other quotas. Some rules are guesses: that a stockout has the code
+    RESOURCE_EXHAUSTED, as an exceeded quota has; that a job that waited too long for its machines
+    is EXPIRED; and the codes and text of a failure of the infrastructure.
 
-    A quota that is exceeded is a stockout, too: other machines have other quotas. That a stockout
-    has the code RESOURCE_EXHAUSTED, as such a quota has, is a guess, and so are that a job for
-    whose machines nobody waits any longer is EXPIRED, and what tells a failure of the
-    infrastructure.
+    Args:
+      job: A `CustomJob`, or another message with its `state` and `error`, such as a pipeline step.
     """
     state, error = job.state.name.removeprefix("JOB_STATE_"), job.error
     if state not in _ENDED:
@@ -141,31 +171,45 @@ def ending(job: Any) -> Ending | None:
 
 
 def exit_code(message: str) -> int:
-    """Returns the exit code of the replica that the error of a job blames; 1 if it names none."""
+    """Returns the exit code of a replica that a job's error message names; 1 if it names none."""
     match = _NON_ZERO.search(message)
     return (int(match[1]) if match else 0) or 1
 
 
 URL = "https://logging.googleapis.com/v2/entries:list"
-_LATE = datetime.timedelta(
-    seconds=60
-)  # Lines of one replica may arrive after later ones of another.
+# A line may arrive this long after later lines of other replicas.
+_LATE = datetime.timedelta(seconds=60)
 _TIMEOUT_S = 30.0
 
 
 class CloudLogs:
-    """The log of one job, of which each line is given once."""
+    """The log of a custom job in Cloud Logging, from which each entry is read once."""
 
     def __init__(self, project: str, job_id: str, roles: Sequence[str]) -> None:
-        """`roles` are those of the job's worker pools, in order."""
+        """Sets the filter; sends no request.
+
+        Args:
+          project: Id of the project.
+          job_id: Last part of the job's resource name.
+          roles: Roles of the job's worker pools, in their order.
+        """
         self._project, self._roles = project, roles
         self._filter = f'resource.type="ml_job" AND resource.labels.job_id="{job_id}"'
-        self._written: dict[
-            str, datetime.datetime
-        ] = {}  # When each known line was written, by its id.
+        # Time stamp of each entry that was read, by its id.
+        self._written: dict[str, datetime.datetime] = {}
 
     def new(self) -> Iterator[tuple[str, str]]:
-        """Yields replica and text of each line since the last call; raises what `refusals` does."""
+        """Yields the lines that have arrived since the last call.
+
+        Yields:
+          Name of the replica, such as `worker/1`, and text of the line. A line of no replica has
+          the task's name (`service` is Vertex AI itself), or `vertex` if it has none.
+
+        Raises:
+          RefusedError: If Cloud Logging refuses the request.
+          UserError: If there are no valid credentials.
+          ConnectionError: If Cloud Logging does not answer.
+        """
         from google.auth.transport.requests import AuthorizedSession
         from google.cloud import aiplatform
 
@@ -176,6 +220,8 @@ class CloudLogs:
         }
         body["filter"] = self._filter
         if self._written:
+            # Recent entries are read again, as late ones may be among them. `_written` tells which
+            # of them are new, and forgets those that are older.
             since = max(self._written.values()) - _LATE
             body["filter"] += f' AND timestamp>="{since.isoformat()}"'
             self._written = {key: time for key, time in self._written.items() if time >= since}
@@ -190,7 +236,7 @@ class CloudLogs:
                     self._written[entry["insertId"]] = datetime.datetime.fromisoformat(
                         entry["timestamp"]
                     )
-                    # What Vertex AI itself writes is of the task `service`.
+                    # Lines of Vertex AI itself have the task name `service`.
                     task = entry["resource"]["labels"].get("task_name", "vertex")
                     replica = replica_name(task, self._roles) or task
                     yield from ((replica, line) for line in _text(entry).splitlines())
@@ -200,7 +246,15 @@ class CloudLogs:
 
 
 def replica_name(text: str, roles: Sequence[str]) -> str:
-    """Returns the replica that a text names as Vertex AI does, `workerpool1-0`; empty if it names none."""
+    """Returns the name of the replica that a text of Vertex AI mentions, such as `workerpool1-0`.
+
+    Args:
+      text: Name of a task, or an error message.
+      roles: Roles of the job's worker pools, in their order.
+
+    Returns:
+      Name such as `worker/0`; empty if the text mentions none, or a pool that is not in `roles`.
+    """
     match = re.search(r"workerpool(\d+)-(\d+)", text)
     return f"{roles[int(match[1])]}/{match[2]}" if match and int(match[1]) < len(roles) else ""
 

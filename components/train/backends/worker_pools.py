@@ -1,4 +1,4 @@
-"""The Vertex plan: a cluster as the `worker_pool_specs` of a `CustomTrainingJobOp`."""
+"""Translates a cluster into the `worker_pool_specs` of a `CustomTrainingJobOp`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,18 +20,28 @@ def plan_vertex(
     command: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Returns one worker pool spec per pool, in snake case and without a gap.
+    """Returns one worker pool spec for each pool of the cluster, in the order of its pools.
 
-    Nothing in it is zero or empty, as the pipeline launcher removes such entries: an empty pool
-    would shift those behind it into other roles.
+    No entry is zero or empty, since the pipeline launcher removes such entries, and without an
+    empty pool those behind it would get other roles.
 
     Args:
-      cluster: Every pool must name a machine, but for a run on this one.
-      image: Container image.
+      cluster: Pools to translate.
+      image: Container image of every replica.
       args: Flags of the trainer, or arguments of `command`.
-      machines: Whether Vertex AI runs it, and not this machine.
-      command: A program of the user's own in place of the trainer.
-      env: Variables for every replica.
+      machines: Whether Vertex AI runs the job, so that every pool needs a machine type; False if
+        this machine runs it.
+      command: Program and arguments that replace the trainer; empty for the trainer.
+      env: Environment variables for every replica.
+
+    Returns:
+      Specs with the keys `replica_count`, `container_spec` and, if the cluster has them,
+      `machine_spec` and `disk_spec`, named in snake case. Each container gets `TRAINER_POOL_ROLES`
+      and, if its pool has GPUs, `TRAINER_POOL_GPUS`.
+
+    Raises:
+      UserError: If a pool lacks a machine type that it needs, or the trainer's flags name another
+        strategy than the cluster.
     """
     flags = list(args) if command else trainer_flags(cluster, args)
     specs = []
@@ -41,8 +51,8 @@ def plan_vertex(
                 f"{role}: Vertex needs a machine type; add 'machine: n1-standard-4' to {role}"
             )
         machine: dict[str, Any] = {"machine_type": pool.machine} if pool.machine else {}
-        # Vertex numbers its pools; this names them, and tells a replica what its machine is to
-        # have.
+        # Vertex AI numbers its pools and does not name them, so the roles are passed to each
+        # replica, and so is the number of GPUs that its machine must have.
         variables = {**(env or {}), POOL_ROLES: ",".join(cluster.pools)}
         if pool.accelerator:
             machine |= {

@@ -1,11 +1,13 @@
-"""AI Platform's `trainingInput`, translated into the content of a cluster file.
+"""Translates `trainingInput` files of AI Platform into the content of a cluster file.
 
     if is_one(document):
         source = translate(document, "config.yaml")
-        source.values == {"strategy": "one_device", "chief": {"machine": "n1-standard-4", "replicas": 1}}
+        source.values["strategy"]  # "one_device"
+        source.values["chief"]     # {"machine": "n1-standard-4", "replicas": 1}
 
-`tables/ai_platform.yaml` says what becomes of each key. What has no equal is refused, but for the hardware and the keys for
-which that table, or `tables/not_offered.csv`, has a replacement.
+`tables/ai_platform.yaml` says for each key whether it is translated, noted, left out or refused.
+Unknown keys are refused. Hardware that is no longer offered is replaced as that table or
+`tables/not_offered.csv` says, and refused if they name no replacement.
 """
 
 from collections.abc import Mapping
@@ -26,16 +28,18 @@ _TIERS = _TABLE["tiers"]
 _CUSTOM = "CUSTOM"
 LEGACY_MACHINES: dict[str, dict[str, Any]] = _TABLE["machines"]
 NAMES = (*_TIERS, _CUSTOM, *LEGACY_MACHINES)
-# Their prefix for each role of ours.
+# AI Platform's prefix of the keys of each role.
 _PREFIXES = {
     "chief": "master",
     "worker": "worker",
     "ps": "parameterServer",
     "evaluator": "evaluator",
 }
-_MARKS = {_TOP, *_TABLE["keys"][_TOP]} - {"scheduling"}  # That one is a key of ours too.
+# Keys by which a file of AI Platform is recognized. `scheduling` is a key of cluster files too.
+_MARKS = {_TOP, *_TABLE["keys"][_TOP]} - {"scheduling"}
 
 
+# Both check functions accept hardware that is no longer offered, but has a replacement.
 def _check_type(name: str) -> str:
     if "-" not in name and name not in LEGACY_MACHINES:
         raise unknown("machine type", name, LEGACY_MACHINES)
@@ -49,7 +53,10 @@ def _check_accelerator(name: str) -> str:
 
 
 class _Theirs(Model, extra="ignore"):
-    """A part of a job file, of which `tables/ai_platform.yaml` has all keys, and this those that are translated."""
+    """Base of the parts of an AI Platform file; a subclass declares the keys that are translated.
+
+    Other keys are ignored here because `_apply_table` handles them.
+    """
 
 
 class _Accelerator(_Theirs):
@@ -90,7 +97,14 @@ _Job = create_model(
 
 
 def named(name: str) -> dict[str, Any] | None:
-    """Returns the document that the name of a tier or legacy machine stands for, if it is one."""
+    """Returns the document that the name of a scale tier or legacy machine stands for.
+
+    Args:
+      name: Name in upper or lower case, with `_` or `-` between its words.
+
+    Returns:
+      A document with a `trainingInput`, as in a file; None if there is no such tier or machine.
+    """
     spelled = name.replace("-", "_").lower()  # gcloud wrote `basic-gpu` for `BASIC_GPU`.
     for known in NAMES:
         if known.lower() == spelled:
@@ -103,7 +117,11 @@ def named(name: str) -> dict[str, Any] | None:
 
 
 def is_one(document: Any) -> bool:
-    """Returns whether the file is, or means to be, one of AI Platform and not of ours."""
+    """Returns whether a document is an AI Platform file, not a cluster file.
+
+    A mapping without `chief` that has `trainingInput`, or any key that belongs below it, counts as
+    one, so that `translate` can report a forgotten `trainingInput` line.
+    """
     return (
         isinstance(document, Mapping)
         and "chief" not in document
@@ -112,14 +130,23 @@ def is_one(document: Any) -> bool:
 
 
 def translate(document: Mapping[str, Any], name: str) -> Source:
-    """Returns the cluster that a job file of AI Platform describes, with the strategy that its pools imply.
+    """Translates an AI Platform file; its pools decide the strategy.
+
+    The strategy is `parameter_server` if there are parameter servers, else `multi_worker_mirrored`
+    if there are workers, else `mirrored` if the chief has several GPUs, else `one_device`.
 
     Args:
-      document: Content of the file.
-      name: Its name.
+      document: Content of the file, for which `is_one` is true.
+      name: Name of the file, for notes and messages.
+
+    Returns:
+      The content of the equivalent cluster file, the trainer's flags, job directory and region of
+      the file, and notes of what was replaced or left out. `Source.cluster` checks the rules of
+      cluster files.
 
     Raises:
-      UserError: If something is wrong with the file; it names the place.
+      UserError: If the file has an unknown or refused key, a wrong value, or machines that are
+        neither offered nor replaced. The message begins with the place in the file.
     """
     if _TOP not in document:
         stray = min(_MARKS.intersection(document))
@@ -183,7 +210,18 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
 def _apply_table(
     document: Mapping[str, Any], table: Mapping[str, Any], place: str, source: Source
 ) -> None:
-    """Refuses unknown keys, and does what the table says of those that are not translated."""
+    """Applies the table's actions to all keys of a document, those of nested mappings too.
+
+    Args:
+      document: A mapping of the file.
+      table: The same part of `keys` in `tables/ai_platform.yaml`.
+      place: Path of the document in the file; empty for the whole file.
+      source: Gets the texts of the actions "note" (as notes) and "demand" (as replacements). The
+        action "to" changes nothing, since `translate` handles these keys.
+
+    Raises:
+      UserError: If a key is unknown, or its action is "refuse".
+    """
     for key, value in document.items():
         if key not in table:
             raise UserError(f"{place or 'top level'}: {unknown('key', str(key), table)}")
@@ -199,7 +237,21 @@ def _apply_table(
 
 
 def _machine(kind: str, gpus: _Accelerator | None, prefix: str, source: Source) -> dict[str, Any]:
-    """Returns machine and accelerator of a pool, which are offered, and notes what they replace."""
+    """Returns the machine and accelerator of a pool, and records a replacement in `source`.
+
+    Args:
+      kind: Machine type in the file, possibly a legacy one.
+      gpus: Accelerator in the file, or None.
+      prefix: Prefix of the pool's keys in the file.
+      source: Gets a note if a legacy name is translated, and a replacement if the hardware differs.
+
+    Returns:
+      The values of the key `machine` and, if the pool has GPUs, `accelerator`.
+
+    Raises:
+      UserError: If the machine is not offered with these GPUs.
+    """
+    # A legacy machine has `was` in the table if its hardware is no longer offered.
     legacy = dict(LEGACY_MACHINES.get(kind, {}))
     was = legacy.pop("was", kind) + (f" with {gpus.count} {gpus.type}" if gpus else "")
     values = legacy or {"machine": REPLACED_BY.get(kind, kind)}

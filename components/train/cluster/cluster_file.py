@@ -1,11 +1,13 @@
 """The cluster file: which machines a training job runs on, and how many of each.
 
-Each key is described once: pydantic reads and writes it, checks its rules, and has its meaning. A
-key that is `VERTEX_ONLY` is heeded by that back end alone, one that is `LOCAL_ONLY` by the others;
-who ignores a key that is set says so. `lookup.load_cluster` reads a file.
+    cluster = lookup.load_cluster("clusters/local.yaml")
+    for role, pool in cluster.pools.items(): ...
+    Cluster.from_json(cluster.to_json()) == cluster
 
-for role, pool in cluster.pools.items(): ...
-Cluster.from_json(cluster.to_json()) == cluster
+Each key is a field of a pydantic model, which reads and writes it and checks its rules. The text
+below a field is the description of the key in the JSON schema and in docs/CLUSTERS.md. Only the
+vertex back end uses keys that are marked `VERTEX_ONLY`, and only the others use those that are
+marked `LOCAL_ONLY`. A back end prints which keys of a file it ignores (`Backend.ignored`).
 """
 
 import dataclasses
@@ -24,21 +26,25 @@ from components.train.cluster.machines import BOOT_DISKS, check_gpu, check_gpus,
 from trainer.cluster.member import ROLES
 
 Strategy = Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"]
-SYNC = "--sync"  # The trainer's flag that a strategy stands for.
+# Flag of the trainer that asks for synchronous training. It is removed from the flags of replicas,
+# since the strategy already says it.
+SYNC = "--sync"
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
-# The strategies that can have a pool.
+# The strategies with which a cluster may have workers or parameter servers.
 STRATEGIES_WITH = {
     "worker": ("multi_worker_mirrored", "parameter_server"),
     "ps": ("parameter_server",),
 }
-VERTEX_ONLY, LOCAL_ONLY = "heeded by the vertex back end alone", "ignored by it"  # Marks of a key.
-# TensorFlow's worker of a parameter-server job fails in its first step if it has several GPUs; the
-# chief there hands out the work, and parameter servers only add numbers up.
+# Marks of a key, in the metadata of its field.
+VERTEX_ONLY, LOCAL_ONLY = "heeded by the vertex back end alone", "ignored by it"
+# Maximum number of GPUs by strategy and role. In a parameter-server job, TensorFlow's worker fails
+# in its first step if it has several GPUs, the chief only distributes the work, and parameter
+# servers only apply updates.
 _MOST_GPUS = {"parameter_server": {"chief": 0, "worker": 1, "ps": 0}, "one_device": {"chief": 1}}
 
 
 def most_gpus(strategy: str, role: str) -> float:
-    """Returns the number of GPUs that a replica can compute on; infinite where it has no bound, or more do no harm."""
+    """Returns the maximum number of GPUs of a replica; `math.inf` if there is no bound."""
     return _MOST_GPUS.get(strategy, {}).get(role, math.inf)
 
 
@@ -70,12 +76,12 @@ class MachineSpec(Model, use_attribute_docstrings=True):
 
     @property
     def gpus(self) -> int:
-        """GPUs of each replica."""
+        """Number of GPUs of each replica."""
         return self.accelerator.count if self.accelerator else 0
 
     @property
     def shape(self) -> str:
-        """The machine and its GPUs, for people."""
+        """The machine and its GPUs for people, such as `n1-standard-8 with 1 NVIDIA_TESLA_T4`."""
         gpus = f" with {self.gpus} {self.accelerator.type}" if self.accelerator else ""
         return f"{self.machine}{gpus}"
 
@@ -91,7 +97,12 @@ class Pool(MachineSpec):
     """What to take, in this order, when Vertex AI has none of these machines."""
 
     def choice(self, k: int) -> Self:
-        """Returns the pool on its k-th machines, or the last if it has fewer."""
+        """Returns this pool on one of the machines that it may run on, without alternatives.
+
+        Args:
+          k: 0 for the pool's own machine, k for its k-th alternative. If there are fewer
+            alternatives, the last one is taken.
+        """
         spec = [self, *self.alternatives][: k + 1][-1]
         return self.model_copy(
             update={"machine": spec.machine, "accelerator": spec.accelerator, "alternatives": ()}
@@ -113,13 +124,19 @@ class Scheduling(Model, use_attribute_docstrings=True):
     strategy: Annotated[Literal["STANDARD", "SPOT"], VERTEX_ONLY] = "STANDARD"
     """STANDARD machines stay, SPOT ones are cheap and may be taken away."""
     timeout: Duration | None = None
-    """Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's (Vertex AI: 7d)."""
+    (
+        "Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's "
+        "(Vertex AI: 7d)."
+    )
     max_restarts: number(0, 1000) = 5
-    """Bound on restarts after errors and, counted apart, after preemptions; of those after Vertex AI's own, too."""
+    (
+        "Bound on restarts after errors and, counted apart, after preemptions; of those after "
+        "Vertex AI's own, too."
+    )
 
     @property
     def timeout_s(self) -> int | None:
-        """The time limit in seconds, if there is one."""
+        """Time limit in seconds; None if the file sets none."""
         return seconds(self.timeout) if self.timeout else None
 
 
@@ -143,14 +160,20 @@ class Cluster(Model, use_attribute_docstrings=True):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Reads what `to_json` wrote; integers that became floats on the way are integers again."""
+        """Returns the cluster that `to_json` wrote.
+
+        Whole numbers may be written as floats such as 4.0, which pipelines make of integers.
+
+        Raises:
+          UserError: If the text is not valid JSON, or breaks a rule of cluster files.
+        """
         try:
             return cls.read(documents.parse_json(text))
         except ValueError as error:
             raise UserError(f"cluster as JSON: {error}") from None
 
     def to_json(self) -> str:
-        """Returns the content of the cluster file as one line of JSON, every default filled in."""
+        """Returns the content of the cluster file as one line of JSON, with all defaults."""
         return json.dumps(self.model_dump(exclude_none=True))
 
     @property
@@ -160,9 +183,10 @@ class Cluster(Model, use_attribute_docstrings=True):
 
     @property
     def choices(self) -> list[Self]:
-        """The cluster on its own machines, on the first alternatives of all pools, on the second ones, ...
+        """The clusters to try one after another when Vertex AI lacks machines.
 
-        A pool with fewer alternatives than another keeps its last.
+        The first has the machines of the file, the k-th after it the k-th alternatives of all
+        pools. A pool with fewer alternatives keeps its last one.
         """
         most = max(len(pool.alternatives) for pool in self.pools.values())
         return [
@@ -172,14 +196,17 @@ class Cluster(Model, use_attribute_docstrings=True):
 
     @property
     def members(self) -> list[tuple[str, int]]:
-        """Each replica as its role and its index among those of the role, in the order of the pools."""
+        """Role and index of each replica, such as `("worker", 1)`, in the order of `pools`.
+
+        The index counts from 0 within the role.
+        """
         return [
             (role, index) for role, pool in self.pools.items() for index in range(pool.replicas)
         ]
 
     @property
     def replicas(self) -> int:
-        """Replicas of all pools together."""
+        """Number of replicas of all pools together."""
         return len(self.members)
 
     @model_validator(mode="after")
@@ -238,28 +265,47 @@ class Cluster(Model, use_attribute_docstrings=True):
 
 @dataclasses.dataclass(kw_only=True)
 class Source:
-    """Content of the cluster file, scale tier or older file that `--cluster` names, and notes of what was changed in it."""
+    """Content of what `--cluster` names, with notes of what was changed in it.
 
-    name: str  # Path or scale tier, as the user gave it.
-    values: Any = None  # The content of a cluster file, unchecked.
-    notes: list[str] = dataclasses.field(
-        default_factory=list
-    )  # What was translated or has no effect.
-    # Where other machines, or fewer, run than the file says, or something that it demands is left
-    # out.
+    Attributes:
+      name: Path of the file, or scale tier or legacy machine, as the user gave it.
+      values: Content as a cluster file has it, not yet checked.
+      notes: Texts about keys that were translated or have no effect.
+      replacements: Texts about other or fewer machines than the file asks for, and about settings
+        that it demands and that are left out. `--strict` refuses them.
+      region: Region that an AI Platform file names, or None.
+      args: Flags of the trainer that an AI Platform file has.
+      job_dir: Job directory that an AI Platform file names, or None.
+    """
+
+    name: str
+    values: Any = None
+    notes: list[str] = dataclasses.field(default_factory=list)
     replacements: list[str] = dataclasses.field(default_factory=list)
     region: str | None = None
-    args: tuple[str, ...] = ()  # Flags of the trainer.
+    args: tuple[str, ...] = ()
     job_dir: str | None = None
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, checked."""
+        """The checked cluster.
+
+        Raises:
+          UserError: If `values` break a rule of cluster files; the message begins with `name`.
+        """
         with about(self.name):
             return Cluster.read(self.values)
 
     def trainer_flags(self, flags: Sequence[str]) -> list[str]:
-        """Returns the flags of the trainer, else those of the file, without `--sync`, which the strategy stands for."""
+        """Returns the flags for the trainer.
+
+        The file's job directory is added if no flag names one, and `--sync` is removed, since the
+        strategy already says it. If both the user and the file give flags, a note says that those
+        of the file are not used.
+
+        Args:
+          flags: Flags of the user; if there are none, those of the file are taken.
+        """
         if flags and self.args:
             self.notes.append(
                 "trainingInput.args: not used, as flags are given to the trainer here"
@@ -270,13 +316,13 @@ class Source:
         return chosen
 
     def print_notes(self) -> None:
-        """Prints a line to standard error for each value that was replaced, and for each note."""
+        """Prints each replacement and each note as a line on standard error."""
         for kind, texts in (("replaced", self.replacements), ("note", self.notes)):
             for text in texts:
                 print(f"{kind}: {self.name}: {text}", file=sys.stderr)
 
     def refuse_replacements(self) -> None:
-        """Raises a UserError if anything else runs than the file says."""
+        """Raises a UserError that lists the replacements, if there are any (`--strict`)."""
         if self.replacements:
             texts = "; ".join(self.replacements)
             raise UserError(

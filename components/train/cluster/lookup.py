@@ -1,4 +1,4 @@
-"""Reads what `--cluster` names: a file of ours, one of AI Platform, or a scale tier.
+"""Reads what `--cluster` names: a cluster file, an AI Platform file, or a scale tier.
 
 cluster = load_cluster("config.yaml")  # or load_cluster("STANDARD_1")
 """
@@ -15,11 +15,16 @@ from components.train.cluster.cluster_file import SYNC, Cluster, Source
 
 
 def load_cluster(name: str | Path, flags: Sequence[str] = ()) -> Cluster:
-    """Returns the cluster of a file or name; what differs from the file is printed on standard error.
+    """Returns the checked cluster of a file or scale tier.
+
+    Prints a line on standard error for each key that is replaced, translated or not used.
 
     Args:
-      name: Path or name.
-      flags: The trainer's, which may decide the strategy.
+      name: Path of a file, or name of a scale tier or legacy machine.
+      flags: Flags of the trainer, of which `--strategy` and `--sync` count as in `read`.
+
+    Raises:
+      UserError: If there is no such file or name, or its content is wrong.
     """
     source = read(name, flags)
     cluster = source.cluster
@@ -32,20 +37,26 @@ def load_cluster(name: str | Path, flags: Sequence[str] = ()) -> Cluster:
 def read(
     name: str | Path, flags: Sequence[str] | None = None, override: str | None = None
 ) -> Source:
-    """Reads a file, or expands the name of a tier or legacy machine, and chooses the strategy that the file leaves open.
+    """Reads a file, or expands the name of a tier or legacy machine, and sets its strategy.
 
-    TensorFlow 2 has no synchronous training with parameter servers. If that is required, the
-    workers reduce gradients among themselves, which computes the same update, and the parameter
-    servers are dropped, with a note.
+    The strategy is `override`, else that of the flags (for AI Platform files only), else that of
+    the file. TensorFlow 2 has no synchronous training with parameter servers. If the file has some,
+    and `--sync` or another strategy is given, the parameter servers are dropped and the workers
+    reduce gradients among themselves, which computes the same update; `Source.replacements` says so.
 
     Args:
-      name: Path or name.
-      flags: The trainer's, of which `--sync` counts, and `--strategy` for a file of AI Platform;
-        None for those that the file has.
-      override: Strategy in place of the file's.
+      name: Path of a file, or name of a scale tier or legacy machine.
+      flags: Flags of the trainer, of which `--sync` counts, and `--strategy` if this is an AI
+        Platform file. None stands for the flags in that file.
+      override: Strategy in place of the file's, or None.
+
+    Returns:
+      The content with notes of what was changed. `Source.cluster` checks it: a cluster file may
+      still break a rule.
 
     Raises:
-      UserError: If there is no such file or name, or the flags contradict each other.
+      UserError: If there is no such file or name, it cannot be read or is not valid YAML, an AI
+        Platform file cannot be translated, or `--sync` contradicts the chosen strategy.
     """
     name = str(name)
     if os.path.lexists(name):
@@ -69,7 +80,7 @@ def read(
             source = Source(name=name, values=document)
         values = source.values
         if not isinstance(values, dict):
-            return source  # The check of the cluster says what is wrong.
+            return source  # `Source.cluster` reports that this is no mapping.
         from_file = values.get("strategy")
         chosen = override or from_file
         is_sync = SYNC in (flags or ())
@@ -93,7 +104,11 @@ def read(
 
 
 def strategy_flag(flags: Sequence[str]) -> str | None:
-    """Returns the strategy that the trainer's flags name, if they do."""
+    """Returns the value of `--strategy` among the trainer's flags; None if it is not there.
+
+    Raises:
+      UserError: If the flag has no value.
+    """
     parser = Parser(prog="python -m trainer.task", add_help=False)
     parser.add_argument("--strategy")
     return parser.parse_known_args(list(flags))[0].strategy

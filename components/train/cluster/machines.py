@@ -17,9 +17,10 @@ def _rows(table: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-# By machine type: what it boots from, its default first; and the counts in which each GPU type is
-# offered with it, "" and 0 if it is offered without GPUs.
+# Types of boot disks by machine type, the default first.
 BOOT_DISKS: dict[str, list[str]] = {}
+# Allowed numbers of GPUs by machine type and GPU type. A machine that is offered without GPUs has
+# the GPU type "" with the number 0.
 GPUS: dict[str, dict[str, tuple[int, ...]]] = {}
 for _row in _rows("machines.csv"):
     BOOT_DISKS[_row["machine_type"]] = _row["boot_disks"].split(";")
@@ -31,14 +32,23 @@ REPLACED_BY = {name: row["replaced_by"] for name, row in _NOT_OFFERED.items() if
 
 
 def check_machine(name: str) -> str:
-    """Returns the name of a machine type if it is offered; a UserError names the nearest, or what to take instead."""
-    # All machine types would not fit in a line: those of its family, or the families.
+    """Returns the name of a machine type if Vertex AI offers it.
+
+    Raises:
+      UserError: If it is not offered. The message names the nearest type, or what to use instead.
+    """
+    # The message lists only the types of the machine's family, or else the families: all types
+    # would not fit in a line.
     family = [each for each in GPUS if each.startswith(f"{name.partition('-')[0]}-")]
     return _check_name("machine type", name, family or {each.partition("-")[0] for each in GPUS})
 
 
 def check_gpu(name: str) -> str:
-    """Returns the name of a GPU type if it is offered with some machine; raises as `check_machine`."""
+    """Returns the name of a GPU type if Vertex AI offers it with any machine.
+
+    Raises:
+      UserError: If it is not offered. The message names the nearest type, or what to use instead.
+    """
     return _check_name("GPU type", name, GPU_TYPES)
 
 
@@ -51,15 +61,16 @@ def _check_name(kind: str, name: str, known: Collection[str]) -> str:
 
 
 def check_gpus(machine: str, gpu: str, count: int) -> None:
-    """Refuses GPUs that an offered machine does not take.
+    """Checks that a machine is offered with these GPUs.
 
     Args:
-      machine: Machine type.
+      machine: Machine type that is offered; another one raises a KeyError.
       gpu: GPU type; empty for none.
-      count: GPUs of the machine.
+      count: Number of GPUs of each machine; 0 for none.
 
     Raises:
-      UserError: With what the machine takes.
+      UserError: If the combination is not offered. The message lists the allowed numbers of this
+        GPU, or the GPU types that the machine takes.
     """
     offers = GPUS[machine]
     if count in offers.get(gpu, ()):
