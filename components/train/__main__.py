@@ -1,4 +1,4 @@
-"""Trains on a cluster: `python -m components.train --help`."""
+"""Command line that trains on a cluster: `python -m components.train --help`."""
 
 import argparse
 import dataclasses
@@ -22,24 +22,33 @@ from components.train.supervision.output import Output
 BACKENDS = {
     backend.name: backend for backend in (ProcessBackend, DockerBackend, SshBackend, VertexBackend)
 }
-_DESCRIPTION = """Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, or to
-the program of --command."""
-_EXIT_CODES = """exit codes: 0 done; 143, 130 or 129 saved after SIGTERM, Ctrl-C or a closed terminal; 124 saved at the
-cluster file's scheduling.timeout; 137 a replica had to be killed before it had saved; 2 a mistake that the message names; 75 no
-machines to be had (Vertex AI); else that of the replica that failed (128+n: killed by a signal). docs/RUNNING.md and docs/CLOUD.md say more."""
+_DESCRIPTION = (
+    "Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, "
+    "or to\nthe program of --command."
+)
+_EXIT_CODES = (
+    "exit codes: 0 done; 143, 130 or 129 saved after SIGTERM, Ctrl-C or a closed terminal; 124 "
+    "saved at the\ncluster file's scheduling.timeout; 137 a replica had to be killed before it had "
+    "saved; 2 a mistake that the message names; 75 no\nmachines to be had (Vertex AI); else that "
+    "of the replica that failed (128+n: killed by a signal). docs/RUNNING.md and docs/CLOUD.md say "
+    "more."
+)
 _what = functools.partial(flag, group="what runs, and where")
 _job = functools.partial(flag, str, group="a job that runs or ran", metavar="JOB_DIR")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options(Flags):
-    """Flags of every job; one that is set can be told from one that is not."""
+    """Flags that all back ends share.
+
+    Every default but that of `backend` is None or False, by which `parse` tells the flags that are
+    set.
+    """
 
     cluster: str | None = _what(
         str,
-        "cluster file such as clusters/local.yaml, a trainingInput file of AI Platform, or a "
-        "scale tier of it such as "
-        "STANDARD_1",
+        "cluster file such as clusters/local.yaml, a trainingInput file of AI Platform, or a scale "
+        "tier of it such as STANDARD_1",
         metavar="FILE|TIER",
     )
     strict: bool = _what(bool, "refuse what would have to be replaced or left out")
@@ -49,8 +58,7 @@ class _Options(Flags):
     backend: str = _what(
         tuple(BACKENDS),
         "process: one process per replica on this machine; docker: one container; ssh: processes "
-        "on other hosts; "
-        "vertex: a job of Vertex AI",
+        "on other hosts; vertex: a job of Vertex AI",
         default=ProcessBackend.name,
     )
     dry_run: bool = _what(bool, "print the plan as JSON and start nothing")
@@ -72,7 +80,17 @@ class _Options(Flags):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the job's exit code."""
+    """Runs the command line, and returns its exit code.
+
+    Args:
+      argv: Arguments without the program's name; those of this process if None.
+
+    Returns:
+      The exit code of the job, also after `--stop`; 0 after `--status` and `--dry-run`.
+
+    Raises:
+      UserError: If the arguments, the files that they name, or the job are wrong.
+    """
     args = parse(argv)
     backend_class = BACKENDS[args.backend]
     backend = backend_class(backend_class.Options.of(args))
@@ -93,7 +111,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Returns the arguments; refuses a flag that has no use with the back end, or with --status and --stop."""
+    """Returns the parsed flags of all back ends; those behind `--` are the list `flags`.
+
+    Raises:
+      UserError: If a flag is unknown or has a wrong value, or if it is set but has no use with the
+        chosen back end, or with `--status` and `--stop`.
+    """
     parser = Parser(
         prog="python -m components.train",
         usage="%(prog)s --cluster FILE|TIER [options] -- <trainer flags>",
@@ -122,8 +145,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _job_of(args: argparse.Namespace) -> Job:
-    """Returns the job of a command line; flags and job directory that are not set are those of a file that has them."""
-    is_own = args.command is not None  # It has flags of its own.
+    """Returns the job of a command line, and prints the notes on its cluster file.
+
+    If the command line has no trainer flags or job directory, those of an AI Platform file are
+    taken.
+    """
+    # The flags of a program of the user's own do not decide the strategy.
+    is_own = args.command is not None
     source = read(args.cluster, [] if is_own else args.flags or None, args.strategy)
     if args.strict:
         source.refuse_replacements()

@@ -1,4 +1,4 @@
-"""The pipeline's steps `plan` and, on this machine, `train`."""
+"""The pipeline steps `plan` and, for pipelines that run on this machine, `train`."""
 
 from kfp import dsl
 
@@ -13,20 +13,24 @@ def plan(
     evaluate_args: list[str],
     dataset: dsl.Input[dsl.Dataset],
 ) -> list:
-    """Turns the cluster into worker pools, and refuses now what the training or the evaluation could not do later.
+    """Translates the cluster into worker pools, after a check of what training and evaluation need.
+
+    The check finds mistakes before machines are started: it compares the flags with the dataset,
+    and builds the model if it is the user's own, has flags of its own, or starts from other
+    weights. A mistake is a UserError.
 
     Args:
       cluster: The cluster file as JSON.
-      backend: `vertex`, where every pool needs a machine, or `local`.
+      backend: `vertex`, where every pool needs a machine type, or `local`.
       image: Container image of the trainer.
-      trainer_args: Flags of the trainer beside those that are known here.
-      job_args: `JobSettings` as flags; empty where it is not Vertex AI that runs the job.
-      job_dir: Of the training job.
+      trainer_args: Flags of the trainer other than `--data-dir` and `--job-dir`.
+      job_args: `JobSettings` as flags; empty if the job does not run on Vertex AI.
+      job_dir: Directory of the training job.
       evaluate_args: Flags of the evaluation.
-      dataset: To train on.
+      dataset: Dataset to train on.
 
     Returns:
-      `worker_pool_specs` as a custom job takes them.
+      The `worker_pool_specs` of a custom job, one for each pool.
     """
     from common.manifest import Manifest
     from components.evaluate.checks import check_column, check_metrics, check_splits
@@ -47,10 +51,10 @@ def plan(
     args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
     options = parse(args).on(manifest)
     is_own_model = ":" in options.model
-    if not is_own_model:  # which may have more metrics
+    if not is_own_model:  # A model of the user's own may have other metrics.
         check_metrics(evaluation.limits, manifest.task, manifest.class_names or manifest.targets)
     if is_own_model or options.network or options.init_from:
-        from trainer import model_check, warm_start  # which import TensorFlow
+        from trainer import model_check, warm_start  # These import TensorFlow.
 
         build = options.builder(manifest)
         model = build()
@@ -70,16 +74,18 @@ def plan(
 def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
     """Runs the worker pools as processes of this machine.
 
+    Exits with the exit code of the job if that is not 0.
+
     Args:
       cluster: The cluster file as JSON.
-      worker_pool_specs: As planned.
+      worker_pool_specs: Output of the step `plan`.
       log_dir: Directory for the cluster file, and a log and a status file of each replica.
     """
     import os
 
     from components.train.__main__ import main
 
-    flags = worker_pool_specs[0]["container_spec"]["args"]  # all pools run one command
+    flags = worker_pool_specs[0]["container_spec"]["args"]  # All pools run the same command.
     os.makedirs(log_dir, exist_ok=True)
     with open(f"{log_dir}/cluster.yaml", "w") as file:
         file.write(cluster)

@@ -42,7 +42,8 @@ def read(
     The strategy is `override`, else that of the flags (for AI Platform files only), else that of
     the file. TensorFlow 2 has no synchronous training with parameter servers. If the file has some,
     and `--sync` or another strategy is given, the parameter servers are dropped and the workers
-    reduce gradients among themselves, which computes the same update; `Source.replacements` says so.
+    reduce gradients among themselves, which computes the same update. `Source.replacements` says
+    so.
 
     Args:
       name: Path of a file, or name of a scale tier or legacy machine.

@@ -1,8 +1,8 @@
-"""How a replica is: what its status file says, and whether it shows signs of life.
+"""State of a replica, by its status file and its process, and the rules by which it is frozen.
 
-A program that writes status files (`trainer.job.journal`) is frozen when it has not come up in
-time, or has written none for longer than its phase can take. One that never does is not judged by
-them. A process that was stopped (SIGSTOP) is frozen whatever it runs.
+A program that writes status files (`trainer.job.journal`) counts as frozen if it writes no first
+status in time, or no further one for longer than its phase can take. A program that never writes
+one is not judged by them. A process that was stopped (SIGSTOP) counts as frozen whatever it runs.
 """
 
 import contextlib
@@ -16,12 +16,13 @@ import psutil
 
 from common import documents
 
-MOST_BYTES = 64 << 10  # Of a status file.
-# The longest that a phase of ours goes without a word, with room to spare: a first call compiles,
-# reading checks the whole dataset, and replicas wait for each other (--start-timeout-s, 600 s) and
-# then name the missing themselves. A server or worker beats by itself, so its silence says that its
-# process does not run at all; one whose TensorFlow hangs is noticed by the chief's silence. Phases
-# that are not here (the end, those of other programs) may be silent for ever.
+MOST_BYTES = 64 << 10  # Of a status file, that are read.
+# Longest silence by phase, in seconds, before a replica counts as frozen. The values leave room for
+# what a phase may wait for: the first call compiles, reading checks the whole dataset, and replicas
+# wait for each other (--start-timeout-s, 600 s) and then name the missing ones themselves. Servers
+# and workers write their status from a thread, so their silence means that the process does not run
+# at all; if TensorFlow hangs there, the chief's silence shows it. Phases that are not listed (the
+# end, and those of other programs) may be silent for any time.
 SILENCE_S = {
     "starting": 900.0,
     "serving": 60.0,
@@ -35,45 +36,69 @@ SILENCE_S = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long the launcher waits for replicas, for what."""
+    """Time limits of the launcher for its replicas, in seconds.
 
-    # From the start to the first status; an import of TensorFlow has been seen to take 43 s.
-    start_s: float = 300.0
-    silence_s: Mapping[str, float] = dataclasses.field(
-        default_factory=SILENCE_S.copy
-    )  # Between statuses, by phase.
-    stopped_s: float = 5.0  # That a process may be stopped (SIGSTOP).
-    # From SIGTERM to SIGKILL when the job is to stop or is preempted, in which replicas save. A
-    # Spot VM is switched off 30 s after its notice at the latest.
-    grace_period_s: float = 25.0
-    # The same when there is nothing to save: after a failure, or after the chief's success.
+    Attributes:
+      start_s: From the start of a replica to its first status.
+      silence_s: Between two statuses, by phase.
+      stopped_s: For which a process may be stopped (SIGSTOP).
+      grace_period_s: From SIGTERM to SIGKILL when the job is stopped or preempted; replicas save
+        meanwhile.
+      failure_s: From SIGTERM to SIGKILL when there is nothing to save: after a failure, or after
+        the chief's success.
+      report_delay_s: From a failure to SIGTERM for the other replicas.
+      join_s: From the chief's success to SIGTERM for the workers of a synchronous job.
+      evaluator_s: From the chief's success to SIGTERM for the evaluator, which may still have to
+        evaluate the last checkpoint.
+      check_s: Interval between two checks of the replicas.
+    """
+
+    start_s: float = 300.0  # An import of TensorFlow has been seen to take 43 s.
+    silence_s: Mapping[str, float] = dataclasses.field(default_factory=SILENCE_S.copy)
+    stopped_s: float = 5.0
+    grace_period_s: float = 25.0  # A Spot VM is switched off at most 30 s after its notice.
     failure_s: float = 1.0
-    # After a failure, to SIGTERM for the others: a client may report late a kill elsewhere.
+    # The client of a replica on another host may report its end later than the others fail.
     report_delay_s: float = 0.5
-    # What workers of a synchronous job have to end by themselves after the chief's success.
     join_s: float = 30.0
-    evaluator_s: float = 300.0  # The same for the evaluator, which may be at the last checkpoint.
-    check_s: float = 0.5  # Between checks of the replicas.
+    evaluator_s: float = 300.0
+    check_s: float = 0.5
 
 
 class Vitals:
-    """State of one start of a replica, by its status file and its process; without a process id, that is this one."""
+    """State of a replica since its last start, by its status file and its process.
+
+    Args:
+      path: Status file, which may not exist yet.
+      pid: Id of the replica's process; None for the present process.
+      started: Monotonic time of the start.
+
+    Attributes:
+      state: Content of the newest status: `step`, and usually `phase`, `examples_per_s` and more;
+        empty before the first one.
+      changed: Monotonic time at which the newest status was read; the start before the first one.
+    """
 
     def __init__(self, path: str, pid: int | None = None, started: float = 0.0) -> None:
-        self.state: Mapping[
-            str, Any
-        ] = {}  # The last status: `phase`, `step`, `examples_per_s` and more.
-        self.changed = started  # Monotonic time of the last status, or of the start.
+
+        self.state: Mapping[str, Any] = {}
+        self.changed = started
         self._path = path
         self._version: tuple[int, int] | None = None
         self._stopped_since: float | None = None
         self._process = psutil.Process(pid)
 
     def read(self, now: float) -> None:
-        """Reads the status file if it is another than before, and whether the process is stopped."""
+        """Reads the status file if it has changed, and notes whether the process is stopped.
+
+        A file that is missing, damaged or without an integer `step` changes nothing.
+
+        Args:
+          now: Monotonic time.
+        """
         self._stopped_since = (self._stopped_since or now) if self.stopped else None
-        # It may be missing, be a pipe, or not be complete if the program does not replace it as
-        # ours does.
+        # A program of the user's own may make anything of this file: a pipe, whose opening must not
+        # block, or a file that is not complete, as the program does not replace it atomically.
         with (
             contextlib.suppress(OSError, ValueError),
             open(
@@ -89,23 +114,27 @@ class Vitals:
 
     @property
     def stopped(self) -> bool:
-        """Whether the process does not run because of SIGSTOP."""
+        """Whether the process is stopped by SIGSTOP; False if there is no such process."""
         with contextlib.suppress(psutil.Error):
             return self._process.status() == psutil.STATUS_STOPPED
         return False
 
     @property
     def phase(self) -> str:
-        """Phase of the replica, such as `training`; empty before its first status."""
+        """Phase of the replica, such as `training`; empty if no status has named one."""
         return str(self.state.get("phase", ""))
 
     @property
     def step(self) -> int | None:
-        """Training step that the replica last reported; None before it trains."""
+        """Training step that the replica last reported; None before it has begun to train."""
         return None if self.phase in ("", "starting", "serving") else self.state["step"]
 
     def summary(self, phase: str) -> str:
-        """Returns the progress in words, with the name of a phase: `training, step 7, 120 examples/s`."""
+        """Returns the progress for people, such as `training, step 7, 120 examples/s`.
+
+        Args:
+          phase: Word with which the text begins.
+        """
         step = "" if self.step is None else f", step {self.step:,}"
         speed = self.state.get("examples_per_s")  # A program of the user's own may write anything.
         return (
@@ -113,12 +142,13 @@ class Vitals:
         )
 
     def frozen(self, now: float, patience: Patience, *, reports: bool) -> str:
-        """Returns why it is to be taken for frozen at monotonic time `now`, or nothing.
+        """Returns why the replica counts as frozen, for people; empty if it does not.
 
         Args:
           now: Monotonic time.
-          patience: Limits.
-          reports: Whether the program is known to write status files.
+          patience: Time limits.
+          reports: Whether the program is known to write status files. If not, a missing first
+            status does not count.
         """
         if self._stopped_since is not None and now - self._stopped_since >= patience.stopped_s:
             return f"stopped for {now - self._stopped_since:.0f} s"

@@ -1,15 +1,18 @@
-"""`launcher.jsonl`: what happened to a job on this machine, as the launcher saw it.
+"""The launcher's log of a job's events, `launcher.jsonl`.
 
-One JSON object a line, always with `event`, `time` (seconds since the epoch) and `message` (for people; empty of some), and:
+It has one JSON object a line. Each has `event`, `time` (seconds since the epoch) and `message` (for
+people; may be empty). The further fields depend on the event:
 
     start      pid, replicas (each with replica, log, status)
     up         replica, attempt, pid
     frozen     replica, why
     down       replica, attempt, ending, exit_code, seconds
-    blame      replica (that died first), kind, ending, exit_code, why (it is not started again), step, log, tail
-    restart    replicas, after (the kind), errors, preemptions
+    blame      replica (the one that died first), kind, ending, exit_code, why (it is not started
+               again; empty if it is), step, log, tail
+    restart    replicas, after (the kind of the end), errors, preemptions
     stop       why (a signal, or the time limit)
-    end        exit_code, why, step, seconds; replica, ending, log and tail if one is to blame
+    end        exit_code, why, step, seconds; also replica, ending, log and tail if a replica is to
+               blame; only message and exit_code if the launcher itself has failed
 """
 
 import contextlib
@@ -28,25 +31,35 @@ Event = Mapping[str, Any]
 
 @contextlib.contextmanager
 def recording(directory: str) -> Iterator[Callable[..., None]]:
-    """Yields a function that appends an event of one launcher, from its name, its message, and its fields by name."""
+    """Opens the log of a directory and yields a function that appends events to it.
+
+    The function takes the event's name, its message, and further fields as keyword arguments. It
+    ignores errors of writing, since the job may still end well when the disk is full.
+
+    Raises:
+      OSError: If the file cannot be opened.
+    """
     with open(os.path.join(directory, FILE), "ab", buffering=0) as file:
         if file.tell():
-            file.write(b"\n")  # The last line of a launcher that was killed may be torn.
+            file.write(b"\n")  # The last line may be incomplete if its launcher was killed.
 
         def record(event: str, message: str, **fields: Any) -> None:
             line = {"event": event, "time": round(time.time(), 3), "message": message, **fields}
-            with contextlib.suppress(OSError):  # A full disk; the job may still end well.
+            with contextlib.suppress(OSError):
                 file.write(json.dumps(line).encode() + b"\n")
 
         yield record
 
 
 def last_run(directory: str) -> list[Event]:
-    """Returns the events of the newest launcher, oldest first; none if there was never one."""
+    """Returns the events since the newest `start` in the log of a directory, oldest first.
+
+    Lines that are not events are skipped. The list is empty if there is no log that can be read.
+    """
     events: list[Event] = []
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
         while line := file.readline(_MOST_LINE_BYTES):
-            with contextlib.suppress(ValueError):  # Empty or torn.
+            with contextlib.suppress(ValueError):  # The line is empty or incomplete.
                 event = documents.parse_json(line)
                 if isinstance(event, dict) and "event" in event:
                     events = [event] if event["event"] == "start" else [*events, event]
@@ -54,14 +67,24 @@ def last_run(directory: str) -> list[Event]:
 
 
 def failure_message(event: Event) -> str:
-    """Returns who failed first, how, and why it is not started again, from the fields of `blame` or `end`."""
+    """Returns which replica failed first, how, why nothing starts again, and its log file.
+
+    Args:
+      event: Fields of an event `blame`, or of an `end` with a replica.
+    """
     what = "was preempted" if event["ending"] in ("exit code 143", "SIGTERM") else "failed"
     first = f"{event['replica']} {what} first: {event['ending']}"
     return "; ".join(filter(None, [first, event["why"], f"log: {event['log']}"]))
 
 
 def end_message(event: Event) -> str:
-    """Returns how a job ended, from the fields of `end`, with the last lines of the replica that is to blame."""
+    """Returns how a job ended, in one line, or in several if a replica is to blame.
+
+    Those are the line of `failure_message`, and the last lines of the replica's output.
+
+    Args:
+      event: Fields of an event `end`.
+    """
     if "replica" in event:
         return "\n  ".join([f"{failure_message(event)}; its last lines:", *event["tail"]])
     step = "" if event["step"] is None else f", at step {event['step']}"

@@ -1,17 +1,18 @@
-"""One launcher at a time for a job directory, on this machine and in a bucket.
+"""Locks that allow a job directory one launcher at a time, on this machine and in a bucket.
 
-    with locked("jobs/a") as descriptor: ...  # a second one is refused
-    holder("jobs/a")  # Launcher(pid=4711, ...), or None when there is no launcher
-    with leased("gs://bucket/job"): ...  # the same for a job directory in a bucket
+    with locked("jobs/a") as descriptor: ...  # Refuses a second launcher.
+    holder("jobs/a")  # Launcher(pid=4711, ...), or None if there is no launcher.
+    with leased("gs://bucket/job"): ...  # The same for a job directory in a bucket.
 
-The lock of a directory is the system's, so it ends with its holders, however they end. The guard
-holds it too: a launcher that was killed is over only when its replicas are gone. Who holds it is
-written in the file, where other machines and containers that share the directory read it.
+The lock of a local directory is a lock of the operating system, which is released when all its
+holders have ended. The guard holds it too, so after a launcher was killed the lock is released only
+when its replicas are gone. The file `launcher.lock` names the holder, for other machines and
+containers that share the directory.
 
-In a bucket the object `launcher.lock` says who holds it, and has a lease: a thread of the launcher
-writes it again every 5 s, and whoever sees it unchanged for 30 s takes it over, by when the guard
-of a launcher that was killed has done its work. A launcher whose lock was taken over, as its
-network or the whole machine stood still, is killed.
+In a bucket, the object `launcher.lock` names the holder and has a lease. A thread of the launcher
+writes it again every 5 s. A launcher that sees it unchanged for 30 s takes it over; by then the
+guard of a killed launcher has done its work. A launcher whose lock was taken over, because its
+network or machine had stopped for a while, kills itself.
 """
 
 import contextlib
@@ -35,26 +36,37 @@ from common.storage.storage import is_remote, storage_of
 
 FILE = "launcher.lock"
 BEAT_S, LEASE_S = 5.0, 30.0
-_POLLS = 30  # While another's lease runs.
+_POLLS = 30  # Number of reads of the lock while the lease of another launcher runs.
 _MOST_BYTES = 4096
-_CLOCK_S = (
-    5.0  # By which the system may count the same start differently, as it corrects its clock.
-)
+# The start time of a process is computed from the system's clock, so it may differ between two
+# reads by as much as the clock was corrected in between.
+_CLOCK_S = 5.0
+# Containers may have the same host name but have process ids of their own, so the namespace of
+# process ids is added.
 _HOST = socket.gethostname()
 with contextlib.suppress(OSError):
     _HOST += f", {os.readlink('/proc/self/ns/pid')}"
 
 
 class Launcher(BaseModel, frozen=True):
-    """A launcher's process, as others may read of it; a process id alone would elsewhere be somebody else's."""
+    """Identity of a launcher's process, which also holds on other machines and after its end.
 
-    host: str  # Name of its machine or container, and namespace in which `pid` means this process.
+    Attributes:
+      host: Name of its machine or container, with the namespace of its process id.
+      pid: Process id.
+      started: Start of the process in seconds since the epoch; 0 if there is no such process.
+    """
+
+    host: str
     pid: int = Field(ge=0, lt=2**31)
-    started: float = Field(ge=0, lt=1e11)  # Seconds since the epoch.
+    started: float = Field(ge=0, lt=1e11)
 
     @classmethod
     def of(cls, pid: int) -> Self:
-        """Returns the process of this machine, or container, with this id; one that never was if there is none."""
+        """Returns the identity of a process of this machine or container.
+
+        If there is no such process, or it is a zombie, `started` is 0, so that `is_alive` is false.
+        """
         started = 0.0
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
@@ -64,7 +76,10 @@ class Launcher(BaseModel, frozen=True):
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Returns the launcher that a lock names; one that is nowhere if it names none."""
+        """Returns the launcher that the content of a lock names.
+
+        If the content is empty or damaged, it is process 0 of "an unknown host".
+        """
         try:
             return cls.model_validate_json(text)
         except ValueError:
@@ -72,24 +87,30 @@ class Launcher(BaseModel, frozen=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether it was started on this machine, or in this container."""
+        """Whether it was started on this machine and in this container."""
         return self.host == _HOST
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs here."""
+        """Whether it still runs; always False for one of another machine or container."""
         return self.is_here and abs(self.started - self.of(self.pid).started) < _CLOCK_S
 
     @property
     def name(self) -> str:
-        """`process 7`, and where that is, unless it is here."""
+        """Name for people: `process 7`, or `process 7 of HOST` if that is not here."""
         return f"process {self.pid}" + ("" if self.is_here else f" of {self.host}")
 
     def terminate(self) -> None:
-        """Sends SIGTERM to it, and never to another process: nothing is sent if it has ended or is not known from here."""
+        """Sends SIGTERM to the launcher; does nothing if it has ended or does not run here.
+
+        Raises:
+          UserError: If the process is another user's.
+        """
         try:
             process = psutil.Process(self.pid)
-            if self.is_alive:  # Tested afterwards: psutil signals no process that has the id since.
+            # psutil sends no signal if another process has the id since the line above, so the
+            # check has to come after it.
+            if self.is_alive:
                 process.terminate()
         except psutil.NoSuchProcess:
             pass
@@ -99,10 +120,18 @@ class Launcher(BaseModel, frozen=True):
 
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[int]:
-    """Holds the lock, and yields the descriptor that other processes may hold it by.
+    """Holds the lock of a local job directory, which is created if it does not exist.
 
-    While another launcher lives, that is refused; the guard of one that is gone is waited for: it
-    finishes its work.
+    If the launcher that held the lock is gone but its guard is not, waits until the guard has
+    removed what is left of the job.
+
+    Yields:
+      Descriptor of the lock file. A process that inherits it holds the lock too.
+
+    Raises:
+      UserError: If another launcher holds the lock and is alive, or is on another machine or in
+        another container.
+      OSError: If the directory or the file cannot be written.
     """
     os.makedirs(directory, exist_ok=True)
 
@@ -118,7 +147,7 @@ def locked(directory: str) -> Iterator[int]:
 
 
 def _refusal(job_dir: str, launcher: Launcher) -> UserError:
-    """Returns the error of a second launcher, which names the first."""
+    """Returns the error for a second launcher; it names the first one and how to stop it."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(launcher.started))
     place = "" if launcher.is_here else ", there,"
     directory = "LOG_DIR" if is_remote(job_dir) else job_dir
@@ -130,17 +159,21 @@ def _refusal(job_dir: str, launcher: Launcher) -> UserError:
 
 
 def holder(directory: str) -> Launcher | None:
-    """Returns the launcher that works here, if one does or what is left of it is still being removed."""
+    """Returns the launcher that holds the lock of a local job directory; None if it is free.
+
+    The launcher may already be gone, while its guard removes what is left of the job. One that has
+    only just taken the lock may be process 0 of "an unknown host".
+    """
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # One that has only just taken it has not written its name yet.
+        except BlockingIOError:
             return Launcher.parse(file.read(_MOST_BYTES))
     return None
 
 
 class Lease:
-    """The lock of a job directory in a bucket, for one launcher."""
+    """The lock of a job directory in a bucket, as one launcher holds it."""
 
     def __init__(self, job_dir: str, launcher: Launcher, lease_s: float = LEASE_S) -> None:
         self.job_dir = job_dir
@@ -151,11 +184,17 @@ class Lease:
         self._version = ""
 
     def take(self) -> None:
-        """Takes the lock, if need be after another's lease has run out; a `UserError` names a launcher that is alive."""
-        seen, ends_at = (
-            "",
-            0.0,
-        )  # The version of another launcher's lock, and when its lease ends if it stays.
+        """Takes the lock, and waits for the end of another launcher's lease if necessary.
+
+        Prints a line on standard error before it waits.
+
+        Raises:
+          UserError: If the other launcher is alive on this machine, or renews its lease. The
+            message names it.
+        """
+        # `seen` is the version of the other launcher's lock. `ends_at` is the monotonic time at
+        # which its lease ends if the version stays the same.
+        seen, ends_at = ("", 0.0)
         while not self._write(seen if time.monotonic() >= ends_at else ""):
             content, version = self._read()
             launcher = Launcher.parse(content)
@@ -172,16 +211,21 @@ class Lease:
             time.sleep(self.lease_s / _POLLS)
 
     def beat(self) -> bool:
-        """Writes it again; returns False if another launcher has it, which is not assumed while the store cannot be reached."""
+        """Renews the lease.
+
+        Returns:
+          False if another launcher has taken the lock; True otherwise, also if the store cannot be
+          reached.
+        """
         with contextlib.suppress(UserError, ConnectionError):
-            # Somebody may have deleted it.
+            # If the lock was deleted, it is created again.
             return self._write(self._version, timeout_s=BEAT_S) or (
                 not self._read()[1] and self._write("")
             )
         return True
 
     def release(self) -> None:
-        """Deletes it, if it is still ours."""
+        """Deletes the lock if this launcher still holds it; ignores errors of the store."""
         with contextlib.suppress(UserError, ConnectionError):
             self._storage.delete(self._path, if_version=self._version)
 
@@ -189,7 +233,10 @@ class Lease:
         return self._storage.read(self._path, _MOST_BYTES) or (b"", "")
 
     def _write(self, if_version: str, **options: Any) -> bool:
-        """Replaces a version; returns whether it was still there."""
+        """Writes the lock if its version is `if_version`; returns whether it was.
+
+        An empty `if_version` means that there must be no lock.
+        """
         try:
             self._version = write_bytes(
                 self._path, self._content, if_version=if_version, **options
@@ -201,7 +248,13 @@ class Lease:
 
 @contextlib.contextmanager
 def leased(job_dir: str) -> Iterator[None]:
-    """Holds the lock of a job directory in a bucket."""
+    """Holds the lock of a job directory in a bucket, and renews its lease in a thread.
+
+    If another launcher takes the lock over, this process is killed with SIGKILL.
+
+    Raises:
+      UserError: If another launcher holds the lock and is alive.
+    """
     lease = Lease(job_dir, Launcher.of(os.getpid()))
     lease.take()
     ended = threading.Event()

@@ -1,7 +1,7 @@
-"""The plan of a job on local client processes: every one of them, before any starts.
+"""The plan of a job as processes of this machine, one for each replica.
 
-`supervisor.run(plan)` runs it, whichever back end made it. A replica's command is whatever runs it
-in the foreground: the program itself, `docker run ...`, `ssh host ...`.
+The local back ends make it, and `supervisor.run` runs it. The command of a replica runs it in the
+foreground: it is the program itself, or a client such as `docker run ...` or `ssh host ...`.
 """
 
 import dataclasses
@@ -10,66 +10,84 @@ from collections.abc import Mapping
 
 from common.storage.storage import is_remote
 
-# The names are those of `trainer.job.journal`, whose import would take as long as the rest of the
-# launcher's.
+# Environment variables, as in `trainer.job.journal`. They are not imported from there, since that
+# would double the time that the launcher's imports take.
 STATUS, ATTEMPT = "TRAINER_STATUS", "TRAINER_ATTEMPT"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replica:
-    """One client process of the job."""
+    """A replica of the job, as the process that runs it.
 
-    role: str  # `chief`, `worker`, `ps` or `evaluator`.
-    index: int  # Among the replicas of its role, from 0.
-    command: tuple[
-        str, ...
-    ]  # Program and arguments. It ends when the replica ends, with its exit code (or 128+n).
-    env: Mapping[
-        str, str
-    ]  # On top of the launcher's own environment and TRAINER_ATTEMPT, the number of this start.
-    log: str  # File that takes its standard output and error.
-    status: (
-        str  # File on this machine in which the replica reports how it is (`trainer.job.journal`).
-    )
+    Attributes:
+      role: `chief`, `worker`, `ps` or `evaluator`.
+      index: Index within the role, from 0.
+      command: Program and arguments. The process ends when the replica ends, with its exit code,
+        or 128+n if signal n killed it.
+      env: Environment variables that are added to those of the launcher. `TRAINER_ATTEMPT`, the
+        number of the start, is added too.
+      log: File to which its standard output and error are appended.
+      status: Status file on this machine that the replica writes (`trainer.job.journal`).
+    """
+
+    role: str
+    index: int
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    log: str
+    status: str
 
     @property
     def name(self) -> str:
-        """`worker/1`, as people read it."""
+        """Name for people, such as `worker/1`."""
         return f"{self.role}/{self.index}"
 
     @property
     def group(self) -> str:
-        """Whose failures are counted together: `evaluator`, or `job` for all others."""
+        """Group whose failures are counted together: `evaluator`, or `job` for all other roles."""
         return "evaluator" if self.role == "evaluator" else "job"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A job as processes of this machine."""
+    """A job as processes of this machine.
 
-    strategy: str  # Decides who is restarted when a replica dies.
-    job_dir: str  # Where the job keeps its state; one launcher at a time may work on it.
-    log_dir: str  # Local directory of log and status files.
-    replicas: tuple[Replica, ...]  # In the order in which they start.
-    # Commands to run one after another before that, with the job's lock held. If one fails, its
-    # last line on standard error is the error and the job ends.
+    Attributes:
+      strategy: Strategy of the cluster, which decides who is restarted when a replica dies.
+      job_dir: Directory in which the job keeps its state. One launcher at a time may use it.
+      log_dir: Local directory of the log and status files.
+      replicas: Replicas in the order in which they start.
+      setup: Commands that run one after another before the replicas, while the job's lock is held.
+        If one fails, the job ends, and the last line of its standard error is the error message.
+      teardown: Command that undoes `setup`. The guard runs it when no replica is left, however the
+        job ended; empty for none.
+      max_restarts: Bound on restarts after errors and, counted apart, after preemptions.
+      timeout_s: Seconds from the start of the replicas until all are asked to stop; None for no
+        limit.
+      reports: Whether the program is known to write status files, so that it counts as frozen if it
+        writes no first one in time.
+      notes: Lines about the plan for people.
+    """
+
+    strategy: str
+    job_dir: str
+    log_dir: str
+    replicas: tuple[Replica, ...]
     setup: tuple[tuple[str, ...], ...] = ()
-    teardown: tuple[
-        str, ...
-    ] = ()  # Undoes them once no replica is left, however the job ended; the guard runs it.
-    max_restarts: int = 5  # Bound on restarts after errors and, counted apart, after preemptions.
-    timeout_s: int | None = (
-        None  # From the start of the replicas until all are asked to stop; None is for ever.
-    )
-    # Whether the program is known to write status files: a long silence is then judged frozen.
+    teardown: tuple[str, ...] = ()
+    max_restarts: int = 5
+    timeout_s: int | None = None
     reports: bool = True
-    notes: tuple[str, ...] = ()  # How the machine was divided, for people.
+    notes: tuple[str, ...] = ()
 
     @property
     def records_dir(self) -> str:
-        """Directory of the launcher's lock and journal: the job's if it is on this machine, else that of the logs."""
+        """Directory of the launcher's lock and event log.
+
+        It is the job directory, or the log directory if the job directory is in a bucket.
+        """
         return self.log_dir if is_remote(self.job_dir) else self.job_dir
 
     def to_json(self) -> str:
-        """Returns the plan for people and golden files."""
+        """Returns the plan as indented JSON, for `--dry-run`."""
         return json.dumps(dataclasses.asdict(self), indent=2)

@@ -1,18 +1,21 @@
-"""One restart policy for all back ends: what an exit code means, who starts again, and when it is enough.
+"""The restart policy of all back ends: meaning of exit codes, who restarts, and when to give up.
 
     kind_of(143) is Kind.PREEMPTION
     decide("worker", "multi_worker_mirrored", 137) is Follows.RESTART_ALL
-    budget, why = budget.charged(Kind.ERROR, 1, max_restarts=5)  # Nothing starts again if there is a `why`.
+    budget, why = budget.charged(Kind.ERROR, 1, max_restarts=5)
+    # If `why` is not empty, nothing starts again.
 
-| end | kind | follows |
+| end of a replica | kind | consequence |
 | --- | --- | --- |
-| exit code 2 | user error | nothing: it would fail again |
-| 143; 137, 130, 129 from outside; lost machines | preemption | a restart, of `max_restarts` after preemptions |
-| any other, and a frozen replica | error | a restart, of `max_restarts` after errors |
+| exit code 2 | user error | no restart: it would fail again |
+| 143; 137, 130, 129 from outside; lost machines | preemption | restart, at most `max_restarts` |
+| any other exit code but 0, and a frozen replica | error | restart, at most `max_restarts` |
 
-A row of failures without a new step ends the job. All functions are pure. `decide` is about the replicas that `supervisor`
-starts; custom jobs of Vertex AI, of which each is one attempt of all replicas, are charged to the same budgets by
-`backends.attempts`. An evaluator has a budget of its own, and its failures never end the job.
+Restarts after preemptions and after errors are counted apart. Several failures in a row without a
+new step end the job. An evaluator has a budget of its own, and its failures never end the job.
+
+All functions are pure. `decide` is for replicas that `supervisor` starts. Each custom job of Vertex
+AI is one attempt of all replicas, which `backends.attempts` charges to the same kind of budget.
 """
 
 import dataclasses
@@ -20,12 +23,12 @@ import enum
 import signal
 from typing import Self
 
-SAVED = 128 + signal.SIGTERM  # Saved and yielding.
+SAVED = 128 + signal.SIGTERM  # Exit code of a replica that has saved after SIGTERM.
 KILLED = 128 + signal.SIGKILL
 NO_CAPACITY, TIMED_OUT = 75, 124  # Exit codes: EX_TEMPFAIL of sysexits.h, and that of timeout(1).
-_USER_ERROR = 2  # A mistake in flags or input.
-# Signals that come from outside, when a machine is taken away; the others a program raises by its
-# own fault.
+_USER_ERROR = 2  # Exit code after a mistake in flags or input.
+# Exit codes after signals that come from outside, such as when a machine is taken away. A program
+# causes the other signals itself.
 _OUTSIDE = frozenset(
     128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 )
@@ -34,7 +37,7 @@ _BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 5.0
 
 
 class Kind(enum.StrEnum):
-    """Cause of an end."""
+    """Cause of the end of a replica or job."""
 
     ERROR = "error"
     PREEMPTION = "preemption"
@@ -42,7 +45,11 @@ class Kind(enum.StrEnum):
 
 
 def kind_of(exit_code: int) -> Kind:
-    """Returns what the exit code of a replica says of its end, wherever it ran."""
+    """Returns the cause of the end that an exit code other than 0 stands for.
+
+    Args:
+      exit_code: Exit code as a shell has it, 128+n after signal n.
+    """
     if exit_code == _USER_ERROR:
         return Kind.USER_ERROR
     return Kind.PREEMPTION if exit_code in _OUTSIDE else Kind.ERROR
@@ -50,21 +57,29 @@ def kind_of(exit_code: int) -> Kind:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Used restarts after errors and, counted apart, after preemptions."""
+    """Restarts that a job, or its evaluator, has used.
+
+    Attributes:
+      errors: Number of restarts after errors.
+      preemptions: Number of restarts after preemptions.
+      fruitless: Number of failures in a row without a new step.
+      step: Highest training step that was reported; None if there was none.
+      before: Value of `step` at the failure before; without one, the first step reported.
+    """
 
     errors: int = 0
     preemptions: int = 0
-    fruitless: int = 0  # Failures in a row without a new step.
-    step: int | None = None  # The highest that was reported, or None.
-    before: int = 0  # The highest at the failure before, or where the job resumed.
+    fruitless: int = 0
+    step: int | None = None
+    before: int = 0
 
     @property
     def backoff_s(self) -> float:
-        """Wait before the next start: none while the job gets on."""
+        """Seconds to wait before the next start, from 0 up to 5 with the failures in a row."""
         return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self.fruitless - 1))
 
     def noted(self, step: int | None) -> Self:
-        """Returns the budget after a report of this step, or of none."""
+        """Returns the budget after a replica has reported this training step; None for no step."""
         if step is None:
             return self
         if self.step is None:
@@ -80,18 +95,23 @@ class Budget:
         reports: bool = True,
         fruitless: float = MAX_FRUITLESS,
     ) -> tuple[Self, str]:
-        """Returns the budget after an end, and why nothing can start again; empty if it can.
+        """Counts the end of a replica or job.
 
         Args:
           kind: Cause of the end.
-          exit_code: Exit code of the replica.
-          max_restarts: Bound on each count.
-          reports: Whether the program reports its steps; one that does not is believed to get on.
-          fruitless: Number of failures in a row without a new step that ends the job.
+          exit_code: Exit code. 143 counts as a restart, but not as a failure in a row.
+          max_restarts: Bound on the restarts after errors, and on those after preemptions.
+          reports: Whether the program reports its steps. If not, and no step is known, each end
+            counts as one with a new step.
+          fruitless: Number of failures in a row without a new step at which nothing starts again.
+
+        Returns:
+          The budget after the end, and why nothing can start again; empty if a restart is allowed,
+          which is then counted.
         """
         if kind is Kind.USER_ERROR:
             return self, "it would fail again"
-        in_a_row = self.fruitless + (exit_code != SAVED)  # Who saves and leaves has not failed.
+        in_a_row = self.fruitless + (exit_code != SAVED)
         if (self.step or 0) > self.before or (self.step is None and not reports):
             in_a_row = 0
         after = dataclasses.replace(self, fruitless=in_a_row, before=self.step or 0)
@@ -107,21 +127,27 @@ class Budget:
 
 
 class Follows(enum.Enum):
-    """Consequence of the end of a replica that ended by itself, or is taken for frozen, on this machine."""
+    """Consequence of the end of a replica that ended by itself or was killed as frozen."""
 
-    DONE = enum.auto()  # The job is done; the other replicas end.
+    DONE = enum.auto()  # The job is done, and the other replicas are stopped.
     NOTHING = enum.auto()
-    RESTART_ONE = enum.auto()  # The others go on.
-    RESTART_ALL = enum.auto()  # All others are stopped first.
+    RESTART_ONE = enum.auto()  # Only this replica starts again; the others continue.
+    RESTART_ALL = enum.auto()  # All others are stopped first, then all start again.
 
 
 def decide(role: str, strategy: str, exit_code: int) -> Follows:
-    """Returns what follows the end of a replica, as far as its budget allows."""
+    """Returns the consequence of the end of a replica, if its budget allows a restart.
+
+    Args:
+      role: Role of the replica.
+      strategy: Strategy of the cluster.
+      exit_code: Exit code as a shell has it, 128+n after signal n.
+    """
     if exit_code == 0:
         return Follows.DONE if role == "chief" else Follows.NOTHING
-    # Under parameter servers the chief gives a dead worker's work to others until it is back; but
-    # one that leaves with 143 has had all others save and leave. An evaluator only reads
-    # checkpoints.
+    # With parameter servers, the chief gives the work of a dead worker to others until it is back.
+    # But a worker that ends with 143 has already made all others save and end. The evaluator can
+    # restart alone, since it only reads checkpoints.
     if role == "evaluator" or (
         strategy == "parameter_server" and role == "worker" and exit_code != SAVED
     ):

@@ -1,4 +1,4 @@
-"""Signals as something to wait for beside others."""
+"""Signals as bytes of a socket, so that a program can wait for them together with other events."""
 
 import contextlib
 import signal
@@ -11,27 +11,33 @@ _REPEATED_AFTER_S = 1.0
 
 
 def received(signals: socket.socket) -> list[int]:
-    """Returns the signals that came, of those that ask this process to stop."""
+    """Reads the signals that have arrived at a socket of `signal_socket`.
+
+    Returns:
+      The numbers of those that ask this process to stop (SIGHUP, SIGINT, SIGTERM), in their order.
+      Waits if none has arrived.
+    """
     return [number for number in signals.recv(64) if number in STOPPING]
 
 
 class StopRequest:
-    """A request to stop: the first signal makes it, and others are the same request.
+    """A request to stop, which the first signal makes; later signals may repeat it.
 
-    A login session that ends sends SIGTERM and SIGHUP, and a wrapper may send a signal twice. So
-    only a second SIGINT, or another signal again after a second, asks to end at once.
+    A login session that ends sends both SIGTERM and SIGHUP, and a wrapper may send a signal twice.
+    So a repetition, which asks to end at once, is only a second SIGINT, or another signal that
+    comes again after at least a second.
     """
 
     def __init__(self) -> None:
-        self._first_at: dict[int, float] = {}  # Monotonic time at which each signal first came.
+        self._first_at: dict[int, float] = {}  # Monotonic time of the first signal of each number.
 
     @property
     def number(self) -> int:
-        """The signal that made the request; 0 before there is one."""
+        """Number of the signal that made the request; 0 before there is one."""
         return next(iter(self._first_at), 0)
 
     def is_repeated_by(self, number: int) -> bool:
-        """Records a signal; returns whether it repeats an earlier one, so that all is to end at once."""
+        """Records a signal, and returns whether it repeats the request, to end at once."""
         now = time.monotonic()
         if number not in self._first_at:
             self._first_at[number] = now
@@ -41,10 +47,17 @@ class StopRequest:
 
 @contextlib.contextmanager
 def signal_socket() -> Iterator[socket.socket]:
-    """A socket that receives the number of each signal; one that this process was started to ignore stays ignored."""
+    """Yields a socket that becomes readable when a signal arrives; `received` reads it.
+
+    SIGHUP, SIGINT and SIGTERM only write to the socket until the block ends, which then restores
+    their handlers. Signals that this process ignores stay ignored. The block must be in the main
+    thread.
+    """
     receiver, sender = socket.socketpair()
     with receiver, sender:
         sender.setblocking(False)
+        # The handlers do nothing. Python itself writes a signal's number to the wakeup descriptor,
+        # but only if the signal has a handler in Python.
         before = {
             number: signal.signal(number, lambda *_: None)
             for number in STOPPING

@@ -1,11 +1,12 @@
-"""Runs a plan: starts the replicas, watches them, starts them again after a failure, and reports what happened.
+"""Runs a plan: starts, watches and restarts the replicas, and reports what happened.
 
     with Output() as output:
         exit_code = run(plan, output)
 
-`restart_policy` decides who starts again when a replica dies, and when it is enough; `health` when
-one is taken for frozen. A signal to this process stops every replica; nothing outlives it, be it
-killed by SIGKILL, and it does not outlive the process that `PIPELINE_OWNER_PID` names.
+`restart_policy` decides which replicas start again when one dies, and when to give up. `health`
+decides when a replica counts as frozen. A signal to this process stops all replicas. No replica
+outlives this process, even if it is killed by SIGKILL, and this process does not outlive the one
+that `PIPELINE_OWNER_PID` names.
 """
 
 import contextlib
@@ -47,12 +48,25 @@ _DEFAULTS = Patience()
 
 
 def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
-    """Runs the job to its end; to be called from the main thread. After a `UserError` no replica runs.
+    """Runs a job to its end. It must be called from the main thread.
+
+    Args:
+      plan: Plan of the job.
+      output: Shows the output of the replicas and the messages of the launcher.
+      patience: Time limits for the replicas.
 
     Returns:
-      0 after the chief's success; the exit code of the replica that failed first, 128+n if signal n
-      killed it, when it cannot be started again; 128+n if signal n stopped this process, and
-      `KILLED` if not all was saved then.
+      The exit code of the job:
+
+      * 0 after the chief's success;
+      * if a replica failed and cannot be started again, its exit code, or 128+n if signal n killed
+        it;
+      * 128+n if signal n stopped this process, and 124 after the plan's time limit; 137 instead if
+        a replica had to be killed then and may not have saved.
+
+    Raises:
+      UserError: If another launcher works on the job directory, a directory cannot be written, a
+        command of `plan.setup` fails, or a replica cannot be started. No replica runs then.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -71,7 +85,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))
         if owner := lifeline.owner_pid(os.environ):
-            # The guard does the rest.
+            # The guard then removes the replicas.
             lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
         environ = {**os.environ, MARK: guard.mark("setup")}
         for command in plan.setup:
@@ -92,9 +106,17 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
 
 @dataclasses.dataclass
 class _Job:
-    """The replicas of one job, and what has happened so far.
+    """The replicas of one job, and what has happened to them so far.
 
-    Everything happens in one thread, in the callbacks of a selector.
+    Everything happens in one thread, in the callbacks of a selector and in the loop of `run`.
+
+    Attributes:
+      plan: Plan of the job.
+      patience: Time limits for the replicas.
+      output: Shows the output of the replicas and the messages of the launcher.
+      record: Appends an event to the launcher's log, as `launcher_log.recording` describes it.
+      guard: Guard of the job.
+      signals: Socket with the signals to this process.
     """
 
     plan: Plan
@@ -105,24 +127,29 @@ class _Job:
     signals: socket.socket
 
     def __post_init__(self) -> None:
-        # Callbacks by file descriptor. epoll reports ends of processes in the order in which they
-        # came, however late it is called: the order of blame is the order of death.
+        # The selector has a callback for each file descriptor. epoll reports the ends of processes
+        # in the order in which they happened, even if it is called late, so the replica that died
+        # first is blamed.
         self._selector = selectors.DefaultSelector()
         self._selector.register(self.signals, selectors.EVENT_READ, self._on_signals)
-        self._children: dict[str, Child] = {}  # The newest start of each.
+        # The newest start of each replica, by its name.
+        self._children: dict[str, Child] = {}
+        # Replicas that start again when all do: all but an evaluator that has been given up.
         self._restartable = [replica.name for replica in self.plan.replicas]
-        self._due = dict.fromkeys(self._restartable, 0.0)  # To be started, and when.
-        self._blamed: Child | None = (
-            None  # Because of which all are being stopped, to start again or to end.
-        )
-        self._budgets = {"job": Budget(), "evaluator": Budget()}
-        self._ending: dict[str, Any] = {}  # Why the job ends, once it does.
+        # Monotonic times at which replicas are to be started, by their names.
+        self._due = dict.fromkeys(self._restartable, 0.0)
+        # The replica whose failure is the reason for which all others are being stopped. When they
+        # have ended, all start again or the job ends.
+        self._blamed: Child | None = None
+        self._budgets = {"job": Budget(), "evaluator": Budget()}  # By `Replica.group`.
+        # Fields of the event `end`; empty until it is decided that the job ends.
+        self._ending: dict[str, Any] = {}
         self._request = StopRequest()
         self._began = self._check_at = time.monotonic()
         self._time_out_at = self._began + (self.plan.timeout_s or math.inf)
 
     def run(self) -> int:
-        """Starts every replica, and waits until none is left; returns the job's exit code."""
+        """Starts all replicas, and returns the job's exit code when none is left to run."""
         logs = [
             {"replica": r.name, "log": os.path.abspath(r.log), "status": r.status}
             for r in self.plan.replicas
@@ -135,6 +162,7 @@ class _Job:
             for key, _ in self._selector.select(_TICK_S):
                 key.data()
             for child in self._running():
+                # Without pidfds (not Linux) the selector does not report the ends of processes.
                 if child.pidfd is None and child.process.poll() is not None:
                     self._on_end(child)
                 else:
@@ -153,7 +181,7 @@ class _Job:
         return fields["exit_code"]
 
     def reap(self) -> None:
-        """Collects replicas that the guard had to kill because the job could not go on."""
+        """Waits for replicas that the guard has killed after an error of this launcher."""
         for child in self._running():
             child.process.wait()
         self._selector.close()
@@ -184,14 +212,24 @@ class _Job:
                 )
 
     def _stop_all(self, why: str, exit_code: int, grace_period_s: float) -> None:
-        """Has all save and end within the grace period, and nobody start again."""
+        """Stops the job: all replicas may save and end within the grace period, and none restarts.
+
+        Args:
+          why: Reason, for people.
+          exit_code: Exit code of the job.
+          grace_period_s: Seconds from SIGTERM to SIGKILL; with 0 the replicas are killed at once.
+        """
         self._report(
             "stop", f"{why}: {'stopping' if grace_period_s else 'killing'} the replicas", why=why
         )
         self._finish(grace_period_s, why=why, exit_code=exit_code)
 
     def _note_kills(self) -> None:
-        """Replaces an exit code that means "saved" where a replica had to be killed meanwhile."""
+        """Sets the exit code to 137 if a stopped job may not have saved.
+
+        That is so if a replica had to be killed after a stop request, after the time limit, or
+        after another replica had ended with 143 (saved) and could not be started again.
+        """
         exit_code = self._ending["exit_code"]
         killed = ", ".join(name for name, child in self._children.items() if child.is_killed)
         if killed and exit_code and (exit_code == SAVED or "replica" not in self._ending):
@@ -200,7 +238,12 @@ class _Job:
             self._ending |= {"why": why, "exit_code": KILLED}
 
     def _finish(self, grace_period_s: float, **ending: Any) -> None:
-        """Has all end, and nobody start again; the first cause is the one that counts."""
+        """Ends the job: stops all replicas, and starts none again.
+
+        Args:
+          grace_period_s: Seconds from SIGTERM to SIGKILL.
+          **ending: Fields of the event `end`. They are ignored if the job was already ending.
+        """
         self._ending = self._ending or ending
         self._due.clear()
         self._time_out_at = math.inf
@@ -208,7 +251,10 @@ class _Job:
             child.stop(0, grace_period_s)
 
     def _on_end(self, child: Child) -> None:
-        """Handles the end of a replica's process."""
+        """Handles the end of a replica's process.
+
+        A replica that this launcher has signalled is not to blame, unless it was killed as frozen.
+        """
         if child.pidfd is not None:
             self._selector.unregister(child.pidfd)
             os.close(child.pidfd)
@@ -229,20 +275,19 @@ class _Job:
         )
         if self._ending:
             return
-        if (
-            child.frozen or not child.is_signalled
-        ):  # Who ends after another signal of ours is not to blame.
+        if child.frozen or not child.is_signalled:
             self._on_death(child)
         if self._blamed and not self._running():
             blamed, self._blamed = self._blamed, None
             self._restart(blamed, self._restartable)
 
     def _on_death(self, child: Child) -> None:
-        """Decides what follows when a replica has ended by itself, or was killed as frozen."""
+        """Handles the end of a replica that ended by itself, or was killed as frozen."""
         role, patience = child.replica.role, self.patience
         if self._blamed:
-            # The client of a replica elsewhere may report a kill later than others report what it
-            # did to them; and the peers of one that is stopped give up before it is found.
+            # A later end may be the cause of the one that is blamed. The client of a replica on
+            # another host may report its kill later than other replicas fail because of it, and
+            # the peers of a stopped replica give up before it is found to be frozen.
             is_cause = child.frozen or (child.kind is Kind.PREEMPTION and child.exit_code != SAVED)
             if (
                 is_cause
@@ -275,7 +320,14 @@ class _Job:
                         other.stop(patience.report_delay_s, patience.failure_s)
 
     def _restart(self, child: Child, names: list[str]) -> None:
-        """Starts replicas again after the death of one, or ends the job, or goes on without its evaluator."""
+        """Charges the end of a replica to its budget, and schedules the start of replicas.
+
+        If the budget is used up, ends the job instead, or continues without the evaluator.
+
+        Args:
+          child: Replica that is to blame.
+          names: Names of the replicas to start again.
+        """
         replica, most = child.replica, self.plan.max_restarts
         budget, why = self._budgets[replica.group].charged(
             child.kind, child.exit_code, most, reports=self.plan.reports
@@ -290,6 +342,7 @@ class _Job:
         fields |= {"log": replica.log, "tail": child.tail()}
         self._report("blame", failure_message(fields), **fields, kind=child.kind, step=budget.step)
         if not why:
+            # Processes that the replicas have left behind could disturb the new start.
             kill_marked(*map(self.guard.mark, names))
             self._due |= dict.fromkeys(names, time.monotonic() + budget.backoff_s)
             wait = f" in {budget.backoff_s:.1f} s" if budget.backoff_s else ""
@@ -305,13 +358,13 @@ class _Job:
             self._finish(self.patience.failure_s, **fields)
 
     def _check(self, now: float) -> None:
-        """Checks the time limit and all that run, and kills one that is frozen."""
+        """Checks the time limit and the running replicas, and kills one that is frozen."""
         self._check_at = now + self.patience.check_s
         if now >= self._time_out_at:
             why = f"ended by its time limit (scheduling.timeout: {self.plan.timeout_s} s)"
             self._stop_all(why, TIMED_OUT, self.patience.grace_period_s)
-        # The first that fell silent is to blame: the others may only wait for it, as long as it
-        # takes to die too.
+        # The replica that has been silent for longest is killed. The others may be silent because
+        # they wait for it, so none of them is killed while its end is still awaited.
         for child in sorted(
             self._running(), key=lambda child: (child.vitals.changed, child.started)
         ):
@@ -323,7 +376,12 @@ class _Job:
                 break
 
     def _kill(self, child: Child, why: str) -> None:
-        """Kills a replica that is taken for frozen; what follows is decided at its end."""
+        """Kills a replica that counts as frozen; its end is then handled as a failure.
+
+        Args:
+          child: Replica to kill.
+          why: Reason why it counts as frozen, for people.
+        """
         name = child.replica.name
         self._report("frozen", f"{name} is frozen ({why}); killing it", replica=name, why=why)
         child.frozen = why
