@@ -97,7 +97,7 @@ class Attempt:
 
     @property
     def is_dry(self) -> bool:
-        """Whether it ended for lack of machines without a new checkpoint."""
+        """True if it ended for lack of machines without a new checkpoint."""
         return self.ending is Ending.STOCKOUT and self.step_after <= self.step_before
 
     @property
@@ -124,11 +124,11 @@ class Bounds:
     machine_hours: float | None = None
 
     def left_s(self, attempts: Sequence[Attempt]) -> Iterator[tuple[float, str]]:
-        """Yields for each limit that is set what it leaves for the next attempt.
+        """Yields the time that each limit leaves for the next attempt; nothing if none is set.
 
         Yields:
-          Seconds that are left (negative if the limit is exceeded), and the message for when none
-          are left.
+          Seconds that are left, negative if the limit is exceeded, and the message for people if
+          none are left.
         """
         if self.timeout_s is not None:
             used_s = sum(attempt.seconds for attempt in attempts)

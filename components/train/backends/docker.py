@@ -37,15 +37,13 @@ class DockerOptions(LocalOptions):
     image: str | None = _docker(
         str,
         f"container image, of the docker back end ({DEFAULT_IMAGE} without, what 'make image' "
-        "builds) or of the vertex "
-        "back end",
+        "builds) or of the vertex back end",
         metavar="REF",
     )
     mount: tuple[str, ...] | None = _docker(
         str,
         "another directory that containers see at the same path, may write to, and may be given "
-        "again; they see the "
-        "job's, the dataset's and --code's anyway",
+        "again; they see the job's, the dataset's and --code's anyway",
         metavar="DIR",
         several=True,
     )
@@ -96,6 +94,7 @@ class DockerBackend(LocalBackend):
         ]
         entry, *words = [*program.command, *program.args]
 
+        # Returns the replica with the command and environment of its `docker run` client.
         def contained(replica: Replica) -> Replica:
             host = f"{replica.role}-{replica.index}"
             name = f"{network}-{host}"

@@ -120,8 +120,7 @@ class LocalBackend(Backend):
         if not holder.is_here:
             raise UserError(
                 f"{job_dir}: {holder.name} runs this job, and what that is cannot be known from "
-                "here; run the same "
-                "command there"
+                "here; run the same command there"
             )
         print(f"stopping {holder.name}; its replicas save first", flush=True)
         holder.terminate()

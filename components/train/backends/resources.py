@@ -72,8 +72,7 @@ def divide(cluster: Cluster, machines: Sequence[Machine] = ()) -> dict[_Member, 
         if len(machine.gpus) < total and any(other.gpus for other in machines):
             raise UserError(
                 f"the cluster file asks for {total} GPUs on {machine.name}, which has "
-                f"{len(machine.gpus)}; lower "
-                "accelerator.count, replicas, or a host's slots"
+                f"{len(machine.gpus)}; lower accelerator.count, replicas, or a host's slots"
             )
         computing = sum(role != "ps" for role, _ in machine.replicas)
         threads = max(1, machine.cores // max(1, computing))

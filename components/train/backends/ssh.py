@@ -137,6 +137,7 @@ class SshBackend(LocalBackend):
                 for package in (common, trainer)
             }
 
+        # Returns the replica with the command and environment of its ssh client.
         def remote(replica: Replica) -> Replica:
             host = host_of[replica.role, replica.index].name
             env = {**replica.env, "PYTHONPATH": code}
@@ -197,8 +198,7 @@ def place(cluster: Cluster, hosts: Sequence[Host]) -> dict[tuple[str, int], Host
     if len(slots) < len(members):
         raise UserError(
             f"the cluster has {len(members)} replicas and the host file {len(slots)} slots; add "
-            "hosts, or "
-            "slots=N to their lines"
+            "hosts, or slots=N to their lines"
         )
     return dict(zip(members, slots, strict=False))
 
@@ -230,8 +230,7 @@ def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, dict[s
     ]:
         raise UserError(
             f"cannot run on {len(reasons)} of {len(answers)} hosts: {'; '.join(reasons)}; mend "
-            "them, leave them out, or "
-            "name a --job-dir or --log-dir that they share"
+            "them, leave them out, or name a --job-dir or --log-dir that they share"
         )
     return answers
 

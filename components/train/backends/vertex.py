@@ -187,8 +187,8 @@ class VertexBackend(Backend):
         ]:
             notes.append(
                 f"Vertex AI's TF_CONFIG gives {' and '.join(misnamed)} another role, by position; "
-                "our trainer goes by "
-                "CLUSTER_SPEC and TRAINER_POOL_ROLES instead, and so must a program of yours"
+                "our trainer goes by CLUSTER_SPEC and TRAINER_POOL_ROLES instead, and so must a "
+                "program of yours"
             )
         for note in notes:
             print(f"note: {note}", file=sys.stderr)

@@ -183,8 +183,8 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
         elif kind or config != _Config():
             source.notes.append(
                 f"{_TOP}.{prefix}{'Type' if kind else 'Config'}: not used, as without "
-                f"{prefix}Count, or with 0, there are "
-                f"none, as on AI Platform; add '{prefix}Count: 1' if one is meant"
+                f"{prefix}Count, or with 0, there are none, as on AI Platform; add "
+                f"'{prefix}Count: 1' if one is meant"
             )
     strategy = (
         "mirrored" if pools["chief"].get("accelerator", {}).get("count", 1) > 1 else "one_device"

@@ -119,7 +119,7 @@ class Disk(Model, use_attribute_docstrings=True):
 
 
 class Scheduling(Model, use_attribute_docstrings=True):
-    """How machines are obtained, and for how long."""
+    """Kind of machines, time limit and restarts of a job."""
 
     strategy: Annotated[Literal["STANDARD", "SPOT"], VERTEX_ONLY] = "STANDARD"
     """STANDARD machines stay, SPOT ones are cheap and may be taken away."""
@@ -141,7 +141,7 @@ class Scheduling(Model, use_attribute_docstrings=True):
 
 
 class Cluster(Model, use_attribute_docstrings=True):
-    """What a training job runs on; docs/CLUSTERS.md says more."""
+    """Machines and strategy of a training job; docs/CLUSTERS.md describes each key."""
 
     strategy: Strategy
     """How replicas train together."""
@@ -220,8 +220,7 @@ class Cluster(Model, use_attribute_docstrings=True):
             if role not in self.pools and self.strategy == "parameter_server":
                 raise UserError(
                     f"{role}: missing, but parameter_server needs at least 1; add '{role}: "
-                    f"{{replicas: 1}}', "
-                    "or write 'strategy: multi_worker_mirrored' and no ps"
+                    f"{{replicas: 1}}', or write 'strategy: multi_worker_mirrored' and no ps"
                 )
         self._check_pools()
         for k, choice in enumerate(self.choices[1:]):
@@ -240,15 +239,14 @@ class Cluster(Model, use_attribute_docstrings=True):
             if pool.gpus > most:
                 raise UserError(
                     f"{role}.accelerator: {pool.gpus} GPUs, but the {role} of a {self.strategy} "
-                    f"job computes on {most}; "
-                    "leave the others out, or write another strategy"
+                    f"job computes on {most}; leave the others out, or write another strategy"
                 )
             allowed = BOOT_DISKS.get(pool.machine)
             if self.disk and allowed and self.disk.type not in allowed:
                 raise UserError(
                     f"disk.type: {role}'s {pool.machine} does not boot from {self.disk.type} "
-                    "(allowed: "
-                    f"{', '.join(allowed)}); write one that all machines boot from, or remove disk"
+                    f"(allowed: {', '.join(allowed)}); write one that all machines boot from, or "
+                    "remove disk"
                 )
         if (
             self.strategy == "multi_worker_mirrored"
@@ -257,9 +255,8 @@ class Cluster(Model, use_attribute_docstrings=True):
         ):
             raise UserError(
                 f"worker.accelerator: {self.worker.gpus} GPUs, and the chief has "
-                f"{self.chief.gpus}; replicas that "
-                "compute every step together need equal numbers, so write the same accelerator "
-                "for both"
+                f"{self.chief.gpus}; replicas that compute every step together need equal numbers, "
+                "so write the same accelerator for both"
             )
 
 

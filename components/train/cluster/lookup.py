@@ -1,6 +1,8 @@
 """Reads what `--cluster` names: a cluster file, an AI Platform file, or a scale tier.
 
-cluster = load_cluster("config.yaml")  # or load_cluster("STANDARD_1")
+    cluster = load_cluster("config.yaml")  # Or load_cluster("STANDARD_1").
+
+`read` returns the content before its check, with notes of what was changed in it.
 """
 
 import os
@@ -98,8 +100,8 @@ def read(
             values.pop("ps", None)
             source.replacements.append(
                 f"{SYNC if is_sync else '--strategy'}: the parameter servers are dropped: "
-                "synchronous workers reduce "
-                "gradients among themselves, which computes the same update"
+                "synchronous workers reduce gradients among themselves, which computes the same "
+                "update"
             )
         return source
 

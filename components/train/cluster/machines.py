@@ -1,8 +1,10 @@
 """The machines that Vertex AI offers for training, and the GPUs that each takes.
 
-GPUS["n1-standard-8"]["NVIDIA_TESLA_T4"] == (1, 2, 4)
-check_gpus("n1-standard-8", "NVIDIA_TESLA_T4", 3)  # UserError with the counts that are offered
-REPLACED_BY["NVIDIA_TESLA_K80"] == "NVIDIA_TESLA_T4"
+    GPUS["n1-standard-8"]["NVIDIA_TESLA_T4"] == (1, 2, 4)
+    check_gpus("n1-standard-8", "NVIDIA_TESLA_T4", 3)  # UserError with the allowed numbers.
+    REPLACED_BY["NVIDIA_TESLA_K80"] == "NVIDIA_TESLA_T4"
+
+The data are in `tables/machines.csv` and `tables/not_offered.csv`.
 """
 
 import csv

@@ -16,7 +16,7 @@ import psutil
 
 from common import documents
 
-MOST_BYTES = 64 << 10  # Of a status file, that are read.
+MOST_BYTES = 64 << 10  # Maximum number of bytes that are read of a status file.
 # Longest silence by phase, in seconds, before a replica counts as frozen. The values leave room for
 # what a phase may wait for: the first call compiles, reading checks the whole dataset, and replicas
 # wait for each other (--start-timeout-s, 600 s) and then name the missing ones themselves. Servers
@@ -114,7 +114,7 @@ class Vitals:
 
     @property
     def stopped(self) -> bool:
-        """Whether the process is stopped by SIGSTOP; False if there is no such process."""
+        """True if the process is stopped by SIGSTOP; False if there is no such process."""
         with contextlib.suppress(psutil.Error):
             return self._process.status() == psutil.STATUS_STOPPED
         return False
@@ -142,7 +142,7 @@ class Vitals:
         )
 
     def frozen(self, now: float, patience: Patience, *, reports: bool) -> str:
-        """Returns why the replica counts as frozen, for people; empty if it does not.
+        """Returns the reason why the replica counts as frozen; an empty text if it does not.
 
         Args:
           now: Monotonic time.

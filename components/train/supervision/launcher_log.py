@@ -67,7 +67,7 @@ def last_run(directory: str) -> list[Event]:
 
 
 def failure_message(event: Event) -> str:
-    """Returns which replica failed first, how, why nothing starts again, and its log file.
+    """Returns a line with the replica that failed first, its end, why it is given up, and its log.
 
     Args:
       event: Fields of an event `blame`, or of an `end` with a replica.
@@ -78,9 +78,9 @@ def failure_message(event: Event) -> str:
 
 
 def end_message(event: Event) -> str:
-    """Returns how a job ended, in one line, or in several if a replica is to blame.
+    """Returns a text about the end of a job: one line, or several if a replica is to blame.
 
-    Those are the line of `failure_message`, and the last lines of the replica's output.
+    Several lines are that of `failure_message` and the last lines of the replica's output.
 
     Args:
       event: Fields of an event `end`.

@@ -87,12 +87,12 @@ class Launcher(BaseModel, frozen=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether it was started on this machine and in this container."""
+        """True if it was started on this machine and in this container."""
         return self.host == _HOST
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; always False for one of another machine or container."""
+        """True if it still runs; always False for one of another machine or container."""
         return self.is_here and abs(self.started - self.of(self.pid).started) < _CLOCK_S
 
     @property
@@ -153,8 +153,7 @@ def _refusal(job_dir: str, launcher: Launcher) -> UserError:
     directory = "LOG_DIR" if is_remote(job_dir) else job_dir
     return UserError(
         f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end "
-        f"it{place} "
-        f"with python -m components.train --stop {directory}, or use another --job-dir"
+        f"it{place} with python -m components.train --stop {directory}, or use another --job-dir"
     )
 
 

@@ -37,7 +37,11 @@ class StopRequest:
         return next(iter(self._first_at), 0)
 
     def is_repeated_by(self, number: int) -> bool:
-        """Records a signal, and returns whether it repeats the request, to end at once."""
+        """Records a signal, and returns whether it repeats an earlier one (see the class).
+
+        Args:
+          number: Number of the signal.
+        """
         now = time.monotonic()
         if number not in self._first_at:
             self._first_at[number] = now
