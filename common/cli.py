@@ -4,12 +4,11 @@
 class Options(Flags):
     shards: int = flag(at_least(1), "files of the training split", default=8)
 
-Options.add_flags(parser)                        # --shards N, with help and default
+Options.add_flags(parser)               # --shards N, with help and default
 options = Options.of(parser.parse_args())
-Options(shards=0)                                # UserError: --shards: '0' is not a whole number of
-at least 1 and ... Options(shards=16).as_flags()                    # ["--shards=16"]
-run_cli(main)                                    # exits with what `main` returns; a UserError is
-one line and exit code 2
+Options(shards=0)                       # UserError: --shards: '0' is not a whole number of ...
+Options(shards=16).as_flags()           # ["--shards=16"]
+run_cli(main)                           # exits with what `main` returns; with 2 on a UserError
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ from common.errors import UserError, about, unknown
 from common.version import code_version
 
 if TYPE_CHECKING:
-    from typing import Self  # which old Pythons, of which `pipelines/doctor.py` warns, do not have
+    # Imported for type checkers only: `pipelines/doctor.py` has to start on old Pythons, to warn of
+    # them, and these lack `Self`.
+    from typing import Self
 
 
 def flag(
@@ -41,11 +42,22 @@ def flag(
     several: bool = False,
     **marks: Any,
 ) -> Any:
-    """A field that is a flag by the same name, and by the `aliases`, which have their dashes; `marks` are its metadata.
+    """Declares a field of a `Flags` dataclass, with the command line flag of the same name.
 
-    Its `kind` is a type for argparse, `bool` of a flag without a value, or what to choose from;
-    `group` its heading in the help, and `metavar` stands for a value there, in place of what the
-    kind says. Of `several` values one or more are given, also in several places.
+    Args:
+      kind: Converts a text to the value, as argparse's `type`. `bool` makes a flag without a value,
+        and a tuple of texts makes a choice.
+      help: Description for `--help`.
+      *aliases: Further names of the flag, with their dashes.
+      default: Value if the flag is not given.
+      required: Makes the flag mandatory; `default` is ignored.
+      group: Heading under which the help lists the flag.
+      metavar: Placeholder for the value in the help, in place of the one of `kind`.
+      several: Takes one or more values, and may be repeated; the values add up.
+      **marks: Further entries of the field's metadata.
+
+    Returns:
+      A dataclass field.
     """
     takes: dict[str, Any] = (
         {"help": help, "required": True} if required else {"help": help, "default": default}
@@ -63,10 +75,13 @@ def flag(
 
 
 class Flags:
-    """Base of frozen dataclasses all of whose fields are made by `flag`."""
+    """Base class of frozen dataclasses all of whose fields are made by `flag`.
+
+    Creating an instance raises a `UserError` for a value that the command line would refuse.
+    """
 
     def __post_init__(self) -> None:
-        """Refuses what the command line would refuse."""
+        """Checks every field; a `UserError` begins with the name of the flag."""
         for field in dataclasses.fields(self):
             with about(_flag(field)):
                 check_value(field, getattr(self, field.name))
@@ -79,10 +94,10 @@ class Flags:
         but: Collection[str] = (),
         defaults: bool = True,
     ) -> None:
-        """Adds a flag for every field to a parser or a group of one.
+        """Adds a flag for every field to a parser, or to a group of one.
 
         Args:
-          parser: Takes the flags.
+          parser: Parser or group that gets the flags.
           but: Names of fields that get no flag.
           defaults: False to leave a flag that is not on the command line out of the parsed
             arguments.
@@ -99,20 +114,46 @@ class Flags:
 
     @classmethod
     def of(cls, args: argparse.Namespace, **fixed: Any) -> Self:
-        """Options from parsed flags; `fixed` go before them, and a list of one value is that value."""
+        """Returns options from parsed flags.
+
+        A field that is missing in both arguments keeps its default. A list of one value becomes
+        that value, and a longer list becomes a tuple.
+
+        Args:
+          args: Parsed flags; those that are no field are ignored.
+          **fixed: Values of fields, which win over `args`.
+
+        Raises:
+          UserError: If a value is not allowed.
+        """
         given = {**vars(args), **fixed}
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: _plain(given[name]) for name in names if name in given})
 
     @classmethod
     def parse(cls, argv: Sequence[str], prog: str, **fixed: Any) -> Self:
-        """Options from the flags that a pipeline hands to its step; `fixed` are given by the step, and no flags."""
+        """Parses the command line that a pipeline gives to its step.
+
+        Args:
+          argv: Arguments of the step, without the program's name.
+          prog: Name of the program, for messages.
+          **fixed: Values of fields that the step sets itself; these get no flags.
+
+        Raises:
+          UserError: If a flag is unknown, is missing, or has a value that is not allowed.
+        """
         parser = Parser(prog=prog)
         cls.add_flags(parser, but=fixed)
         return cls.of(parser.parse_args(argv), **fixed)
 
     def as_flags(self, *, but: Collection[str] = ()) -> list[str]:
-        """The command line that gives these options, without what is so by default: equal options, equal lines."""
+        """Returns the command line that gives these options, without those that have their default.
+
+        Equal options give equal lists.
+
+        Args:
+          but: Names of further fields to leave out.
+        """
         line = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -128,12 +169,17 @@ class Flags:
 
 
 def as_list(values: str | tuple[str, ...] | None) -> list[str]:
-    """Returns the values of a flag that takes several; one alone is no tuple."""
+    """Returns the values of a flag that takes several: no items for None, one item for a text."""
     return [values] if isinstance(values, str) else list(values or ())
 
 
 def check_value(field: dataclasses.Field, value: Any) -> Any:
-    """Returns the value of a field made by `flag`; refuses what the command line would refuse."""
+    """Returns the value of a field made by `flag` unchanged, after checking it.
+
+    Raises:
+      UserError: If the command line would refuse the value. Booleans and the field's default always
+        pass.
+    """
     if isinstance(value, bool) or value == field.default:
         return value
     takes = field.metadata["argparse"]
@@ -158,9 +204,11 @@ def _plain(value: Any) -> Any:
 
 
 def set_up_output() -> None:
-    """Has each line be shown at once, and names that the terminal's encoding cannot say, or that are no text, as escapes.
+    """Makes stdout and stderr write each line at once, and escape what they cannot encode.
 
-    Nothing becomes of what is written to a standard stream that this process was started without.
+    Escapes stand for characters that the terminal's encoding lacks, and for bytes of file names
+    that are no text. A standard stream that this process was started without discards what is
+    written.
     """
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
@@ -171,15 +219,16 @@ def set_up_output() -> None:
 
 
 def keep_exit_codes_of_children() -> None:
-    """Has the kernel keep the exit codes of this process's children, also where its parent ignored SIGCHLD.
+    """Sets SIGCHLD to its default, so that the exit codes of child processes are kept.
 
-    A process inherits that, and `subprocess` then takes every child for one that ended with 0.
+    A process whose parent ignored SIGCHLD ignores it too. The kernel then drops the exit codes, and
+    `subprocess` reports 0 for every child.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Help with the defaults that say something."""
+    """Help formatter that shows defaults, except None, False and empty ones."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         silent = action.default is None or action.default is False or action.default in ("", [])
@@ -187,20 +236,26 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command line whose mistakes are user errors: one line, not the whole usage; help shows every default."""
+    """Argument parser that raises a one-line `UserError` for a wrong command line.
+
+    Flags cannot be abbreviated, and the help shows defaults.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Help, **kwargs)
 
     def error(self, message: str) -> NoReturn:
-        """Raises instead of exiting."""
+        """Raises a `UserError` in place of printing the usage and exiting."""
         raise UserError(f"{message} (see {self.prog} --help)")
 
 
 def run_cli(main: Callable[[], int]) -> NoReturn:
-    """Runs `main` and exits with its code; a `UserError` becomes one line on stderr and exit code 2, a failing store 1.
+    """Runs `main` and exits the process with the code that `main` returns.
 
-    Every program says with `--version` which code it is.
+    The command line `--version` prints the version of the code in place of calling `main`. Other
+    exit codes are: 1 after a `ConnectionError` (a store or service failed) and 2 after a
+    `UserError`, both with one line on stderr; 130 after Ctrl-C; 141 if the reader of stdout has
+    closed the pipe.
     """
     set_up_output()
     keep_exit_codes_of_children()
@@ -214,7 +269,7 @@ def run_cli(main: Callable[[], int]) -> NoReturn:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+    except BrokenPipeError:  # The reader of the output, such as `head`, has ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except ConnectionError as error:
@@ -223,16 +278,16 @@ def run_cli(main: Callable[[], int]) -> NoReturn:
 
 
 def confirm(what: str) -> bool:
-    """Asks the person at the terminal before something that cannot be undone, or that costs.
+    """Asks the person at the terminal before something that cannot be undone, or that costs money.
 
     Args:
-      what: An action, such as `delete all of this`.
+      what: Action to confirm, such as `delete all of this`.
 
     Returns:
-      Whether the answer is yes.
+      True if the answer is `y` or `yes`.
 
     Raises:
-      UserError: If there is no terminal; it names the flag `--yes`.
+      UserError: If stdin is no terminal; the message names the flag `--yes`.
     """
     if not sys.stdin.isatty():
         raise UserError(f"nobody can be asked here whether to {what}; add --yes")

@@ -1,7 +1,7 @@
 """The container engine of this machine, for the steps of a run and the replicas of a job.
 
 options = security_options(rootless=check_engine("--backend process"))
-subprocess.run(["docker", "run", *as_flags(options), image])    # or kfp's DockerRunner(**options)
+subprocess.run(["docker", "run", *as_flags(options), image])    # or DockerRunner(**options)
 """
 
 import os
@@ -11,15 +11,21 @@ from typing import Any
 
 from common.errors import UserError
 
-DEFAULT_IMAGE = "tfrecord-training:dev"  # what "make image" builds
+DEFAULT_IMAGE = "tfrecord-training:dev"  # The image that `make image` builds.
 _ANSWER_S = 20.0
 
 
 def check_engine(instead: str) -> bool:
-    """Returns whether the engine is rootless, that is, runs as this user.
+    """Checks that the container engine answers.
+
+    Args:
+      instead: What the user can do without an engine, such as a flag; the error message names it.
+
+    Returns:
+      True if the engine is rootless, that is, runs as this user.
 
     Raises:
-      UserError: If no engine answers; it names the flag to use `instead`.
+      UserError: If there is no engine, or it does not answer within 20 seconds.
     """
     try:
         info = docker(
@@ -37,10 +43,10 @@ def check_engine(instead: str) -> bool:
 
 
 def security_options(*, rootless: bool) -> dict[str, Any]:
-    """Returns what every container of ours is started with, as arguments of Docker's Python client.
+    """Returns the security options of every container, as arguments of Docker's Python client.
 
-    It has no capabilities, can gain none, and runs as this user, who is root in containers of a
-    rootless engine.
+    A container has no capabilities and can gain none. It runs as this user, who is root inside the
+    containers of a rootless engine.
     """
     return {
         "user": "0:0" if rootless else f"{os.getuid()}:{os.getgid()}",
@@ -51,7 +57,7 @@ def security_options(*, rootless: bool) -> dict[str, Any]:
 
 
 def as_flags(options: Mapping[str, Any]) -> list[str]:
-    """Returns the same as flags of `docker run`."""
+    """Returns options of Docker's Python client as flags of `docker run`."""
     values = {
         name: value if isinstance(value, list) else [str(value).lower()]
         for name, value in options.items()
@@ -62,13 +68,32 @@ def as_flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def remove_containers(label: str) -> None:
-    """Removes all containers with a label, `KEY=VALUE`, whether they run or not."""
+    """Removes all containers with a label, running or not, and their anonymous volumes.
+
+    Args:
+      label: `KEY=VALUE`.
+
+    Raises:
+      FileNotFoundError: If there is no program `docker`.
+    """
     if names := docker("ps", "--all", "--quiet", f"--filter=label={label}").stdout.split():
         docker("rm", "--force", "--volumes", *names)
 
 
 def docker(*arguments: str, limit_s: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Has the engine's client do something."""
+    """Runs the engine's command line client and returns the result, whatever its exit code.
+
+    Args:
+      *arguments: Arguments of `docker`.
+      limit_s: Seconds after which the client is killed; None for no limit.
+
+    Returns:
+      The exit code, and stdout and stderr as texts.
+
+    Raises:
+      FileNotFoundError: If there is no program `docker`.
+      subprocess.TimeoutExpired: If it takes longer than `limit_s`.
+    """
     return subprocess.run(
         ["docker", *arguments],
         stdin=subprocess.DEVNULL,

@@ -1,9 +1,9 @@
-"""JSON and YAML that may be damaged or hostile: read in bounded time and memory.
+r"""Readers of JSON and YAML that may be damaged or hostile, in bounded time and memory.
 
 parse_json(b'{"step": 7}')              # {"step": 7}
 parse_json(b"[" * 200_000)              # ValueError: its values are nested too deep
-parse_yaml(b"a: 1\na: 2")               # UserError: not valid YAML at line 1, column 1: 'a' stands
-there twice; remove one line_of(b"a: 1\nb: [2]", "b[0]")         # 2
+parse_yaml(b"a: 1\na: 2")               # UserError: not valid YAML at line 1, column 1: ...
+line_of(b"a: 1\nb: [2]", "b[0]")        # 2
 with open(path, "rb") as file:
     parse_json(read(file))              # ValueError if the file has more than 128 MiB
 """
@@ -17,13 +17,18 @@ from yaml.composer import Composer
 
 from common.errors import UserError
 
-MOST_BYTES = 128 << 20  # The largest, manifests of 100,000 files, have some 60 MB.
-# Of a whole number: those of 64 bits. A longer one cannot become a float, or takes long to print.
+MOST_BYTES = 128 << 20  # The largest documents, manifests of 100,000 files, have some 60 MB.
+# A whole number of 64 bits has no more digits than this. Much longer ones cannot become floats, or
+# take long to print.
 _MOST_DIGITS = 20
 
 
 def read(file: IO[bytes], most_bytes: int = MOST_BYTES) -> bytes:
-    """Returns all of a file, which a ValueError says to be too large."""
+    """Returns the rest of a file.
+
+    Raises:
+      ValueError: If that is more than `most_bytes`.
+    """
     content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise ValueError(f"it has more than {most_bytes:,} bytes")
@@ -31,7 +36,12 @@ def read(file: IO[bytes], most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Returns the value of a JSON document; every fault of it is a ValueError."""
+    """Returns the value of a JSON document.
+
+    Raises:
+      ValueError: If the document is not valid JSON, is nested too deep, or has a whole number of
+        more than 20 characters.
+    """
     try:
         return json.loads(text, parse_int=_parse_int)
     except RecursionError:
@@ -45,15 +55,24 @@ def _parse_int(digits: str) -> int:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it, with None for each number, of any library, that is not finite."""
+    """Returns a value as it is after being written to JSON and read again.
+
+    Numbers of other libraries, such as NumPy, become floats; numbers that are not finite become
+    None; tuples become lists, and keys texts.
+    """
     return json.loads(json.dumps(value, default=float), parse_constant=lambda _: None)
 
 
 def parse_yaml(data: bytes) -> Any:
-    """Returns the only document in `data`, None if it is empty; a UserError names the place of what is wrong."""
+    """Returns the value of the YAML document in `data`, or None if there is none.
+
+    Raises:
+      UserError: If `data` is not valid YAML, has several documents, repeats a key, or uses an
+        alias. The message has the line and column where they are known.
+    """
     try:
         return yaml.load(data, _Loader)
-    except Exception as error:  # Odd tags make PyYAML raise what it likes: KeyError for `!!bool x`.
+    except Exception as error:  # PyYAML lets other errors through: KeyError for `!!bool x`.
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = getattr(error, "problem", None) or f"{type(error).__name__} {error}"
@@ -61,7 +80,16 @@ def parse_yaml(data: bytes) -> Any:
 
 
 def line_of(text: bytes, place: str) -> int | None:
-    """Returns the line of a place such as `deep[0].column` in YAML that was read, or of what is around it; None if nothing is."""
+    """Returns the line, counted from 1, of a value in a YAML text.
+
+    Args:
+      text: Text that `parse_yaml` accepts.
+      place: Keys and indices that lead to the value, such as `deep[0].column`.
+
+    Returns:
+      The line of the value or, if there is no such value, of the innermost one around it; None if
+      there is none of these either.
+    """
     node, line = yaml.compose(text, _Loader), None
     for step in re.findall(r"[^.\[\]]+", place):
         children = {}
@@ -81,16 +109,19 @@ def line_of(text: bytes, place: str) -> int | None:
 
 
 class _Loader(Composer, yaml.CSafeLoader):
-    """Safe loader that parses in C, five times as fast as PyYAML's own, and composes nodes with the checks below."""
+    """Safe YAML loader that refuses aliases and repeated keys.
+
+    It parses in C, five times as fast as PyYAML's own code. The nodes are composed in Python, where
+    the checks below can be made.
+    """
 
     def __init__(self, stream: bytes) -> None:
         yaml.CSafeLoader.__init__(self, stream)
         Composer.__init__(self)
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(
-            yaml.AliasEvent
-        ):  # A few of them in each other have values without end.
+        # A few aliases of aliases would expand to billions of values.
+        if self.check_event(yaml.AliasEvent):
             problem = "aliases are not read; repeat the values"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
         return super().compose_node(parent, index)
@@ -98,10 +129,11 @@ class _Loader(Composer, yaml.CSafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:  # YAML keeps the last one, without a word.
+            if key.value in seen:  # PyYAML would silently keep the last value.
                 problem = f"{key.value!r} stands there twice; remove one"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
             seen.add(key.value)
-            if key.tag.endswith(":bool"):  # YAML 1.1 takes `yes`, `on` and the like for True.
+            # YAML 1.1 would read keys such as `yes` and `on` as True.
+            if key.tag.endswith(":bool"):
                 key.tag = self.DEFAULT_SCALAR_TAG
         return super().construct_mapping(node, deep)

@@ -1,4 +1,4 @@
-"""Errors that the user can repair: `common.cli.run_cli` prints them in one line and exits with 2."""
+"""Errors that the user can repair; `common.cli.run_cli` prints one line and exits with 2."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from collections.abc import Iterable, Iterator
 
 
 class UserError(ValueError):
-    """Something in the input or the arguments is wrong and the message says what and how to mend it."""
+    """Error in the input or the arguments; its message says what is wrong and how to repair it."""
 
 
 def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
-    """An error that names the value, its nearest match and the allowed set."""
+    """Returns a `UserError` for a value that is none of the allowed ones.
+
+    Args:
+      what: Kind of the value, in words, such as `key`.
+      value: The value; the message suggests the allowed one that is most similar.
+      allowed: All allowed values; the message lists them.
+    """
     names = sorted(allowed)
     near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -22,12 +28,18 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
 
 @contextlib.contextmanager
 def reading(path: object, repair: str = "put the right one back, or delete it") -> Iterator[None]:
-    """Around the use of what the program itself has written: what is wrong with it is the user's to mend.
+    """Context manager that turns errors in reading a file of the program's own into a `UserError`.
+
+    A `UserError` passes unchanged.
+
+    Args:
+      path: Place of the file, for the message.
+      repair: What the user can do, for the message.
 
     Raises:
-      UserError: In place of whatever reading and parsing raise; file systems that are far away have
-        errors of their own.
-      ConnectionError: If a store fails, which is nobody's mistake.
+      UserError: In place of any other exception in the block, as file systems and parsers have many
+        kinds of their own.
+      ConnectionError: Unchanged, as a failing store is not the user's mistake.
     """
     try:
         yield
@@ -46,11 +58,17 @@ def first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def readable(place: object) -> Iterator[None]:
-    """Around the reading of what the user gives: an `OSError` becomes a `UserError` of the file that it names, or the place."""
+    """Context manager that turns an `OSError` in reading the user's files into a `UserError`.
+
+    Every `OSError` but `BrokenPipeError` is turned, `ConnectionError` included.
+
+    Args:
+      place: What is read; the message names it if the error has no file name.
+    """
     try:
         yield
     except BrokenPipeError:
-        raise  # of standard output
+        raise  # It is of standard output, and `run_cli` handles it.
     except OSError as error:
         raise UserError(
             f"{error.filename or place}: cannot be read ({error.strerror or error})"
@@ -59,18 +77,25 @@ def readable(place: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writable(place: object) -> Iterator[None]:
-    """Around the writing to what the user names: an `OSError` becomes a `UserError`; what is read in there has to tell of its own."""
+    """Context manager that turns an `OSError` in writing to `place` into a `UserError`.
+
+    Every `OSError` in the block but `BrokenPipeError` is turned, also one from reading, so wrap
+    reads inside the block in `readable`.
+    """
     try:
         yield
     except BrokenPipeError:
-        raise  # of standard output
+        raise  # It is of standard output, and `run_cli` handles it.
     except OSError as error:
         raise UserError(f"cannot write {place}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
 def about(name: object) -> Iterator[None]:
-    """Has errors begin with the name of what they are about."""
+    """Context manager that puts `name: ` before the message of a `UserError` in the block.
+
+    The error that is raised is a plain `UserError`, also where the block raised a subclass.
+    """
     try:
         yield
     except UserError as error:
@@ -79,19 +104,22 @@ def about(name: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def store_errors() -> Iterator[None]:
-    """Turns the errors of TensorFlow's file system, which reads stores too, into the usual ones.
+    """Context manager that turns errors of TensorFlow's file system into Python's own.
+
+    Other errors pass unchanged.
 
     Raises:
-      FileNotFoundError: If it is not there.
-      EOFError: If it ends before the place that was asked for.
-      ConnectionError: If the store still fails after the library has tried again, ten times over
-        some minutes.
-      OSError: If the store refuses.
+      FileNotFoundError: If the file does not exist.
+      EOFError: If the file ends before the position that was to be read.
+      ConnectionError: If a store still fails after TensorFlow has tried again, ten times over some
+        minutes.
+      OSError: For any other error of TensorFlow, such as a request that the store refuses.
     """
     try:
         yield
     except Exception as error:
-        library = sys.modules.get("tensorflow")  # where it was not needed yet, the error is not its
+        # If nothing has imported TensorFlow, the error cannot be one of its own.
+        library = sys.modules.get("tensorflow")
         if library is None or not isinstance(error, library.errors.OpError):
             raise
         kinds: dict[str, type[Exception]] = {

@@ -1,9 +1,9 @@
-"""Types of the values of flags, for argparse: what is wrong is shown as it was typed, with what would be allowed.
+"""Types of flags' values for argparse, whose errors show the text as typed and what is allowed.
 
     parser.add_argument("--train-steps", type=at_least(1))
 
-Every number has a largest value too, far beyond use and within what TensorFlow can count: it may
-end in C++ otherwise.
+Every number has an upper bound too, far above useful values and within TensorFlow's integers, as a
+larger one may crash in TensorFlow's C++ code.
 """
 
 import argparse
@@ -22,15 +22,19 @@ _MOST_REAL = 1e9
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A type for argparse."""
+    """Type of a flag's value, for argparse."""
 
-    convert: Callable[[str], Any]  # from text to a value; ValueError if it is none
-    holds: Callable[[Any], bool]  # whether a value is allowed
-    says: str  # what is allowed, in words
-    metavar: str = "X"  # stands for a value in the help
+    convert: Callable[[str], Any]  # Converts a text to a value, or raises ValueError.
+    holds: Callable[[Any], bool]  # Says whether a value is allowed.
+    says: str  # Allowed values in words, for messages.
+    metavar: str = "X"  # Placeholder for a value in the help.
 
     def __call__(self, text: str) -> Any:
-        """The value of a text."""
+        """Returns the value of a text.
+
+        Raises:
+          argparse.ArgumentTypeError: If the text is not a value of this type.
+        """
         with contextlib.suppress(ValueError):
             if self.holds(value := self.convert(text)):
                 return value
@@ -38,7 +42,7 @@ class Kind:
 
 
 def at_least(least: int, most: int = MOST) -> Kind:
-    """The type of a whole number with bounds."""
+    """Returns the type of a whole number from `least` to `most`, both included."""
     says = f"a whole number of at least {least} and at most {most}"
     return Kind(int, lambda value: least <= value <= most, says, "N")
 
@@ -56,8 +60,8 @@ not_negative = Kind(
 share = Kind(float, lambda value: 0 <= value < 1, "a number of at least 0 and less than 1")
 zero_to_one = Kind(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 _BUCKET = re.compile("gs://[^/]")
-# A folder `gs:` here would be made of a bucket's name that is misspelt, or given where no bucket
-# can be.
+# A misspelt `gs://` address, or one where only a local path is possible, would otherwise create a
+# folder called `gs:`.
 local = Kind(
     str,
     lambda text: bool(text) and "://" not in text and not text.startswith("gs:/"),
@@ -69,7 +73,7 @@ place = Kind(
 
 
 def several(kind: Kind) -> Kind:
-    """The type of values with commas between them: a tuple."""
+    """Returns the type of a tuple of one or more values of `kind`, written with commas between."""
     return Kind(
         lambda text: tuple(map(kind, text.split(","))),
         bool,
@@ -79,9 +83,14 @@ def several(kind: Kind) -> Kind:
 
 
 def job_directory(text: str) -> str:
-    """The type of a job's directory, in which TensorFlow is to find what it has written, checkpoints and models.
+    """Returns the path of a job's directory, unchanged; made to be used as argparse's `type`.
 
-    It takes the names for patterns, which with brackets or backslashes mean others.
+    TensorFlow looks for checkpoints and models in it by patterns, so it would not find its own
+    files in a directory with brackets or backslashes in its name.
+
+    Raises:
+      argparse.ArgumentTypeError: If the text is no path, local or `gs://BUCKET/NAME`, or contains
+        `[` or a backslash.
     """
     if set("[\\") & set(text):
         raise argparse.ArgumentTypeError(
@@ -94,7 +103,13 @@ def job_directory(text: str) -> str:
 def variable(
     name: str, parse: Callable[[str], Any], environ: Mapping[str, str] = os.environ
 ) -> Any:
-    """The value of an environment variable; that of "0" where it is not set."""
+    """Returns the value of an environment variable, parsed by `parse`.
+
+    A variable that is not set, or empty, has the value of the text "0".
+
+    Raises:
+      UserError: If `parse` raises an `ArgumentTypeError`; the message names the variable.
+    """
     try:
         return parse(environ.get(name) or "0")
     except argparse.ArgumentTypeError as error:

@@ -1,4 +1,4 @@
-"""The label of what is ours in Google Cloud, credentials, and refusals as errors for users."""
+"""Google Cloud: the label of resources of this program, credentials, and errors for users."""
 
 import contextlib
 import os
@@ -7,27 +7,31 @@ from typing import Any
 
 from common.errors import UserError
 
-MANAGED_BY = ("managed_by", "tfrecord-training")  # the label of all that is ours
-OURS = 'labels.{}="{}"'.format(*MANAGED_BY)  # by which Vertex AI lists that
+MANAGED_BY = ("managed_by", "tfrecord-training")  # Label of every resource that we create.
+OURS = 'labels.{}="{}"'.format(*MANAGED_BY)  # Filter by which Vertex AI lists these.
 LOGIN = "run: gcloud auth application-default login"
 
 
 class RefusedError(UserError):
-    """Google Cloud refuses a request, and would refuse it again."""
+    """Google Cloud has refused a request, and would refuse it again."""
 
 
 def is_ours(labels: Mapping[str, str]) -> bool:
-    """Returns whether something with these labels was made by this program."""
+    """Returns whether labels of a resource in Google Cloud mark it as made by this program."""
     return labels.get(MANAGED_BY[0]) == MANAGED_BY[1]
 
 
 def credentials() -> Any:
-    """Returns what this machine has for Google Cloud, as of now; a UserError says how to log in if it has none."""
+    """Returns this machine's default credentials for Google Cloud, looked up anew in each call.
+
+    Raises:
+      UserError: If there are none; the message says how to log in.
+    """
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
-    # Where there is no metadata server it is waited for: on a machine of Google's it answers at
-    # once.
+    # Outside Google Cloud the lookup waits for a metadata server that does not exist. Inside, that
+    # server answers at once, so that one second is enough.
     os.environ.setdefault("GCE_METADATA_TIMEOUT", "1")
     try:
         default, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
@@ -38,13 +42,13 @@ def credentials() -> Any:
 
 @contextlib.contextmanager
 def refusals(subject: str) -> Iterator[None]:
-    """Turns errors of Google's clients into ones that begin with `subject`.
+    """Context manager that turns errors of Google's clients into ones that begin with `subject`.
 
     Raises:
-      RefusedError: If a request is refused.
+      RefusedError: If Google Cloud refuses a request.
       UserError: If there are no valid credentials.
-      ConnectionError: If a service does not answer, or says that it cannot now. It may have done
-        what was asked.
+      ConnectionError: If a service does not answer, or says that it cannot do so now; it may
+        nevertheless have done what was requested. Also for any other `OSError` in the block.
     """
     from google.api_core.exceptions import (
         GoogleAPICallError,

@@ -1,16 +1,16 @@
-"""Removes all that is left of a job once the process that started it is gone, whatever ended that.
+"""Kills and removes all that is left of a job once the launcher, which started it, has ended.
 
     guard = Guard()
     subprocess.Popen(command, env={**os.environ, MARK: guard.mark("worker-0")})
     guard.close()
 
-The guard is a process of its own, since in a launcher that gets SIGKILL nothing runs any more. It
-waits for the end of a pipe that only the launcher holds open. Then it kills every process that
-carries the job's mark in its environment: children inherit it, so this finds those that left the
-process group or the session too, as `timeout` and daemons do. (Jenkins' ProcessTreeKiller looks for
-processes in the same way.) Last it runs the job's teardown, for what runs elsewhere: containers;
-and it deletes the job's temporary directory, since TensorFlow leaves files in it when its process
-is killed.
+The guard is a process of its own, since a launcher that gets SIGKILL cannot clean up. It waits for
+the end of a pipe that only the launcher holds open. Then it kills every process that has the job's
+mark in its environment: children inherit it, so this also finds those that left the process group
+or the session, as `timeout` and daemons do. (Jenkins' ProcessTreeKiller looks for processes in the
+same way.) Finally it runs the job's teardown command, for what runs elsewhere, such as containers,
+and deletes the job's temporary directory, in which TensorFlow leaves files when its process is
+killed.
 """
 
 import contextlib
@@ -29,42 +29,57 @@ MARK = "TRAINER_RUN"
 _TEARDOWN_S = 30.0
 _KILL_S = 10.0
 _PAUSE_S = 0.1
-_KERNEL = 2  # Process of the kernel on Linux that is the parent of its threads.
+_KERNEL = 2  # Id, on Linux, of the kernel's process that is the parent of its threads.
 
 
 class Guard:
-    """The launcher's end of the guard: once it is closed, or this process ends, nothing that was marked stays behind."""
+    """Starts the guard process, which kills all marked processes once this process has ended.
+
+    It does the same when `close` is called.
+
+    Attributes:
+      token: Mark of the job; the marks of its replicas begin with it.
+      scratch: Directory for temporary files of the replicas; the guard deletes it.
+    """
 
     def __init__(self, *locks: int, teardown: Sequence[str] = ()) -> None:
-        """Starts the guard; it keeps descriptors of locks open until its work is done, and runs `teardown` at its end."""
-        # The job's mark; those of its replicas begin with it.
+        """Starts the guard process.
+
+        Args:
+          *locks: Descriptors of locks, which the guard keeps open until it has finished.
+          teardown: Command that the guard runs after it has killed the processes; at most 30
+            seconds.
+        """
         self.token = f"{os.getpid()}-{time.time_ns()}"
-        self.scratch = tempfile.mkdtemp(
-            prefix="training-"
-        )  # For the temporary files of the replicas.
+        self.scratch = tempfile.mkdtemp(prefix="training-")
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__, self.token, self.scratch, *teardown],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # Not with the mark of a job that this launcher may itself be part of.
+            # The launcher may itself be part of a job, whose mark the guard must not have.
             env={name: value for name, value in os.environ.items() if name != MARK},
             start_new_session=True,
             pass_fds=locks,
         )
 
     def mark(self, name: str) -> str:
-        """Returns what the processes of a replica carry as `MARK`."""
+        """Returns the value of the environment variable `MARK` for the processes of a replica."""
         return f"{self.token}:{name}"
 
     def close(self) -> None:
-        """Lets it do its work, and waits for it."""
+        """Makes the guard kill the processes and clean up, and waits until it has finished."""
         self._process.stdin.close()
         self._process.wait()
 
 
 def kill_marked(*marks: str) -> None:
-    """SIGKILLs the processes with one of these marks, or one below it, until none is left, for at most 10 s."""
+    """Sends SIGKILL to all processes with one of these marks until none is left, or for 10 s.
+
+    Args:
+      *marks: Values of the environment variable `MARK`. A mark also stands for those that begin
+        with it and a colon, so that a job's token stands for all its replicas.
+    """
     beginnings = tuple(f"{mark}:" for mark in marks)
     give_up = time.monotonic() + _KILL_S
     clean = 0
@@ -76,8 +91,8 @@ def kill_marked(*marks: str) -> None:
                 if f"{environ.get(MARK)}:".startswith(beginnings):
                     marked.append(process)
                     process.kill()
-                # In the middle of exec, and while it ends, a process has neither; threads of the
-                # kernel never have.
+                # A process shows neither environment nor command line in the middle of exec and
+                # while it ends, so it may be a marked one. Threads of the kernel never show them.
                 is_unsure |= (
                     not environ
                     and not process.cmdline()

@@ -1,7 +1,9 @@
-"""Notices that another process has ended, so that nothing outlives the one that started it. Imports no TensorFlow.
+"""Notices when another process ends, so that a process does not outlive the one that started it.
 
-if pid := owner_pid(os.environ):
-    watch(pid, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    if pid := owner_pid(os.environ):
+        watch(pid, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+Imports no TensorFlow.
 """
 
 import contextlib
@@ -18,12 +20,19 @@ OWNER_PID = "PIPELINE_OWNER_PID"
 
 
 def owner_pid(environ: Mapping[str, str]) -> int | None:
-    """Returns the id of the process that this one must not outlive, or None."""
+    """Returns the id of the process that this one must not outlive, or None if there is none.
+
+    Raises:
+      UserError: If the environment variable `PIPELINE_OWNER_PID` is no process id.
+    """
     return variable(OWNER_PID, at_least(0), environ) or None
 
 
 def open_pidfd(pid: int) -> int | None:
-    """Returns a descriptor that becomes readable when the process ends; None if there is no such process, or system (Linux has)."""
+    """Returns a descriptor that becomes readable when the process ends.
+
+    Returns None if there is no such process, or if this system has no such descriptors; Linux has.
+    """
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -31,13 +40,18 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def watch(pid: int, on_death: Callable[[], object]) -> None:
-    """Calls `on_death` once, in a daemon thread, when process `pid` ends or if there is none."""
+    """Calls `on_death` once, in a daemon thread, when process `pid` ends.
+
+    It is called at once if there is no such process.
+    """
 
     def wait() -> None:
         if (pidfd := open_pidfd(pid)) is not None:
             ended = select.poll()
             ended.register(pidfd, select.POLLIN)
-            ended.poll()  # At once: a moment later what wrote to that process may have failed.
+            # This returns without a delay, so that `on_death` runs before what writes to that
+            # process fails.
+            ended.poll()
             os.close(pidfd)
         else:
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""Locks of the kernel's, which end with their process, however that ends."""
+"""Locks of the operating system, which are released when their process ends, however it ends."""
 
 import contextlib
 import fcntl
@@ -14,9 +14,15 @@ def locked(
     *,
     every_s: float = 0.05,
 ) -> Iterator[int]:
-    """Holds a lock on a directory, or on a file, which is made where there is none; yields its descriptor.
+    """Holds an exclusive lock on a directory or a file, and yields its file descriptor.
 
-    While others hold it, `waiting` is called every so often, and may raise.
+    Args:
+      path: Directory or file. A file that does not exist is created.
+      waiting: Called at each attempt while another process holds the lock; raises to give up.
+      every_s: Seconds between attempts.
+
+    Raises:
+      OSError: If `path` cannot be opened.
     """
     descriptor = os.open(
         path, os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT, 0o666

@@ -1,4 +1,7 @@
-"""The processor, the cores and the memory that this process may use, as far as control groups leave them (Linux, version 2)."""
+"""The processor, the cores and the memory that this process may use.
+
+Limits of control groups (Linux, version 2) are respected.
+"""
 
 import contextlib
 import os
@@ -10,17 +13,17 @@ from collections.abc import Iterator
 
 import psutil
 
-ROOT = pathlib.Path("/")  # in which `proc` and `sys` are looked for
+ROOT = pathlib.Path("/")  # Contains `proc` and `sys`.
 _ANSWER_S = 20.0
-# Instructions for matrices and vectors, which decide how fast a processor computes; the last line
-# is of ARM.
+# Instruction sets for matrices and vectors, which decide how fast a processor computes; from `sme`
+# on they are of ARM.
 _INSTRUCTIONS = re.compile(
     "amx_(tile|bf16|fp16|int8)|avx2|fma|avx_vnni|avx512(f|_bf16|_fp16|_vnni)|sme|asimd|sve2?|bf16"
 )
 
 
 def processor() -> str:
-    """Returns the name of the processor, and those of its instructions that make it fast."""
+    """Returns the processor's name and, in brackets, its instruction sets that make it fast."""
     available = f"{fact('flags')} {fact('Features')}".split()
     names = " ".join(filter(_INSTRUCTIONS.fullmatch, available))
     return f"{fact('model name') or platform.machine()} ({names or 'no fast instructions known'})"
@@ -33,24 +36,28 @@ def fact(key: str) -> str:
 
 
 def usable_cores() -> int:
-    """Returns the number of cores that this process may run on, or fewer if a control group gives less time than theirs."""
+    """Returns how many cores' worth of computing time this process may use.
+
+    This is the number of cores that it may run on, or less if a control group limits the time; that
+    limit is rounded up.
+    """
     limits = [
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     ]
     for group in _control_groups():
         quota, _, period = _read(group / "cpu.max").partition(" ")
-        if quota.isdigit():  # Else "max", or there is no such file.
+        if quota.isdigit():  # Otherwise it is "max", or there is no such file.
             limits.append(-(-int(quota) // int(period)))
     return min(limits)
 
 
 def memory_bytes() -> int:
-    """Returns the physical memory, or less if a control group limits it."""
+    """Returns the bytes of physical memory, or fewer if a control group limits them."""
     return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits())])
 
 
 def available_bytes() -> int:
-    """Returns the bytes that can be taken without swapping or being killed."""
+    """Returns the bytes that this process can allocate without swapping or being killed."""
     return max(
         0,
         min(
@@ -60,7 +67,7 @@ def available_bytes() -> int:
 
 
 def gpu_free_bytes() -> int:
-    """Returns the free memory of the GPU that has least, according to nvidia-smi; 0 without an answer."""
+    """Returns the free bytes of the GPU that has least; 0 if nvidia-smi gives no answer."""
     query = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
         answer = subprocess.run(
@@ -71,7 +78,10 @@ def gpu_free_bytes() -> int:
 
 
 def _memory_limits() -> Iterator[tuple[int, int]]:
-    """Yields the limit of each control group that limits memory, and the bytes of it that are used and not given back."""
+    """Yields limit and use in bytes of each control group that limits memory.
+
+    Use leaves out the file cache that the kernel can take back.
+    """
     for group in _control_groups():
         limit = _read(group / "memory.max").strip()
         if limit.isdigit():
@@ -81,11 +91,12 @@ def _memory_limits() -> Iterator[tuple[int, int]]:
 
 
 def _control_groups() -> Iterator[pathlib.Path]:
-    """Yields the directories of the control groups that this process is in, from its own up to the topmost."""
+    """Yields the directories of this process's control groups, from its own up to the topmost."""
     top = ROOT / "sys/fs/cgroup"
     for line in _read(ROOT / "proc/self/cgroup").splitlines():
         if line.startswith("0::/"):
-            # In a container the path may be the host's, and what is mounted is the group itself.
+            # In a container this path may be the one on the host. Its directory is missing here,
+            # and the container's own group is mounted at the top.
             group = top / line.removeprefix("0::/")
             yield from (
                 directory for directory in (group, *group.parents) if directory.is_relative_to(top)

@@ -1,4 +1,4 @@
-"""What a converted dataset says of itself: `manifest.json`.
+"""Description of a converted dataset: `manifest.json`.
 
 The converter writes it last; a directory without one is an unfinished conversion. Trainer and
 evaluation take every count, shape and name from here. This module imports neither TensorFlow nor
@@ -7,8 +7,8 @@ NumPy; paths may be local or `gs://`.
     manifest = Manifest.load("data/mnist")
     manifest.splits["train"].examples
 
-What a model needs to know of a table, it finds here too; the schema that the converter read is not
-needed any more.
+The manifest of a table also has all that a model needs to know of the table's columns, so that the
+schema that the converter has read is not needed any more.
 """
 
 import dataclasses
@@ -26,23 +26,25 @@ from common.storage.files import read_bytes, write_text
 FILE = "manifest.json"
 FORMAT_VERSION = 4
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
-HEAD_BYTES = 1 << 16  # of a shard: few to read, and enough to tell it from others
-Number = int | float  # A number of JSON stays what it is, as the fingerprint is over its text.
+HEAD_BYTES = 1 << 16  # Quickly read, and enough to tell a shard from others.
+# Integers must not become floats when a manifest is read: the fingerprint is over their text.
+Number = int | float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Exact statistics of the numbers of one column in one split.
+    """Exact statistics of the values of one column in one split.
 
-    Image files have three, `image.height`, `image.width` (pixels) and `image.bytes`.
+    Images that are stored as whole files have three such columns: `image.height` and `image.width`
+    (pixels), and `image.bytes`.
 
     Attributes:
-      missing: Examples in which the source has no value and a default stands in for it.
-      mean: Of the numbers that the source has, as are `std`, `min` and `max`; None where it has
-        none, and of texts.
-      std: Standard deviation, with the number of values as divisor.
-      min: Smallest.
-      max: Largest.
+      missing: Number of examples in which the source has no value, so that a default is stored.
+      mean: Mean of the values that the source has. This and the next three are None for a column
+        without values, and for texts.
+      std: Their standard deviation, with the number of values as divisor.
+      min: Smallest of them.
+      max: Largest of them.
     """
 
     missing: int = 0
@@ -58,30 +60,30 @@ class Feature:
 
     Attributes:
       name: Its key in the `tf.train.Example`.
-      dtype: Name of the decoded values' type: `uint8` images are stored as raw bytes or encoded,
+      dtype: Type of the decoded values. `uint8` images are stored as raw bytes or as image files,
         `int64` as integers, `float32` as floats, `string` as bytes.
       shape: Shape of one value, without the batch: `(height, width, channels)` of an image, `(k,)`
         of a label with k targets, `()` of anything else.
-      encoding: None: the value is stored as it is. `image`: the value is a whole PNG or JPEG file
-        of any size; `shape` is what a model gets, after decoding to that many channels and cropping
-        and resizing to that height and width.
+      encoding: None if the value is stored as it is. `image` if the value is a whole PNG or JPEG
+        file of any size; `shape` is then what a model gets, after decoding to that many channels
+        and cropping and resizing to that height and width.
       value_range: Smallest and largest value that an image or a label can hold; models scale by it.
-        None of a column and of a label of regression.
-      offset: Bytes from the start of a record (length header included) to the value; None of a
-        string and of an encoded image.
-      num_bytes: Bytes that the value takes there; None of the same. Integers are varints of that
-        fixed width, 10 if any is negative; floats are little-endian; of a vector all values
-        together, each as wide as the others.
-      unit: Of a column's values, in words.
-      default: What stands in for a missing value; None of a column that is never missing.
-      missing: Of a column, texts that stand for a missing value in the source; `common.spellings`
-        says which values those are. None of others.
-      type: Of a column, what its texts in the source say: `float`, `int`, `string`, `bool` (stored
-        as the text `true` or `false`) or `time` (stored in seconds); `common.spellings` has how
-        they may be written. None of others.
-      header: Name that the source has for the column.
-      indicates: Column of which this feature says whether it is missing, 1, or not, 0.
-      statistics: Of a column, in the training split.
+        None for a column, and for the label of a regression.
+      offset: Bytes from the start of a record (length header included) to the value; None for a
+        string and for an image file.
+      num_bytes: Number of bytes of the value at that offset; None in the same cases. Integers are
+        varints of that fixed width, 10 if any is negative; floats are little-endian. For a vector
+        it is the total of all values, which have equal widths.
+      unit: Unit of a column's values, in words.
+      default: Value that is stored for a missing one; None if the column is never missing.
+      missing: Texts that stand for a missing value in the source of a column; `common.spellings`
+        says which values these are. None for other features.
+      type: Type of a column's texts in the source: `float`, `int`, `string`, `bool` (stored as the
+        text `true` or `false`) or `time` (stored in seconds); `common.spellings` says how they may
+        be written. None for other features.
+      header: Name of the column in the source.
+      indicates: Name of another column; this feature is 1 where that one is missing, otherwise 0.
+      statistics: Statistics of a column in the training split.
     """
 
     name: str
@@ -102,22 +104,26 @@ class Feature:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """One way in which a model takes columns: as a number, as a category, an index in `range(categories)`, or as words.
+    """One way in which a model takes one or more columns as its input.
+
+    The input is a number, a category (an index in `range(categories)`), or words.
 
     Attributes:
-      kind: `numeric`: (value - mean) / std, by the statistics of the column's feature; 0 if std is
-        0. `buckets`: how many of the boundaries are less than or equal to the value.
-        `vocabulary`: its position in the vocabulary; `len(vocabulary)` if it is not there.
-        `hash`: the hash of its text (`tf.strings.to_hash_bucket_fast` of the string, or of
-          `tf.strings.as_string`).
-        `cross`: the hash of the texts of several columns, joined by `_X_`.
-        `words`: a text, as a model of the user's own takes it; `trainer.models.text` has the
-          vocabulary of its words.
-      columns: Names of the features; several of a cross, one of any other.
-      boundaries: Ascending, of buckets.
-      vocabulary: Values, or words, of the training split, the most frequent first, equals by value.
-      hash_buckets: Categories of a hash or a cross.
-      embedding: Dimension of a category in the deep part; None for one-hot.
+      kind: One of these:
+          `numeric`: (value - mean) / std, by the statistics of the column's feature; 0 if std is 0.
+          `buckets`: the number of boundaries that are less than or equal to the value.
+          `vocabulary`: the value's position in the vocabulary; `len(vocabulary)` if it is not in it.
+          `hash`: the hash of the value's text (`tf.strings.to_hash_bucket_fast` of the string, or
+            of `tf.strings.as_string`).
+          `cross`: the hash of the texts of several columns, joined by `_X_`.
+          `words`: the text itself, for a model that splits it into words; `trainer.models.text` has
+            the vocabulary of these.
+      columns: Names of the features: several for a cross, one for any other kind.
+      boundaries: Ascending boundaries of `buckets`.
+      vocabulary: Values, or words, of the training split, the most frequent first; equally frequent
+        ones in ascending order.
+      hash_buckets: Number of categories of a hash or a cross.
+      embedding: Dimension of a category's vector in the deep part; None for one-hot.
     """
 
     kind: str
@@ -129,7 +135,7 @@ class Encoding:
 
     @property
     def categories(self) -> int | None:
-        """How many categories there are, the one for unknown values included; None of a number."""
+        """Number of categories, including the one for unknown values; None for numbers."""
         if self.boundaries is not None:
             return len(self.boundaries) + 1
         return self.hash_buckets if self.vocabulary is None else len(self.vocabulary) + 1
@@ -137,20 +143,20 @@ class Encoding:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One TFRecord file.
+    """One TFRecord file of a split, with the files that belong to it.
 
     Attributes:
-      file: Its name in the dataset directory.
-      examples: Records in it.
-      bytes: Its size.
+      file: Name in the dataset directory.
+      examples: Number of records.
+      bytes: Size.
       crc32c: CRC-32C of the file, hexadecimal.
-      head_crc32c: That of its first `HEAD_BYTES`, by which a reader knows the file without reading
-        all of it.
-      hashes: Name of the file beside it that tells records from others in any conversion:
-        little-endian uint64 [examples], a hash of all values but the label.
+      head_crc32c: CRC-32C of its first `HEAD_BYTES`, by which a reader identifies the file without
+        reading all of it.
+      hashes: Name of a second file, with a hash of each record's values without the label, by which
+        records can be recognised in any conversion: little-endian uint64 [examples].
       hashes_crc32c: CRC-32C of that file.
-      index: Name of the file beside it that says where records start, if they differ in length:
-        little-endian int64 [examples + 1], byte offsets of the records and of the end.
+      index: Name of a third file, if the records differ in length: the byte offsets of the records
+        and of the end, little-endian int64 [examples + 1].
       index_crc32c: CRC-32C of that file.
     """
 
@@ -166,20 +172,22 @@ class Shard:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """CRC-32C of its files, by name."""
+        """CRC-32C (hexadecimal) of each file of the shard, by the file's name."""
         index = {self.index: self.index_crc32c} if self.index else {}
         return {self.file: self.crc32c, self.hashes: self.hashes_crc32c, **index}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Split:
-    """Examples that are used together, for training, validation or test: how many, in which files, and their figures.
+    """Examples that are used together, for training, validation or test.
 
     Attributes:
-      class_histogram: Examples of each class, in the order of the class names; of `multi_label`
-        examples of each label, in the order of the targets; empty of `regression`.
-      summaries: By column, and of regression also by `label.TARGET`, statistics of its values. None
-        if nobody has looked at them.
+      examples: Number of examples.
+      class_histogram: Number of examples of each class, in the order of the class names; with
+        `multi_label` of each target, in the order of the targets; empty with `regression`.
+      shards: Files of the split.
+      summaries: Statistics by the name of the column, and with `regression` also by `label.TARGET`.
+        None if none were computed.
     """
 
     examples: int
@@ -189,32 +197,34 @@ class Split:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """CRC-32C of all files of its shards, by name."""
+        """CRC-32C (hexadecimal) of all files of the split's shards, by the file's name."""
         return {name: crc32c for shard in self.shards for name, crc32c in shard.checksums.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A dataset of images or of a table's rows.
+    """Description of a dataset of images or of a table's rows.
 
     Attributes:
-      name: Of the dataset, as given to the converter.
+      name: Name of the dataset, as given to the converter.
       origin: Where the source comes from, in words.
-      features: In the order of their names. A table has all columns of its schema, even those that
-        no model takes.
+      features: Fields of a record, in the order of their names. A table has all columns of its
+        schema, even those that no model takes.
       label: Name of the feature to predict.
-      task: What the label is. `classification`: one of the classes, int64 `()`. `regression`: a
-        number for each target, float32 `()` of one and `(k,)` of several. `multi_label`: 1 where a
-        target applies and 0 where not, int64 `(k,)`.
-      class_names: In the order of the label's values; empty but of classification.
-      targets: Names of what the label's values are, in their order; empty of classification.
+      class_names: Names of the classes, in the order of the label's values; empty for other tasks
+        than `classification`.
       record_bytes: Length of every record with its framing (16 bytes more than the serialised
-        Example); None if they differ, as those with strings or encoded images do. What has an
-        offset lies at it all the same.
-      splits: By name: `train`, `validation`, `test`.
-      arguments: What decided the content; paths and numbers of processes are left out.
-      wide: How the linear part of a wide and deep model takes columns; empty of images.
-      deep: How its deep part does; empty of images.
+        Example). None if lengths differ, as with strings or image files; a feature that has an
+        offset lies at it nevertheless.
+      splits: Splits by name: `train`, `validation`, `test`.
+      arguments: Arguments of the conversion that decided the content; paths and numbers of
+        processes are left out.
+      wide: Inputs of the linear part of a wide and deep model; empty for images.
+      deep: Inputs of its deep part; empty for images.
+      task: Meaning of the label. `classification`: one of the classes, int64 `()`. `regression`: a
+        number for each target, float32 `()` for one and `(k,)` for several. `multi_label`: 1 where
+        a target applies and 0 where not, int64 `(k,)`.
+      targets: Names of the label's values, in their order; empty for `classification`.
     """
 
     name: str
@@ -232,12 +242,16 @@ class Manifest:
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model gives for an example: one for each class or target."""
+        """Number of values that a model computes for an example: one for each class or target."""
         return len(self.class_names or self.targets)
 
     @property
     def target_spreads(self) -> tuple[tuple[float, float], ...]:
-        """Of a regression's targets mean and standard deviation in the training split; 1 of a target that is constant."""
+        """Mean and standard deviation of each target of a regression, in the training split.
+
+        The standard deviation is given as 1 for a target that is constant. A target without
+        statistics has 0 and 1. Raises a `UserError` if there are no training examples.
+        """
         summaries = self.split("train").summaries or {}
         of_targets = [
             summaries.get(f"{self.label}.{name}", Summary(mean=0.0, std=1.0))
@@ -247,12 +261,12 @@ class Manifest:
 
     @property
     def is_table(self) -> bool:
-        """Whether it holds rows of a table; else images."""
+        """True for rows of a table, False for images."""
         return bool(self.wide or self.deep)
 
     @property
     def inputs(self) -> tuple[Feature, ...]:
-        """The features that a model takes, in the order of their names."""
+        """Features that a model takes, in the order of their names."""
         taken = {name for encoding in (*self.wide, *self.deep) for name in encoding.columns}
         return tuple(
             f for f in self.features if f.name != self.label and (f.name in taken or not taken)
@@ -260,16 +274,23 @@ class Manifest:
 
     @property
     def source_columns(self) -> tuple[Feature, ...]:
-        """Inputs that the source of a table has: not those that say whether another one is missing."""
+        """Inputs that are columns in the source of a table; empty for images.
+
+        Inputs that only say whether another one is missing are left out.
+        """
         return tuple(feature for feature in self.inputs if self.is_table and not feature.indicates)
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hexadecimal) over everything here: equal fingerprints mean equal bytes in every file."""
+        """SHA-256 (hexadecimal) of the manifest; equal ones mean equal bytes in all files."""
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
 
     def feature(self, name: str) -> Feature:
-        """The feature of that name."""
+        """Returns the feature of that name.
+
+        Raises:
+          UserError: If there is none.
+        """
         for feature in self.features:
             if feature.name == name:
                 return feature
@@ -279,7 +300,11 @@ class Manifest:
         )
 
     def split(self, name: str) -> Split:
-        """The split of that name, with at least one example."""
+        """Returns the split of that name.
+
+        Raises:
+          UserError: If there is none, or it has no examples.
+        """
         split = self.splits.get(name)
         if split is None or not split.examples:
             others = ", ".join(k for k, s in self.splits.items() if s.examples) or "none"
@@ -293,12 +318,13 @@ class Manifest:
         fields = dataclasses.asdict(
             self, dict_factory=lambda items: {k: v for k, v in items if v is not None}
         )
-        if self.task == CLASSIFICATION:  # which is what a manifest means that says nothing of it
+        # A manifest without these keys describes a classification, as by the fields' defaults.
+        if self.task == CLASSIFICATION:
             del fields["task"], fields["targets"]
         return {"format_version": FORMAT_VERSION, **fields}
 
     def dump(self) -> str:
-        """The text of `manifest.json`."""
+        """Returns the text of `manifest.json`."""
         return (
             json.dumps(
                 {**self._content(), "fingerprint": self.fingerprint}, indent=1, sort_keys=True
@@ -307,12 +333,20 @@ class Manifest:
         )
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes `manifest.json` by atomic rename: after this the dataset exists."""
+        """Writes `manifest.json` into a directory, complete or not at all.
+
+        The dataset exists once this returns.
+        """
         write_text(os.path.join(directory, FILE), self.dump())
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Self:
-        """Reads `manifest.json` of a dataset directory."""
+        """Reads `manifest.json` from a dataset directory.
+
+        Raises:
+          UserError: If there is no such file, if it cannot be read, has another format version or
+            other content than the program writes, or was edited.
+        """
         path = os.path.join(directory, FILE)
         with readable(path), about(path):
             text = read_bytes(path, documents.MOST_BYTES)

@@ -1,4 +1,4 @@
-"""Pages, and what is written from a template: cards and texts for a terminal.
+"""HTML pages and other texts that are made from templates, such as cards and texts for a terminal.
 
 body = templates("components.evaluate").get_template("report.html").render(e=evaluation)
 pathlib.Path("evaluation.html").write_text(render_page("Evaluation", body))
@@ -10,7 +10,11 @@ import jinja2
 
 
 def templates(package: str) -> jinja2.Environment:
-    """Returns the templates of a package: HTML, or plain text by their names. An undefined variable is an error."""
+    """Returns a Jinja environment with the templates in the folder `templates` of a package.
+
+    Values are escaped in templates called `.html`, `.htm` or `.xml`, and not in others. An
+    undefined variable is an error. The filter `figure` is the function below.
+    """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(package),
         bytecode_cache=jinja2.FileSystemBytecodeCache(),  # To compile takes a tenth of a conversion.
@@ -24,21 +28,27 @@ def templates(package: str) -> jinja2.Environment:
 
 
 def render_page(title: str, body: str) -> str:
-    """Returns a page: one file without scripts, readable in light and dark, on a phone and on paper.
+    """Returns a complete HTML page, in one file without scripts.
+
+    It can be read in light and dark mode, on a phone and on paper.
 
     Args:
       title: Title of the page, and its heading.
-      body: HTML.
+      body: HTML of the content; it is not escaped.
     """
     return templates("common").get_template("page.html").render(title=title, body=body)
 
 
 def figure(value: float | None) -> str:
-    """Returns a number with four decimals, and a dash for None."""
+    """Returns a number with four decimals, or a dash for None."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Returns rows of texts as lines with columns, for a terminal."""
+    """Returns rows of texts as lines with aligned columns, for a terminal.
+
+    Raises:
+      ValueError: If rows differ in length.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -1,7 +1,9 @@
-"""Progress of long work: on a terminal a line that changes, elsewhere one now and then; nothing if it is short.
+"""Progress of long work: a changing line on a terminal, or a line every 10 seconds elsewhere.
 
-with track("writing", 60_000, "examples") as advance:
-    advance(1000)
+    with track("writing", 60_000, "examples") as advance:
+        advance(1000)
+
+Nothing is printed for work that ends before the first line is due.
 """
 
 import contextlib
@@ -14,7 +16,15 @@ _TERMINAL_EVERY_S, _LINE_EVERY_S = 1.0, 10.0
 
 @contextlib.contextmanager
 def track(what: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """Yields a function that takes how much more of the total is done."""
+    """Yields a function that is called with the number of units done since its last call.
+
+    It prints to stdout, at most once per second on a terminal and once per 10 seconds elsewhere.
+
+    Args:
+      what: Name of the work, such as `writing`.
+      total: Number of units of the whole work, more than 0.
+      unit: Name of the units, such as `examples`.
+    """
     terminal, start, done = sys.stdout.isatty(), time.monotonic(), 0
     every_s = _TERMINAL_EVERY_S if terminal else _LINE_EVERY_S
     due = start + every_s

@@ -1,11 +1,12 @@
-"""Records and dataset that a model was trained on, as its SavedModel says: `assets.extra/dataset.json` and `assets.extra/trained_on.npz`.
+"""Dataset and records that a model was trained on, stored in its SavedModel.
 
     learnt = TrainedOn.of(manifest, content_hashes(manifest, data_dir, "train"))
     write(manifest, "cnn", "jobs/m/model", learnt=learnt)
     records_of("jobs/m/model").unseen(manifest, hashes)     # bool [N]
 
-Wherever the model and the records lie by then, whoever scores it can tell whether it may have seen
-them. Imports no TensorFlow.
+The files are `assets.extra/dataset.json` and `assets.extra/trained_on.npz`. By them, anyone who
+scores the model can tell which records it may have seen, wherever model and records lie by then.
+Imports no TensorFlow.
 """
 
 import dataclasses
@@ -22,15 +23,17 @@ from common.errors import UserError, reading
 from common.manifest import Feature, Manifest
 from common.storage.files import parsed_json, read_bytes, write_bytes, write_text
 
-RECORDS = "trained_on.npz"  # Of a job and, below this directory, of a model.
+RECORDS = "trained_on.npz"  # A job has this file too, in its own directory.
+# Names of signatures.
 SERVING_DEFAULT, RAW, FAULTS, IMAGE_BYTES = (
     "serving_default",
     "raw",
     "faults",
     "image_bytes",
-)  # Signatures of a model.
+)
 _ASSETS, _FILE, _FORM = "assets.extra", "dataset.json", "form"
-# What decides which examples a split has; the test split is drawn first.
+# Arguments that decide which examples a split has. The test split is drawn first, so its fraction
+# also decides what is left for validation.
 _DRAWN_BY = {
     "test": ("split_seed", "test_fraction"),
     "validation": ("split_seed", "test_fraction", "validation_fraction"),
@@ -39,13 +42,13 @@ _DRAWN_BY = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedOn:
-    """Training records, of the dataset and of those that the weights were trained on before.
+    """Training records of a model: of its dataset, and of those that its first weights came from.
 
     Attributes:
-      form: What a record's hash is made of: of each feature but the label its name, type, shape,
-        encoding, unit and default.
-      hashes: By a dataset's fingerprint the distinct hashes of its training records, uint64, in
-        ascending order.
+      form: What is hashed of a record: for each feature but the label its name, type, shape,
+        encoding, unit and default, as JSON.
+      hashes: Distinct hashes of the training records, by the fingerprint of their dataset; uint64,
+        in ascending order.
     """
 
     form: str
@@ -53,26 +56,39 @@ class TrainedOn:
 
     @classmethod
     def of(cls, manifest: Manifest, hashes: Iterable[np.ndarray]) -> Self:
-        """Records of a dataset, by the hashes of its training split, which come in arrays."""
+        """Returns the training records of one dataset.
+
+        Args:
+          manifest: Manifest of the dataset.
+          hashes: Hashes of its training records, in one or more arrays of uint64.
+        """
         return cls(
             form=_form(manifest),
             hashes={manifest.fingerprint: np.unique(np.concatenate([*hashes]))},
         )
 
     def and_before(self, other: Self | None) -> Self:
-        """Adds what the weights that training begins with have learnt from; records of another form are no records here."""
+        """Returns these records and those of the model that training began with.
+
+        Args:
+          other: Records of that model, or None. They are left out if they have another `form`, as
+            hashes of other features have no meaning here.
+        """
         before = other.hashes if other and other.form == self.form else {}
         return dataclasses.replace(self, hashes={**before, **self.hashes})
 
     def unseen(self, manifest: Manifest, hashes: np.ndarray) -> np.ndarray:
-        """Returns which records of a dataset, by their hashes [N], are none of these: bool [N].
+        """Returns a mask of the records that are not among these: bool [N].
 
-        The records are not for training in that dataset. If it is one that the weights were trained
-        on, its splits say what is not known, and records that its source has twice are not looked
-        for.
+        Hashes of a dataset with the same fingerprint are not compared: its splits already say which
+        records were trained on, and a record that its source has twice counts as unseen.
+
+        Args:
+          manifest: Manifest of the dataset that the records are from.
+          hashes: Hashes of records outside its training split, uint64 [N].
 
         Raises:
-          UserError: If records have another form there: their hashes tell nothing.
+          UserError: If its records have another `form`, so that hashes cannot be compared.
         """
         if self.form != _form(manifest):
             raise UserError(
@@ -88,14 +104,19 @@ class TrainedOn:
         return ~np.isin(hashes, np.concatenate([np.empty(0, np.uint64), *others]))
 
     def save(self, directory: str) -> None:
-        """Writes the file into a directory, whole or not at all."""
+        """Writes `trained_on.npz` into a directory, complete or not at all."""
         content = io.BytesIO()
         np.savez(content, **{_FORM: np.array(self.form)}, **self.hashes)
         write_bytes(os.path.join(directory, RECORDS), content.getvalue())
 
     @classmethod
     def load(cls, directory: str) -> Self | None:
-        """Returns what was saved in a directory; None if there is no such file."""
+        """Returns the records that were saved in a directory; None if there is no such file.
+
+        Raises:
+          UserError: If the file cannot be used.
+          ConnectionError: If a store does not answer.
+        """
         path = os.path.join(directory, RECORDS)
         with reading(path):
             if (content := read_bytes(path)) is None:
@@ -119,16 +140,16 @@ def write(
     learnt: TrainedOn | None = None,
     signatures: Sequence[str] = (),
 ) -> None:
-    """Adds to a SavedModel what it is and was trained on.
+    """Adds to a SavedModel the files that say what it is and what it was trained on.
 
     Args:
-      manifest: The dataset's.
+      manifest: Manifest of the dataset.
       model: Name of the model.
       model_dir: Directory of the SavedModel.
-      task: `package.module:function` that makes the model's task, where the dataset's label does
-        not say it all.
-      learnt: Records that it has learnt from.
-      signatures: Names of what it can be asked by.
+      task: `package.module:function` that makes the model's task, if the dataset's label does not
+        define it; otherwise None.
+      learnt: Records that the model was trained on; None to leave that file out.
+      signatures: Names of the model's signatures.
     """
     facts = {
         "model": model,
@@ -150,15 +171,25 @@ def write(
 
 
 def task_of(model_dir: str) -> str | None:
-    """Returns `package.module:function` that makes the model's task; None if its dataset says it, or another program made it."""
+    """Returns `package.module:function` that makes a model's task.
+
+    Returns None if the dataset's label defines the task, or if another program made the model.
+
+    Raises:
+      UserError: If the model's `dataset.json` cannot be used.
+    """
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
         return None if facts is None else facts["task"]
 
 
 def taken_by(model_dir: str) -> tuple[list[str], list[Feature]]:
-    """Returns the names of a model's signatures, and the columns that it takes of a table, as the source of its dataset has them.
+    """Returns the names of a model's signatures, and the columns of a table that it takes.
 
-    Of images there are no columns; of a model that another program made there is nothing.
+    The columns are those of the source of its dataset; there are none for images. Both lists are
+    empty if another program made the model.
+
+    Raises:
+      UserError: If the model's `dataset.json` cannot be used.
     """
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
         if facts is None:
@@ -169,18 +200,40 @@ def taken_by(model_dir: str) -> tuple[list[str], list[Feature]]:
 
 
 def records_of(model_dir: str) -> TrainedOn | None:
-    """Returns the records that a model has learnt from; None if it does not tell."""
+    """Returns the records that a model was trained on; None if the model has no file of them.
+
+    Raises:
+      UserError: If that file cannot be used.
+    """
     return TrainedOn.load(os.path.join(model_dir, _ASSETS))
 
 
 def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:
-    """Returns the name of a model's dataset and the arguments of its conversion; None if it does not tell."""
+    """Returns the name of a model's dataset and the arguments of that dataset's conversion.
+
+    Returns None if another program made the model.
+
+    Raises:
+      UserError: If the model's `dataset.json` cannot be used.
+    """
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
         return None if facts is None else (facts["dataset"], dict(facts["arguments"]))
 
 
 def check_drawn(manifest: Manifest, split: str, trained: str, arguments: Mapping[str, Any]) -> None:
-    """Refuses what was trained on a dataset that was converted with `arguments` if other examples may be in the split here."""
+    """Checks that a model's training data were split from the source as the dataset here is.
+
+    Otherwise records of `split` here may have been training records there.
+
+    Args:
+      manifest: Manifest of the dataset here.
+      split: `validation` or `test`.
+      trained: Name of the model, for the message.
+      arguments: Arguments of the conversion of the dataset that the model was trained on.
+
+    Raises:
+      UserError: If seed or fractions of the split differ.
+    """
     drawn = [(name, arguments.get(name), manifest.arguments.get(name)) for name in _DRAWN_BY[split]]
     if differences := [
         f"{name} {theirs} and not {ours}" for name, theirs, ours in drawn if theirs != ours

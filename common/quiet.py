@@ -1,9 +1,8 @@
-"""Keeps TensorFlow's own messages, and what it imports, down to what is needed.
+"""Reduces TensorFlow's own messages, and its imports, to those that are needed.
 
-`without_advice` imports it without the two lines of advice that no log level turns off;
-`import_keras` takes a second less than an import does, and `import_arrow` a quarter of one;
-`lost_replicas` cuts reports that run over dozens of lines. TF_CPP_MIN_LOG_LEVEL=0 brings back what
-its runtime has to say.
+`without_advice` drops two lines of advice that no log level turns off. `import_keras` takes a
+second less than a plain import, and `import_arrow` a quarter of a second. `lost_replicas` shortens
+reports of dozens of lines. TF_CPP_MIN_LOG_LEVEL=0 brings back the messages of TensorFlow's runtime.
 """
 
 import contextlib
@@ -16,17 +15,21 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-# What Keras imports, if it is installed, for functions that training does not call.
+# Packages that Keras imports, where installed, for functions that training does not call.
 _EXTRAS = {"matplotlib", "pandas", "sklearn"}
 _ADVICE = re.compile(rb"absl::InitializeLog|oneDNN custom operations are on")
 
 
 @contextlib.contextmanager
 def without_advice(*, peers: bool = False) -> Iterator[None]:
-    """Holds back what is written to stderr, C++ included, and then writes all of it but the advice.
+    """Context manager that holds back stderr, C++ included, and then writes it without the advice.
 
-    With `peers`, only fatal errors of the runtime are shown from then on: it reports the end of
-    another replica many times, and each operation that fails of it raises an exception anyway.
+    It also sets the log level of TensorFlow's runtime, unless the environment has one.
+
+    Args:
+      peers: Shows only fatal errors of the runtime from then on. For a replica among others: the
+        runtime reports the end of another one many times, and each operation that fails because of
+        it raises an exception anyway.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if peers else "2")
     sys.stderr.flush()
@@ -43,10 +46,10 @@ def without_advice(*, peers: bool = False) -> Iterator[None]:
 
 
 def import_keras() -> None:
-    """Imports Keras and TensorFlow, which find none of `_EXTRAS`; afterwards these can be imported.
+    """Imports Keras and TensorFlow without the packages in `_EXTRAS`, which can be imported later.
 
-    Python's garbage collector passes over what they create, now and later: these objects live as
-    long as the process, and to look through them again and again takes a sixth of the time.
+    Python's garbage collector ignores what the import creates, from now on: these objects live as
+    long as the process, and scanning them again and again takes a sixth of the time.
     """
     hidden = _EXTRAS.difference(sys.modules)
     sys.modules.update(dict.fromkeys(hidden))
@@ -60,7 +63,7 @@ def import_keras() -> None:
 
 
 def import_arrow() -> None:
-    """Imports Arrow, which looks once for pandas and finds none; afterwards that can be imported."""
+    """Imports Arrow while pandas cannot be imported, as Arrow would import it; later it can be."""
     import pyarrow
 
     class Hidden(importlib.abc.MetaPathFinder):
@@ -74,16 +77,19 @@ def import_arrow() -> None:
 
 
 def lost_replicas() -> None:
-    """Cuts TensorFlow's reports of a lost replica to a line each: every function that fails of it is reported too."""
+    """Shortens TensorFlow's reports of lost replicas to one line each, for the rest of the process.
+
+    Reports of the functions that failed on such a replica, and errors of destructors that cannot
+    reach it, are dropped.
+    """
 
     def cut(record: logging.LogRecord) -> bool:
         record.msg, record.args = record.getMessage().split("\n", 1)[0], ()
         return not record.msg.startswith("Remote function on worker")
 
-    def hook(error: "sys.UnraisableHookArgs") -> None:  # a name for type checkers only
-        if not error.exc_type.__module__.startswith(
-            "tensorflow."
-        ):  # of a destructor that cannot reach the replica
+    # The type exists for type checkers only, so it is quoted.
+    def hook(error: "sys.UnraisableHookArgs") -> None:
+        if not error.exc_type.__module__.startswith("tensorflow."):
             sys.__unraisablehook__(error)
 
     logging.getLogger("tensorflow").addFilter(cut)

@@ -1,10 +1,10 @@
-"""How a table's values may be written: for the converter, and for the exported model alike.
+"""Spellings of a table's values that the converter and the exported model accept alike.
 
-    marks(("", "NA", "-1"), "int64")      # (-1,): of a number, what equals one of the texts, however it is written
-    marks(("", "NA", "-1"), "string")     # ("", "NA", "-1"): of a text, the text itself
+    marks(("", "NA", "-1"), "int64")      # (-1,): numbers are compared by value, however written
+    marks(("", "NA", "-1"), "string")     # ("", "NA", "-1"): texts are compared as they are
 
-What is true or false may be in letters of any case, with white space around it or not (all ASCII). Stored is the first
-spelling of each. The regular expressions are of RE2, and match whole texts. It imports no TensorFlow.
+Booleans may be in letters of any case, with white space around them (all ASCII); the first spelling
+of each is stored. The regular expressions are for RE2 and match whole texts. Imports no TensorFlow.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ WHOLE_NUMBER = r"[ \t]*-?[0-9]+[ \t]*"
 NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
 _CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
 ISO_8601 = rf"\d{{4}}-\d\d-\d\d([T ]{_CLOCK}(:[0-5]\d(\.\d+)?)?(Z|[+-]{_CLOCK})?)?"
-KINDS = {  # What a value has to be, by the type of its column.
+KINDS = {  # Descriptions of a valid value, by the type of its column.
     "float": "finite 32-bit number",
     "int": "64-bit whole number",
     "string": "text in UTF-8 of at most 16 MiB",
@@ -34,9 +34,16 @@ _INT64 = np.iinfo(np.int64)
 def marks(
     texts: Sequence[str], dtype: str
 ) -> tuple[str, ...] | tuple[int, ...] | tuple[float, ...]:
-    """The values of a column that stand for a missing one, given the texts that do; NaN, which equals nothing, is left out.
+    """Returns the values of a column that stand for a missing one.
 
-    Its dtype is `float32` (they are exactly what it holds), `int64` or `string`.
+    Args:
+      texts: Texts that stand for a missing value.
+      dtype: Type of the column: `float32`, `int64` or `string`.
+
+    Returns:
+      The texts themselves for `string`. Otherwise the numbers that texts stand for, floats as
+      exactly as `float32` holds them; texts that are no number of that type are left out, and so is
+      NaN, which equals nothing.
     """
     if dtype == "string":
         return tuple(texts)

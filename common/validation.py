@@ -1,4 +1,4 @@
-"""Pydantic models that are strict, and whose errors are one line: place, value, allowed set, repair.
+"""Strict pydantic models whose errors are one line: place, value, allowed values, repair.
 
 class Disk(Model):
     \"\"\"Boot disk of each replica.\"\"\"
@@ -7,8 +7,7 @@ class Disk(Model):
     \"\"\"Size in GB.\"\"\"
 
 Disk.read({"size_gb": 200}).size_gb == 200
-Disk.read({"size_gb": 2})     # UserError: size_gb: 2 is not a whole number from 100 to 64000; write
-for example 100
+Disk.read({"size_gb": 2})   # UserError: size_gb: 2 is not a whole number from 100 to 64000; ...
 """
 
 import re
@@ -28,7 +27,7 @@ from pydantic import (
 
 from common.errors import UserError, about, unknown
 
-# By pydantic's type of an error.
+# Texts of messages, by pydantic's name of the error.
 _REPAIRS = {
     "dict_type": "is not a mapping; write 'key: value'",
     "tuple_type": "is not a list; write a '- ' before each item",
@@ -66,7 +65,8 @@ class Model(BaseModel):
         """Returns the document as an instance.
 
         Raises:
-          UserError: If something is wrong with the document, in one line.
+          UserError: If the document is no mapping, or has an unknown or missing key or a wrong
+            value. The message is about the first fault and begins with its place.
         """
         with about("top level"):
             cls._check_keys(document)
@@ -77,7 +77,7 @@ class Model(BaseModel):
 
 
 def show(value: Any) -> str:
-    """Returns a value as messages show it: short."""
+    """Returns a short text of a value, for messages."""
     return "nothing" if value is None else reprlib.repr(value)
 
 
@@ -85,7 +85,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def seconds(duration: str) -> int:
-    """Returns the seconds of a duration such as `90s`, `30m`, `1h` or `7d`."""
+    """Returns the seconds of a duration such as `90s`, `30m`, `1h` or `7d`, which must be valid."""
     return int(duration[:-1]) * _SECONDS[duration[-1]]
 
 
@@ -107,7 +107,11 @@ Name = Annotated[str, Field(strict=True, pattern=r"\S")]
 
 
 def number(low: int, high: int) -> Any:
-    """Returns the type of an integer between two bounds, which may have become a float, or text as in Google's JSON."""
+    """Returns the type of a field that is an integer from `low` to `high`, both included.
+
+    The value may also be a float without a fraction, or a text, as Google's JSON has it. Any other
+    is a `UserError`.
+    """
 
     def parse(value: Any) -> int:
         if not re.fullmatch(r"\d{1,9}(\.0)?", str(value)) or not low <= float(value) <= high:
@@ -125,7 +129,7 @@ def _message(error: ValidationError) -> str:
     fault = error.errors()[0]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault["loc"])
     place, kind, value = "".join(steps).lstrip("."), fault["type"], fault["input"]
-    if kind == "value_error":  # Those of a whole document name the place themselves.
+    if kind == "value_error":  # An error of the whole document has no place here; it names its own.
         return f"{place}: {fault['ctx']['error']}".removeprefix(": ")
     if kind == "missing":
         return f"{place}: missing; add '{fault['loc'][-1]}: VALUE'"

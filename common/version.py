@@ -4,8 +4,14 @@ import os
 
 
 def code_version() -> str:
-    """CODE_VERSION of an image, else the commit of this checkout (with `+` when it was changed), else the package's version."""
-    # Every command imports this; few ask, and these imports take as long as all others of some.
+    """Returns the version of the running code.
+
+    This is the environment variable CODE_VERSION (images set it); otherwise the tag or commit of
+    this checkout by `git describe`, with `+` if files were changed; otherwise the version of the
+    installed package.
+    """
+    # Every command imports this module, and few call the function. These imports would double the
+    # start time of the fastest commands.
     import importlib.metadata
     import subprocess
 

@@ -1,8 +1,8 @@
 # ruff: noqa: D102 (`Storage` documents these methods)
-"""Objects of Cloud Storage by Google's client: one client a process, for all of its threads.
+"""Objects of Cloud Storage, by Google's client: one client per process, for all of its threads.
 
-pyarrow's file system for Google Cloud was tried in the loopback cloud and left: it can be given no
-certificate authority, and reads what is there now in place of the version that was listed.
+pyarrow's file system for Google Cloud was tried and rejected: it cannot be given a certificate
+authority, and it reads the current version of an object in place of the one that was listed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from common.storage.storage import (
 )
 
 _FIELDS = "prefixes,items(name,size,generation,crc32c,updated),nextPageToken"
-_MEMORY_BYTES = 8 << 20  # A larger upload lies in an unnamed file until it is sent.
+_MEMORY_BYTES = 8 << 20  # A larger upload is kept in an unnamed file until it is sent.
 
 
 class Bucket(Storage):
@@ -63,7 +63,7 @@ class Bucket(Storage):
                 return _download(blob, end=max_bytes and max_bytes - 1), str(blob.generation)
             except NotFound:
                 return None
-            except RequestRangeNotSatisfiable:  # An empty object has no range.
+            except RequestRangeNotSatisfiable:  # The object is empty, so that it has no byte 0.
                 return _download(blob), str(blob.generation)
 
     def delete(self, path: str, *, if_version: str | None = None) -> None:
@@ -81,9 +81,8 @@ class Bucket(Storage):
         once = {"timeout": writer.timeout_s, "retry": None} if writer.timeout_s else {}
         with connect(file.path) as (bucket, name):
             blob = bucket.blob(name)
-            blob.crc32c = base64.b64encode(
-                bytes.fromhex(file.crc32c)
-            ).decode()  # The store refuses anything else.
+            # The store refuses an upload with any other checksum.
+            blob.crc32c = base64.b64encode(bytes.fromhex(file.crc32c)).decode()
             blob.content_type = mimetypes.guess_type(name)[0]
             options = {"rewind": True, "size": file.num_bytes, "checksum": None, **once}
             with contextlib.suppress(PreconditionFailed):
@@ -93,16 +92,19 @@ class Bucket(Storage):
 
 
 class _Reader(io.RawIOBase):
-    """Reads chunks from `start` to `stop`, the next one fetched meanwhile; elsewhere no more than is asked for."""
+    """Reader of an object that fetches ahead from `start` to `stop`.
+
+    Inside that range it reads in chunks, and fetches the next chunk meanwhile. Outside it fetches
+    only the bytes that are requested.
+    """
 
     def __init__(self, file: File, start: int, stop: int, chunk_bytes: int) -> None:
         self._file = file
         self._position = start
         self._span = range(start, min(stop, file.num_bytes))
         self._chunk_bytes = chunk_bytes
-        self._chunks: dict[
-            int, futures.Future[bytes]
-        ] = {}  # The one that is read, and the next one.
+        # The chunk that is being read and the next one, by number.
+        self._chunks: dict[int, futures.Future[bytes]] = {}
         self._thread = futures.ThreadPoolExecutor(1)
 
     def readable(self) -> bool:
@@ -143,11 +145,11 @@ class _Reader(io.RawIOBase):
 
 @contextlib.contextmanager
 def connect(path: str) -> Iterator[tuple[Any, str]]:
-    """Yields the client's bucket of `gs://BUCKET/NAME`, and the name.
+    """Yields the client's bucket object for a path `gs://BUCKET/NAME`, and the name.
 
     Raises:
-      UserError: If the store refuses a request.
-      ConnectionError: If it does not answer, or says that it cannot now.
+      UserError: If the store refuses a request in the block.
+      ConnectionError: If the store does not answer, or says that it cannot do so now.
     """
     bucket, _, name = path.removeprefix("gs://").partition("/")
     with refusals(f"{path.rstrip('/')} cannot be used"):
@@ -156,16 +158,16 @@ def connect(path: str) -> Iterator[tuple[Any, str]]:
 
 @functools.cache
 def _client(_emulator: str | None) -> Any:
-    from google.cloud import storage  # It takes 1 s.
+    from google.cloud import storage  # Imported when needed, as this takes 1 s.
     from requests.adapters import HTTPAdapter
 
     client = storage.Client(project=None)
-    for scheme in ("https://", "http://"):  # An emulator has the latter.
+    for scheme in ("https://", "http://"):  # An emulator uses http.
         client._http.mount(scheme, HTTPAdapter(pool_maxsize=2 * MAX_THREADS, pool_block=True))
     return client
 
 
-# Two processes on one connection would read each other's answers.
+# Processes that share a connection after a fork would read each other's answers.
 os.register_at_fork(after_in_child=_client.cache_clear)
 
 
@@ -180,7 +182,11 @@ def _download(blob: Any, **span: int | None) -> bytes:
 
 
 def _download_range(file: File, span: range) -> bytes:
-    """Returns a range of an object of the listed generation."""
+    """Returns a range of an object in the version that was listed.
+
+    Raises:
+      FileChangedError: If that version does not exist any more, or ends before the range does.
+    """
     from google.api_core.exceptions import NotFound
 
     if not span:
@@ -194,7 +200,10 @@ def _download_range(file: File, span: range) -> bytes:
 
 
 def _list(folder: str, **options: Any) -> tuple[list[str], list[File]]:
-    """Returns what `Storage.list_folder` does; without a delimiter all files, and no folders."""
+    """Returns what `Storage.list_folder` does; without a delimiter all files below the folder.
+
+    There are no folders in the result then.
+    """
     with connect(f"{folder.rstrip('/')}/") as (bucket, prefix):
         blobs = bucket.list_blobs(prefix=prefix, fields=_FIELDS, **options)
         # A name that ends with a slash marks a folder.

@@ -1,9 +1,12 @@
-"""Files by path, whatever storage they lie in: `common.storage.storage` has the contract.
+"""Functions on files by path, in any storage; `common.storage.storage` has the contract.
 
-write_text("gs://bucket/notes/7.json", "{}")
-read_json("gs://bucket/notes/7.json")                        # {}
-with open_file(file, start=1 << 30, stop=2 << 30) as data:   # a file as it was listed, or a path
-    data.read(4096), data.seek(0), data.tell()
+    write_text("gs://bucket/notes/7.json", "{}")
+    read_json("gs://bucket/notes/7.json")                       # {}
+    with open_file(file, start=1 << 30, stop=2 << 30) as data:  # a file as it was listed, or a path
+        data.read(4096), data.seek(0), data.tell()
+
+All of them raise a `UserError` if a store refuses a request, and a `ConnectionError` if it does not
+answer. Errors of the local file system are `OSError`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from common.errors import UserError, reading
 from common.storage.storage import MAX_THREADS, File, Path, is_remote, map_in_threads, storage_of
 
 if TYPE_CHECKING:
-    import numpy as np  # It would start threads, and replicas first have to block signals.
+    # At run time NumPy would start threads, before a replica has blocked signals in its own.
+    import numpy as np
 
 _BUFFER_BYTES = 64 << 10
 _CHUNK_BYTES = 1 << 20
@@ -36,26 +40,41 @@ def stat_file(path: Path) -> File | None:
 
 
 def list_files(path: Path, *, follow_links: bool = True) -> list[File]:
-    """Returns the file of a path, or those below the folder of that path, sorted by path."""
+    """Returns the file of a path, or all files below the folder of that path, sorted by path.
+
+    The list is empty if there is neither.
+
+    Args:
+      path: File or folder.
+      follow_links: Whether to descend into linked folders.
+
+    Raises:
+      UserError: If links lead to one folder twice.
+    """
     file = stat_file(path)
     return [file] if file else storage_of(path).list(os.fspath(path), follow_links=follow_links)
 
 
 def list_folder(folder: Path) -> tuple[list[str], list[File]]:
-    """Returns the folders and files directly in a folder, sorted by path; none if there is no such folder."""
+    """Returns the paths of folders and the files directly in a folder, each sorted by path.
+
+    Both lists are empty if there is no such folder.
+    """
     return storage_of(folder).list_folder(os.fspath(folder))
 
 
 def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io.BufferedReader:
-    """Opens a file at a position.
+    """Opens a file for reading at a position.
 
     Args:
-      place: File as it was listed: reading another version of it is a `UserError`. Or a path.
+      place: Path, or a file as it was listed.
       start: Offset at which reading begins.
-      stop: Offset up to which it is read ahead, by default its end; what follows can be read too.
+      stop: Offset up to which the file is read ahead, by default its end. What follows can be read
+        too.
 
     Raises:
       FileNotFoundError: If there is no file of this path.
+      FileChangedError: From here or from reading, if the file is not the listed version any more.
     """
     file = require_file(place)
     stop = file.num_bytes if stop is None else stop
@@ -64,12 +83,20 @@ def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io
 
 
 def open_random_access(file: File) -> io.RawIOBase:
-    """Opens a listed file of which `read` reads no byte but those that are asked for."""
+    """Opens a listed file whose `read` reads only the bytes that are requested."""
     return storage_of(file.path).open(file, 0, 0)
 
 
 def open_files(files: Sequence[File], stop: int | None = None) -> Iterator[io.BufferedReader]:
-    """Opens listed files one after another, in a bucket some of them at once; each is read ahead up to `stop`."""
+    """Opens listed files one after another; in a bucket, 16 of them at once.
+
+    Args:
+      files: Files of one storage.
+      stop: Offset up to which each file is read ahead, by default its end.
+
+    Yields:
+      A reader of each file, in the order of `files`.
+    """
 
     def open_and_fetch(file: File) -> io.BufferedReader:
         data = open_file(file, stop=stop)
@@ -83,7 +110,11 @@ def open_files(files: Sequence[File], stop: int | None = None) -> Iterator[io.Bu
 
 
 def read_bytes(path: Path, max_bytes: int | None = None) -> bytes | None:
-    """Returns the content of a file; None if there is none; a `UserError` if it has more than `max_bytes`."""
+    """Returns the content of a file, or None if there is none.
+
+    Raises:
+      UserError: If the file has more than `max_bytes`; None is for any size.
+    """
     read = storage_of(path).read(os.fspath(path), max_bytes and max_bytes + 1)
     if read and max_bytes and len(read[0]) > max_bytes:
         raise UserError(f"it has more than {max_bytes:,} bytes")
@@ -105,13 +136,28 @@ def read_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def parsed_json(path: Path) -> Iterator[Any]:
-    """Yields what `read_json` returns; what goes wrong inside is a `UserError` that names the file."""
+    """Context manager that yields what `read_json` returns.
+
+    Raises:
+      UserError: If the file is wrong, or the block raises any error, such as a KeyError for a key
+        that the file lacks; the message names the file.
+      ConnectionError: If a store does not answer.
+    """
     with reading(path):
         yield read_json(path)
 
 
 def write_bytes(path: Path, content: bytes, **options: Any) -> File:
-    """Writes a file, complete or not at all; `options` are those of `Storage.create`."""
+    """Writes a file, complete or not at all, and returns it.
+
+    Args:
+      path: Path; missing folders are created, and a file there is replaced.
+      content: Whole content.
+      **options: Options of `common.storage.storage.Writer`.
+
+    Raises:
+      FileExistsError: If the option `if_version` does not hold, and the file has another content.
+    """
     with storage_of(path).create(os.fspath(path), **options) as file:
         file.write(content)
     return file.file
@@ -123,12 +169,12 @@ def write_text(path: Path, text: str, **options: Any) -> File:
 
 
 def delete_files(paths: Iterable[Path]) -> None:
-    """Deletes files; those that do not exist are passed over."""
+    """Deletes files; paths without a file are ignored."""
     map_in_threads(lambda path: storage_of(path).delete(os.fspath(path)), paths)
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copies all files below a folder to below another one."""
+    """Copies all files below a folder to below another one, if there are any."""
     source = os.fspath(source).rstrip("/")
     storage = storage_of(target)
 
@@ -141,18 +187,26 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def sha256_of(place: File | Path) -> str:
-    """Returns the SHA-256 (hexadecimal) of a file."""
+    """Returns the SHA-256 (hexadecimal) of a file's content.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+    """
     with open_file(place) as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def crc32c(content: bytes | np.ndarray) -> str:
-    """Returns the CRC-32C (hexadecimal, 8 digits) of contiguous bytes."""
+    """Returns the CRC-32C (8 hexadecimal digits) of contiguous bytes."""
     return f"{google_crc32c.value(content):08x}"
 
 
 def crc32c_of(path: Path) -> str:
-    """Returns the CRC-32C (hexadecimal, 8 digits) of a file, which a store knows without reading it."""
+    """Returns the CRC-32C (8 hexadecimal digits) of a file; a bucket knows it without reading.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+    """
     return storage_of(path).crc32c(require_file(path))
 
 
@@ -166,7 +220,9 @@ def tree_digest(folder: Path) -> str:
 
 
 def require_file(place: File | Path) -> File:
-    """Returns the file of a path; a file that was listed is returned as it is.
+    """Returns the file of a path, or a listed file as it is.
+
+    A `File` without a version is looked up again.
 
     Raises:
       FileNotFoundError: If there is none.

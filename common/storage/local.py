@@ -17,7 +17,7 @@ from common.storage.storage import File, FileChangedError, Storage, Writer
 
 
 class LocalStorage(Storage):
-    """Implements `Storage`."""
+    """Implements `Storage` for local paths; other refusals than of links are `OSError`."""
 
     def stat(self, path: str) -> File | None:
         return _stat(path) if os.path.isfile(path) else None
@@ -46,7 +46,8 @@ class LocalStorage(Storage):
             pathlib.Path(path).unlink(missing_ok=True)
 
     def _open_temporary(self, path: str) -> IO[bytes]:
-        with contextlib.suppress(FileExistsError):  # Opening the file says which folder is none.
+        # Where a file stands in place of a folder, opening below fails with a clearer message.
+        with contextlib.suppress(FileExistsError):
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         return open(f"{path}.{uuid.uuid4().hex}.tmp", "xb")
 
@@ -55,13 +56,13 @@ class LocalStorage(Storage):
         if writer.durable:
             os.fsync(temporary.fileno())
         version = _stat(temporary.fileno()).version
-        temporary.close()  # A file system that machines share sends the content now.
+        temporary.close()  # A network file system sends the content on closing.
         (os.replace if writer.if_version is None else os.link)(temporary.name, file.path)
         return version
 
     def _discard(self, temporary: IO[bytes]) -> None:
         try:
-            temporary.close()  # It fails, too, on a disk that is full.
+            temporary.close()  # This writes what is buffered, so it fails on a full disk.
         finally:
             pathlib.Path(temporary.name).unlink(missing_ok=True)
 
@@ -69,7 +70,8 @@ class LocalStorage(Storage):
 class _Reader(io.FileIO):
     """Unbuffered reader of a part of a file; the operating system reads ahead."""
 
-    read, readall = io.RawIOBase.read, io.RawIOBase.readall  # These read by `readinto`.
+    # These read by `readinto` below, unlike the methods of `FileIO`.
+    read, readall = io.RawIOBase.read, io.RawIOBase.readall
 
     def __init__(self, file: File, start: int, stop: int) -> None:
         self._listed = file
@@ -83,7 +85,8 @@ class _Reader(io.FileIO):
     def readinto(self, buffer: Any) -> int:
         if _stat(self.fileno()).version != self._listed.version:
             raise FileChangedError(self._listed.path)
-        left = self._stop - self.tell()  # Another reader is likely to have what follows.
+        # Reads no further than `stop` at once: other readers probably read what follows.
+        left = self._stop - self.tell()
         return super().readinto(memoryview(buffer)[:left] if left > 0 else buffer)
 
 
@@ -101,7 +104,10 @@ def _stat(path: str | int) -> File:
 
 
 def _stat_if_exists(path: str) -> File | None:
-    """Returns a file that was listed a moment ago; None if another process has deleted or renamed it since."""
+    """Returns a file that was listed a moment ago; None if it was deleted or renamed since.
+
+    A link that leads nowhere, or whose target cannot be read, is a file without a version.
+    """
     try:
         return _stat(path)
     except OSError as error:
@@ -113,8 +119,13 @@ def _stat_if_exists(path: str) -> File | None:
 
 
 def _walk(folder: str, follow_links: bool) -> Iterator[str]:
-    """Yields the paths of all files below a folder."""
-    path_of: dict[str, str] = {}  # By the folder's path without links.
+    """Yields the paths of all files below a folder.
+
+    Raises:
+      UserError: If links lead to one folder twice.
+      OSError: If a folder cannot be read.
+    """
+    path_of: dict[str, str] = {}  # First path of each folder, by its path without links.
     for inner, _, names in os.walk(folder, onerror=_raise_unless_gone, followlinks=follow_links):
         first = path_of.setdefault(os.path.realpath(inner), inner)
         if first != inner:
@@ -127,4 +138,4 @@ def _walk(folder: str, follow_links: bool) -> Iterator[str]:
 
 def _raise_unless_gone(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
-        raise error  # Nobody would miss the files of a folder that cannot be read.
+        raise error  # Otherwise nobody would notice that the files of this folder are missing.

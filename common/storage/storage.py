@@ -1,10 +1,9 @@
-"""The interface `Storage` of what keeps files: a local file system or a bucket, chosen by a path's scheme.
+"""The interface `Storage` of file systems: the local one or a bucket, chosen by a path's scheme.
 
-storage = storage_of("gs://bucket/data")
-storage.list("gs://bucket/data")                     # [File(path="gs://bucket/data/a", num_bytes=7,
-...), ...] with storage.create("gs://bucket/data/b") as file:   # the file appears when the block
-ends without an error
-    file.write(b"...")
+    storage = storage_of("gs://bucket/data")
+    storage.list("gs://bucket/data")      # [File(path="gs://bucket/data/a", num_bytes=7, ...), ...]
+    with storage.create("gs://bucket/data/b") as file:
+        file.write(b"...")                # the file appears when the block ends without an error
 
 `common.storage.files` has functions that find the storage themselves.
 """
@@ -29,7 +28,7 @@ MAX_THREADS = 16
 _CHUNK_BYTES = 1 << 20
 Path = str | os.PathLike[str]
 
-# By scheme. A client of a store is imported with the first path that needs it.
+# Storages by scheme; each is imported with the first path that needs it.
 IMPLEMENTATIONS = {"": "common.storage.local:LocalStorage", "gs": "common.storage.bucket:Bucket"}
 
 
@@ -50,15 +49,16 @@ class File:
     Attributes:
       path: Local path or `gs://` address.
       num_bytes: Size.
-      version: Differs whenever the file is written: an object's generation, or the nanosecond of a
-        local file's last change; empty for a link to nowhere, and for a file that was written but
-        not listed.
-      crc32c: CRC-32C of the content, 8 hexadecimal digits; empty where only reading it would tell.
+      version: Text that differs whenever the file is written: an object's generation, or the time
+        of a local file's last change in nanoseconds. Empty if it is not known, and for a link that
+        leads nowhere.
+      crc32c: CRC-32C of the content, 8 hexadecimal digits; empty if it could be found only by
+        reading the file.
       updated_s: Time of the last change, in seconds since 1970.
-      changed_ns: When this machine noted the last change of a local file, which nobody can set
-        back; else 0.
-      is_special: Whether a local file is no regular one, but a FIFO, say, that could be waited for
-        for ever.
+      changed_ns: Time, in nanoseconds since 1970, at which this machine noted the last change of a
+        local file, which no program can set back; 0 in a bucket.
+      is_special: True for a local file that is not a regular one, such as a FIFO, on which a reader
+        could block for ever.
     """
 
     path: str
@@ -71,10 +71,10 @@ class File:
 
 
 class Storage(abc.ABC):
-    """Files by path. A file is complete or absent for every reader, also after a crash of its writer.
+    """Files by path. For every reader a file is complete or absent, even after its writer crashed.
 
-    All methods raise `UserError` for what the storage refuses (an unknown bucket, no permission),
-    and `ConnectionError` if it does not answer after its client's retries.
+    All methods of a remote storage raise `UserError` for what it refuses (an unknown bucket, no
+    permission), and `ConnectionError` if it does not answer after its client's retries.
     """
 
     @abc.abstractmethod
@@ -83,7 +83,7 @@ class Storage(abc.ABC):
 
     @abc.abstractmethod
     def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
-        """Returns the files below a folder, sorted by path; none if there is no such folder.
+        """Returns all files below a folder, sorted by path; none if there is no such folder.
 
         Args:
           folder: Path, with or without a slash at its end.
@@ -95,28 +95,40 @@ class Storage(abc.ABC):
 
     @abc.abstractmethod
     def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
-        """Returns the folders and files directly in a folder, sorted by path; none if there is no such folder."""
+        """Returns the paths of folders and the files directly in a folder, each sorted by path.
+
+        Both lists are empty if there is no such folder.
+        """
 
     @abc.abstractmethod
     def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
-        """Opens a listed file at a position.
+        """Opens a listed file for reading at a position.
 
         Args:
-          file: As it was listed.
+          file: File as it was listed.
           start: Offset at which reading begins.
-          stop: Offset up to which is read ahead; with 0, `read` reads no byte but those that are
-            asked for.
+          stop: Offset up to which the file is read ahead; with 0, `read` reads only the bytes that
+            are requested.
 
         Raises:
-          FileChangedError: From here or from `read`, if the file is not the listed one any more.
+          FileChangedError: From here or from reading, if the file is not the listed version any
+            more.
         """
 
     @abc.abstractmethod
     def read(self, path: str, max_bytes: int | None) -> tuple[bytes, str] | None:
-        """Returns the content of a file, at most `max_bytes`, and its version; None if there is none. One request."""
+        """Returns the content and the version of a file, with one request; None if there is none.
+
+        Args:
+          path: Path of the file.
+          max_bytes: Number of bytes after which the content is cut off; None for all.
+        """
 
     def crc32c(self, file: File) -> str:
-        """Returns the CRC-32C of a listed file, 8 hexadecimal digits, which a store knows without reading it."""
+        """Returns the CRC-32C of a listed file, 8 hexadecimal digits.
+
+        A bucket knows it; a local file is read.
+        """
         if file.crc32c:
             return file.crc32c
         checksum = google_crc32c.Checksum()
@@ -126,12 +138,17 @@ class Storage(abc.ABC):
         return checksum.hexdigest().decode()
 
     def create(self, path: str, **options: Any) -> Writer:
-        """Begins to write a file, in folders that are made where they do not exist; `options` are those of `Writer`."""
+        """Begins to write a file; missing folders are created.
+
+        Args:
+          path: Path of the file.
+          **options: Attributes of `Writer`.
+        """
         return Writer(path, storage=self, **options)
 
     @abc.abstractmethod
     def delete(self, path: str, *, if_version: str | None = None) -> None:
-        """Deletes a file, unless it does not exist or has another version than `if_version`."""
+        """Deletes a file, if it exists and, with `if_version`, has that version."""
 
     @abc.abstractmethod
     def _open_temporary(self, path: str) -> IO[bytes]:
@@ -139,25 +156,32 @@ class Storage(abc.ABC):
 
     @abc.abstractmethod
     def _publish(self, temporary: IO[bytes], file: File, writer: Writer) -> str:
-        """Makes the file appear, and returns its version; raises `FileExistsError` if `if_version` does not hold."""
+        """Makes the file appear under its path, and returns its version.
+
+        Raises:
+          FileExistsError: If the writer's `if_version` does not hold.
+        """
 
     def _discard(self, temporary: IO[bytes]) -> None:
-        """Closes the temporary file, and deletes it if it is still there."""
+        """Closes the temporary file, and deletes it if it still exists."""
         temporary.close()
 
 
 @dataclasses.dataclass(kw_only=True)
 class Writer:
-    """A file that is being written; it appears under its path when `close` returns, complete.
+    """A file that is being written; it appears under its path, complete, when `close` returns.
+
+    As a context manager it closes at the end of the block, or discards everything after an error.
 
     Attributes:
       path: Path; a file there is replaced.
-      storage: Where that is.
-      if_version: Version that is to be replaced, or "" for a path without a file. A local file is
-        never replaced then.
-      durable: Whether the file survives a loss of power, which takes longer to write.
-      timeout_s: Tries once, for so long, where a store would else be asked again for minutes.
-      file: What was written, after `close`.
+      storage: Storage of the path.
+      if_version: Version of the file to replace, or "" if there must be none; None replaces any. A
+        local file is never replaced unless this is None.
+      durable: Whether a local file is to survive a loss of power, which takes longer to write.
+      timeout_s: Sends the file to a store once, for at most so many seconds; None tries again for
+        minutes.
+      file: The file that was written, after `close`.
     """
 
     path: str = dataclasses.field(kw_only=False)
@@ -172,7 +196,7 @@ class Writer:
         self._num_bytes = 0
 
     def write(self, content: Any) -> None:
-        """Appends bytes, or a contiguous array."""
+        """Appends bytes, or the bytes of a contiguous array."""
         self._checksum.update(content)
         self._num_bytes += self._temporary.write(content)
 
@@ -180,7 +204,7 @@ class Writer:
         """Makes the file appear, and returns it.
 
         Raises:
-          FileExistsError: If `if_version` does not hold and the file that is there has another
+          FileExistsError: If `if_version` does not hold and the file that exists has another
             content.
         """
         crc32c = self._checksum.hexdigest().decode()
@@ -188,7 +212,7 @@ class Writer:
         try:
             version = self.storage._publish(self._temporary, self.file, self)
         except FileExistsError:
-            # Another process, or a request of ours whose answer was lost, has written it.
+            # Another process has written it, or a request of our own whose answer was lost.
             existing = self.storage.stat(self.path)
             if not existing or self.storage.crc32c(existing) != crc32c:
                 raise
@@ -199,7 +223,7 @@ class Writer:
         return self.file
 
     def abandon(self) -> None:
-        """Discards what was written."""
+        """Discards what was written; nothing appears under the path."""
         self.storage._discard(self._temporary)
 
     def __enter__(self) -> Self:
@@ -213,12 +237,19 @@ class Writer:
 
 
 def is_remote(path: Path) -> bool:
-    """Returns whether a path lies in a store, where every request takes time and nothing can be renamed."""
+    """Returns whether a path has a scheme, such as `gs://`.
+
+    In a store every request takes time, and files cannot be renamed.
+    """
     return "://" in os.fspath(path)
 
 
 def storage_of(path: Path) -> Storage:
-    """Returns the storage of a path, by its scheme."""
+    """Returns the storage of a path, by its scheme.
+
+    Raises:
+      UserError: If the scheme is unknown.
+    """
     scheme, separator, _ = os.fspath(path).partition("://")
     return _implementation(scheme if separator else "")
 
@@ -234,7 +265,11 @@ def _implementation(scheme: str) -> Storage:
 
 
 def map_in_threads(call: Callable[..., Any], *items: Iterable[Any]) -> list[Any]:
-    """Returns `map(call, *items)`, many calls at once; after a failure no further one begins."""
+    """Returns the list of `map(call, *items)`, made by 16 threads.
+
+    The first error, in the order of the items, is raised; calls that have not begun by then are
+    cancelled.
+    """
     with futures.ThreadPoolExecutor(MAX_THREADS) as pool:
         try:
             return list(pool.map(call, *items))
