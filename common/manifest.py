@@ -112,7 +112,7 @@ class Encoding:
       kind: One of these:
           `numeric`: (value - mean) / std, by the statistics of the column's feature; 0 if std is 0.
           `buckets`: the number of boundaries that are less than or equal to the value.
-          `vocabulary`: the value's position in the vocabulary; `len(vocabulary)` if it is not in it.
+          `vocabulary`: the value's position in the vocabulary; `len(vocabulary)` if not in it.
           `hash`: the hash of the value's text (`tf.strings.to_hash_bucket_fast` of the string, or
             of `tf.strings.as_string`).
           `cross`: the hash of the texts of several columns, joined by `_X_`.

@@ -1,15 +1,15 @@
 """Columns of a table as a wide and deep model takes them: numbers, and rows of tables of weights.
 
-All categories that have equally many weights share one table, each encoding in a range of rows of
-its own, so that a model gathers once for all of them. What a row is follows from the values alone;
-so it is found out once where a split is resident, and in the exported model from what a client
-sends.
+All categories that have equally many weights share one table, in which each encoding has a range of
+rows of its own, so that a model gathers once for all of them. Row numbers follow from the values
+alone. So they are computed once for a split in memory, and in the exported model from the values
+that a client sends.
 
     prepare(manifest, {"fare": ..., "company": ..., "label": ...})
     # {"deep_numbers": float32 [N, 1], "deep_embedding_10": int64 [N, 1], "label": int64 [N]}
 
-Everything here is graph operations without state: they run in a worker's input, under any strategy,
-in a SavedModel.
+Everything here is graph operations without state, so that it runs in a worker's input, under any
+strategy, and in a SavedModel.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,19 @@ import tensorflow as tf
 from common.manifest import Encoding, Manifest
 
 Columns = dict[str, tf.Tensor]
-# Hashes of strings are compared as positive 63-bit numbers.
+# Number of buckets that makes a hash of a string a positive 63-bit number.
 _FINGERPRINTS = 2**63 - 1
 
 
 def inputs(part: str, manifest: Manifest) -> dict[str, list[Encoding]]:
-    """Returns the encodings, by name of the tensor that has a column for each, that a part of the model takes.
+    """Returns the encodings of a part of the model, by the name of the tensor that holds them.
 
-    The part is `deep` or `wide`. Those of a tensor are alike: numbers, one-hot categories, or
-    embeddings of one dimension.
+    The encodings of a tensor are alike: numbers, one-hot categories, or embeddings of one
+    dimension. The tensor has a column for each, in this order.
+
+    Args:
+      part: `deep` or `wide`.
+      manifest: Manifest of a table.
     """
     groups: dict[str, list[Encoding]] = {}
     for encoding in getattr(manifest, part):
@@ -42,7 +46,16 @@ def inputs(part: str, manifest: Manifest) -> dict[str, list[Encoding]]:
 
 
 def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
-    """Returns the columns that a wide and deep model takes, and the label if there is one, from the dataset's, [N] each."""
+    """Returns the tensors that a wide and deep model takes, and the label unchanged.
+
+    Args:
+      manifest: Manifest of a table.
+      columns: Columns of the dataset by name, [N]; the label may be missing.
+
+    Returns:
+      For each name of `inputs` a tensor [N, encodings]: normalised numbers in float32, or rows of
+      the shared table in int64.
+    """
     prepared = {name: column for name, column in columns.items() if name == manifest.label}
     for name, encodings in {**inputs("deep", manifest), **inputs("wide", manifest)}.items():
         if encodings[0].categories:
@@ -55,19 +68,22 @@ def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
         numbers = [encoding.columns[0] for encoding in encodings]
         statistics = [manifest.feature(number).statistics for number in numbers]
         mean, std = np.array([(summary.mean, summary.std) for summary in statistics], np.float64).T
-        values = tf.stack(
-            [tf.cast(columns[number], tf.float64) for number in numbers], axis=1
-        )  # for large integers
+        # In float64, as float32 would round large integers before the mean is taken off.
+        values = tf.stack([tf.cast(columns[number], tf.float64) for number in numbers], axis=1)
         prepared[name] = tf.cast(tf.math.divide_no_nan(values - mean, std), tf.float32)
     return prepared
 
 
 def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns the category of each row, int64 [N] in `range(encoding.categories)`, as `Encoding` defines it."""
+    """Returns the category of each row by a `buckets`, `vocabulary`, `hash` or `cross` encoding.
+
+    Returns:
+      int64 [N], in `range(encoding.categories)`.
+    """
     values = columns[encoding.columns[0]]
     if encoding.kind == "buckets":
-        # A float is compared as it is stored: 0.1 reaches the boundary 0.1. An integer may need
-        # more than 32 bits.
+        # Floats are compared as float32, so that a stored 0.1 reaches the boundary 0.1. Integers
+        # may need more bits than float32 has.
         values = values if values.dtype == tf.float32 else tf.cast(values, tf.float64)
         boundaries = tf.constant(encoding.boundaries, values.dtype)
         return tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
@@ -82,7 +98,10 @@ def _texts(values: tf.Tensor) -> tf.Tensor:
 
 
 def _position(vocabulary: Sequence[Any], values: tf.Tensor) -> tf.Tensor:
-    """Returns positions of values in the vocabulary, its length of others; without a table, which is state."""
+    """Returns the position of each value in the vocabulary, or its length for others.
+
+    It does without a lookup table of TensorFlow's, which would be state.
+    """
     size = len(vocabulary)
     vocabulary = tf.constant(vocabulary, values.dtype)
     hashes, wanted = (

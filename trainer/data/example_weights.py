@@ -1,7 +1,7 @@
 """Weights of training examples in the loss, by their class (`--class-weights`).
 
     prepare = weighted(build.prepare, manifest, ("rare=5",))
-    prepare(columns)[WEIGHT]  # float32 [N], beside what the model takes
+    prepare(columns)[WEIGHT]  # float32 [N], beside the model's inputs
 
 Validation and evaluation count every example once. Imports TensorFlow only to compute.
 """
@@ -12,15 +12,19 @@ from typing import Any
 from common.errors import UserError, unknown
 from common.manifest import Manifest
 
-Prepare = Callable[[Mapping[str, Any]], dict[str, Any]]  # Of tensors.
-WEIGHT = "/weight"  # among the columns of a batch, where no feature has such a name
+Prepare = Callable[[Mapping[str, Any]], dict[str, Any]]  # From and to tensors by name.
+WEIGHT = "/weight"  # Key among the columns of a batch; no feature has such a name.
 
 
 def class_weights(pairs: Sequence[str], manifest: Manifest) -> tuple[float, ...]:
-    """Returns the weight of each class, in the classes' order: that of its pair `CLASS=WEIGHT`, or else 1.
+    """Returns the weight of each class, in the order of the classes; 1 for a class without a pair.
+
+    Args:
+      pairs: Texts `CLASS=WEIGHT`.
+      manifest: Manifest of the dataset.
 
     Raises:
-      UserError: If the dataset has no classes, or none of such a name.
+      UserError: If the dataset has no classes, or no class of such a name.
     """
     if not manifest.class_names:
         raise UserError(
@@ -37,7 +41,16 @@ def class_weights(pairs: Sequence[str], manifest: Manifest) -> tuple[float, ...]
 
 
 def weighted(prepare: Prepare, manifest: Manifest, pairs: Sequence[str] | None) -> Prepare:
-    """Returns `prepare` with the weights of the examples, if they have any, added to what it gives."""
+    """Returns a function like `prepare` that adds the examples' weights as the column `WEIGHT`.
+
+    Args:
+      prepare: Makes the model's inputs from the dataset's columns.
+      manifest: Manifest of the dataset.
+      pairs: Texts `CLASS=WEIGHT`; without any, `prepare` itself is returned.
+
+    Raises:
+      UserError: If the dataset has no classes, or no class of such a name.
+    """
     if not pairs:
         return prepare
     weights = class_weights(pairs, manifest)

@@ -12,7 +12,15 @@ _IMAGES_AT_ONCE = 8
 
 
 def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
-    """Returns columns of records of one length, framing included, uint8 [N, record_bytes]: [N, *shape] by feature."""
+    """Returns the columns of records of one length.
+
+    Args:
+      records: Whole records, framing included, uint8 [N, record_bytes].
+      manifest: Manifest of the dataset, with an offset for every feature.
+
+    Returns:
+      [N, *shape] for each feature, by name.
+    """
     columns = {}
     for f in manifest.features:
         width = f.num_bytes // math.prod(f.shape)
@@ -21,7 +29,7 @@ def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
             columns[f.name] = tf.squeeze(raw, -1)
         elif f.dtype == "float32":
             columns[f.name] = tf.bitcast(raw, tf.float32)
-        else:  # a varint of fixed width: seven bits a byte, the lowest first
+        else:  # A varint of fixed width has seven bits in each byte, the lowest bits first.
             digits = tf.cast(tf.bitwise.bitwise_and(raw, 127), tf.int64)
             shifts = 7 * tf.range(width, dtype=tf.int64)
             columns[f.name] = tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=-1)
@@ -29,7 +37,15 @@ def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
 
 
 def parse(examples: tf.Tensor, manifest: Manifest) -> Columns:
-    """Returns columns of serialised Examples [N]: [N, *shape] by feature, and of image files strings [N]."""
+    """Returns the columns of serialised Examples.
+
+    Args:
+      examples: Strings [N].
+      manifest: Manifest of the dataset.
+
+    Returns:
+      [N, *shape] for each feature, by name; for image files their contents, strings [N].
+    """
     stored = {
         f.name: ((), "string") if f.dtype == "uint8" else (f.shape, f.dtype)
         for f in manifest.features
@@ -46,7 +62,7 @@ def parse(examples: tf.Tensor, manifest: Manifest) -> Columns:
 
 
 def decode_files(columns: Columns, manifest: Manifest) -> Columns:
-    """Returns the columns with pixels in place of image files."""
+    """Returns the columns with pixels, uint8 [N, *shape], in place of image files."""
     files = {
         f.name: decode_images(columns[f.name], f.shape)
         for f in manifest.features
@@ -55,25 +71,28 @@ def decode_files(columns: Columns, manifest: Manifest) -> Columns:
     return {**columns, **files}
 
 
-@tf.function(reduce_retracing=True)  # eagerly it would be one image after the other
+@tf.function(reduce_retracing=True)  # Eagerly, `map_fn` would decode one image at a time.
 def decode_images(files: tf.Tensor, shape: Sequence[int], *, accurate: bool = False) -> tf.Tensor:
-    """Returns pixels of image files (PNG, JPEG, of any size).
+    """Returns the pixels of image files (PNG or JPEG, of any size).
 
-    Of each, the largest central part of the wanted proportions is resized (bilinear, antialiased):
-    so the short side is resized and the long side cut.
+    The largest central part of each image that has the result's proportions is resized (bilinear,
+    antialiased).
 
     Args:
-      files: [N], their contents.
+      files: Contents of the files, strings [N].
       shape: Height, width and channels of the result.
-      accurate: Whether JPEG files are decoded as exactly as Pillow does, and not as fast as can be.
+      accurate: Decodes JPEG files exactly as Pillow does, in place of as fast as possible.
 
     Returns:
       uint8 [N, *shape].
+
+    Raises:
+      tf.errors.InvalidArgumentError: When it runs, if a file cannot be decoded.
     """
     height, width, channels = shape
 
     def one(file: tf.Tensor) -> tf.Tensor:
-        if accurate:  # the operation takes PNG files too
+        if accurate:  # This operation decodes PNG files too.
             image = tf.io.decode_jpeg(file, channels, dct_method="INTEGER_ACCURATE")
         else:
             image = tf.io.decode_image(file, channels, expand_animations=False)

@@ -1,10 +1,10 @@
-"""Order of the training examples: a pure function of (seed, step), whatever holds them.
+"""Order of the training examples as a pure function of seed and step.
 
     indices = batch_indices(step, examples=60_000, seed=0, global_batch=128, first=0, count=128)
 
-Every epoch is a permutation of its own of the split. Nothing of it is remembered: an index cipher
-(TensorFlow's RandomIndexShuffle) gives the place of any example at once, so step 1,000,000 is as
-near as step 0.
+Each epoch is another permutation of the split. No state is kept: an index cipher (TensorFlow's
+RandomIndexShuffle) computes the place of any example at once, so that step 1,000,000 takes no
+longer than step 0.
 """
 
 import tensorflow as tf
@@ -13,10 +13,18 @@ import tensorflow as tf
 def share(
     replica: int | tf.Tensor, *, replicas: int, global_batch: int
 ) -> tuple[int | tf.Tensor, int | tf.Tensor]:
-    """Returns first position and count of a replica's part of the global batch; counts differ by at most one."""
+    """Returns first position and number of examples of a replica's part of the global batch.
+
+    The parts of replicas differ by at most one example.
+
+    Args:
+      replica: Number of the replica, from 0.
+      replicas: Number of replicas.
+      global_batch: Number of examples in the global batch.
+    """
     first = replica * global_batch // replicas
     if global_batch % replicas == 0:
-        return first, global_batch // replicas  # a static shape where there can be one
+        return first, global_batch // replicas  # A Python integer keeps shapes static.
     return first, (replica + 1) * global_batch // replicas - first
 
 
@@ -29,19 +37,31 @@ def batch_indices(
     first: int | tf.Tensor,
     count: int | tf.Tensor,
 ) -> tf.Tensor:
-    """Returns which examples of the split, int64 [count], are at `first` to `first + count` in a step's global batch.
+    """Returns the indices in the split of a part of a step's global batch.
 
-    Batches run on across epochs, so none is short.
+    Batches continue across the end of an epoch, so none is short.
+
+    Args:
+      step: Global step.
+      examples: Number of examples in the split.
+      seed: Seed of the job.
+      global_batch: Number of examples in the global batch.
+      first: Position in the global batch at which the part begins.
+      count: Number of examples in the part.
+
+    Returns:
+      int64 [count], each in `range(examples)`.
     """
     start = tf.cast(step, tf.int64) * global_batch + tf.cast(first, tf.int64)
     position = start + tf.range(count, dtype=tf.int64)
     epoch = position // examples
-    # The public wrapper pads a seed a row wrongly in TF 2.21; the op itself takes [N, 3].
+    # The public wrapper, `tf.random.experimental.index_shuffle`, pads seeds per row wrongly in
+    # TensorFlow 2.21. The operation itself takes [N, 3].
     seeds = tf.stack(
         [tf.fill(tf.shape(epoch), tf.cast(seed, tf.int64)), epoch, tf.zeros_like(epoch)], axis=1
     )
-    # With the op's own 4 rounds, epochs resemble each other (correlation 0.9 was seen); 8 cost a
-    # tenth more.
+    # With the default of 4 rounds, epochs resemble each other (a correlation of 0.9 was seen);
+    # 8 rounds cost a tenth more time.
     return tf.raw_ops.RandomIndexShuffle(
         index=position % examples,
         seed=seeds,

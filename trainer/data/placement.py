@@ -1,14 +1,15 @@
-"""Where the training split is read, and whether it is kept in memory. The order of samples is the same in both.
+"""Place where the training split is read, and whether it is kept in memory.
 
     choice = choose(manifest, data_dir=D, budget_bytes=budget(replicas_here=1, on_gpus=False))
     print(choice)     # reader: mapped (15,400.0 MB of train, and room for 4,000.0 MB in memory)
-    place = provide_files(choice, manifest, alive)    # the same, of files on a local disk
+    place = provide_files(choice, manifest, alive)    # the choice, with files on a local disk
 
-- `resident`: the whole split in memory.
-- `mapped`: the files are mapped into memory, and the system keeps of them what it has room for.
+- `resident`: the whole split is in memory.
+- `mapped`: the files are mapped into memory, and the system caches what it has room for.
 
-Files are read on a local disk, where they lie or are copied to. Each is compared with its CRC-32C
-once on a machine: when it is copied, or before the first job that reads it where it lies.
+The order of samples is the same in both. Files are read on a local disk, where they lie or are
+copied to. Each is compared with its CRC-32C once per machine: when it is copied, or before the
+first job that reads it where it lies.
 
 Imports no TensorFlow.
 """
@@ -31,24 +32,23 @@ from common.storage.files import crc32c_of, read_bytes, require_file, write_text
 from common.storage.storage import is_remote, map_in_threads
 from trainer.data.shards import damaged, readable, verify
 
-# What is known of datasets on this machine, and copies of those of buckets: a directory for each
-# fingerprint.
+# Holds a directory for each fingerprint of a dataset: the record of the files that were verified,
+# and copies of files of buckets.
 DEFAULT_DIR = os.path.join(tempfile.gettempdir(), f"dataset-cache-{os.getuid()}")
-_SHARE = 0.5  # of the memory that is free, for the training split
-_LOADING = (
-    3  # times the files' bytes that loading a split takes at its worst: files, records, columns
-)
+_SHARE = 0.5  # Part of the free memory that the training split may take.
+# Loading a split takes, at worst, three times the bytes of its files: files, records and columns.
+_LOADING = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """How to read the training split.
+    """A way to read the training split.
 
     Attributes:
-      data_dir: Where the dataset lies.
+      data_dir: Directory of the dataset.
       mode: `resident` or `mapped`.
-      reason: In words.
-      cache_dir: Where files are copied to; None if they are read where they are.
+      reason: Reason for the mode, in words.
+      cache_dir: Directory that files are copied to; None if they are read where they are.
     """
 
     data_dir: str
@@ -62,7 +62,13 @@ class Choice:
 
 
 def budget(replicas_here: int, on_gpus: bool) -> float:
-    """Returns how many bytes of shards this replica may load into memory, and onto each GPU if it trains on GPUs."""
+    """Returns how many bytes of shards this replica may load into memory.
+
+    Args:
+      replicas_here: Number of replicas that share this machine's memory.
+      on_gpus: Whether the split is also copied to each GPU, so that the GPU with least memory
+        counts too.
+    """
     memory = available_bytes() * _SHARE / _LOADING / replicas_here
     return min(memory, gpu_free_bytes() * _SHARE) if on_gpus else memory
 
@@ -75,13 +81,25 @@ def choose(
     wish: str = "auto",
     cache_dir: str | None = None,
 ) -> Choice:
-    """Chooses the reader that suits the split and the machine, unless the `wish`, as `--reader` has it, is for one."""
+    """Chooses how to read the training split.
+
+    Args:
+      manifest: Manifest of the dataset.
+      data_dir: Directory of the dataset.
+      budget_bytes: Bytes of shards that may be loaded into memory; what has more is mapped.
+      wish: Value of `--reader`; `auto` to go by the budget.
+      cache_dir: Directory to copy files to; None to copy only those of a bucket, to a temporary
+        one.
+
+    Raises:
+      UserError: If the dataset has no training split.
+    """
     size = sum(shard.bytes for shard in manifest.split("train").shards)
     mode, reason = wish, "as --reader says"
     if wish == "auto":
         mode = "resident" if size <= budget_bytes else "mapped"
         reason = f"{_mb(size)} of train, and room for {_mb(budget_bytes)} in memory"
-    if is_remote(data_dir) or data_dir.startswith("/gcs/"):  # Vertex AI mounts buckets there
+    if is_remote(data_dir) or data_dir.startswith("/gcs/"):  # Vertex AI mounts buckets at /gcs.
         cache_dir = cache_dir or DEFAULT_DIR
     return Choice(data_dir, mode, reason, cache_dir)
 
@@ -89,15 +107,21 @@ def choose(
 def provide_files(
     choice: Choice, manifest: Manifest, alive: Callable[[], object] = lambda: None
 ) -> Choice:
-    """Copies the training files, or verifies them where they lie, unless that is done; others on this machine wait.
+    """Copies the training files to a local disk, or verifies them where they lie.
 
-    Calls `alive` after each file, and every half second while it waits.
+    What was done before is not done again. One process of a machine does it while others wait.
+
+    Args:
+      choice: Result of `choose`.
+      manifest: Manifest of the dataset.
+      alive: Function to call after each file, and every half second while waiting.
 
     Returns:
-      The choice, with the directory to read.
+      The choice, with the directory to read as `data_dir`.
 
     Raises:
-      UserError: If a file is missing or is not what the manifest says, or the disk cannot take it.
+      UserError: If a file is missing or not the one in the manifest, if it cannot be read or
+        written, or if the disk is too full.
     """
     directory = pathlib.Path(choice.cache_dir or DEFAULT_DIR, manifest.fingerprint)
     try:
@@ -112,7 +136,8 @@ def provide_files(
                 with readable(path):
                     file = require_file(path)
                 versions[path] = [file.num_bytes, file.version]
-            # Says which files were compared, as they were last written.
+            # The record has sizes and times of the verified files, so that changed files are
+            # verified again.
             record, stamp = directory / "verified.json", json.dumps(versions)
             if read_bytes(record) != stamp.encode():
                 verify(manifest, choice.data_dir, "train", alive)
@@ -132,7 +157,7 @@ def _mb(num_bytes: float) -> str:
 def _copy_missing(
     data_dir: str, manifest: Manifest, directory: pathlib.Path, alive: Callable[[], object]
 ) -> None:
-    """Copies each file as a whole or not at all, and compares the copy with its checksum."""
+    """Copies each file, complete or not at all, and compares the copy with its checksum."""
     split = manifest.split("train")
     missing = {
         name: crc32c for name, crc32c in split.checksums.items() if not (directory / name).exists()

@@ -1,4 +1,4 @@
-"""Batches of the training split as a pure function of (seed, step, replica), wherever the examples are kept.
+"""Batches of the training split as a pure function of (seed, step, replica).
 
     choice = choose(manifest, data_dir="data", budget_bytes=4e9)   # of `trainer.data.placement`
     place = provide_files(choice, manifest)
@@ -6,9 +6,10 @@
     batch = reader.batch(reader.load(), step, first, count)        # graph operations in the step
     dataset = reader.dataset(step, context)                        # or ahead of it, in threads
 
-A batch follows from the global step alone. So resuming is seeking, no iterator state is saved, and
-with a fixed global batch the order of samples does not depend on the number of workers. All of it
-is graph operations, so that workers of a parameter-server job can run it.
+A batch follows from the global step alone, wherever the examples are kept. So resuming is seeking,
+no iterator state is saved, and with a fixed global batch the order of samples does not depend on
+the number of workers. All of it is graph operations, so that workers of a parameter-server job can
+run it.
 """
 
 import abc
@@ -28,7 +29,7 @@ from trainer.data.order import batch_indices, share
 from trainer.data.placement import Choice
 from trainer.data.shards import check_files
 
-_AHEAD = 4  # batches a replica that wait for their step
+_AHEAD = 4  # Batches per replica that are ready before their step.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,12 +37,12 @@ class Reader(abc.ABC):
     """Batches of the training split.
 
     Attributes:
-      manifest: Of the dataset.
-      data_dir: A local directory with its verified files.
+      manifest: Manifest of the dataset.
+      data_dir: Local directory with the verified files.
       global_batch: Examples of one step over all replicas.
-      seed: Of order and augmentation.
-      prepare: Makes what the model takes of the dataset's columns.
-      augment: As `--augment` has it; it changes the dataset's own pixels, before `prepare`.
+      seed: Seed of order and augmentation.
+      prepare: Makes the model's inputs from the dataset's columns.
+      augment: Value of `--augment`; it changes the dataset's own pixels, before `prepare`.
     """
 
     manifest: Manifest
@@ -53,31 +54,40 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def load(self) -> Any:
-        """Returns the tensors that `batch` reads from, on whichever device runs this."""
+        """Returns the tensors that `batch` reads from, on the device where it is called."""
 
     @abc.abstractmethod
     def gather(self, loaded: Any, indices: tf.Tensor) -> Columns:
-        """Returns examples of the split, by name [N, ...], image files not decoded.
+        """Returns examples of the split as columns [N, ...] by name; image files are not decoded.
 
         Args:
-          loaded: What `load` returns.
-          indices: int64 [N].
+          loaded: Result of `load`.
+          indices: Indices in the split, int64 [N].
         """
 
-    # Whether batches are made in threads ahead of their steps, by `dataset`, because that takes
-    # long. The others are made in the step, by `batch`, as all are in a parameter-server job.
+    # True if making batches takes so long that `dataset` makes them in threads ahead of their
+    # steps. Otherwise `batch` makes them in the step, as it always does in a parameter-server job.
     ahead = True
-    prepares_once = False  # whether `load` prepares the columns, and not `batch`
+    prepares_once = False  # True if `load` prepares the columns, in place of `batch`.
 
     @property
     def has_files(self) -> bool:
-        """Whether image files are to be decoded."""
+        """True if the dataset has image files, which must be decoded."""
         return any(feature.encoding == "image" for feature in self.manifest.features)
 
     def batch(
         self, loaded: Any, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor
     ) -> Columns:
-        """Returns the examples `first` to `first + count` of the global batch of a step, by name [count, ...]."""
+        """Returns a part of the global batch of a step, as columns [count, ...] by name.
+
+        Image files are decoded, images augmented, and the columns prepared for the model.
+
+        Args:
+          loaded: Result of `load`.
+          step: Global step, an integer scalar.
+          first: Position in the global batch at which the part begins.
+          count: Number of examples.
+        """
         indices = batch_indices(
             step,
             examples=self.manifest.split("train").examples,
@@ -95,7 +105,15 @@ class Reader(abc.ABC):
         return columns if self.prepares_once else self.prepare(columns)
 
     def dataset(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
-        """Returns the batches of one process from a step on, without end: of each step those of its replicas in turn."""
+        """Returns an endless dataset of the batches of this process, made ahead of their steps.
+
+        Threads make them. For each step the dataset yields the batch of each replica of the process
+        in turn.
+
+        Args:
+          first_step: Global step of the first batch.
+          context: Place of the process among those of the strategy.
+        """
         replicas = context.num_replicas_in_sync
         here = replicas // context.num_input_pipelines
         loaded = self.load()
@@ -108,7 +126,8 @@ class Reader(abc.ABC):
                 *share(replica, replicas=replicas, global_batch=self.global_batch),
             )
 
-        # Only decoding of image files takes so long that several batches are worth their memory.
+        # Only decoding image files takes so long that making several batches at once is worth
+        # their memory.
         calls = tf.data.AUTOTUNE if self.has_files else None
         return (
             tf.data.Dataset.counter(first_step * here)
@@ -126,27 +145,27 @@ class Reader(abc.ABC):
 
     @property
     def _ends(self) -> np.ndarray:
-        """Returns the number of examples up to the end of each file."""
+        """Number of examples up to the end of each file, [files]."""
         return np.cumsum([shard.examples for shard in self._shards])
 
 
 class ResidentReader(Reader):
-    """Reads from the whole split in memory, a tensor a column."""
+    """Reads from the whole split in memory, with one tensor per column."""
 
     @property
     def ahead(self) -> bool:
-        """Whether image files are to be decoded."""
+        """True if image files must be decoded."""
         return self.has_files
 
     @property
     def prepares_once(self) -> bool:
-        """Returns whether nothing of the columns is still to be decoded or augmented."""
+        """True if columns need neither decoding nor augmentation, so that `load` prepares them."""
         return not self.has_files and self.augment == "none"
 
     def load(self) -> Columns:
-        """Returns the columns, prepared if that can be done once.
+        """Returns the columns of the split, prepared if that can be done once.
 
-        Those of int32 become int64: TensorFlow keeps int32 arguments of a function in the host's
+        Columns of int32 become int64: TensorFlow keeps int32 arguments of a function in the host's
         memory whatever their device, and would send the column to its replica in every step.
         """
         columns = self.parsed()
@@ -157,7 +176,7 @@ class ResidentReader(Reader):
         }
 
     def parsed(self) -> Columns:
-        """Returns the columns as the dataset has them; of image files their contents."""
+        """Returns the columns as the dataset has them; for image files their contents."""
         records = (
             tf.data.TFRecordDataset(self._paths).batch(int(self._ends[-1])).get_single_element()
         )
@@ -183,7 +202,7 @@ class MappedReader(Reader):
         )
 
     def gather(self, loaded: tuple[tf.Tensor, ...], indices: tf.Tensor) -> Columns:
-        """Returns rows of each file, put back into their order, decoded."""
+        """Returns decoded examples, in the order of `indices`."""
         file = tf.searchsorted(self._ends, indices, side="right")
         rows = indices - tf.gather(np.append(0, self._ends), file)
         rows = tf.dynamic_partition(rows, file, len(loaded))
@@ -195,16 +214,16 @@ class MappedReader(Reader):
 
 
 class IndexedReader(Reader):
-    """Reads records that differ in length, each at the place that its file's index says."""
+    """Reads records that differ in length, at the offsets in their file's index."""
 
     def load(self) -> tf.Tensor:
-        """Returns where the records begin in their files, int64 [examples]."""
+        """Returns the offset of each record in its file, int64 [examples]."""
         indexes = [os.path.join(self.data_dir, shard.index) for shard in self._shards]
         offsets = [tf.io.decode_raw(tf.io.read_file(path), tf.int64) for path in indexes]
         return tf.concat([of_file[:-1] for of_file in offsets], 0)
 
     def gather(self, loaded: tf.Tensor, indices: tf.Tensor) -> Columns:
-        """Returns records one after the other; TensorFlow compares each with its checksums."""
+        """Returns examples that are read one after another; TensorFlow compares their checksums."""
 
         def record(path: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
             # The public TFRecordDataset takes no offset.
@@ -227,12 +246,12 @@ def open_reader(place: Choice, manifest: Manifest, **options: Any) -> Reader:
     """Returns the reader of the training split.
 
     Args:
-      place: What `placement.provide_files` returns.
-      manifest: Of the dataset.
-      options: Other attributes of `Reader`.
+      place: Result of `placement.provide_files`.
+      manifest: Manifest of the dataset.
+      **options: Other attributes of `Reader`.
 
     Raises:
-      UserError: If a file is missing, or is another than when it was provided.
+      UserError: If a file is missing, or is not the one that was provided.
     """
     check_files(place.data_dir, manifest.split("train").shards)
     kind = MappedReader if manifest.record_bytes else IndexedReader

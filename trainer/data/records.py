@@ -1,4 +1,4 @@
-"""Records of a split in their own order, checked as they are read, for validation and evaluation.
+"""Records of a split in their own order, for validation and evaluation.
 
 for columns in batches(manifest, data_dir, "test", batch_size=512):
     columns["image"]     # [512, height, width, channels]
@@ -24,20 +24,35 @@ def batches(
     start: int = 0,
     stop: int | None = None,
 ) -> Iterator[Columns]:
-    """Yields the split, or its records `start` to `stop`, batch by batch in little memory; image files are decoded.
+    """Yields the examples of a split in batches, as columns [batch_size, *shape] by feature name.
 
-    By feature name, [batch_size, *shape] in the feature's dtype; the last batch may be shorter.
+    Columns have their feature's dtype, and image files are decoded. The last batch may be shorter.
+    One batch is in memory at a time.
+
+    Args:
+      manifest: Manifest of the dataset.
+      data_dir: Its directory, local or in a bucket.
+      split: Name of the split.
+      batch_size: Number of examples in a batch.
+      start: Index in the split of the first example.
+      stop: Index of the example after the last one; None for the end of the split.
 
     Raises:
-      UserError: If a file is missing or is not what the manifest lists, or a record does not have
-        its checksum.
+      UserError: If the split is empty, a file is missing or not the one in the manifest, or a
+        record does not have its checksum.
     """
     for examples in _examples(manifest, data_dir, split, batch_size, start, stop):
         yield decode_files(parse(examples, manifest), manifest)
 
 
 def load(manifest: Manifest, data_dir: str, split: str) -> Columns:
-    """Returns the whole split, [examples, *shape] by feature name; of image files their contents, strings [examples]."""
+    """Returns a whole split as columns [examples, *shape] by feature name.
+
+    Image files are not decoded: their column has their contents, strings [examples].
+
+    Raises:
+      UserError: In the same cases as `batches`.
+    """
     (examples,) = _examples(manifest, data_dir, split, manifest.split(split).examples, 0, None)
     return parse(examples, manifest)
 
@@ -56,5 +71,6 @@ def _examples(
     try:
         yield from files.skip(start - int(starts[first])).take(stop - start).batch(batch_size)
     except tf.errors.OpError:
-        verify(manifest, data_dir, split)  # names the file; TensorFlow does not
+        # TensorFlow does not say which file is damaged; this raises an error that does.
+        verify(manifest, data_dir, split)
         raise

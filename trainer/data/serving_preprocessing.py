@@ -1,9 +1,10 @@
-"""Conversion of a table's values inside the exported model; training itself reads records that the converter has made.
+"""Conversion of a table's values inside the exported model, as the converter has done it.
 
-serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]})      # 31 and the
-default; `true` and the default columns, faults = parse_texts(manifest, {"age": ["31", "x"], "seen":
-["2024-01-31", ""]}) faults
-# "", and what is wrong in the second row
+serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]}) # {"age": 31 and the
+default, "paid": "true" and the default} columns, faults = parse_texts(manifest, {"age": ["31",
+"x"], "seen": ["2024-01-31", ""]}) # faults: "", and the mistake in the second row
+
+Training itself reads records that the converter has converted already.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,8 +24,8 @@ from common.spellings import (
     marks,
 )
 
-_SHOWN = 40  # Characters of a wrong text.
-# Whole numbers of 64 bits that are 2**63 or -2**63 as numbers of 64 bits with a point.
+_SHOWN = 40  # Number of characters of a wrong text that a message shows.
+# Whole numbers of 64 bits that become 2**63 or -2**63 when they are rounded to float64.
 _LARGEST = r"\s*(-?0*92233720368547(75[0-7]\d\d|7580[0-7])|-0*9223372036854775808)\s*"
 
 
@@ -32,17 +33,20 @@ _LARGEST = r"\s*(-?0*92233720368547(75[0-7]\d\d|7580[0-7])|-0*922337203685477580
 def serving_preprocessing(
     manifest: Manifest, columns: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """Returns a table's columns [N] with defaults where values are missing; what is no table's is given back as it is.
+    """Returns columns of a table with defaults for missing values; those of images are unchanged.
 
-    A float is missing where it is NaN, and any value where it is what the schema says stands for a
-    missing one. The spellings of true and false become one of each. Of converted values it changes
-    none.
+    A value is missing if it is NaN, or one of the values that the schema lists as missing. The
+    spellings of a boolean become `true` and `false`. Values that are converted already stay as they
+    are.
+
+    Args:
+      manifest: Manifest of the dataset.
+      columns: Model inputs by name, [N] for a table.
 
     Raises:
-      tf.errors.InvalidArgumentError: When it runs, if a value is missing that has no default, a
-        float is infinite, or a boolean is neither: the converter has refused such rows, and no
-          model knows what they mean. It names the column and
-        the first such row.
+      tf.errors.InvalidArgumentError: When it runs, if a value without a default is missing, a float
+        is infinite, or a boolean has another spelling. The converter refuses such rows, so that no
+        model has learnt what they mean. The message names the column and the first such row.
     """
     if not manifest.is_table:
         return dict(columns)
@@ -61,15 +65,15 @@ def serving_preprocessing(
 def parse_texts(
     manifest: Manifest, texts: Mapping[str, tf.Tensor]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-    """Returns the columns [N] that a model takes of a table, as the converter has them of these cells of a CSV file.
+    """Returns the inputs of a model from the cells of a table, parsed as the converter does.
 
     Args:
-      manifest: Of the table.
-      texts: Strings [N] of each of its `source_columns`, by name.
+      manifest: Manifest of the table.
+      texts: Cells as in a CSV file, strings [N], for each of `manifest.source_columns` by name.
 
     Returns:
-      The columns; and what is wrong in each row, strings [N], empty of a right one. Of a wrong row
-      the values mean nothing.
+      The columns [N] by name; and the first mistake in each row, strings [N], empty for a correct
+      row. The values of a row with a mistake are meaningless.
     """
     columns = {}
     faults = tf.zeros_like(next(iter(texts.values())))
@@ -92,7 +96,15 @@ def parse_texts(
 
 
 def refuse(is_wrong: tf.Tensor, fault: tf.Tensor | str) -> None:
-    """Raises `tf.errors.InvalidArgumentError` when it runs, with the fault and the first of the rows [N] that are wrong, if any is."""
+    """Adds an operation that fails if any row is wrong.
+
+    Args:
+      is_wrong: Mask of the wrong rows, bool [N].
+      fault: Message; the number of the first wrong row is added.
+
+    Raises:
+      tf.errors.InvalidArgumentError: When it runs, if any row is wrong.
+    """
     row = tf.strings.as_string(tf.argmax(is_wrong))
     tf.debugging.Assert(~tf.reduce_any(is_wrong), [tf.strings.join([fault, " (row ", row, ")"])])
 
@@ -100,7 +112,14 @@ def refuse(is_wrong: tf.Tensor, fault: tf.Tensor | str) -> None:
 def _add_faults(
     faults: tf.Tensor, is_wrong: tf.Tensor, describe: Callable[[], tf.Tensor | str]
 ) -> tf.Tensor:
-    """Returns the faults of rows [N] with those of wrong rows that had none; `describe`, of one or all rows, is called if any is wrong."""
+    """Returns the faults [N] of rows, with a new one for each wrong row that had none.
+
+    Args:
+      faults: Strings [N], empty for rows without a fault.
+      is_wrong: Mask of wrong rows, bool [N].
+      describe: Returns the new fault, one for all rows or one for each. It runs only if a row is
+        wrong.
+    """
     return tf.cond(
         tf.reduce_any(is_wrong),
         lambda: tf.where((faults == "") & is_wrong, describe(), faults),
@@ -109,7 +128,7 @@ def _add_faults(
 
 
 def _no_kind(feature: Feature, texts: tf.Tensor) -> tf.Tensor:
-    """Returns what is wrong with texts [N] that are not of a column's type."""
+    """Returns messages [N] for texts [N] that are not of the column's type."""
     shown = tf.strings.substr(
         tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), 0, _SHOWN, unit="UTF8_CHAR"
     )
@@ -119,7 +138,10 @@ def _no_kind(feature: Feature, texts: tf.Tensor) -> tf.Tensor:
 def _finish(
     feature: Feature, values: tf.Tensor, is_missing: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, list[tuple[tf.Tensor, str]]]:
-    """Returns values as they are stored, which of them are missing, and masks of wrong ones with what is wrong."""
+    """Returns values as the dataset stores them, a mask of the missing ones, and the faults.
+
+    The faults are pairs of a mask and a message.
+    """
     faults = []
     is_missing |= _is_in(values, marks(feature.missing or (), feature.dtype))
     if feature.default is not None:
@@ -137,7 +159,7 @@ def _finish(
 
 
 def _is_in(values: tf.Tensor, others: tuple[str | int | float, ...]) -> tf.Tensor:
-    """Returns where values [N] equal any of the others."""
+    """Returns a mask of the values [N] that equal any of the others."""
     if not others:
         return tf.zeros_like(values, tf.bool)
     return tf.reduce_any(tf.equal(values[:, tf.newaxis], tf.constant(others, values.dtype)), axis=1)
@@ -145,8 +167,8 @@ def _is_in(values: tf.Tensor, others: tuple[str | int | float, ...]) -> tf.Tenso
 
 def _parse_float(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     is_right = tf.strings.regex_full_match(texts, NUMBER)
-    # By way of 64 bits, as the converter does: from a text, 32 bits would now and then be the next
-    # number.
+    # Texts become float64 first, as in the converter. Direct conversion to float32 would now and
+    # then give the next number.
     values = tf.cast(tf.strings.to_number(_right(texts, is_right), tf.float64), tf.float32)
     return values, is_right & tf.math.is_finite(values)
 
@@ -159,7 +181,7 @@ def _parse_int(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _parse_time(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns seconds since 1970 in UTC."""
+    """Returns seconds since 1970 in UTC, and a mask of the texts that are times."""
     is_right = tf.strings.regex_full_match(texts, ISO_8601)
     texts = tf.where(is_right, texts, _EMPTY["time"])
     for pattern, replacement in (
@@ -180,7 +202,7 @@ def _parse_time(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         is_leap & (month == 2), tf.int64
     )
     is_right &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
-    # Counted from March, a year ends with the day that only some have.
+    # With years that begin in March, the leap day is the last one of its year.
     year, month = tf.where(month > 2, year, year - 1), (month + 9) % 12
     days = (
         365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719_469
@@ -195,7 +217,7 @@ def _parse_string(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _right(texts: tf.Tensor, is_right: tf.Tensor) -> tf.Tensor:
-    """Returns the texts of numbers without white space, and 0 where they are none."""
+    """Returns the texts of numbers without white space, and "0" for texts that are no numbers."""
     return tf.where(is_right, tf.strings.strip(texts), "0")
 
 
@@ -204,15 +226,14 @@ _PARSERS = {
     "int": _parse_int,
     "time": _parse_time,
     "string": _parse_string,
-    "bool": lambda texts: (
-        texts,
-        tf.ones_like(texts, tf.bool),
-    ),  # What is wrong with one, `_finish` says.
+    # `_finish` checks the spelling of booleans.
+    "bool": lambda texts: (texts, tf.ones_like(texts, tf.bool)),
 }
+# Valid texts that take the place of missing ones until these get their defaults.
 _EMPTY = {
     "float": "0",
     "int": "0",
     "time": "1970-01-01",
     "string": "",
     "bool": FALSE[0],
-}  # Where a value is missing.
+}

@@ -1,7 +1,7 @@
-"""Files of a split: how they are told from others, and how what is wrong with one is reported.
+"""Checks of a split's files against the manifest, and errors that name the wrong file.
 
     verify(manifest, "data/mnist", "test")      # compares every file with its checksum
-    check_files("data/mnist", shards)           # compares sizes and beginnings, which takes no time
+    check_files("data/mnist", shards)           # compares sizes and beginnings, which is fast
 
 Imports no TensorFlow.
 """
@@ -22,13 +22,26 @@ from common.storage.storage import map_in_threads
 def damaged(
     path: os.PathLike[str], what: str = "is not the file that the manifest lists (CRC-32C differs)"
 ) -> UserError:
-    """Returns the error that names a file that is not as it was written."""
+    """Returns an error about a file that is not as it was written.
+
+    Args:
+      path: Path of the file.
+      what: Text that follows the path in the message.
+    """
     return UserError(f"{path} {what}; copy the file again, or convert the dataset again")
 
 
 @contextlib.contextmanager
 def readable(path: os.PathLike[str]) -> Iterator[None]:
-    """Names the file that is missing or cannot be read."""
+    """Context manager that turns errors of reading a dataset's file into a `UserError`.
+
+    Args:
+      path: Path of the file, which the message names.
+
+    Raises:
+      UserError: In place of `OSError` (which includes `ConnectionError`), `EOFError` and errors of
+        TensorFlow's file system.
+    """
     try:
         with store_errors():
             yield
@@ -41,12 +54,13 @@ def readable(path: os.PathLike[str]) -> Iterator[None]:
 
 
 def content_hashes(manifest: Manifest, data_dir: str, split: str) -> Iterator[np.ndarray]:
-    """Yields 64-bit hashes that tell a split's records from others in any dataset, uint64 [N] of each file.
+    """Yields the 64-bit hashes of a split's records, uint64 [N] for each file.
 
-    Records that are equal but for the label have one hash.
+    A record has the same hash in any dataset. Records that are equal but for the label have one
+    hash.
 
     Raises:
-      UserError: If a file of hashes is missing, or not as the manifest says.
+      UserError: If a file of hashes is missing, or not the one in the manifest.
     """
     for shard in manifest.split(split).shards:
         path = epath.Path(data_dir) / shard.hashes
@@ -60,10 +74,16 @@ def content_hashes(manifest: Manifest, data_dir: str, split: str) -> Iterator[np
 def verify(
     manifest: Manifest, data_dir: str, split: str, alive: Callable[[], object] = lambda: None
 ) -> None:
-    """Compares every file of a split with its CRC-32C, and calls `alive` after each.
+    """Compares every file of a split with its CRC-32C.
+
+    Args:
+      manifest: Manifest of the dataset.
+      data_dir: Its directory, local or in a bucket.
+      split: Name of the split.
+      alive: Function to call after each file, in any of several threads.
 
     Raises:
-      UserError: If a file is missing or is not what the manifest lists; it names the first.
+      UserError: If a file is missing or not the one in the manifest; the message names the first.
     """
 
     def check(name: str, listed: str) -> None:
@@ -79,10 +99,16 @@ def verify(
 
 
 def check_files(data_dir: str, shards: Sequence[Shard]) -> None:
-    """Compares size and beginning of files with what the manifest lists, as one may have another one's name.
+    """Compares size and beginning of files with the manifest.
+
+    This finds files of another conversion that have the same name.
+
+    Args:
+      data_dir: Directory of the dataset, local or in a bucket.
+      shards: Shards of the manifest to check.
 
     Raises:
-      UserError: If a file is missing or another; it names the first.
+      UserError: If a file is missing or another one; the message names the first.
     """
 
     def check(shard: Shard) -> None:
