@@ -1,4 +1,4 @@
-"""Steps of a parameter-server job, many a call, scheduled by the chief on whichever worker is free."""
+"""Steps of a parameter-server job, several per call, which the chief schedules on free workers."""
 
 import collections
 import time
@@ -8,14 +8,14 @@ import tensorflow as tf
 from trainer.data.reader import Reader
 from trainer.train_step import CALL_S, TrainStep, Window
 
-_PAUSE_S = 0.1  # Before a result is fetched again.
+_PAUSE_S = 0.1  # Wait before a result is fetched again.
 
 
 class AsyncSteps:
-    """Steps of a parameter-server job, scheduled by the chief on whichever worker is free.
+    """Steps of a parameter-server job, which the chief schedules on whichever worker is free.
 
-    The step number is an argument of the scheduled call, so a call repeated after a worker died
-    sees the same batch.
+    The step number is an argument of the scheduled call, so a call that is repeated after a worker
+    died sees the same batch.
     """
 
     def __init__(
@@ -27,34 +27,50 @@ class AsyncSteps:
     ) -> None:
         self._coordinator, self._step, self._workers = coordinator, step, workers
         self._reader = reader
-        # The data is held by each worker: a dataset that yields the same tensors again and again
-        # copies nothing.
+        # Each worker holds the data. A dataset that yields the same tensors again and again copies
+        # nothing.
         self._loaded = iter(
             coordinator.create_per_worker_dataset(
                 lambda: tf.data.Dataset.from_tensors(reader.load()).repeat()
             )
         )
         self._function = tf.function(self._call)
-        self._under_way = collections.deque()  # Of each call its steps and its result.
+        self._under_way = collections.deque()  # Number of steps and result of each call.
         self._scheduled = 0
         self._steps_a_call = 1
         self._fetched = 0
         self._last_s = time.perf_counter()
 
     def agree(self, wish: bool) -> bool:
-        """Returns the wish. Only the chief schedules steps, so its wish decides."""
+        """Returns `wish`: only the chief schedules steps, so it need not ask others."""
         return wish
 
     @property
     def idle(self) -> bool:
-        """Whether the state may be saved now: every scheduled call has been waited for."""
+        """True if no scheduled call is under way, so that the state may be saved."""
         return not self._under_way
 
     def run(self, step: int, until: int, stop: bool, drain: bool = False) -> Window:
-        """Schedules calls towards `until` and waits for the oldest; with `drain`, adds none to those under way."""
+        """Schedules calls up to step `until`, and waits for the oldest call.
+
+        At most two calls per worker are under way.
+
+        Args:
+          step: Global step of the state; it matters only if nothing is under way.
+          until: Step at which scheduling ends, greater than `step`.
+          stop: Copied to the result.
+          drain: Schedules no call while any is under way.
+
+        Returns:
+          The result of the oldest call.
+
+        Raises:
+          tf.errors.OpError: If the coordinator cannot go on, for example without a parameter
+            server.
+        """
         if self.idle:
             self._scheduled, self._last_s = step, time.perf_counter()
-        # Two calls a worker keep all busy; more would only delay a stop.
+        # Two calls per worker keep all of them busy; more would only delay a stop.
         while self._scheduled < until and len(self._under_way) < (
             1 if drain else 2 * self._workers
         ):
@@ -69,7 +85,7 @@ class AsyncSteps:
         now = time.perf_counter()
         seconds, self._last_s = now - self._last_s, now
         self._fetched += 1
-        warm = self._fetched > 2 * self._workers  # until then some worker may still be tracing
+        warm = self._fetched > 2 * self._workers  # Until then some worker may still be tracing.
         if warm:
             rate = steps / seconds / self._workers
             self._steps_a_call = max(1, min(4 * self._steps_a_call, round(CALL_S * rate)))
@@ -79,11 +95,11 @@ class AsyncSteps:
         """Waits for the result of a call.
 
         TensorFlow shows a result as soon as the call is done. If the worker ends before the chief
-        has a copy, fetching fails here, while the coordinator has the call repeated; only an error
-        that ends the job is raised.
+        has a copy, fetching fails here while the coordinator repeats the call, so that error is
+        ignored; only one that ends the job is raised.
         """
         while True:
-            is_final = self._coordinator.done()  # raises what the coordinator could not mend
+            is_final = self._coordinator.done()  # Raises an error that ends the job.
             try:
                 return tuple(result.fetch().tolist())
             except tf.errors.OpError:

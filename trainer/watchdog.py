@@ -1,6 +1,6 @@
-"""Ends a job that does nothing any more where nobody else watches it.
+"""Ends a job that hangs, where no launcher watches it.
 
-The launchers here look at status files. Vertex AI looks at nothing: a job that hangs is paid for
+The launchers here watch status files, and Vertex AI watches nothing: a job that hangs is paid for
 until its time limit, seven days if there is none.
 """
 
@@ -13,15 +13,21 @@ import time
 from trainer.cluster.shutdown import Stop, failed_code
 from trainer.job.journal import STATUS, Journal
 
-# Evaluating, caching data and saving show signs of life meanwhile; what would compile for longer
-# than this is not known.
+# Evaluation, copying of data and saving show signs of life all the time. No model is known that
+# compiles for longer than this.
 _SILENT_S = 1800.0
 
 
 def watch(journal: Journal, stop: Stop, *, silent_s: float = _SILENT_S) -> None:
-    """Has a thread end this replica, on whom the others depend, after `silent_s` without a sign of life in its journal.
+    """Starts a thread that ends this replica if its journal shows no sign of life for `silent_s`.
 
-    What each of its threads is doing then is in its log. Where a launcher watches, it does nothing.
+    The others depend on this replica. Before it ends, the stacks of all threads are written to
+    stderr. Where a launcher watches the status file, nothing is started.
+
+    Args:
+      journal: Journal of this replica.
+      stop: Ends the process, with `failed_code()`.
+      silent_s: Seconds without a sign of life.
     """
 
     def wait() -> None:

@@ -1,13 +1,13 @@
-"""Rendezvous of the replicas, and messages between the chief and the others over the connections by which they met.
+"""Rendezvous of the replicas, and messages between the chief and the others.
 
     channel = control_channel.join(member, job=job_dir, timeout_s=600)
     channel.send(STOP)                          # worker-0
     if channel.received(STOP, within_s=30): ... # the chief, as soon as it was sent
 
-TensorFlow's multi-worker runtime waits for ever for a missing replica, and while it does no Python
-code runs. So the replicas meet before it starts, over plain sockets at the chief's address.
-TensorFlow takes that over afterwards, while the connections stay: a port that nobody listens at can
-be taken in spite of them (SO_REUSEADDR, which both sides set).
+TensorFlow's multi-worker runtime waits for ever for a missing replica, and no Python code runs
+meanwhile. So the replicas first meet over plain sockets at the chief's address. Then TensorFlow
+takes over that address, and the connections stay open for the messages: a port can be bound in
+spite of open connections if nobody listens at it (SO_REUSEADDR, which both sides set).
 """
 
 import contextlib
@@ -19,33 +19,35 @@ from collections.abc import Callable, Sequence
 
 from trainer.cluster.member import Member
 
-STOP = b"S"  # to the chief: the sender was told to stop, and asks for a save
-LEFT = b"L"  # from the chief: all is saved, and it leaves before the job is done
-DONE = b"D"  # from the chief: the job is done
+STOP = b"S"  # To the chief: the sender has got a stop request, and asks for a save.
+LEFT = b"L"  # From the chief: all is saved, and it leaves before the job is done.
+DONE = b"D"  # From the chief: the job is done.
 
-GREETING = (
-    b"?"  # from a leader that waits; to a server that waits for its chief: the chief begins anew
-)
-_HTTP2_SETTINGS = b"\0"  # how a gRPC server begins: with the length of its settings, below 16 MiB
+# First byte of a leader that waits for others. A server that sees it at its chief's address knows
+# that the chief was started again.
+GREETING = b"?"
+# First byte of a gRPC server: it begins with the length of its settings, which is below 16 MiB.
+_HTTP2_SETTINGS = b"\0"
 
 _RETRY_S = 0.2
 _HELLO_S = 5.0
 _OTHERS_LEAVE_S = 5.0
-_MOST_CHARACTERS = 1 << 16  # of a replica's job and name
+_MOST_CHARACTERS = 1 << 16  # Longest line with a replica's job and name.
 
 # A lost host never closes its socket; TCP keepalive detects it: idle seconds, interval, probes.
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 class ControlChannel:
-    """One end: the chief's goes to all the others, theirs to the chief.
+    """One end of the connections between the chief and each of the others.
 
-    It goes to nobody in a job of one, and from a server that comes when the others have met
-    already.
+    The chief's end sends to all others, and their ends to the chief. An end without connections,
+    whose messages go nowhere, belongs to a job of one replica, or to a server that was started
+    again after the others had met.
     """
 
     def __init__(self, connections: Sequence[socket.socket] = ()) -> None:
-        """Takes the connections over."""
+        """Takes over connected sockets, and listens to each in a thread."""
         self._connections = connections
         self._open = len(connections)
         self._messages: set[bytes] = set()
@@ -54,27 +56,35 @@ class ControlChannel:
             connection.settimeout(None)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE.items():
-                if hasattr(socket, name):  # not on every system
+                if hasattr(socket, name):  # Some systems lack these options.
                     connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             threading.Thread(
                 target=self._listen, args=(connection,), name="control channel", daemon=True
             ).start()
 
     def send(self, message: bytes) -> None:
-        """Sends a message to all peers that can be reached."""
+        """Sends a message of one byte to all peers; those that cannot be reached are ignored."""
         for connection in self._connections:
             with contextlib.suppress(OSError):
                 connection.sendall(message)
 
     def received(self, *messages: bytes, within_s: float = 0.0) -> bool:
-        """Returns whether any peer has sent one of the messages, at the latest after `within_s`."""
+        """Returns whether any peer has sent one of the messages, now or within the next seconds.
+
+        Args:
+          *messages: Messages, each of one byte.
+          within_s: Seconds to wait for one that has not come yet.
+        """
         return self._wait(lambda: not self._messages.isdisjoint(messages), within_s)
 
     def wait_for_end(self) -> bool:
-        """Waits until the chief has said how the job ended. Returns whether it is done.
+        """Waits until the chief has said how the job ended.
+
+        Returns:
+          True if the job is done, False if the chief leaves before that.
 
         Raises:
-          ConnectionError: If the chief has gone without a message.
+          ConnectionError: If the connection to the chief ends without a message.
         """
         self._wait(lambda: self._messages or not self._open)
         if not self._messages:
@@ -82,10 +92,10 @@ class ControlChannel:
         return DONE in self._messages
 
     def wait_for_others(self) -> None:
-        """Waits, for a limited time, until all peers have closed their ends.
+        """Waits until all peers have closed their ends, for at most 5 seconds.
 
         A collective operation is no barrier: it returns on one replica while another still fetches
-        the last part from it. So the chief, which the others depend on most, leaves last.
+        the last part from it. So the chief, on which the others depend most, leaves last.
         """
         self._wait(lambda: not self._open, _OTHERS_LEAVE_S)
 
@@ -105,12 +115,21 @@ class ControlChannel:
 
 
 def join(member: Member, *, job: str, timeout_s: float) -> ControlChannel:
-    """Waits until all replicas of the cluster have called it with the same `job`: ports are used again.
+    """Waits until all replicas of the cluster have called it with the same `job`.
+
+    Comparing jobs matters because ports are used again.
+
+    Args:
+      member: This replica.
+      job: Name of the job, such as its directory.
+      timeout_s: Seconds to wait at most.
+
+    Returns:
+      This replica's end of the connections; without any if it is the only replica.
 
     Raises:
-      TimeoutError: Naming the replicas that have not after `timeout_s`.
-      ConnectionError: If the leader's address is in use by another job, which is named, or by
-        another program.
+      TimeoutError: If replicas are missing after `timeout_s`; it names them.
+      ConnectionError: If another job, which is named, or another program uses the leader's address.
     """
     if not member.addresses:
         return ControlChannel()
@@ -118,9 +137,9 @@ def join(member: Member, *, job: str, timeout_s: float) -> ControlChannel:
 
 
 def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
-    """Collects job and name from everyone, then answers all with the job: that they may go on.
+    """Collects job and name from everyone, then sends all of them the job, so that they go on.
 
-    A replica of another job gets the same answer, at once.
+    A replica of another job gets the same answer at once, and ends.
     """
     deadline = time.monotonic() + timeout_s
     answer, port = (
@@ -140,7 +159,8 @@ def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
             if time.monotonic() > deadline:
                 names = ", ".join(sorted(missing))
                 raise TimeoutError(f"after {timeout_s:.0f} s these replicas are missing: {names}")
-            # Nobody came, came and went, or is no replica.
+            # Errors mean that nobody connected, that the peer has gone again, or that it is not a
+            # replica; the leader goes on waiting.
             with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
                 connection, _ = listener.accept()
                 connection.settimeout(_HELLO_S)
@@ -161,7 +181,7 @@ def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
 
 
 def _follow(member: Member, job: str, timeout_s: float) -> ControlChannel:
-    """Sends job and name to the leader until it answers; a leader that is not up yet is tried again."""
+    """Sends job and name to the leader until it answers, trying again while it is not up yet."""
     deadline = time.monotonic() + timeout_s
     leader, address = next(iter(member.others.items()))
     state, answer = f"does not answer at {address}", b""
@@ -172,12 +192,11 @@ def _follow(member: Member, job: str, timeout_s: float) -> ControlChannel:
             connection = _connect(address, _HELLO_S)
             state = "still waits for others"
             connection.sendall(f"{json.dumps([job, member.name])}\n".encode())
-            if (
-                connection.recv(1) == _HTTP2_SETTINGS
-            ):  # The others have met: this one was started again,
-                return ControlChannel()  # and TensorFlow answers already.
+            # If TensorFlow answers, the others have met already: this replica was started again.
+            if connection.recv(1) == _HTTP2_SETTINGS:
+                return ControlChannel()
             connection.settimeout(max(deadline - time.monotonic(), _RETRY_S))
-            # Unbuffered: what comes behind the answer is for the channel.
+            # Unbuffered, since the bytes behind the answer are messages for the channel.
             with connection.makefile("rb", buffering=0) as lines:
                 answer = lines.readline()
             if answer == f"{json.dumps(job)}\n".encode():
@@ -191,9 +210,10 @@ def _follow(member: Member, job: str, timeout_s: float) -> ControlChannel:
 
 
 def first_byte(address: str) -> bytes | None:
-    """Returns what a server at `host:port` says first: empty if nothing in a second; None if there is no server.
+    """Returns the first byte that a server at `host:port` sends.
 
-    A replica's server ends with its process.
+    It is empty if the server sends nothing for a second, and None if there is no server. As a
+    replica's server ends with its process, None means that the replica has ended.
     """
     with contextlib.suppress(OSError), _connect(address, 1.0) as connection:
         try:

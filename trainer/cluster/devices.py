@@ -6,7 +6,12 @@ from common import machine
 
 
 def description(num_gpus: int | None = None) -> str:
-    """Describes the GPUs that are used, by default all, or without one the processor, and their memory."""
+    """Returns a description of the hardware that this replica computes on, and of its memory.
+
+    Args:
+      num_gpus: Number of GPUs that are used, None for all. Without GPUs it is the processor that is
+        described.
+    """
     if gpus := tf.config.list_physical_devices("GPU")[:num_gpus]:
         names = [
             tf.config.experimental.get_device_details(gpu).get("device_name", "GPU") for gpu in gpus

@@ -1,10 +1,14 @@
-"""Who am I: the role of this replica, from the environment alone. Imports no TensorFlow.
+"""The role of this replica and the addresses of the others, from environment variables alone.
 
-Three launchers, one answer:
-  * our own, AI Platform and TFJob: `TF_CONFIG` (the chief may be called `master`, the cluster may hold an evaluator);
-  * Vertex AI with several replicas: `CLUSTER_SPEC` of numbered pools, with our `TRAINER_POOL_ROLES` naming them in
-    order; Vertex's own TF_CONFIG takes pool 2 for parameter servers whatever the job meant, so it is the second choice;
-  * a single replica: neither; it is the chief of a cluster of one.
+Three kinds of launchers are understood:
+- Our own, AI Platform and TFJob set `TF_CONFIG`. The chief may be called `master`, and the cluster
+  may contain an evaluator.
+- Vertex AI, with several replicas, sets `CLUSTER_SPEC` with numbered pools, whose roles our
+  `TRAINER_POOL_ROLES` lists in order. Vertex AI also sets a TF_CONFIG, but that always takes the
+  third pool for parameter servers, so it is used only without `TRAINER_POOL_ROLES`.
+- A single replica has neither; it is the chief of a cluster of one.
+
+Imports no TensorFlow.
 """
 
 import dataclasses
@@ -17,32 +21,35 @@ from common.errors import UserError
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 POOL_ROLES = "TRAINER_POOL_ROLES"
-POOL_GPUS = "TRAINER_POOL_GPUS"  # how many the cluster file gives each replica of the pool
-# Least number of threads between operations in a server of TensorFlow. A call holds one until its
-# operations are done, and they need others: with one, TensorFlow's own number on a machine of one
-# core, both wait for ever.
+POOL_GPUS = "TRAINER_POOL_GPUS"  # Number of GPUs of each replica, by the cluster file.
+# Least number of inter-op threads in a server of TensorFlow. A call holds a thread until its
+# operations are done, and these need other threads. With only one, TensorFlow's default on a
+# machine of one core, both wait for ever.
 SERVER_THREADS = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
-    """This replica and the others."""
+    """Role of this replica, and addresses of the cluster."""
 
-    role: str  # of `ROLES`
-    index: int  # among the replicas of its role, from 0
-    # `host:port` of the training cluster by role, empty for a single replica: it trains without a
-    # server. Evaluators never stand in it: TensorFlow's parameter-server strategy waits for ever
-    # for one that does (tensorflow#46169).
+    role: str  # One of `ROLES`.
+    index: int  # Number among the replicas of this role, from 0.
+    # Addresses `host:port` of the training cluster, by role. Empty for a single replica, which
+    # trains without a server. Evaluators are left out: TensorFlow's parameter-server strategy would
+    # wait for them for ever (tensorflow#46169).
     addresses: Mapping[str, tuple[str, ...]]
 
     @property
     def name(self) -> str:
-        """`worker-1`, as files are named."""
+        """Name of this replica, such as `worker-1`; its files are named so too."""
         return f"{self.role}-{self.index}"
 
     @property
     def everyone(self) -> dict[str, str]:
-        """Addresses by name of all replicas of the cluster; the leader, the chief or else worker 0, comes first."""
+        """Addresses of all replicas of the cluster, by name, the leader first.
+
+        The leader is the chief or, without one, worker 0. Empty for a single replica.
+        """
         return {
             f"{role}-{i}": address
             for role, hosts in self.addresses.items()
@@ -51,26 +58,32 @@ class Member:
 
     @property
     def others(self) -> dict[str, str]:
-        """Addresses by name of the other replicas, the leader first if it is one of them."""
+        """Addresses of the other replicas, by name; the leader comes first if it is one of them."""
         return {name: address for name, address in self.everyone.items() if name != self.name}
 
     @property
     def is_chief(self) -> bool:
-        """Whether this replica saves, exports and decides: the chief, or worker 0 where there is no chief."""
+        """True if this replica saves, exports and decides.
+
+        That is the chief or, in a cluster without one, worker 0.
+        """
         return self.role == "chief" or (
             self.role == "worker" and self.index == 0 and "chief" not in self.addresses
         )
 
     @property
     def readers_here(self) -> int:
-        """Number of replicas that read the training split on the machine of this one."""
+        """Number of replicas, this one included, that read the training split on this machine.
+
+        Parameter servers do not count. It is at least 1.
+        """
         hosts = {name: address.rsplit(":", 1)[0] for name, address in self.everyone.items()}
         readers = [host for name, host in hosts.items() if not name.startswith("ps-")]
         return max(1, readers.count(hosts.get(self.name, "")))
 
     @property
     def default_strategy(self) -> str:
-        """What the cluster's shape asks for when no strategy is named."""
+        """Name of the strategy to use if no flag names one, by the cluster's shape."""
         if "ps" in self.addresses:
             return "parameter_server"
         return "multi_worker_mirrored" if self.addresses else "one_device"
@@ -87,7 +100,16 @@ class _Spec(pydantic.BaseModel):
 
 
 def from_environment(environ: Mapping[str, str], *, sync: bool = False) -> Member:
-    """Returns the member that `environ` describes; with `sync`, of a cluster without its parameter servers."""
+    """Returns this replica as environment variables describe it.
+
+    Args:
+      environ: Environment variables.
+      sync: Leaves the parameter servers out of the cluster.
+
+    Raises:
+      UserError: If a variable has a wrong form, an unknown role, or a replica that is not in the
+        cluster.
+    """
     variable, roles = "TF_CONFIG", {"master": "chief"} | {role: role for role in ROLES}
     if environ.get("CLUSTER_SPEC") and environ.get(POOL_ROLES):
         variable = "CLUSTER_SPEC"

@@ -1,4 +1,4 @@
-"""A replica as part of its cluster: its `tf.distribute` strategy, or its server, and what it does when others are lost."""
+"""A replica in its cluster: its `tf.distribute` strategy or its server, and the loss of others."""
 
 import contextlib
 import threading
@@ -15,21 +15,28 @@ from trainer.cluster.control_channel import DONE, GREETING, LEFT, STOP, ControlC
 from trainer.cluster.member import POOL_GPUS, SERVER_THREADS, Member
 from trainer.cluster.shutdown import Stop, failed_code
 
-# A server told to stop holds variables that the chief has yet to save; a preempted machine leaves
-# little time.
+# A server with a stop request holds variables that the chief has yet to save, and a preempted
+# machine leaves little time.
 _SAVE_TIMEOUT_S = 24.0
 _TICK_S = 1.0
 _PEER_DIES_S, _POLL_S = 2.0, 0.05
-_CHIEF_SILENT_S = 60.0  # longer than TensorFlow takes to listen where the replicas met before
+# After the rendezvous the chief's port is closed until TensorFlow listens at it, which takes less.
+_CHIEF_SILENT_S = 60.0
 
 
 def create(
     name: str, member: Member, *, num_gpus: int | None, all_reduce: str
 ) -> tf.distribute.Strategy:
-    """Returns the strategy of that name for this member, by the flags of these names.
+    """Returns the strategy of that name for this replica.
+
+    Args:
+      name: Value of `--strategy`.
+      member: This replica.
+      num_gpus: Number of GPUs to use; None for those of the cluster file, or all.
+      all_reduce: Value of `--all-reduce`.
 
     Raises:
-      UserError: If the cluster, or this machine, is not one for it.
+      UserError: If the strategy does not fit the cluster, or the machine lacks the GPUs.
     """
     gpus = use_gpus(num_gpus)
     fitting = (
@@ -74,7 +81,14 @@ def create(
 
 
 def use_gpus(wanted: int | None) -> int:
-    """Returns the number of GPUs to use, by default those of the cluster file or all, and hides the others."""
+    """Returns the number of GPUs to use, and hides the other ones from TensorFlow.
+
+    Args:
+      wanted: Number of GPUs; None for that of the cluster file or, if it has none, all.
+
+    Raises:
+      UserError: If there are fewer.
+    """
     gpus = tf.config.list_physical_devices("GPU")
     if wanted is None:
         wanted = variable(POOL_GPUS, at_least(0)) or len(gpus)
@@ -93,8 +107,8 @@ def use_gpus(wanted: int | None) -> int:
 def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
     """Makes the optimizer's step counter exact when several workers update it at once.
 
-    Keras adds by reading and assigning, which loses updates between asynchronous workers (35 of 200
-    were seen lost); TensorFlow's own operation adds in place.
+    Keras reads, adds and assigns, which loses updates between asynchronous workers (35 of 200 were
+    seen lost). TensorFlow's own operation adds in place.
     """
     counter = optimizer.iterations
     counter.assign_add = lambda value: counter.value.assign_add(tf.cast(value, counter.value.dtype))
@@ -102,13 +116,18 @@ def count_exactly(optimizer: keras.optimizers.Optimizer) -> None:
 
 @contextlib.contextmanager
 def naming_lost_replicas(member: Member) -> Iterator[None]:
-    """Raises a `ConnectionError` that names the lost replicas in place of TensorFlow's errors of them."""
+    """Context manager that turns TensorFlow's errors about lost replicas into one that names them.
+
+    Raises:
+      ConnectionError: In place of a TensorFlow error, if another replica does not answer any more
+        or the error is `UnavailableError`. Other errors pass unchanged.
+    """
     try:
         yield
     except tf.errors.OpError as error:
         lost: list[str] = []
         deadline = time.monotonic() + _PEER_DIES_S
-        # A process that dies may close its port last.
+        # A process that is ending may close its port only after the error is seen here.
         while member.others and not lost and time.monotonic() < deadline:
             lost = [name for name, address in member.others.items() if first_byte(address) is None]
             time.sleep(_POLL_S)
@@ -121,10 +140,14 @@ def naming_lost_replicas(member: Member) -> Iterator[None]:
 
 
 def serve(member: Member, stop: Stop, channel: ControlChannel) -> None:
-    """Serves as a parameter server or its worker until the process is ended. Never returns.
+    """Serves as a parameter server, or as its worker, until the process is ended; never returns.
 
-    On SIGTERM it asks the chief, stays until that has saved, and exits; at once when the chief is
-    gone. Without a chief for long it ends too: a chief that starts again has to meet it anew.
+    On SIGTERM it asks the chief to save, and ends when the chief has saved, is gone, or 24 seconds
+    have passed. It also ends if the chief was started again or is gone for long, since such a chief
+    must meet its servers anew.
+
+    Raises:
+      UserError: If the machine lacks the GPUs that the cluster file has.
     """
     use_gpus(None)
     chief = member.addresses["chief"][0]
@@ -148,7 +171,13 @@ def serve(member: Member, stop: Stop, channel: ControlChannel) -> None:
 
 
 def follow(chief: str, stop: Stop, silent_s: float = _CHIEF_SILENT_S) -> None:
-    """Ends this process when the chief has been started again, or nobody has listened at its address for `silent_s`."""
+    """Ends this process when the chief was started again, or has not listened for a while.
+
+    Args:
+      chief: Address `host:port`.
+      stop: Ends the process, with `failed_code()`.
+      silent_s: Seconds without anybody listening at the address.
+    """
     seen_at = time.monotonic()
     while time.monotonic() - seen_at < silent_s:
         time.sleep(silent_s / 10)
