@@ -1,13 +1,13 @@
-"""Evaluation on the validation split, by the replicas that train or by one of its own, and what is remembered of it.
+"""Evaluation on the validation split, by the replicas that train or by a replica of its own.
 
 `validation.json` in the job directory holds the latest and the best evaluation (`step` and the
-task's score), and the steps of those since the best, none of them better; `best/ckpt-<step>` holds
-the whole state of the best. A value that is not finite is null there. A score whose loss or ranking
-metric is not finite is never the best, and does not count against `--patience`. Selection is never
-on the test split.
+task's score), and the steps of the evaluations since the best one, none of which was better.
+`best/ckpt-<step>` holds the whole state of the best one. A value that is not finite is null in the
+file. A score whose loss or ranking metric is not finite is never the best, and does not count
+against `--patience`. The test split is never used to select a model.
 
-Replicas that evaluate together score a part of the split each. The score does not depend on how
-many they are: their batches are those of one, and the states of batches are added exactly.
+Replicas that evaluate together each score a part of the split. The score does not depend on their
+number: the batches are those of one replica, and the states of batches are added exactly.
 """
 
 import dataclasses
@@ -43,15 +43,15 @@ from trainer.options import Options
 from trainer.tasks.task import Task
 
 SPLIT = "validation"
-# By which Vertex AI (`HyperparameterTuningJob`), and AI Platform before it, have a trial of a study
-# write its metrics.
+# Vertex AI (`HyperparameterTuningJob`), like AI Platform before it, sets this variable to the file
+# in which a trial of a study writes its metrics.
 _STUDY = "CLOUD_ML_HP_METRIC_FILE"
 _POLL_S, _POLL_IN_STORE_S = 0.5, 5.0
-_TIMEOUT_S = 600.0  # that the chief waits at the end for the evaluator's last score
+_TIMEOUT_S = 600.0  # Time that the chief waits at the end for the evaluator's last score.
 
 
 class Scores:
-    """The evaluations of the job in `job_dir`."""
+    """Evaluations of the job in `job_dir`."""
 
     def __init__(self, job_dir: str, task: Task) -> None:
         self._job_dir, self._path, self._task = (
@@ -61,7 +61,13 @@ class Scores:
         )
 
     def load(self) -> dict[str, dict[str, Any]]:
-        """Returns `latest` and, once a score was finite, `best`; nothing before the first evaluation."""
+        """Returns the evaluations `latest` and `best`, each with `step` and the score's values.
+
+        `best` is missing until a score is finite; both are missing before the first evaluation.
+
+        Raises:
+          UserError: If the file cannot be used.
+        """
         with parsed_json(self._path) as scores:
             return {
                 which: {**score, "step": int(score["step"])}
@@ -74,9 +80,10 @@ class Scores:
             return list(map(int, (scores or {}).get("since_best", [])))
 
     def is_exhausted(self, step: int, patience: int) -> bool:
-        """Returns whether the last `patience` evaluations, up to this step, were all no better than the best one.
+        """Returns whether the last `patience` evaluations were no better than the best one.
 
-        Later ones are yet to be made again.
+        Evaluations after `step` do not count: a resumed job makes them again. Prints a line if
+        true.
         """
         enough = sum(scored <= step for scored in self._since_best()) >= patience
         if enough:
@@ -85,17 +92,26 @@ class Scores:
 
     @property
     def latest_step(self) -> int:
-        """Last step that was scored, or 0."""
+        """Step that was scored last, or 0."""
         return self.load().get("latest", {}).get("step", 0)
 
     def add(self, step: int, score: dict[str, float], state: State) -> bool:
-        """Writes down the score of `state`, and keeps the state if it is the best yet. Returns whether it is."""
+        """Records a score, and saves the state if the score is the best yet.
+
+        Args:
+          step: Global step of the state.
+          score: Values of the loss and of the metrics, by name.
+          state: State whose copies were scored.
+
+        Returns:
+          True if the score is the best yet.
+        """
         latest = {"step": step, **plain(score)}
         best = self.load().get("best")
         rank = self._task.rank(score)
         is_finite = all(map(math.isfinite, rank))
         better = is_finite and (best is None or rank > self._task.rank(best))
-        # What an attempt had scored that got further does not count twice.
+        # An earlier attempt may have scored this and later steps; they must not count twice.
         since_best = [scored for scored in self._since_best() if scored < step]
         if better:
             since_best = []
@@ -110,7 +126,13 @@ class Scores:
         return better
 
     def restore_best(self, state: State) -> int:
-        """Reads the best state into `state`. Returns its step."""
+        """Reads the best state into the copies of `state`, and returns its step.
+
+        There must be a best evaluation.
+
+        Raises:
+          UserError: If its files cannot be used.
+        """
         best = self._best(self.load()["best"]["step"])
         with (
             reading(best, "the same command with --export last exports the last state"),
@@ -125,18 +147,22 @@ class Scores:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Validator:
-    """Scores states on the validation split, in a model of its own in every process, and reports the scores."""
+    """Scores states on the validation split, and reports the scores.
+
+    Each process has a model of its own for it.
+    """
 
     opts: Options
     build: Builder
     manifest: Manifest
     scores: Scores
     journal: Journal
-    strategy: tf.distribute.Strategy  # of the replicas that evaluate together
-    reports: bool = True  # whether this one does
+    strategy: tf.distribute.Strategy  # Strategy of the replicas that evaluate together.
+    reports: bool = True  # Whether this replica reports the scores.
 
     @functools.cached_property
-    def _model(self) -> keras.Model:  # not made before it is needed: a start must not wait for it
+    def _model(self) -> keras.Model:
+        # Built only when it is needed, so that the start of training does not wait for it.
         with self.strategy.scope():
             return self.build()
 
@@ -145,9 +171,17 @@ class Validator:
         return tf.summary.create_file_writer(self.journal.path("logs", SPLIT))
 
     def evaluate(self, state: State, interrupted: Callable[[], bool]) -> bool:
-        """Scores the copies of `state` and reports it everywhere. All who evaluate together call it with the same state.
+        """Scores the copies of `state`, and reports the score if this replica reports.
 
-        Returns False when `interrupted` has said on any of them to leave it.
+        It goes to `scores`, the journal, TensorBoard and a printed line. All replicas that evaluate
+        together must call this with the same state.
+
+        Args:
+          state: State whose copies are scored.
+          interrupted: Returns True if this replica has no time to go on.
+
+        Returns:
+          False if it was interrupted on any replica, so that there is no score.
         """
         step, start = state.step, time.perf_counter()
         self.journal.status("evaluating", step)
@@ -171,10 +205,16 @@ class Validator:
     def score(
         self, values: Mapping[str, np.ndarray], interrupted: Callable[[], bool]
     ) -> dict[str, float] | None:
-        """Returns the task's score of a model with these weights, on all replicas, which must be given the same ones.
+        """Returns the loss and the metrics, by name, of a model with these weights.
 
-        None when `interrupted`, which is asked before every batch, says on any of them that there
-        is no time for it.
+        All replicas that evaluate together must call it with the same weights.
+
+        Args:
+          values: Weights by name.
+          interrupted: Called before every batch; returns True if this replica has no time to go on.
+
+        Returns:
+          Values by name, or None if it was interrupted on any replica.
         """
         weights.put(values, self._model)
         replicas = self.strategy.num_replicas_in_sync
@@ -205,7 +245,10 @@ class Validator:
         return self.strategy.gather(self.strategy.run(self._sums, args=batch), axis=0)
 
     def _sums(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
-        """Returns the wish to stop, the loss and the states of the metrics, [1, values]; 0 of a batch that does not count."""
+        """Returns the wish to stop, the loss and the states of the metrics, [1, values].
+
+        Loss and states are 0 for a batch that does not count.
+        """
         task = self.build.task
         features = dict(batch)
         labels = features.pop(self.manifest.label)
@@ -222,11 +265,18 @@ class Validator:
 def replica_batches(
     manifest: Manifest, data_dir: str, batch_size: int, replica: int, replicas: int
 ) -> Iterator[tuple[Columns, bool]]:
-    """Yields as many batches for each replica, and whether each counts there.
+    """Yields the batches of one replica, each with whether it counts.
 
-    Batches are those of the whole split, on however many replicas. All replicas take part in every
-    round, since they agree in each whether to go on; so one whose part is shorter is given batches
-    of its neighbours too, which do not count.
+    The batches are those of the whole split, for any number of replicas. All replicas get equally
+    many, since they agree before each whether to go on; so a replica with a shorter part also gets
+    batches of its neighbours, which do not count.
+
+    Args:
+      manifest: Manifest of the dataset.
+      data_dir: Its directory.
+      batch_size: Number of examples in a batch.
+      replica: Number of the replica, from 0.
+      replicas: Number of replicas.
     """
     count = math.ceil(manifest.split(SPLIT).examples / batch_size)
     rounds = math.ceil(count / replicas)
@@ -241,27 +291,32 @@ def replica_batches(
 
 @functools.cache
 def _study() -> Any:
-    import hypertune  # Google's, which knows the form of the file
+    import hypertune  # Google's package, which knows the format of the file.
 
     return hypertune.HyperTune()
 
 
 def has_evaluator() -> bool:
-    """Returns whether the launcher started one; it stands in no TF_CONFIG of the others."""
+    """Returns whether the launcher has started an evaluator.
+
+    An environment variable says so; no replica's TF_CONFIG contains the evaluator.
+    """
     return "evaluator" in os.environ.get(POOL_ROLES, "").split(",")
 
 
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
-    """Scores checkpoints, the newest first, until the last step's is scored. Returns the exit code."""
+    """Runs an evaluator: scores checkpoints, newest first, until the last step's is scored.
+
+    Returns the exit code, 0. Without a validation split it returns at once.
+    """
     if not manifest.splits[SPLIT].examples:
         print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate")
         return 0
-    with stop.at_once():  # what is interrupted is scored again
+    with stop.at_once():  # Nothing is lost: an interrupted evaluation is made again.
         build = opts.builder(manifest)
         model = build()
-        state = State(
-            model, learning.optimizer(opts, model, manifest)
-        )  # which gives its slots places in a checkpoint
+        # Checkpoints contain the optimizer's slots, so reading one needs an optimizer too.
+        state = State(model, learning.optimizer(opts, model, manifest))
         checkpoints = Checkpoints(opts.job_dir, state)
         scores = Scores(opts.job_dir, build.task)
         validator = Validator(opts, build, manifest, scores, journal, tf.distribute.get_strategy())
@@ -279,7 +334,10 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
 
 
 def await_evaluator(opts: Options, scores: Scores, step: int, journal: Journal) -> None:
-    """Waits until the evaluator has scored the last checkpoint: on Vertex AI the job ends with the chief."""
+    """Waits until the evaluator has scored the last checkpoint, for at most 10 minutes.
+
+    On Vertex AI the job ends with the chief, so the chief must not leave earlier.
+    """
     deadline = time.monotonic() + _TIMEOUT_S
     while scores.latest_step < step:
         if time.monotonic() > deadline:

@@ -1,21 +1,26 @@
-"""A SavedModel that takes what a client has and answers with names.
+"""Exports a SavedModel that takes a client's values and answers with names.
 
-It loads with TensorFlow alone, and its files lie as TensorFlow Serving wants them inside a version's folder.
+It needs only TensorFlow to load, and its files lie as TensorFlow Serving expects them in a
+version's folder.
 
     served = tf.saved_model.load("job/model").signatures["serving_default"]
     served(image=images)  # -> probabilities [N, classes], class_index [N], class_name [N]
 
-Of a table it takes every column that the model uses, as the source has it: `served(fare=..., company=..., ...)`. What is
-missing is sent as NaN of a float, else as one of the texts or numbers that the schema lists as `missing`, and becomes the
-column's default as in conversion; of a column without a default it is refused, since no model has learnt what it means.
+For a table it takes every column that the model uses, with the values that the source has:
+`served(fare=..., company=..., ...)`. A missing value is sent as NaN (floats), or as one of the
+texts or numbers that the schema lists as `missing`. It becomes the column's default, as in
+conversion; in a column without a default it is an error, since no model has learnt what it means.
 
-A table has two more, which take each column as text, as a cell of a CSV file has it, strings [N]: `raw` answers, and `faults` says
-what is wrong in each row, the empty string of a right one; with any fault in them `raw` refuses the rows.
+A table has two more signatures, which take each column as text, as in a cell of a CSV file, strings
+[N]. `raw` answers, and fails if any row has a mistake; `faults` returns the mistake in each row, an
+empty string for a correct one.
 
-    loaded.signatures["raw"](fare=tf.constant(["12.5", ""]), started=tf.constant(["2024-01-31 08:15", "2024-02-01"]))
+    raw = loaded.signatures["raw"]
+    raw(fare=tf.constant(["12.5", ""]), started=tf.constant(["2024-01-31 08:15", "2024-02-01"]))
 
-Of images there is a second signature, `image_bytes`, that takes whole PNG and JPEG files of any size: strings [N], which TensorFlow
-Serving reads as `{"b64": ...}`. It decodes, crops and resizes them as the converter or the trainer's reader has done.
+For images there is a second signature, `image_bytes`, that takes whole PNG and JPEG files of any
+size, strings [N], which TensorFlow Serving reads as `{"b64": ...}`. It decodes, crops and resizes
+them as the converter or the trainer's reader has done.
 """
 
 import json
@@ -38,12 +43,10 @@ from trainer.data.serving_preprocessing import parse_texts, refuse, serving_prep
 from trainer.models.registry import Builder
 from trainer.nn import weights
 
-_OF_A_FILE = (
-    0.0,
-    255.0,
-)  # what pixels of image files can be; others are on a scale that no file has
-# Names by `trainer.nn.weights` of the variables, in the order in which the archive numbers them;
-# null of a random generator's state.
+# Range of the pixels of image files; pixels with another range cannot come from a file.
+_OF_A_FILE = (0.0, 255.0)
+# List of the variables' names by `trainer.nn.weights`, in the order in which the archive numbers
+# the variables; null for the state of a random generator.
 WEIGHT_NAMES = "assets.extra/weights.json"
 
 
@@ -54,10 +57,21 @@ def export(
     directory: str,
     learnt: TrainedOn | None = None,
 ) -> None:
-    """Writes the model with its preprocessing and what it has learnt from; it replaces what was there when it is complete.
+    """Writes the model as a SavedModel, with its preprocessing and what it has learnt from.
 
-    In a store it is deleted before. The model is built anew, outside any strategy, so nothing of
-    that is saved.
+    An earlier model in the directory is replaced when the new one is complete; in a store it is
+    deleted before. The model is built anew, outside any strategy, so that nothing of the strategy
+    is saved.
+
+    Args:
+      values: Weights by name.
+      build: Builder of the model.
+      manifest: Manifest of the dataset.
+      directory: Directory of the SavedModel, local or in a bucket.
+      learnt: Records that the model was trained on; None to leave them out.
+
+    Raises:
+      OSError: If the model cannot be written.
     """
     served = build()
     weights.put(values, served)
@@ -70,7 +84,8 @@ def export(
     elif (image := manifest.inputs[0]).value_range == _OF_A_FILE:
 
         def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            # What is stored as files was decoded by the reader, what as pixels by the converter.
+            # The reader decoded images that are stored as files, and the converter those that are
+            # stored as pixels, which it does accurately.
             pixels = features.decode_images(
                 image_bytes, image.shape, accurate=image.encoding is None
             )
@@ -81,8 +96,8 @@ def export(
         )
     for name, endpoint in endpoints.items():
         archive.add_endpoint(name, endpoint)
-    # A store has no directories to rename: there the model is whole when `saved_model.pb`, the last
-    # that counts, appears.
+    # A store has no directories that could be renamed. There the model is complete when
+    # `saved_model.pb`, the last file that matters, appears.
     partial = directory if is_remote(directory) else f"{directory}.partial"
     with store_errors():
         if tf.io.gfile.exists(partial):
@@ -112,7 +127,10 @@ def export(
 def signature(
     served: keras.Model, build: Builder, manifest: Manifest
 ) -> tf.types.experimental.PolymorphicFunction:
-    """Returns a function, traced, from the dataset's inputs in their order to the task's answers by the model."""
+    """Returns the function of `serving_default`, traced.
+
+    It takes the dataset's inputs in their order, and returns the task's answers by name.
+    """
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
         return build.task.answer(
@@ -127,7 +145,7 @@ def signature(
 def _text_signatures(
     served: keras.Model, build: Builder, manifest: Manifest
 ) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-    """Returns the functions, traced, that take a table's columns as texts, by the names of their signatures."""
+    """Returns the traced functions that take a table's columns as texts, by signature name."""
 
     def raw(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
         columns, faults = parse_texts(manifest, texts)
@@ -145,8 +163,11 @@ def _text_signatures(
 def _traced(
     function: Callable[..., dict[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]
 ) -> tf.types.experimental.PolymorphicFunction:
-    """Returns a function as a graph whose signature takes inputs of these forms by their names; here it takes them in their order."""
-    # An export makes small letters of the names of arguments by name.
+    """Returns a function as a graph that takes tensors of these specs, in their order.
+
+    In the exported signature they are arguments by name.
+    """
+    # The export would change argument names to lower case if the function took them by name.
     named = [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()]
     traced = tf.function(
         lambda *values: function(**dict(zip(specs, values, strict=True))), input_signature=named

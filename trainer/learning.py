@@ -1,4 +1,4 @@
-"""From the options to what learns: optimizer, learning-rate schedule, decayed weights. The model states the defaults."""
+"""Optimizer, learning-rate schedule and weight decay from options; models state the defaults."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from trainer.nn import schedules
 from trainer.nn.optimizers import SGD, Adam, AdamW
 from trainer.options import Options
 
-_DECAY_OF_ADAMW = 0.004  # as Keras has it
-# What Keras' optimizers may do besides, and nothing here goes by.
+_DECAY_OF_ADAMW = 0.004  # The default of Keras.
+# Features of Keras' optimizers that the training loop here does not support.
 _NOT_HERE = ("gradient_accumulation_steps", "use_ema", "loss_scale_factor")
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 _FALLING = {"linear": schedules.linear, "cosine": schedules.cosine}
-# Options that mean something only where another one has one of these values.
+# Options that have an effect only if another one has one of these values.
 _ONLY_WHERE = (
     (("optimizer", "clip_norm"), "optimizer", ("adam", "adamw", "sgd")),
     (("momentum",), "optimizer", ("sgd",)),
@@ -29,18 +29,30 @@ _ONLY_WHERE = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingSize:
-    """How much there is to do; where nothing is learnt, that does not matter."""
+    """Amount of training in a job. The defaults serve where nothing is trained."""
 
-    batch: int = 1  # examples of a step over all replicas
-    examples: int = 1  # of the training split
-    last_step: int = 1
-    horizon: int = 1  # the step at which a falling learning rate is 0
+    batch: int = 1  # Examples of a step over all replicas.
+    examples: int = 1  # Examples of the training split.
+    last_step: int = 1  # Global step at which training ends.
+    horizon: int = 1  # Global step at which a falling learning rate is 0.
 
 
 def training_size(
     opts: Options, manifest: Manifest, first_start: Mapping[str, Any], replicas: int
 ) -> TrainingSize:
-    """Returns the size of a job on `replicas`, for which `first_start` decided, if there was one."""
+    """Returns the size of a job on `replicas`.
+
+    Args:
+      opts: Options of the job.
+      manifest: Manifest of the dataset.
+      first_start: Record of the job's first start, which decides batch size and schedule; empty if
+        this is the first.
+      replicas: Number of synchronous replicas; 1 in a parameter-server job.
+
+    Raises:
+      UserError: If some replicas would have no example of a batch, or the global batch is not that
+        of the first start.
+    """
     examples = manifest.split("train").examples
     batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
     if batch < replicas:
@@ -61,12 +73,13 @@ def training_size(
 
 
 def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, Any]:
-    """Returns every option that decides what is learnt, with the value that it has in a job: also where nobody gave one.
+    """Returns all options that decide what is learnt, with their defaults filled in.
 
-    `none` stands for what does not exist, or means nothing to the model or to the other options.
+    `none` stands for an option that has no value, or has no effect with this model or the other
+    options.
 
     Raises:
-      UserError: If an option is given that means nothing there.
+      UserError: If an option is given that has no effect with the others.
     """
     stated = {name.lower(): default(opts.model, name) for name in DEFAULTS}
     defaults = {**options(opts.model), **stated, "momentum": 0.9}
@@ -100,7 +113,14 @@ def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, An
 def optimizer(
     opts: Options, model: keras.Model, manifest: Manifest, size: TrainingSize = TrainingSize()
 ) -> keras.optimizers.Optimizer:
-    """Returns the model's optimizer, built, with its learning rate as a function of the step. For use in the strategy's scope."""
+    """Returns the job's optimizer, built for the model, with its learning-rate schedule.
+
+    It must be called in the strategy's scope.
+
+    Raises:
+      UserError: If an option has no effect with the others, or the model's own optimizer cannot be
+        used.
+    """
     values = settings(opts, size)
     name, factor, clip = values["schedule"], None, {"global_clipnorm": opts.clip_norm}
     if name == "piecewise":
@@ -130,7 +150,7 @@ def optimizer(
 
 
 def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of the model's module."""
+    """Returns the optimizer that the model's module makes, after checking that it can be used."""
     created, general = default(opts.model, "optimizer")(manifest, rate), keras.optimizers.Optimizer
     if not isinstance(created, general) or type(created).apply is not general.apply:
         why = (
@@ -143,7 +163,7 @@ def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.o
         )
     elif used := [name for name in _NOT_HERE if getattr(created, name)]:
         why = f"uses {used[0]}, which means nothing here"
-    # Each replica would clip its own part of the gradients.
+    # On several replicas, each would clip its own part of the gradients.
     elif tf.distribute.get_strategy().num_replicas_in_sync > 1 and (
         used := [n for n in _CLIPS if getattr(created, n)]
     ):
@@ -157,13 +177,16 @@ def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.o
 
 
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
-    """Returns the factor of the squared weights in the loss, and these weights; 0 where the optimizer itself lets them decay."""
+    """Returns the factor of half the squared weights in the loss, and these weights.
+
+    The factor is 0 if the optimizer itself decays weights.
+    """
     values = settings(opts)
     rate = 0.0 if values["optimizer"] == "adamw" else values["weight_decay"]
     return rate, [weight for weight in model.trainable_variables if _decays(weight)]
 
 
 def _decays(weight: keras.Variable) -> bool:
-    # Keras calls them kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel, and of an
-    # adapter lora_kernel_a.
+    # Keras' names are kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel and, for an
+    # adapter, lora_kernel_a.
     return "kernel" in weight.name.split("_")

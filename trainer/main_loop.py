@@ -1,4 +1,4 @@
-"""A training job from start to export, as one replica sees it."""
+"""A training job from start to export, as one replica executes it."""
 
 import contextlib
 import math
@@ -39,15 +39,34 @@ from trainer.train_step import TrainStep
 
 
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
-    """Runs this replica until the job is done. Returns the exit code; whoever ends the process calls `stop.end`."""
+    """Runs this replica until the job is done or it is stopped.
+
+    Parameter servers and their workers never return; their process ends.
+
+    Args:
+      opts: Options of the job.
+      member: This replica.
+      manifest: Manifest of the dataset.
+      stop: Stop request; the caller must end the process by `stop.end`, which sends the journal.
+
+    Returns:
+      The exit code: 0, or `saved_code()` after a stop request.
+
+    Raises:
+      UserError: If options, model, dataset, cluster or machine do not fit each other, or training
+        diverges.
+      TimeoutError: If replicas are missing at the start.
+      ConnectionError: If another replica is lost.
+      OSError: If checkpoints or the export cannot be written or read.
+    """
     if opts.patience and has_evaluator():
         raise UserError(
             f"--patience {opts.patience} goes by evaluations of the chief, and this cluster has "
             "an evaluator; leave out one"
         )
     configure(opts)
-    # In every call the others may have to wait for the chief, who saves and evaluates; its silence
-    # says if all hang.
+    # Other replicas may wait for long in any call, as the chief saves and evaluates. So only the
+    # chief's silence shows that the job hangs.
     leads = member.is_chief or member.role == "evaluator"
     journal = Journal(opts.job_dir, member.name, beats=not leads)
     stop.last = journal.send
@@ -71,7 +90,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
         )
         if member.is_chief:
             print(place)
-        if member.role != "ps":  # which holds variables only
+        if member.role != "ps":  # Parameter servers read no data.
             place = placement.provide_files(place, manifest, journal.alive)
         channel = control_channel.join(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
     if opts.strategy == "parameter_server" and not member.is_chief:
@@ -82,7 +101,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
 
 
 def configure(opts: Options) -> None:
-    """Sets what TensorFlow and Keras must know before the first operation."""
+    """Makes the settings of TensorFlow and Keras that must precede the first operation."""
     if opts.threads:
         tf.config.threading.set_intra_op_parallelism_threads(opts.threads)
         tf.config.threading.set_inter_op_parallelism_threads(opts.threads)
@@ -102,11 +121,15 @@ def main_loop(
     stop: Stop,
     channel: ControlChannel,
 ) -> int:
-    """Trains from the newest checkpoint to the last step, evaluates and exports. Returns the exit code."""
+    """Trains from the newest checkpoint to the last step, evaluates and exports.
+
+    Returns:
+      The exit code: 0, or `saved_code()` after a stop request.
+    """
     started = time.time()
     is_chief, synchronous = member.is_chief, opts.strategy != "parameter_server"
-    # Until the first step there is nothing to save; but synchronous replicas leave together, or the
-    # others hang.
+    # Before the first step there is nothing to save, so a stop request ends the process at once.
+    # But synchronous replicas have to leave together, as otherwise the others would hang.
     with contextlib.nullcontext() if synchronous and member.addresses else stop.at_once():
         distribution = strategy.create(
             opts.strategy, member, num_gpus=opts.num_gpus, all_reduce=opts.all_reduce
@@ -194,9 +217,8 @@ def main_loop(
         opts, steps, checkpoints, scores, validator, meter, first_step, is_stop_requested
     )
     if is_done:
-        with stop.at_once(
-            lambda: channel.send(LEFT)
-        ):  # all is saved: what is interrupted now, a resume does again
+        # All is saved. If the process ends here, a resumed job does the rest again.
+        with stop.at_once(lambda: channel.send(LEFT)):
             if not is_chief:
                 is_done = channel.wait_for_end()
             else:
@@ -209,7 +231,8 @@ def main_loop(
                     state.weights(), build, manifest, os.path.join(opts.job_dir, "model"), learnt
                 )
                 journal.event("export", step, exported_step=exported_step)
-                # An attempt that only had to export has not seen a step.
+                # An attempt that only exports has made no step, so the last one in the journal
+                # counts.
                 final = (
                     meter.final() if step > first_step else last(opts.job_dir, journal.name, "step")
                 )
@@ -235,7 +258,7 @@ def main_loop(
             print(f"told to stop; saved at step {step}")
     if not is_chief:
         channel.wait_for_end()
-    elif synchronous:  # the servers of parameters serve until they are told to end
+    elif synchronous:  # Parameter servers and their workers run until they are ended.
         channel.wait_for_others()
     return 0 if is_done else saved_code()
 
@@ -250,7 +273,14 @@ def _train(
     first_step: int,
     is_stop_requested: Callable[[], bool],
 ) -> tuple[int, bool]:
-    """Steps, evaluates and saves. Returns the step it ends at, whose state is saved, and whether nothing stopped it."""
+    """Trains, evaluates and saves until the last step, a stop request, or the end of patience.
+
+    Returns:
+      The step at which it ends, whose state is saved, and whether no stop request ended it.
+
+    Raises:
+      UserError: If the loss is not finite.
+    """
     last_step = meter.size.last_step
 
     def evaluate(step: int) -> bool:
@@ -266,8 +296,8 @@ def _train(
     is_enough = is_training_enough(step)
     while step < last_step and not (is_stopping or is_enough):
         wish = is_stop_requested()
-        # The next step at which something may be due is the same on all replicas: they make equal
-        # calls.
+        # Calls end at the next step at which something may be due. It is the same on all replicas,
+        # so that they make equal calls.
         dues = [
             step - step % every + every
             for every in (opts.eval_every_steps, opts.checkpoint_num_steps)
@@ -290,14 +320,14 @@ def _train(
         if ends or (steps.idle and checkpoints.is_due(step)):
             checkpoints.save(step)
     checkpoints.wait()
-    # Last, when the state is safe, and also if an earlier attempt trained to the end and got no
-    # further.
+    # The last evaluation comes when the state is safe. It is also made if an earlier attempt has
+    # trained to the end without it.
     is_scored = not validator or (scores.latest_step == step and (is_enough or step == first_step))
     return step, not is_stopping and (is_scored or evaluate(step))
 
 
 def _select_weights(opts: Options, scores: Scores, state: State, step: int) -> int:
-    """Has `state` hold the weights to export: the last or the best. Returns their step."""
+    """Makes `state` hold the weights to export, the last or the best, and returns their step."""
     if opts.export == "best":
         if "best" in scores.load():
             return scores.restore_best(state)
@@ -309,14 +339,19 @@ def _select_weights(opts: Options, scores: Scores, state: State, step: int) -> i
 def _check_against_first_start(
     opts: Options, member: Member, manifest: Manifest, size: TrainingSize, model: keras.Model
 ) -> None:
-    """Refuses settings and a model that are not those of the job's first start, which the chief writes down."""
+    """Checks that settings and model are those of the job's first start; the chief records these.
+
+    Raises:
+      UserError: If they differ.
+    """
     record = {
         "identity": opts.facts(manifest),
         "batch_size": size.batch,
         "horizon_steps": size.horizon,
         "settings": learning.settings(opts, size),
         "replicas": {role: len(hosts) for role, hosts in member.addresses.items()} or {"chief": 1},
-        "arguments": dict(manifest.arguments),  # for jobs that begin with these weights
+        # Jobs that begin with these weights check how the data were split.
+        "arguments": dict(manifest.arguments),
         "network": weights.digest(model),
         "versions": {
             "python": platform.python_version(),
@@ -334,7 +369,11 @@ def _check_against_first_start(
 
 
 def _synchronize(opts: Options, model: keras.Model, is_chief: bool) -> None:
-    """Makes the model's batch normalisation go by the batch of all replicas."""
+    """Makes the model's batch normalisation use the moments of the batch over all replicas.
+
+    Raises:
+      UserError: If XLA, which cannot exchange sums between replicas, is to compile the model.
+    """
     if (layers := synchronize(model)) and is_chief:
         print(
             f"--model {opts.model}: {layers} layers of keras.layers.BatchNormalization go by the "
@@ -352,7 +391,15 @@ def _synchronize(opts: Options, model: keras.Model, is_chief: bool) -> None:
 def _restore(
     opts: Options, checkpoints: Checkpoints, manifest: Manifest, journal: Journal, is_chief: bool
 ) -> int:
-    """Loads the newest checkpoint, or at the start of a job the weights of `--init-from`. Returns the step."""
+    """Loads the newest checkpoint or, at the start of a job, the weights of `--init-from`.
+
+    Returns:
+      The step to begin at.
+
+    Raises:
+      UserError: If the job was done and its checkpoints are gone, or the weights do not fit.
+      OSError: If no checkpoint can be read.
+    """
     step = checkpoints.restore()
     if not step and (record := done.load(opts.job_dir)):
         raise UserError(
@@ -377,7 +424,11 @@ def _compare_starts(
     first_step: int,
     model: keras.Model,
 ) -> None:
-    """Ends a job whose replicas have read different checkpoints, or have built different models."""
+    """Ends a job whose replicas have loaded different checkpoints or built different models.
+
+    Raises:
+      OSError: On all replicas, if they differ.
+    """
     names = [*member.everyone]
     own = [[names.index(member.name), first_step, int(weights.digest(model)[:8], 16)]]
     gathered = distribution.gather(
@@ -386,7 +437,7 @@ def _compare_starts(
     starts = {names[i]: f"step {step} of model {model:08x}" for i, step, model in gathered.numpy()}
     if len({*starts.values()}) > 1:
         if member.is_chief:
-            channel.wait_for_others()  # which may still gather
+            channel.wait_for_others()  # They may still fetch what was gathered.
         raise OSError(
             "replicas would start differently "
             f"({', '.join(f'{name}: {start}' for name, start in starts.items())}); give "
@@ -396,7 +447,7 @@ def _compare_starts(
 
 
 def _note_records(opts: Options, manifest: Manifest) -> None:
-    """Writes down once which records the job learns from; `--init-from` may be gone when it exports."""
+    """Records once which records the job learns from: `--init-from` may be gone at the export."""
     if TrainedOn.load(opts.job_dir) is None:
         own = TrainedOn.of(manifest, content_hashes(manifest, opts.data_dir, "train"))
         own.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None).save(

@@ -1,4 +1,4 @@
-"""Speed and quality of training while it runs: the journal, the status file, TensorBoard, and a line for people."""
+"""Speed and quality of training as it runs, for journal, status file, TensorBoard and terminal."""
 
 import time
 
@@ -15,7 +15,10 @@ _LINE_S = 2.0
 
 
 class Meter:
-    """Reports every window in the journal, the status file and TensorBoard, and prints a line now and then."""
+    """Reports every window in journal, status file and TensorBoard, and prints a line at times.
+
+    Only the chief writes for TensorBoard and prints.
+    """
 
     def __init__(
         self,
@@ -25,11 +28,20 @@ class Meter:
         optimizer: keras.optimizers.Optimizer,
         is_chief: bool,
     ) -> None:
-        """Takes the size of a job whose steps give the loss and states of the metrics of `task`."""
+        """Prepares to report the steps of a job.
+
+        Args:
+          size: Size of the job.
+          task: Task of the model, whose loss and metrics the windows have.
+          journal: Journal of this replica.
+          optimizer: The job's optimizer, whose learning rate is reported.
+          is_chief: Whether this replica is the chief.
+        """
         self.size, self.is_chief = size, is_chief
         self._task, self._journal, self._optimizer = task, journal, optimizer
         self._warm_steps, self._warm_s = 0, 0.0
-        # Since the last line: a window may be a single step, whose loss says little.
+        # Windows since the last line. A line is about all of them, as a window may be a single
+        # step, whose loss says little.
         self._windows: list[Window] = []
         self._line_at = 0.0
         self._means: dict[str, float] = {}
@@ -39,11 +51,19 @@ class Meter:
 
     @property
     def examples_per_s(self) -> float:
-        """Examples per second of the whole job, over training only: first calls, saving and export are left out."""
+        """Examples per second of the whole job, or 0 before the first ordinary call.
+
+        Only training counts: first calls, saving and export are left out.
+        """
         return round(self._warm_steps * self.size.batch / self._warm_s, 1) if self._warm_s else 0.0
 
     def add(self, step: int, window: Window) -> None:
-        """Records the steps of a window, of which `step` is the last."""
+        """Reports a window.
+
+        Args:
+          step: Global step after the window.
+          window: Result of its steps.
+        """
         if window.warm:
             self._warm_steps += window.steps
             self._warm_s += window.seconds
@@ -82,5 +102,9 @@ class Meter:
         }
 
     def final(self) -> dict[str, float | None]:
-        """Returns loss and metrics of the last line, if there was one, and examples per second of the attempt."""
+        """Returns loss and metrics of the last line, and the examples per second of the attempt.
+
+        Values that are not finite are None. Before the first line there are only the examples per
+        second.
+        """
         return {**plain(self._means), "examples_per_s": self.examples_per_s}

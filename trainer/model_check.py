@@ -1,10 +1,9 @@
-"""Check of the user's own model before training, to refuse in one line what would fail or be wrong later.
+"""Check of the user's own model before training, to report in one line what would fail later.
 
     model_check.run(build, opts, manifest)
 
-On one batch of the training split, on the chief's processor and on models of its own: it builds,
-takes a step, and makes the signature of the export. The models that come with the trainer need no
-check.
+It builds models of its own on the chief, makes a step with one batch of the training split, and
+calls the signature of the export. The models that come with the trainer need no check.
 """
 
 import functools
@@ -30,19 +29,19 @@ _MOST_EXAMPLES = 32
 
 
 def run(build: Builder, opts: Options, manifest: Manifest) -> None:
-    """Checks the model if it is the user's own.
+    """Checks the model if it is the user's own, and sets the random seed again.
 
     Raises:
-      UserError: If it would not be trained or exported right.
+      UserError: If the model would not be trained or exported correctly.
     """
     if opts.model in registry.NAMES:
         return
     with about(f"--model {opts.model}"):
         _check(build, opts, manifest)
-    keras.utils.set_random_seed(
-        opts.seed
-    )  # the job's weights are to be those that they would be without
-    gc.collect()  # models refer to themselves, and a GPU's memory is wanted
+    # The check has drawn random numbers. The job's weights must be those that it would have
+    # without the check.
+    keras.utils.set_random_seed(opts.seed)
+    gc.collect()  # Models are reference cycles, and would hold memory of a GPU.
 
 
 def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
@@ -69,7 +68,7 @@ def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
         actual = tf.nest.map_structure(lambda output: str(output.shape), outputs)
         raise UserError(f"its outputs are {actual}, and the task takes {shapes[0]}, {task.meaning}")
     operation = infer.get_concrete_function(features).graph.outputs[0].op
-    while operation.type in ("Identity", "Cast", "Reshape", "Squeeze"):  # which do not compute
+    while operation.type in ("Identity", "Cast", "Reshape", "Squeeze"):  # These compute nothing.
         operation = operation.inputs[0].op
     if (
         operation.type in ("Softmax", "Sigmoid")
@@ -107,7 +106,16 @@ def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
 
 
 def check_metrics(task: Task, labels: tf.Tensor, outputs: tf.Tensor) -> None:
-    """Refuses a metric that is not one number, or whose variables are not sums of what they are for parts of the examples."""
+    """Checks that each metric is one number, and that its variables are sums over examples.
+
+    Args:
+      task: Task of the model.
+      labels: Labels of a batch, as the dataset has them.
+      outputs: Outputs of the model for it, [N, outputs] or [N] of one.
+
+    Raises:
+      UserError: If a metric is not such a number.
+    """
     predictions = task.predictions(outputs)[:, -task.outputs :]
     middle = len(labels) // 2
     for metric in task.all_metrics:

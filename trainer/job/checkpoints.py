@@ -1,8 +1,8 @@
 """Training state on disk: `checkpoints/ckpt-<step>`, the newest few.
 
-A checkpoint whose writer was killed may be cut; it is passed over. Here stands all of the policy:
-when a checkpoint is due, which are kept, and which one a job goes on from. Only the copying of the
-state makes training wait; the files are written in a thread of their own, one save at a time.
+A checkpoint whose writer was killed may be incomplete; it is skipped. This module has the whole
+policy: when a checkpoint is due, which are kept, and from which one a job resumes. Training waits
+only while the state is copied. The files are written in a thread, one save at a time.
 """
 
 import concurrent.futures
@@ -21,7 +21,11 @@ _NAME = re.compile(r"ckpt-(\d+)\.index")
 
 
 class Checkpoints:
-    """Saves and restores a `State`. Every replica restores from the same directory and follows the same policy."""
+    """Saves and restores a `State`.
+
+    Every replica restores from the same directory and follows the same policy; only the chief
+    saves.
+    """
 
     def __init__(
         self,
@@ -33,7 +37,17 @@ class Checkpoints:
         every_steps: int = 0,
         every_s: float = 0.0,
     ) -> None:
-        """Only the chief saves, and tells of it in its `journal`: a save is noted when it is complete, and not before."""
+        """Prepares to save and restore.
+
+        Args:
+          job_dir: Directory of the job.
+          state: State to save and restore.
+          journal: Journal in which the chief notes each complete save; None on other replicas,
+            which do not save.
+          keep: Number of newest checkpoints to keep.
+          every_steps: Steps between checkpoints; 0 for none by steps.
+          every_s: Seconds between checkpoints; 0 for none by time.
+        """
         self._directory = os.path.join(job_dir, "checkpoints")
         self.state, self._journal = state, journal
         self._keep, self._every_steps, self._every_s = keep, every_steps, every_s
@@ -44,25 +58,28 @@ class Checkpoints:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time since the last one is up: to be made as soon as the state may be saved."""
+        """True if `every_s` seconds have passed, so that the next possible step should be saved."""
         return 0 < self._every_s <= time.monotonic() - self._saved_at
 
     def is_due(self, step: int) -> bool:
-        """Returns whether one is to be made at this step."""
+        """Returns whether a checkpoint is to be made at this step."""
         return self.is_late or (self._every_steps > 0 and step % self._every_steps == 0)
 
     def steps(self) -> list[int]:
-        """Steps of the checkpoints there are, oldest first."""
+        """Returns the steps of the complete checkpoints, oldest first."""
         return steps(self._directory)
 
     def load_newest(self, after: int = 0) -> int:
-        """Reads the newest checkpoint beyond step `after` into the state's copies. Returns its step, or 0 without one.
+        """Reads the newest checkpoint after step `after` into the state's copies.
 
-        One that cannot be read is named once and passed over from then on.
+        A checkpoint that cannot be read is reported once, and skipped from then on.
+
+        Returns:
+          The step of the checkpoint, or 0 if there is none.
 
         Raises:
-          OSError: If the store does not answer, which says nothing of the checkpoint: replicas must
-            not go on from two.
+          OSError: If the store does not answer. This says nothing about the checkpoint, and
+            replicas must not resume from different ones.
         """
         for step in reversed(self.steps()):
             if step <= after or step in self._unreadable:
@@ -70,14 +87,13 @@ class Checkpoints:
             try:
                 self.state.checkpoint.read(self._path(step)).assert_consumed()
                 return step
-            except (
-                Exception
-            ) as error:  # TensorFlow has many for a damaged file, IndexError among them
-                if "retry attempts failed" in str(error):  # in whichever class, a ValueError too
+            except Exception as error:
+                # TensorFlow raises many kinds of errors for a damaged file, such as IndexError. A
+                # store that does not answer is known by the message alone, in any kind of error.
+                if "retry attempts failed" in str(error):
                     raise OSError(first_line(error)) from None
-                if (
-                    step in self.steps()
-                ):  # else it was deleted while it was read: there is a newer one
+                # If it was deleted while it was read, there is a newer one, and it is not damaged.
+                if step in self.steps():
                     self._unreadable.add(step)
                     print(
                         f"checkpoint {step} cannot be read and is passed over: {first_line(error)}"
@@ -85,7 +101,14 @@ class Checkpoints:
         return 0
 
     def restore(self) -> int:
-        """Loads the newest checkpoint that can be read into the live variables. Returns its step, or 0 if there is none."""
+        """Loads the newest readable checkpoint into the live variables.
+
+        Returns:
+          The step of the checkpoint, or 0 if there are no checkpoints.
+
+        Raises:
+          OSError: If there are checkpoints and none can be read, or the store does not answer.
+        """
         if self.load_newest():
             return self.state.put()
         if self.steps():
@@ -93,7 +116,14 @@ class Checkpoints:
         return 0
 
     def save(self, step: int) -> None:
-        """Copies the training state now; a thread writes the copy to disk, after any earlier save."""
+        """Copies the training state now; a thread writes the copy to disk.
+
+        It waits for the save before. Without a journal it only restarts the time until the next
+        one.
+
+        Raises:
+          OSError: If the save before has failed.
+        """
         self._saved_at = time.monotonic()
         if self._journal:
             self._journal.status("saving", step)
@@ -103,7 +133,11 @@ class Checkpoints:
             self._saving = self._thread.submit(self._write, step, waited_s)
 
     def copy_state(self, step: int) -> None:
-        """Copies the state of this step, when the save before has written its copies."""
+        """Waits until the save before has ended, and copies the state of this step.
+
+        Raises:
+          OSError: If that save has failed.
+        """
         self.wait()
         self.state.take(step)
 
@@ -111,7 +145,7 @@ class Checkpoints:
         """Waits for the last save.
 
         Raises:
-          OSError: If it failed; the checkpoints before it are as they were.
+          OSError: If it failed; the checkpoints before it are unchanged.
         """
         if self._saving:
             self._saving.result()
@@ -126,9 +160,10 @@ class Checkpoints:
         saved = self.steps()
         old = [s for s in saved if s <= step][: -self._keep]
         kept = [f"ckpt-{s}" for s in saved if s not in old]
-        # What TensorFlow itself finds the newest by. `update_checkpoint_state` would write it too,
-        # with a warning. Its names are relative to the directory they are in; given that, it would
-        # count gs:// and jobs/a from elsewhere.
+        # TensorFlow's own functions find the newest checkpoint by this file.
+        # `update_checkpoint_state` would write it too, with a warning. The names in it are relative
+        # to its directory; with that directory given, they would be relative to the working
+        # directory for `gs://` and paths such as jobs/a.
         index = tf.compat.v1.train.generate_checkpoint_state_proto(".", f"ckpt-{step}", kept)
         write_text(os.path.join(self._directory, "checkpoint"), str(index))
         for s in old:
@@ -143,14 +178,20 @@ class Checkpoints:
 
 
 def steps(directory: str) -> list[int]:
-    """Steps of the complete checkpoints in a directory, oldest first."""
+    """Returns the steps of the complete checkpoints in a directory, oldest first.
+
+    The list is empty if there is no such directory.
+    """
     return sorted(int(match[1]) for match in map(_NAME.fullmatch, _listed(directory)) if match)
 
 
 def remove(path: str) -> None:
     """Deletes the files of a checkpoint, and those of a save that failed.
 
-    By their names and not by a pattern, which other names in `path` could be too.
+    Files are matched by name, as a pattern could match others if `path` has special characters.
+
+    Args:
+      path: Path of the checkpoint, without an ending.
     """
     directory, name = os.path.split(path)
     with store_errors():
@@ -165,9 +206,9 @@ def remove(path: str) -> None:
 def _listed(directory: str) -> list[str]:
     with store_errors():
         try:
-            tf.io.gfile.stat(
-                directory
-            )  # which alone tells a store that fails from a directory that is not there
+            # Unlike `exists` and `listdir`, this distinguishes a missing directory from a store
+            # that fails.
+            tf.io.gfile.stat(directory)
         except tf.errors.NotFoundError:
             return []
         return tf.io.gfile.listdir(directory)

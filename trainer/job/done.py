@@ -1,4 +1,4 @@
-"""`DONE.json`: the job has reached its step. Imports no TensorFlow."""
+"""Record of a finished job, `DONE.json`. Imports no TensorFlow."""
 
 import os
 from typing import Any
@@ -11,27 +11,24 @@ FILE = "DONE.json"
 
 
 class Done(pydantic.BaseModel, frozen=True, extra="allow"):
-    """The end of a job, with the task's metrics over the last reported steps by their names.
+    """Result of a finished job.
 
-    What an attempt that only exports again does not know any more is None.
+    Further fields are the task's metrics over the last reported steps, by name. A value is None if
+    the attempt that finished does not know it, since it has only exported the model again.
     """
 
-    step: int  # global step reached
-    epochs: float  # passes over the training split until then
-    exported_step: int | None = (
-        None  # whose weights the exported model has; another one with `--export best`
-    )
-    loss: float | None  # mean over the last reported steps, per example
-    validation: dict[
-        str, Any
-    ]  # the `latest` and the `best` evaluation on the validation split, if there was any
-    seconds: float  # wall time of the attempt that finished, from its start to the export
-    stopped_early: int | None = (
-        None  # by `--patience` of so many evaluations, before the last step asked for
-    )
-    examples_per_s: (
-        float | None
-    )  # of the whole job while training; first call, saving and export excluded
+    step: int  # Global step that the job has reached.
+    epochs: float  # Passes over the training split until then.
+    # Step of the exported weights, which may be earlier with `--export best`. None means `step`.
+    exported_step: int | None = None
+    loss: float | None  # Mean over the last reported steps, per example.
+    # Evaluations `latest` and `best` on the validation split; empty without any.
+    validation: dict[str, Any]
+    seconds: float  # Wall time of the attempt that finished, from its start to the export.
+    # Value of `--patience` if that has ended training before the last step, else None.
+    stopped_early: int | None = None
+    # Of all replicas together while training; first calls, saving and export are left out.
+    examples_per_s: float | None
 
     @property
     def exported(self) -> tuple[int, float]:
@@ -40,11 +37,15 @@ class Done(pydantic.BaseModel, frozen=True, extra="allow"):
         return step, self.epochs * step / max(1, self.step)
 
     def save(self, job_dir: str) -> None:
-        """Writes the file; after this the job is finished."""
+        """Writes the file; the job is finished once this returns."""
         write_text(os.path.join(job_dir, FILE), self.model_dump_json(indent=1) + "\n")
 
 
 def load(job_dir: str) -> Done | None:
-    """Returns the record of a finished job, or None."""
+    """Returns the record of a finished job, or None if the job is not finished.
+
+    Raises:
+      UserError: If the file cannot be used.
+    """
     with parsed_json(os.path.join(job_dir, FILE)) as record:
         return None if record is None else Done.model_validate(record)

@@ -1,4 +1,7 @@
-"""`job.json`: what a job directory is for. Resuming it for something else is refused. Imports no TensorFlow."""
+"""Record of a job's first start, `job.json`, by which other settings are refused on resuming.
+
+Imports no TensorFlow.
+"""
 
 import json
 import os
@@ -10,12 +13,16 @@ from common.storage.files import parsed_json, write_text
 
 FILE = "job.json"
 _MAPPINGS = ("identity", "settings", "replicas", "arguments", "versions")
-# Settings that the first start has decided, or that the machine decides.
+# Settings that are not compared, since the first start or the machine decides them.
 _NOT_COMPARED = {"batch_size", "horizon_steps", "precision"}
 
 
 def first_start(job_dir: str) -> dict[str, Any]:
-    """Returns what the job's first start has written down; nothing before it, or if this is no job's directory."""
+    """Returns the record of the job's first start; empty if there is none.
+
+    Raises:
+      UserError: If the file cannot be used.
+    """
     with parsed_json(os.path.join(job_dir, FILE)) as content:
         if content is None:
             return {}
@@ -25,12 +32,16 @@ def first_start(job_dir: str) -> dict[str, Any]:
 
 
 def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, Any]:
-    """Returns what holds for all starts: what the first one has written down, or this `record`.
+    """Returns the record of the job's first start, or `record` if this is the first.
 
-    With `write` it is written down now, once: a store takes one write a second to an object.
+    Args:
+      job_dir: Directory of the job.
+      record: Record of this start, with `settings`.
+      write: Writes the record if this is the first start. Only the chief does, since a store allows
+        one write of an object per second.
 
     Raises:
-      UserError: If the job began with other settings, such as another constant of the model's
+      UserError: If the job began with other settings, such as another constant in the model's
         module.
     """
     recorded = first_start(job_dir)
@@ -46,7 +57,11 @@ def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, 
 
 
 def check(job_dir: str, identity: Mapping[str, Any]) -> None:
-    """Refuses another `identity` than the job directory was started with, if it was, and names every difference."""
+    """Checks that the job directory, if it is in use, was started with the same `identity`.
+
+    Raises:
+      UserError: If it was not; the message names every difference.
+    """
     _compare(job_dir, first_start(job_dir).get("identity", identity), identity)
 
 
@@ -64,12 +79,19 @@ def _compare(job_dir: str, before: Mapping[str, Any], now: Mapping[str, Any]) ->
 
 
 def facts(job_dir: str) -> dict[str, Any]:
-    """Returns what made a job's model: its `settings`, resolved; `replicas` by role, and `versions` of packages."""
+    """Returns how a job's model was made; empty if this is no job's directory.
+
+    The keys are `settings`, with all defaults filled in, `replicas` by role, and `versions` of
+    packages.
+    """
     record = first_start(job_dir)
     return {key: record[key] for key in ("settings", "replicas", "versions") if key in record}
 
 
 def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
-    """Returns the name of a job's dataset and the arguments of its conversion; None if this is no job's directory."""
+    """Returns the name of a job's dataset and the arguments of its conversion.
+
+    Returns None if this is no job's directory.
+    """
     record = first_start(job_dir)
     return (record["identity"]["dataset"], record.get("arguments", {})) if record else None

@@ -1,9 +1,9 @@
-"""The state of training as plain values: step, weights, optimizer slots, whatever strategy holds them.
+"""Training state as plain values: step, weights and optimizer slots, independent of the strategy.
 
-Copies in ordinary variables stand between the live ones and everything that outlives a step:
-checkpoints are written from them while training goes on, evaluation and export read their weights.
-So no file and no exported model knows of the strategy, and a job may go on with another number of
-replicas.
+Copies in ordinary variables stand between the live variables and everything that outlives a step:
+checkpoints are written from them while training goes on, and evaluation and export read their
+weights. So neither files nor exported models depend on the strategy, and a job may resume with
+another number of replicas.
 """
 
 import keras
@@ -16,14 +16,24 @@ _value = keras.ops.convert_to_numpy
 
 
 class State:
-    """Copies of the variables of the live model and optimizer; `checkpoint` holds the copies."""
+    """Copies of the variables of the live model and optimizer.
+
+    Attributes:
+      model: The live model.
+      optimizer: The live optimizer.
+      checkpoint: `tf.train.Checkpoint` of the copies.
+    """
 
     def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
-        """Expects to be outside the strategy's scope; the optimizer must be built, so that its slots exist."""
+        """Copies the variables.
+
+        It must be called outside the strategy's scope, and the optimizer must be built, so that its
+        slots exist.
+        """
         self.model, self.optimizer = model, optimizer
         self._weights = {f"model/{name}": weight for name, weight in weights.named(model).items()}
-        # By position, in the order of the model's weights: a model of another order has another
-        # digest.
+        # Slots are named by position, in the order of the model's weights. This is safe, since a
+        # model with another order has another digest and is refused.
         slots = {f"optimizer/{i:03d}": variable for i, variable in enumerate(optimizer.variables)}
         self._live = {**self._weights, **slots}
         with tf.device("CPU:0"):
@@ -34,13 +44,16 @@ class State:
         self.checkpoint = tf.train.Checkpoint(step=self._step, variables=self._copies)
 
     def take(self, step: int) -> None:
-        """Copies the live variables: the state after `step` steps."""
+        """Copies the live variables, which are the state after `step` steps."""
         self._step.assign(step)
         for name, live in self._live.items():
             self._copies[name].assign(_value(live))
 
     def put(self) -> int:
-        """Copies back into the live variables. Every replica must do it. Returns the step."""
+        """Copies the state back into the live variables, and returns its step.
+
+        Every replica must call it.
+        """
         for name, live in self._live.items():
             live.assign(self._copies[name])
         return self.step
@@ -51,5 +64,5 @@ class State:
         return int(self._step.numpy())
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Returns the copies of the model's weights, as `trainer.nn.weights` names them."""
+        """Returns the copies of the model's weights, by the names of `trainer.nn.weights`."""
         return {name.removeprefix("model/"): self._copies[name].numpy() for name in self._weights}
