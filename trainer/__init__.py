@@ -1,1 +1,1 @@
-"""What every replica executes."""
+"""The program that every replica of a training job runs."""

@@ -1,7 +1,7 @@
-"""The trainer's flags.
+"""Flags of the trainer.
 
-One command line serves every replica; what differs between replicas comes from the environment
-(`trainer.cluster.member`). A flag is a field of `Options`, and nothing else has to know of it.
+One command line serves every replica; differences between replicas come from the environment
+(`trainer.cluster.member`). A flag is a field of `Options`, and is declared nowhere else.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from trainer.data import example_weights
 from trainer.job.done import Done
 from trainer.models import registry
 
-# Groups of the flags that decide what is learnt: a resumed job with another value is refused.
+# Groups of the flags that decide what is learnt. A job cannot resume with another value of them.
 _LEARNT = ("model", "batches", "network", "learning")
 _MOST_THREADS = 1024
 _batch_size = at_least(1, 2**24)
@@ -44,7 +44,7 @@ _class_weight = Kind(
 
 
 def _group(name: str) -> Callable[..., Any]:
-    """Returns what makes a flag below that heading of the help."""
+    """Returns a function that declares a flag under that heading of the help."""
     return functools.partial(flag, group=name)
 
 
@@ -61,9 +61,9 @@ _machine = _group("machine")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    """What to train and how; `--help` says what each field means.
+    """Settings of a training job; `--help` describes each field.
 
-    Options of the group `network` are keywords of the model's `build`, given to it where they are
+    Options of the group `network` are keywords of the model's `build`, which gets those that are
     not None.
     """
 
@@ -221,7 +221,11 @@ class Options(Flags):
     )
 
     def __post_init__(self) -> None:
-        """Refuses what does not go together."""
+        """Checks the flags, alone and together.
+
+        Raises:
+          UserError: If a value is not allowed, or flags contradict each other.
+        """
         super().__post_init__()
         if (self.train_steps is None) == (self.train_epochs is None):
             raise UserError("give either --train-steps or --train-epochs")
@@ -254,7 +258,11 @@ class Options(Flags):
             )
 
     def on(self, manifest: Manifest) -> Self:
-        """These with a model for the dataset; what of them does not go with it is refused."""
+        """Returns these options with the name of a model for the dataset.
+
+        Raises:
+          UserError: If an option or the model does not fit the dataset.
+        """
         if self.class_weights:
             example_weights.class_weights(self.class_weights, manifest)
         if manifest.is_table and self.augment not in (None, "none"):
@@ -275,22 +283,38 @@ class Options(Flags):
         return dataclasses.replace(self, model=registry.suited(self.model, manifest))
 
     def builder(self, manifest: Manifest) -> registry.Builder:
-        """The builder of the model, with its task."""
+        """Returns the builder of the model, with its task.
+
+        Raises:
+          UserError: If there is no such model, or an option of `network` is not one of its own.
+        """
         return registry.builder(self.model, manifest, self.network)
 
     @property
     def network(self) -> dict[str, Any]:
-        """The options of the model that are given."""
+        """Options of the group `network` that are not None, by name."""
         return {name: value for name, value in self._where("network").items() if value is not None}
 
     def global_batch_size(self, replicas: int) -> int:
-        """Examples of one step over `replicas` synchronous replicas (1 in a parameter-server job)."""
+        """Returns the number of examples of a step over all replicas.
+
+        Args:
+          replicas: Number of synchronous replicas; 1 in a parameter-server job.
+        """
         if self.per_replica_batch_size:
             return self.per_replica_batch_size * replicas
         return self.batch_size or 128
 
     def last_step(self, examples: int, replicas: int) -> int:
-        """The global step to reach, with `examples` in the training split."""
+        """Returns the global step at which training ends.
+
+        Args:
+          examples: Number of examples in the training split.
+          replicas: Number of synchronous replicas; 1 in a parameter-server job.
+
+        Raises:
+          UserError: If `--train-epochs` is more steps than the trainer can count.
+        """
         if self.train_steps is not None:
             return self.train_steps
         step = math.ceil(self.train_epochs * examples / self.global_batch_size(replicas))
@@ -302,7 +326,10 @@ class Options(Flags):
         return step
 
     def is_met_by(self, record: Done) -> bool:
-        """Whether that job has done these steps, or else epochs; or training had ended early with this patience too."""
+        """Returns whether a finished job has trained for these steps or epochs.
+
+        A job that stopped early counts too, if it did so with this patience or a larger one.
+        """
         if self.patience and record.stopped_early and self.patience <= record.stopped_early:
             return True
         return (
@@ -312,12 +339,16 @@ class Options(Flags):
         )
 
     def identity(self) -> dict[str, Any]:
-        """The options that decide what is learnt. Synchronous strategies learn the same, whatever their replicas."""
+        """Returns the options that decide what is learnt, by name.
+
+        The strategy is `synchronous` or `asynchronous`: all synchronous strategies learn the same,
+        with any number of replicas.
+        """
         strategy = "asynchronous" if self.strategy == "parameter_server" else "synchronous"
         return {**self._where(*_LEARNT), "strategy": strategy}
 
     def facts(self, manifest: Manifest) -> dict[str, Any]:
-        """Returns what a job directory is for: what is learnt, and from which dataset."""
+        """Returns the identity of a job, by name: the options that decide what is learnt, and its dataset."""
         return {**self.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
 
     def _where(self, *groups: str) -> dict[str, Any]:
@@ -329,7 +360,7 @@ class Options(Flags):
 
 
 def parser() -> Parser:
-    """The parser; its help groups the flags and names units and defaults."""
+    """Returns the parser of the command line."""
     p = Parser(
         prog="trainer.task",
         description="Trains a model on a converted dataset. Every replica runs this with the same "
@@ -343,14 +374,22 @@ def parser() -> Parser:
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
-    """Options from a command line; `--train_steps` is understood as `--train-steps`, as older programs wrote it.
+    """Returns the options of a command line.
 
-    Where there is no `--job-dir`, a custom job of Vertex AI has the directory of its
-    `baseOutputDirectory`, or of its trial.
+    `--train_steps` is the same as `--train-steps`, as in older programs. Without `--job-dir`, a
+    custom job of Vertex AI uses the directory of its `baseOutputDirectory`, or of its trial.
+
+    Args:
+      argv: Arguments without the program's name.
+      environ: Environment variables.
+
+    Raises:
+      UserError: If a flag is unknown, is missing, has a value that is not allowed, or contradicts
+        another one.
     """
     argv = [re.sub(r"^--[\w-]+", lambda m: m[0].replace("_", "-"), a) for a in argv]
-    # With AIP_CHECKPOINT_DIR, .../checkpoints, and AIP_TENSORBOARD_LOG_DIR, .../logs, it names what
-    # a job directory has.
+    # Vertex AI's directories for a model, checkpoints and logs are .../model, .../checkpoints and
+    # .../logs, as in a job directory. So the directory around them can be one.
     if base := re.fullmatch(r"(.+)/model/?", environ.get("AIP_MODEL_DIR", "")):
         argv = ["--job-dir", base[1], *argv]
     values = vars(parser().parse_args(argv))

@@ -1,7 +1,6 @@
-"""Steps of one device or of all-reduce workers in lock step, many a call, with no Python between them.
+"""Steps of one device, or of all-reduce workers in lock step: several per call, without Python.
 
-window = steps.run(step, until=500, stop=False)
-step += window.steps
+window = steps.run(step, until=500, stop=False) step += window.steps
 """
 
 import time
@@ -15,9 +14,9 @@ from trainer.train_step import CALL_S, TrainStep, Window
 
 
 class SyncSteps:
-    """Steps of all replicas together. Every process makes the same calls."""
+    """Steps of all replicas together. Every process must make the same calls."""
 
-    idle = True  # whether the state may be saved now: nothing is ever under way between calls
+    idle = True  # The state may be saved after any call, as nothing is under way then.
 
     def __init__(
         self,
@@ -33,14 +32,25 @@ class SyncSteps:
         self._steps_a_call = 1
         self._step_s: float | None = None
         self._function, self._agreement = tf.function(self._call), tf.function(self._total)
-        # The first call would make the graph otherwise; no other replica is needed for it.
+        # Tracing needs no other replica, so it is done here and not in the first call, in which
+        # replicas wait for each other.
         scalar = tf.TensorSpec([], tf.int64)
         self._function.get_concrete_function(
             self._source, scalar, tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.float32)
         )
 
     def run(self, step: int, until: int, stop: bool, drain: bool = False) -> Window:
-        """Advances by some steps, not beyond `until`. `stop` is this process's wish; all agree after every call."""
+        """Makes some steps, at least one.
+
+        Args:
+          step: Global step of the state.
+          until: Step that is not passed, greater than `step`.
+          stop: Whether this process wishes to stop; the result says if any process does.
+          drain: Ignored; a call leaves nothing under way.
+
+        Returns:
+          The result, the same on all processes but for the times.
+        """
         steps = min(self._steps_a_call, until - step)
         proposal = (
             min(4.0 * self._steps_a_call, CALL_S / (self._step_s or CALL_S)) if self._chief else 0.0
@@ -55,20 +65,23 @@ class SyncSteps:
         self._next_step = step + steps
         seconds = time.perf_counter() - start
         warm = self._step_s is not None
-        # The first call compiles, so its time says little; 0.1 s a step lets the next calls find
-        # out.
+        # The first call also compiles, so its time says little. With a guess of 0.1 s per step the
+        # next calls are short, and measure the time.
         self._step_s = seconds / steps if warm else 0.1
-        # All processes must make calls of one length, and each sees another clock: they take the
-        # chief's.
+        # All processes must make calls of the same length, and their clocks differ, so they use the
+        # chief's proposal.
         self._steps_a_call = max(1, round(proposal))
         return Window(steps=steps, sums=tuple(sums), seconds=seconds, warm=warm, stop=stops > 0)
 
     def agree(self, wish: bool) -> bool:
-        """Returns whether any process wishes it. All must ask at the same step."""
+        """Returns whether any process has the wish. All processes must call it at the same step."""
         return float(self._agreement(tf.constant(float(wish)))) > 0
 
     def _batches(self) -> tf.distribute.DistributedIterator:
-        """Returns the batches of this process's replicas from the next step on, made in threads ahead of their steps."""
+        """Returns the batches of this process's replicas from the next step on.
+
+        Threads make them ahead of their steps.
+        """
         return iter(
             self._strategy.distribute_datasets_from_function(
                 lambda where: self._reader.dataset(self._next_step, where)
@@ -76,7 +89,10 @@ class SyncSteps:
         )
 
     def _copies(self) -> Any:
-        """Returns the split on every device of this process: from one it would be sent to the others in every step."""
+        """Returns the split on every device of this process.
+
+        From a single device it would be sent to the others in every step.
+        """
         with tf.device("CPU:0"):
             loaded = self._reader.load()
         devices = self._strategy.extended.worker_devices
@@ -93,19 +109,19 @@ class SyncSteps:
             loaded = next(source) if self._reader.ahead else source
             results = self._strategy.run(self._replica, args=(loaded, step + tf.cast(i, tf.int64)))
             totals += tf.add_n(self._strategy.experimental_local_results(results))
-        # One reduction a call carries the sums and what every process wishes.
+        # One reduction per call has both the sums and the wishes of all processes.
         return self._total(tf.concat([totals, wish], 0))
 
     def _total(self, mine: tf.Tensor) -> tf.Tensor:
         """Returns the sum over all processes."""
-        # `run` hands the same to each replica of this process, so each brings its part.
+        # `run` gives the same tensor to each replica of this process, so each adds a part of it.
         part = mine / len(self._strategy.extended.worker_devices)
         return self._strategy.reduce(
             "SUM", self._strategy.run(tf.identity, args=(part,)), axis=None
         )
 
-    # Only the loop over steps is written for AutoGraph; rewriting the rest too takes half of the
-    # time of tracing.
+    # Only the loop over steps needs AutoGraph. Converting the rest too would take half of the time
+    # of tracing.
     @tf.autograph.experimental.do_not_convert
     def _replica(self, loaded, step: tf.Tensor) -> tf.Tensor:
         replica = tf.distribute.get_replica_context()

@@ -1,6 +1,9 @@
-"""What every replica runs: `python -m trainer.task --data-dir D --job-dir J --train-steps N`.
+"""The program that every replica runs.
 
-Exit codes: 0 done; 143 saved on SIGTERM; 2 a mistake in the arguments; anything else an error.
+    python -m trainer.task --data-dir D --job-dir J --train-steps N
+
+Exit codes: 0 if the job is done; 143 if it was saved after SIGTERM; 2 for a mistake in the
+arguments; others for errors.
 """
 
 import contextlib
@@ -26,13 +29,20 @@ from trainer.job import done, identity
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Trains, or serves as a parameter server or its worker, until the job is done; then ends the process.
+    """Trains, or serves as a parameter server or its worker, and ends the process.
 
-    Returns the exit code where there is nothing to do.
+    Args:
+      argv: Arguments without the program's name; None for those of the process.
+
+    Returns:
+      0 if there is nothing to do; otherwise it does not return.
+
+    Raises:
+      UserError: If the flags or the cluster in the environment are wrong.
     """
-    # First of all: whatever imports TensorFlow later, its threads inherit the mask.
+    # This must come before anything imports TensorFlow, so that its threads inherit the mask.
     stop = Stop.install()
-    faulthandler.enable(2)  # a crash in TensorFlow says what each thread was doing
+    faulthandler.enable(2)  # After a crash in TensorFlow, stderr has the stack of each thread.
     opts = options.parse(sys.argv[1:] if argv is None else argv)
     me = member.from_environment(os.environ, sync=opts.sync)
     if opts.sync and me.role == "ps":
@@ -41,14 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     named = None if opts.sync and opts.strategy == "parameter_server" else opts.strategy
     opts = dataclasses.replace(opts, strategy=named or me.default_strategy)
     try:
-        with quiet.without_advice(
-            peers=bool(me.addresses)
-        ):  # TensorFlow, which buckets import too, has it
+        # The advice comes from TensorFlow, which reading from a bucket imports too.
+        with quiet.without_advice(peers=bool(me.addresses)):
             with reading(opts.data_dir, "give --data-dir a dataset that can be reached"):
                 manifest = Manifest.load(opts.data_dir)
             opts = opts.on(manifest)
-            # Before TensorFlow is imported: a refusal comes at once, and a finished job run again
-            # answers at once.
+            # This is done before TensorFlow is imported, so that the user sees at once that the job
+            # is refused or already finished.
             with reading(f"--job-dir {opts.job_dir}", "use another"):
                 if not is_remote(opts.job_dir):
                     os.makedirs(opts.job_dir, exist_ok=True)
@@ -69,15 +78,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2
-    except BrokenPipeError:  # nobody reads what it prints, and prints in vain
+    except BrokenPipeError:  # The reader of its output has ended.
         code = 141
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
         frames = traceback.walk_tb(error.__traceback__)
         packages = {frame.f_globals.get("__name__", "").split(".")[0] for frame, _ in frames}
-        # Of a full disk, a store, or a replica that is missing or lost, the message says all;
-        # unless the user's own code met it.
+        # For a full disk, a store, or a replica that is missing or lost, the message is enough. If
+        # the error came from the user's own code, the traceback is needed.
         ours = isinstance(error, OSError) and re.split("[.:]", str(opts.model))[0] not in packages
         code = failed_code() if ours else 1
         if ours:
@@ -86,15 +95,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    # TensorFlow's runtime may wait for peers that are gone, or complain of them, while it is torn
-    # down.
+    # The process ends without the usual shutdown, in which TensorFlow's runtime may wait for peers
+    # that are gone, or report them.
     stop.end(code)
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # A model may be made from a set of names, and is to be the same one in all replicas and
-        # attempts.
+        # A model may be built from a set of names. Fixed hashes make the order of a set, and so the
+        # model, the same in all replicas and attempts.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     run_cli(main)

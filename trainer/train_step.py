@@ -13,8 +13,8 @@ from trainer.data.features import Columns
 from trainer.nn import randomness
 from trainer.tasks.task import Task
 
-# Seconds that a call of several steps should take: long enough for Python to cost nothing, short
-# enough to stop in time.
+# Seconds that a call of several steps should take: long enough that Python's share is negligible,
+# and short enough to stop in time.
 CALL_S = 0.5
 
 
@@ -22,44 +22,50 @@ CALL_S = 0.5
 class Window:
     """Result of some steps."""
 
-    steps: int
-    sums: tuple[
-        float, ...
-    ]  # over the steps: the loss, the mean over its batch, and the states of the task's metrics
-    seconds: float
-    warm: bool  # whether this was ordinary training; the first call also traces and compiles
-    stop: bool  # whether any replica was told to stop; all of them see it at the same step
+    steps: int  # Number of steps.
+    # Sums over the steps of the batch's mean loss and of the states of the task's metrics.
+    sums: tuple[float, ...]
+    seconds: float  # Duration.
+    warm: bool  # False for a call that may also have traced or compiled.
+    stop: bool  # True if any replica has a stop request; all see it at the same step.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainStep:
-    """One step of one replica on its share of the batch: differentiate, update."""
+    """Training step of one replica on its part of the batch."""
 
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     task: Task
-    label: str
-    global_batch: (
-        int  # examples over all replicas: the loss is divided by it, the gradients are summed
-    )
-    seed: int  # of dropout
-    weight_decay: float = (
-        0.0  # times half the sum of squares of the decayed weights, added to what is minimised
-    )
+    label: str  # Name of the label among the columns of a batch.
+    # Examples over all replicas. Losses are divided by it and gradients are summed over replicas.
+    global_batch: int
+    seed: int  # Seed of dropout and other random layers.
+    # Factor of half the sum of squares of the weights in `decayed`, which is added to the loss.
+    weight_decay: float = 0.0
     decayed: Sequence[keras.Variable] = ()
-    jit_compile: bool = False  # whether XLA compiles what is between the batch and the gradients
+    jit_compile: bool = False  # Whether XLA compiles all from the batch to the gradients.
 
     def __call__(
         self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor
     ) -> tf.Tensor:
-        """Runs in a replica context, on the examples `first` to `first + count` of the global batch.
+        """Makes a step on the examples `first` to `first + count` of the global batch.
 
-        Returns this replica's share of the loss and of the states of the task's metrics, [values]:
-        over the replicas they add up to the mean over the global batch, and to its states.
+        It must be called in a replica context.
+
+        Args:
+          batch: Inputs of the model, labels, and weights if any, [count, ...] by name.
+          step: Global step.
+          first: Position in the global batch of the first example.
+          count: Number of examples.
+
+        Returns:
+          This replica's part of the loss and of the states of the task's metrics, float32 [values].
+          The sums over replicas are the mean loss over the global batch, and its states.
         """
         if self.jit_compile:
-            # The position as a tensor, or each replica's would be compiled apart; the count is
-            # static where it can be.
+            # The position is a tensor, since a function would be compiled for each value of a
+            # Python number. The count stays a number if it is one, for static shapes.
             values, gradients = self._compiled(batch, step, tf.cast(first, tf.int32), count)
         else:
             values, gradients = self.differentiate(batch, step, first, count)
@@ -69,7 +75,11 @@ class TrainStep:
     def differentiate(
         self, batch: Columns, step: tf.Tensor, first: int | tf.Tensor, count: int | tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]:
-        """Returns these values, and this replica's part of the gradients of the trainable variables."""
+        """Returns the values that a step returns, and the gradients of the trainable variables.
+
+        The gradients are this replica's part. One is None if the loss does not depend on its
+        variable. The arguments are those of a step.
+        """
         features = dict(batch)
         labels, weights = features.pop(self.label), features.pop(WEIGHT, None)
         part = tf.cast(count, tf.float32) / self.global_batch
@@ -81,8 +91,9 @@ class TrainStep:
             loss, valid = self.task.loss_sum(labels, outputs, weights)
             divisor = self.global_batch if valid is None else collectives.sum_over_replicas(valid)
             loss = tf.math.divide_no_nan(loss, divisor)
-            # Layers add means over this replica's examples, regularisers what counts once: over all
-            # replicas, by their parts.
+            # Layers add means over this replica's examples, and regularisers a value that counts
+            # once for all replicas. Weighted by the replicas' parts, both add up to what one
+            # replica would have.
             loss += part * randomness.total([*added, *self.model._get_regularization_losses()])
             objective = loss
             if self.weight_decay:

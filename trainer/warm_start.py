@@ -1,11 +1,12 @@
-"""Weights that a job begins with, from what was trained before: `--init-from`.
+"""Weights that a job begins with, from earlier training: `--init-from`.
 
-    note = warm_start.take("jobs/a", model)  # "262 of 264 weights from the checkpoint of step 500; by name and shape it has no head/bias"
+    note = warm_start.take("jobs/a", model)
+    # "262 of 264 weights from the checkpoint of step 500; by name and shape it has no head/bias"
 
-It reads the newest checkpoint of a job directory (of its `best/`, if that is named), a model that a job has exported,
-such as a version in the registry, and a model that Keras has saved as a `.keras` file. A weight is taken where its name in
-the model, layer by layer, and its shape are the same. What is read may also be a part of the model, a backbone: then it
-goes into the layer that takes most of it.
+Sources are a job directory (its newest checkpoint) or its `best/`, a model that a job has exported,
+such as a version in the registry, and a model that Keras has saved as a `.keras` file. A weight is
+taken if its name in the model, layer by layer, and its shape are the same. The source may also be a
+part of the model, such as a backbone: then it goes into the layer that takes most of it.
 """
 
 import json
@@ -26,13 +27,19 @@ from trainer import export
 from trainer.job import checkpoints, identity
 from trainer.nn import weights
 
-_NAMED = 5  # at most, of the weights that are missing
+_NAMED = 5  # Number of missing weights, at most, that a message names.
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _WEIGHT = re.compile(rf"variables/model\.S(.*){_VALUE}")
 
 
 def learnt_from(source: str) -> TrainedOn | None:
-    """Returns the records that weights have learnt from; None if the source does not say, as a file of Keras does not."""
+    """Returns the records that the source's weights were trained on.
+
+    Returns None if the source does not say, as a `.keras` file does not.
+
+    Raises:
+      UserError: If the source's list of records cannot be used.
+    """
     return provenance.records_of(source) or TrainedOn.load(_job_dir(source))
 
 
@@ -42,9 +49,13 @@ def _job_dir(source: str) -> str:
 
 
 def check_unseen(source: str, manifest: Manifest) -> None:
-    """Refuses weights that may have learnt of what is for validation or test here: those of the same dataset split otherwise.
+    """Checks that weights have not learnt from records that are for validation or test here.
 
-    A file of Keras does not tell.
+    They may have if they were trained on the same dataset with another split. Sources that do not
+    say what they were trained on, such as `.keras` files, pass.
+
+    Raises:
+      UserError: If the splits differ.
     """
     if trained_on := provenance.trained_on(source) or identity.trained_on(_job_dir(source)):
         dataset, arguments = trained_on
@@ -53,7 +64,21 @@ def check_unseen(source: str, manifest: Manifest) -> None:
 
 
 def take(source: str, model: keras.Model) -> str:
-    """Assigns to the model's weights what fits of the source. Every replica must do it. Returns a line that describes it."""
+    """Assigns the weights of a source to those of the model that have the same name and shape.
+
+    Every replica must call it.
+
+    Args:
+      source: Value of `--init-from`.
+      model: The live model.
+
+    Returns:
+      A line that says how many weights were taken, from what, and which were missing.
+
+    Raises:
+      UserError: If the source cannot be read, or no weight fits.
+      ConnectionError: If a store does not answer.
+    """
     repair = "give a job directory, its best/, a model that a job exported, or a .keras file"
     with reading(f"--init-from {source}", repair), store_errors():
         values, kind = _read(source)
@@ -65,9 +90,8 @@ def take(source: str, model: keras.Model) -> str:
             if name in values and weight.shape == values[name].shape
         }
 
-    target = max(
-        model._flatten_layers(), key=lambda part: len(fitting(part))
-    )  # of equals the outermost
+    # Outer layers come first, so that of layers that take equally many the outermost is chosen.
+    target = max(model._flatten_layers(), key=lambda part: len(fitting(part)))
     taken = fitting(target)
     for name, weight in taken.items():
         weight.assign(values[name])
@@ -85,7 +109,7 @@ def take(source: str, model: keras.Model) -> str:
 
 
 def _read(source: str) -> tuple[Mapping[str, np.ndarray], str]:
-    """Returns values by the names that `trainer.nn.weights` gives them, and what was read, in words."""
+    """Returns the source's weights by the names of `trainer.nn.weights`, and its kind in words."""
     if source.endswith(".keras"):
         saved = keras.saving.load_model(source, compile=False)
         return {name: weight.numpy() for name, weight in weights.named(saved).items()}, "the file"

@@ -1,7 +1,7 @@
-"""Models of the user's own as models from features by name, which are what the trainer knows.
+"""Wraps a user's own model as a model of features by name, which is what the trainer uses.
 
-model = by_name(network(manifest), prepare, manifest, "mine:network")
-logits = model({"image": images})
+model = by_name(network(manifest), prepare, manifest, "mine:network") logits = model({"image":
+images})
 """
 
 from collections.abc import Callable, Mapping
@@ -13,17 +13,26 @@ from common.errors import UserError
 from common.manifest import Manifest
 
 Columns = Mapping[str, tf.Tensor]
-# What Keras would call in `fit`, and nothing here does.
+# Methods that Keras calls in `fit`, and the training loop here does not.
 _OWN_TRAINING = ("train_step", "compute_loss")
 
 
 def by_name(
     model: keras.Model, prepare: Callable[[Columns], Columns], manifest: Manifest, model_name: str
 ) -> keras.Model:
-    """Returns the model, built, as one that takes by name what `prepare` makes of the columns that a client sends.
+    """Returns a built model that takes the result of `prepare` by name.
 
-    It gets a single feature as it is, unless it takes a dict, and several by name, of which a
-    functional model uses those that it has inputs for.
+    Several features are given to the user's model by name, and a single one as it is, unless the
+    model takes a dict. A functional model uses those that it has inputs for.
+
+    Args:
+      model: The user's model.
+      prepare: Makes the model's inputs from the dataset's columns.
+      manifest: Manifest of the dataset.
+      model_name: Value of `--model`, for messages.
+
+    Raises:
+      UserError: If it is no Keras model, or has a `train_step` or `compute_loss` of its own.
     """
     if not isinstance(model, keras.Model):
         raise UserError(

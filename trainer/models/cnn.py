@@ -11,15 +11,16 @@ from trainer.nn.layers import in_units
 
 OPTIMIZER = "adam"
 LEARNING_RATE = 1e-3
-# The smallest side that the three unpadded convolutions and two poolings leave something of: 18 ->
-# 16 -> 8 -> 6 -> 3 -> 1.
+# Smallest side of an image that is not used up by three unpadded convolutions and two poolings:
+# 18 -> 16 -> 8 -> 6 -> 3 -> 1.
 _UNPADDED_SIDE = 18
 
 
 def build(manifest: Manifest) -> keras.Model:
-    """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32.
+    """Returns a model from images to the outputs of the dataset's task.
 
-    Images too small for the network as published are padded at each convolution instead.
+    Images are [N, height, width, channels] in the dataset's dtype, and outputs float32 [N,
+    outputs]. Images too small for the network as published are padded at each convolution.
     """
     image = manifest.feature("image")
     padding = "valid" if min(image.shape[:2]) >= _UNPADDED_SIDE else "same"

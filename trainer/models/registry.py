@@ -1,20 +1,23 @@
-"""The models: by name, or a function of the user's own.
+"""Registry of models: those of the trainer, by name, and functions of the user's own.
 
 A model is a module with `build(manifest, *, <options>) -> keras.Model`, from features by name to
-logits (a user's function may return others, see `by_name`); every keyword of `build` is an option
-of the trainer by that name. It may state what suits it: OPTIMIZER, LEARNING_RATE, WEIGHT_DECAY,
-SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT. `package.module:function` names such a
-function anywhere on Python's path.
+logits (a user's function may return other models, see `by_name`). Every keyword of `build` is an
+option of the trainer by that name. The module may state defaults that suit it: OPTIMIZER,
+LEARNING_RATE, WEIGHT_DECAY, SCHEDULE with BOUNDARIES_EPOCHS and FACTORS, AUGMENT.
+`package.module:function` names such a function anywhere on Python's path.
 
-It may also have `prepare(manifest, columns) -> columns`: what the model takes (and the label, if it
-is there) from the dataset's columns, in graph operations that look at each example alone. It is
-applied once to a split that is resident in memory and not augmented, to each batch otherwise, after
-augmentation, and inside the exported model. Without it a model takes the manifest's inputs as they
-are. And it may have `task(manifest) -> Task`: what the outputs mean, if the dataset's label does
-not say it all; and `optimizer(manifest, schedule) -> keras.optimizers.Optimizer`, whose learning
-rate is the schedule.
+The module may also have these functions:
 
-Modules are imported when they are asked for, because they import TensorFlow.
+- `prepare(manifest, columns) -> columns` makes the model's inputs (and keeps the label, if it is
+  there) from the dataset's columns, in graph operations that look at each example alone. It is
+  applied once to a split that is in memory and not augmented, otherwise to each batch after
+  augmentation, and inside the exported model. Without it a model takes the manifest's inputs as
+  they are.
+- `task(manifest) -> Task` defines the outputs, if the dataset's label does not.
+- `optimizer(manifest, schedule) -> keras.optimizers.Optimizer` makes the optimizer, whose learning
+  rate is the schedule.
+
+Modules are imported when they are needed, because they import TensorFlow.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 _OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)
 NAMES = (*_OF_IMAGES, *_OF_TABLES)
-# Of what a module does not state.
+# Defaults for names that a model's module does not state.
 DEFAULTS = {
     "OPTIMIZER": "adam",
     "LEARNING_RATE": 1e-3,
@@ -52,18 +55,36 @@ DEFAULTS = {
 
 
 def check_name(name: str) -> None:
-    """Refuses what can be no model's name."""
+    """Checks that a text can be the name of a model.
+
+    Raises:
+      UserError: If it is neither a model of the trainer nor of the form `package.module:function`.
+    """
     if name not in NAMES and not re.fullmatch(r"\w+(\.\w+)*:\w+", name):
         raise unknown("--model", name, (*NAMES, "package.module:function"))
 
 
 def default(name: str, attribute: str) -> Any:
-    """Returns what the module of a model states, for example as its `LEARNING_RATE`; None of its own `optimizer`, if none."""
+    """Returns what a model's module states under a name, or else the general default.
+
+    Args:
+      name: Name of the model.
+      attribute: Name in the module, such as `LEARNING_RATE`, or `optimizer`, whose default is None.
+
+    Raises:
+      UserError: If there is no such module.
+    """
     return getattr(_module(name), attribute, DEFAULTS.get(attribute))
 
 
 def suited(name: str | None, manifest: Manifest) -> str:
-    """Returns the name, or without one that of the first model for such a dataset."""
+    """Returns the model's name; without one, the name of the first model for such a dataset.
+
+    A model of the user's own is not compared with the dataset.
+
+    Raises:
+      UserError: If the model is not for such a dataset, or does not read its texts.
+    """
     fitting = _OF_TABLES if manifest.is_table else _OF_IMAGES
     name = name or fitting[0]
     if name not in NAMES:
@@ -83,20 +104,26 @@ def suited(name: str | None, manifest: Manifest) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Builder:
-    """Makes a model, the same at every call, and what it takes."""
+    """Builds a model, the same one at every call.
+
+    Attributes:
+      name: Name of the model.
+      build: Builds the model.
+      task: Meaning of its outputs.
+      prepare: Makes the model's inputs, and keeps the label if it is there, from columns of the
+        dataset by name, [N, ...].
+      task_by: `package.module:function` that makes the task; None if the dataset's label defines
+        it.
+    """
 
     name: str
     build: Callable[[], keras.Model]
     task: Task
-    # From columns of the dataset by name [N, ...] to what the model takes, and the label if it is
-    # there.
     prepare: Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]]
-    task_by: (
-        str | None
-    )  # `package.module:function` that makes the task, if the dataset does not say it
+    task_by: str | None
 
     def __call__(self) -> keras.Model:
-        """Returns the model."""
+        """Returns a new model."""
         return self.build()
 
 
@@ -104,9 +131,12 @@ def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builde
     """Returns the builder of a model.
 
     Args:
-      name: As `--model` has it.
-      manifest: Of the dataset.
+      name: Value of `--model`.
+      manifest: Manifest of the dataset.
       network: Keywords of the model's function.
+
+    Raises:
+      UserError: If there is no such model, or its function does not take a keyword.
     """
     if useless := network.keys() - options(name).keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
@@ -127,7 +157,11 @@ def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builde
 
 
 def options(name: str) -> dict[str, Any]:
-    """Returns the keywords of a model's function, each with its default."""
+    """Returns the optional keywords of a model's function, with their defaults.
+
+    Raises:
+      UserError: If there is no such function.
+    """
     _, *keywords = inspect.signature(_function(name)).parameters.values()
     return {
         keyword.name: keyword.default
@@ -137,7 +171,15 @@ def options(name: str) -> dict[str, Any]:
 
 
 def task(function: str | None, manifest: Manifest) -> Task:
-    """Returns the task that a function of the user's makes, by its name, or else that of the dataset."""
+    """Returns the task that a function makes, or else the task of the dataset.
+
+    Args:
+      function: `package.module:function`, or None for the dataset's task.
+      manifest: Manifest of the dataset.
+
+    Raises:
+      UserError: If there is no such function.
+    """
     from trainer.tasks.of_dataset import task_of
 
     return (_function(function) if function else task_of)(manifest)

@@ -21,10 +21,10 @@ WEIGHT_DECAY = 2e-4
 BOUNDARIES_EPOCHS = (82, 123, 300)
 FACTORS = (1.0, 0.1, 0.01, 0.002)
 SCHEDULE = "piecewise"
-AUGMENT = "crop_flip"  # the paper's
+AUGMENT = "crop_flip"  # As in the paper.
 
 _STEM_FILTERS = 16
-_STAGES = ((16, 1), (32, 2), (64, 2))  # filters, stride of the first block
+_STAGES = ((16, 1), (32, 2), (64, 2))  # Filters, and stride of the first block.
 
 
 def build(
@@ -34,7 +34,20 @@ def build(
     batch_norm_decay: float = 0.997,
     batch_norm_epsilon: float = 1e-5,
 ) -> keras.Model:
-    """A model from images [N, height, width, channels] in the dataset's dtype to its task's outputs [N, k] in float32."""
+    """Returns a model from images to the outputs of the dataset's task.
+
+    Images are [N, height, width, channels] in the dataset's dtype, and outputs float32 [N,
+    outputs].
+
+    Args:
+      manifest: Manifest of the dataset.
+      num_layers: Number of layers with weights, 6n + 2.
+      batch_norm_decay: Decay of the moving statistics in each step.
+      batch_norm_epsilon: Number that is added to variances.
+
+    Raises:
+      UserError: If `num_layers` is no such number.
+    """
     blocks = (num_layers - 2) // 6
     if blocks < 1 or (num_layers - 2) % 6:
         raise UserError(
@@ -43,9 +56,9 @@ def build(
         )
 
     def convolution(x: keras.KerasTensor, filters: int, stride: int) -> keras.KerasTensor:
-        if (
-            stride > 1
-        ):  # "same" would pad by the stride and the image's size, and shift the kernel's centre
+        # With a stride, "same" pads by an amount that depends on the image's size, which shifts
+        # the kernel's centre.
+        if stride > 1:
             x = keras.layers.ZeroPadding2D(1)(x)
         x = keras.layers.Conv2D(
             filters,
@@ -69,7 +82,7 @@ def build(
     image = manifest.feature("image")
     inputs = keras.Input(image.shape, dtype=image.dtype, name=image.name)
     low, high = image.value_range
-    # To [-1, 1): bytes become x / 128 - 1.
+    # Values are scaled to [-1, 1): bytes become x / 128 - 1.
     half = (high - low + np.issubdtype(image.dtype, np.integer)) / 2
     x = keras.layers.Rescaling(1 / half, offset=-low / half - 1)(inputs)
     x = keras.layers.ReLU()(convolution(x, _STEM_FILTERS, 1))

@@ -1,9 +1,11 @@
 """Words of a table's texts, for models of the user's own.
 
-    words = keras.layers.TextVectorization(vocabulary=vocabulary(manifest, "comment"), output_sequence_length=50)
+    words = keras.layers.TextVectorization(
+        vocabulary=vocabulary(manifest, "comment"), output_sequence_length=50
+    )
 
-The converter has counted them in the training split, and they stand in the manifest: so every replica, a resumed job and
-the export have the same.
+The converter counts them in the training split and stores them in the manifest, so that every
+replica, a resumed job and the export use the same.
 """
 
 from common.errors import UserError
@@ -11,14 +13,19 @@ from common.manifest import Manifest
 
 
 def vocabulary(manifest: Manifest, column: str, size: int | None = None) -> list[str]:
-    """The most frequent words of a column's texts in the training split, the most frequent first, equals by bytes.
+    """Returns the most frequent words of a column's texts in the training split.
 
-    They are in the form in which `keras.layers.TextVectorization` looks them up, which adds its two
-    words of its own: for nothing, and for any other. There are at most `size`, if that is less than
-    the schema has asked for.
+    They are sorted by frequency, most frequent first, and then by their bytes. They have the form
+    in which `keras.layers.TextVectorization` looks words up; it adds two words of its own, for
+    padding and for unknown words.
+
+    Args:
+      manifest: Manifest of the table.
+      column: Name of the column.
+      size: Number of words at most; None for all that the converter has kept.
 
     Raises:
-      UserError: If the words of that column were not counted.
+      UserError: If there is no such column, or its words were not counted.
     """
     for encoding in (*manifest.deep, *manifest.wide):
         if encoding.kind == "words" and encoding.columns == (column,):

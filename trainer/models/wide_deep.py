@@ -1,6 +1,6 @@
-"""Wide and deep learning (Cheng et al. 2016, arXiv:1606.07792) of a table, as its manifest says.
+"""Wide and deep learning (Cheng et al. 2016, arXiv:1606.07792) on a table.
 
-The wide part is linear in its categories and numbers; the deep part is a network over numbers,
+The wide part is linear in its categories and numbers. The deep part is a network over numbers,
 embeddings and categories. Their logits are added.
 """
 
@@ -19,10 +19,12 @@ prepare = column_encodings.prepare
 def build(
     manifest: Manifest, *, hidden_units: tuple[int, ...] = (128, 64, 32), dropout: float = 0.0
 ) -> keras.Model:
-    """A model from prepared columns (`prepare`) to its task's outputs [N, k] in float32.
+    """Returns a model from prepared columns (`prepare`) to outputs, float32 [N, outputs].
 
-    The manifest's `wide` and `deep` say what the two parts take; `dropout` is behind each hidden
-    layer of the deep one.
+    Args:
+      manifest: Manifest of the dataset, whose `wide` and `deep` list the inputs of the two parts.
+      hidden_units: Units of the hidden layers of the deep part.
+      dropout: Share of values that training drops behind each hidden layer.
     """
     columns, classes, logits = {}, manifest.outputs, []
     if manifest.wide:
@@ -45,9 +47,10 @@ def _affine(
     columns: dict[str, keras.KerasTensor],
     dtype: str | None = None,
 ) -> keras.KerasTensor:
-    """One affine layer over all that a part takes, [N, units]; notes the inputs in `columns`.
+    """Returns one affine layer over all inputs of a part, [N, units].
 
-    A one-hot category times a matrix is a row of it, so that is gathered.
+    It adds the inputs to `columns`. A one-hot category times a matrix is a row of the matrix, so
+    that row is gathered.
     """
     dense, terms = [], []
     for name, encodings in column_encodings.inputs(part, manifest).items():
@@ -69,8 +72,8 @@ def _affine(
             terms.append(keras.ops.sum(table(x), axis=1))
     if dense:
         x = keras.layers.Concatenate()(dense) if len(dense) > 1 else dense[0]
-        # Rows hold a bias each. TensorFlow 2.21 also fails to fuse product, bias, another sum and
-        # ReLU in a SavedModel.
+        # The rows that are added have a bias already. Besides, TensorFlow 2.21 fails to fuse
+        # product, bias, another sum and ReLU in a SavedModel.
         terms.append(
             keras.layers.Dense(units, use_bias=not terms, dtype=dtype, name=f"{part}_dense")(x)
         )

@@ -1,7 +1,7 @@
-"""Layers of the models here, for several replicas: batch normalisation, embeddings, outputs in units.
+"""Layers for several replicas: batch normalisation, embeddings, and outputs in units.
 
-Keras 3 combines the statistics of replicas by default in no layer, and does not use TensorFlow's
-fused operation. One of these layers replaces its own:
+By default no layer of Keras 3 combines the statistics of replicas, and none uses TensorFlow's fused
+operation. One of these layers replaces its own:
 
     x = BatchNormalization(decay=0.9)(x)
 """
@@ -16,24 +16,30 @@ from trainer.cluster import collectives
 
 
 class BatchNormalization(keras.layers.Layer):
-    """Batch normalisation of images over all axes but the last (Ioffe and Szegedy 2015, arXiv:1502.03167).
+    """Batch normalisation of images over all axes but the last, also over several replicas.
 
-    The same numbers as `keras.layers.BatchNormalization`, the moving variance being that of the
-    batch (divided by n, not by n - 1 as TensorFlow's fused operation has it). On one replica the
-    fused operation does it all. On several:
+    Ioffe and Szegedy 2015, arXiv:1502.03167. It computes the same numbers as
+    `keras.layers.BatchNormalization`; the moving variance is that of the batch (divided by n, not
+    by n - 1 as in TensorFlow's fused operation). On one replica the fused operation does all of it.
+    On several:
 
     - The moving statistics follow the moments of the whole batch, so they are equal on all replicas
       after every step.
-    - Each replica normalises by these moments too, as one replica with the whole batch would; the
+    - Each replica normalises by these moments too, as one replica with the whole batch would. The
       replicas' parts may differ in size. Each layer costs one exchange forward and one backward.
-      (On GPUs TensorFlow 2.21 has no deterministic operation for it and refuses when op determinism
-      is on.)
+      (On GPUs TensorFlow 2.21 has no deterministic operation for it, and fails if op determinism is
+      on.)
 
     The workers of a parameter-server job do not step together: each normalises by its own batch and
     updates the shared moving statistics; an update may overwrite that of another worker.
 
-    Inputs may be bfloat16; statistics are float32. With `trainable = False` the layer infers, as in
-    Keras.
+    Inputs may be bfloat16; statistics are float32. With `trainable = False` the layer runs in
+    inference mode, as in Keras.
+
+    Args:
+      decay: Part of the moving statistics that remains in each step.
+      epsilon: Number that is added to variances.
+      **kwargs: Arguments of `keras.layers.Layer`.
     """
 
     def __init__(self, *, decay: float = 0.997, epsilon: float = 1e-5, **kwargs: Any) -> None:
@@ -41,7 +47,7 @@ class BatchNormalization(keras.layers.Layer):
         self.decay, self.epsilon = decay, epsilon
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Makes gamma, beta and the moving statistics, [channels] each."""
+        """Creates gamma, beta and the moving statistics, [channels] each."""
         options = {"shape": input_shape[-1:], "autocast": False}
         self.gamma = self.add_weight(name="gamma", initializer="ones", **options)
         self.beta = self.add_weight(name="beta", initializer="zeros", **options)
@@ -57,7 +63,11 @@ class BatchNormalization(keras.layers.Layer):
         return input_shape
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Normalises [N, height, width, channels]; with `training` by the batch, whose moments join the moving statistics."""
+        """Normalises images [N, height, width, channels].
+
+        With `training` it uses the moments of the batch, and updates the moving statistics by them.
+        Otherwise it uses the moving statistics.
+        """
         gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
         if not (training and self.trainable):
             return self._affine(inputs, gamma, beta, self.moving_mean, self.moving_variance)
@@ -69,18 +79,18 @@ class BatchNormalization(keras.layers.Layer):
     def _normalise_by_batch(
         self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns y, and mean and variance of the whole batch."""
+        """Returns the normalised x, and mean and variance of the whole batch."""
         replica = tf.distribute.get_replica_context()
         if replica is None or replica.num_replicas_in_sync == 1:
             return self._fused(x, gamma, beta)[:3]
 
         @tf.custom_gradient
         def synchronised(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[Any, Any]:
-            # The fused operation finds the moments of this part faster than reductions do; its y is
-            # not used.
+            # The fused operation computes the moments of this part faster than reductions do; its
+            # first result is not used.
             _, mean, variance, count = self._fused(x, gamma, beta)
-            # Sums of squares about the moving mean, which all replicas share, lest a large mean
-            # drown the variance.
+            # Sums of squares are taken about the moving mean, which all replicas share: about 0,
+            # a large mean would cancel the variance's digits.
             origin = tf.convert_to_tensor(self.moving_mean)
             shift = mean - origin
             sums = tf.concat([count * shift, count * (variance + shift**2), [count]], 0)
@@ -101,8 +111,8 @@ class BatchNormalization(keras.layers.Layer):
                     epsilon=self.epsilon,
                     is_training=False,
                 )
-                # So far the moments counted as constants. What x does through them is affine in the
-                # normalised x.
+                # So far the moments counted as constants. The gradient through them is affine in
+                # the normalised x, so the same operation computes it.
                 whole = collectives.sum_over_replicas(tf.stack([d_gamma, d_beta]))
                 scale, offset = tf.unstack(
                     whole * (-gamma * tf.math.rsqrt(variance + self.epsilon) / total)
@@ -114,23 +124,26 @@ class BatchNormalization(keras.layers.Layer):
         return synchronised(x, gamma, beta)
 
     def _fused(self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns y, mean, variance and count of one replica's part."""
+        """Returns the normalised x, and mean, variance and count, of this replica's part alone."""
         y, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=self.epsilon)
         count = tf.cast(tf.size(x) // x.shape[-1], tf.float32)
         return y, mean, variance * (tf.maximum(count - 1, 1) / count), count
 
     def _affine(self, x: tf.Tensor, scale: Any, offset: Any, mean: Any, variance: Any) -> tf.Tensor:
-        """Returns x normalised by these moments, in one pass."""
+        """Returns x normalised by these moments, then scaled and shifted, in one pass."""
         return tf.compat.v1.nn.fused_batch_norm(
             x, scale, offset, mean, variance, epsilon=self.epsilon, is_training=False
         )[0]
 
 
 def synchronize(model: keras.Model) -> int:
-    """Lets Keras' own batch normalisation go by the moments of the whole batch; returns how many layers that changes.
+    """Makes Keras' own batch normalisation use the moments of the batch over all replicas.
 
-    It is made for that, with `synchronized=True`; without, each replica would keep moving
-    statistics of its own, and the first one's would be saved.
+    Without it each replica would keep moving statistics of its own, and those of the first one
+    would be saved. It sets the attribute `synchronized` of the layers.
+
+    Returns:
+      Number of layers that were changed.
     """
     changed = 0
     for layer in model._flatten_layers():
@@ -145,16 +158,22 @@ def synchronize(model: keras.Model) -> int:
 
 
 def exchanges(model: keras.Model) -> bool:
-    """Returns whether layers of the model talk to other replicas in the middle of a step."""
+    """Returns whether layers of the model communicate with other replicas within a step."""
     kinds = (BatchNormalization, keras.layers.BatchNormalization)
     return any(isinstance(layer, kinds) and layer.trainable for layer in model._flatten_layers())
 
 
 class Embedding(keras.layers.Layer):
-    """Rows [N, K, size] of a table [rows, size] by their numbers [N, K].
+    """Rows [N, K, size] of a table [rows, size], by their numbers [N, K].
 
-    Of a table on a parameter server only the rows of a batch, and their gradients, travel; Keras'
-    own layer would fetch the whole table, and cast it, in every step.
+    From a table on a parameter server only the rows of a batch, and their gradients, are
+    transferred. Keras' own layer would fetch the whole table, and cast it, in every step.
+
+    Args:
+      rows: Number of rows.
+      size: Number of weights in a row.
+      initializer: Initializer of the table.
+      **kwargs: Arguments of `keras.layers.Layer`.
     """
 
     def __init__(
@@ -164,7 +183,7 @@ class Embedding(keras.layers.Layer):
         self.rows, self.size, self._initializer = rows, size, initializer
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Makes the table."""
+        """Creates the table."""
         self.table = self.add_weight(
             name="embeddings",
             shape=(self.rows, self.size),
@@ -173,19 +192,20 @@ class Embedding(keras.layers.Layer):
         )
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """Returns one row for each number."""
+        """Returns the shape of the inputs with `size` behind it."""
         return *input_shape, self.size
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Gathers the rows."""
+        """Returns the rows, in the layer's compute dtype."""
         return tf.cast(tf.gather(self.table.value, inputs), self.compute_dtype)
 
 
 def in_units(manifest: Manifest, outputs: keras.KerasTensor) -> keras.KerasTensor:
-    """Returns outputs [N, k] of a network as its task takes them, in float32: logits as they are, numbers in the targets' units.
+    """Returns a network's outputs [N, k] as its task takes them.
 
-    A network's outputs begin around 0 and move by about its learning rate in a step; so those of a
-    regression count standard deviations from the mean of the training split.
+    Logits stay as they are. Those of a regression are converted, in float32, from standard
+    deviations from the training split's mean to the targets' units: the outputs of a new network
+    are near 0 and move by about its learning rate in a step.
     """
     if manifest.task != REGRESSION:
         return outputs

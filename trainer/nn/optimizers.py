@@ -1,4 +1,4 @@
-"""Keras' optimizers, right on several replicas; Adam leaves the rest of a table alone."""
+"""Optimizers of Keras that are correct on several replicas, and update only used rows of tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,10 +8,10 @@ import tensorflow as tf
 
 
 class Summing:
-    """Before an optimizer of Keras: clips what the gradients of all replicas add up to, by one norm over all of them.
+    """Mixin for an optimizer of Keras that clips the sum of all replicas' gradients, by one norm.
 
-    Keras clips each replica's part before they are added up, so what `global_clipnorm` means would
-    depend on their number.
+    Keras clips each replica's part before they are added up, so that the effect of
+    `global_clipnorm` would depend on the number of replicas.
     """
 
     def _clip_gradients(
@@ -33,21 +33,21 @@ class Summing:
 
 
 class SGD(Summing, keras.optimizers.SGD):
-    """Keras' own."""
+    """SGD of Keras, with gradients clipped as in `Summing`."""
 
 
 class Adam(Summing, keras.optimizers.Adam):
-    """Keras' Adam, but of a table it updates only the rows that a batch asked for.
+    """Adam of Keras that updates only those rows of a table that a batch has used.
 
-    Keras would go through the whole table and both its moments at every step, however large they
-    are. Rows that are not asked for keep their moments, which do not decay meanwhile; that is what
-    TensorFlow Addons called LazyAdam.
+    Keras would update the whole table and both its moments in every step, however large they are.
+    Rows that are not used keep their moments, which do not decay meanwhile, as in the LazyAdam of
+    TensorFlow Addons.
     """
 
     def _backend_update_step(
         self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate
     ) -> None:
-        """Corrects the rate for the moments' beginning at zero: once, and not for each variable, as Keras does."""
+        """Corrects the rate for the moments' start at zero, once for all variables."""
         step, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(learning_rate, tf.float32)
         corrected = rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
         super()._backend_update_step(grads, trainable_variables, corrected)
@@ -55,7 +55,13 @@ class Adam(Summing, keras.optimizers.Adam):
     def update_step(
         self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable, learning_rate
     ) -> None:
-        """Updates a variable, or rows of it, and its moments, by a rate that is corrected."""
+        """Updates a variable, or the used rows of a table, and its moments.
+
+        Args:
+          gradient: Gradient of the variable, summed over replicas.
+          variable: The variable.
+          learning_rate: Rate, already corrected for the moments' start at zero.
+        """
         index = self._get_variable_index(variable)
         first, second = self._momentums[index].value, self._velocities[index].value
         gradient, rate = _each_row_once(gradient), tf.cast(learning_rate, variable.dtype)
@@ -76,15 +82,18 @@ class Adam(Summing, keras.optimizers.Adam):
 
 
 class AdamW(Adam, keras.optimizers.AdamW):
-    """The same with decay that does not go through the moments (Loshchilov and Hutter 2019, arXiv:1711.05101).
+    """Adam with weight decay that does not pass through the moments.
 
-    Every step takes rate x `weight_decay` of each weight that decays; of a table, from all of its
-    rows.
+    Loshchilov and Hutter 2019, arXiv:1711.05101. Every step takes rate x `weight_decay` of each
+    weight that decays, also from unused rows of a table.
     """
 
 
 def _each_row_once(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
-    """The gradient; of a table, with the sum of what there is for each row, as its norm and its square need it."""
+    """Returns a gradient; that of a table with the sum of all gradients for each row.
+
+    Norm and square of a gradient need these sums.
+    """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     rows, which = tf.unique(gradient.indices)

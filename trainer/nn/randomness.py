@@ -1,16 +1,19 @@
-"""A training step's call of a model, right on every replica: what its layers draw, and what they add to the loss.
+"""Random numbers of layers, and their losses, in a training step that is correct on every replica.
 
-    with randomness.deterministic_context(seed=7, step=step, first=first) as added:  # in the replica
+    # In a replica:
+    with randomness.deterministic_context(seed=7, step=step, first=first) as added:
         logits = model(features, training=True)
     penalty = randomness.total(added)
 
-Keras keeps the state of random numbers in variables, which replicas do not share, no checkpoint has, and each worker of a
-parameter-server job would move on for all others. Inside of `deterministic_context` its generators give seeds that follow from (seed, step,
-position in the global batch) instead. So noise is another in every step and on every replica, and a resumed job repeats
-it; that of `keras.layers.Dropout`, which would repeat one mask on every replica, does not depend on their number either.
+Keras keeps the state of random numbers in variables. Replicas do not share these, checkpoints do
+not have them, and each worker of a parameter-server job would advance them for all others. Inside
+`deterministic_context` its generators give seeds that follow from (seed, step, position in the
+global batch) instead. So noise differs between steps and replicas, and a resumed job repeats it.
+The noise of `keras.layers.Dropout`, whose mask would otherwise be the same on every replica, does
+not depend on the number of replicas either.
 
-Keras also keeps in the layers what they add to the loss. Replicas of one process share the layers and may take turns in the
-middle of a call, so here each has a list of its own.
+Keras also stores in the layers what these add to the loss. Replicas of one process share the layers
+and may take turns in the middle of a call, so here each has a list of its own.
 """
 
 import contextlib
@@ -31,18 +34,18 @@ _next, _dropout, _add_loss = (
     keras.layers.Layer.add_loss,
 )
 _of_process = seed_generator.global_seed_generator
-_PHILOX = 1  # the algorithm's number in TensorFlow's stateless operations
+_PHILOX = 1  # Number of the algorithm in TensorFlow's stateless operations.
 
 
 @dataclasses.dataclass
 class _Place:
     """Place in training of the innermost `deterministic_context`."""
 
-    key: tf.Tensor  # seed and step, int64 [2]
-    first: tf.Tensor  # position in the global batch
-    graph: tf.Graph  # in which it has been
-    draws: Iterator[int]  # counts them
-    added: list[tf.Tensor]  # by layers to the loss
+    key: tf.Tensor  # Seed and step, int64 [2].
+    first: tf.Tensor  # Position in the global batch.
+    graph: tf.Graph  # Graph in which the context was entered.
+    draws: Iterator[int]  # Numbers of the draws, from 0.
+    added: list[tf.Tensor]  # Losses that layers have added.
 
 
 _place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("place", default=None)
@@ -52,9 +55,15 @@ _place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("place", 
 def deterministic_context(
     *, seed: int, step: int | tf.Tensor, first: int | tf.Tensor
 ) -> Iterator[list[tf.Tensor]]:
-    """Layers that are called inside stand at a global step and process its batch from position `first` on.
+    """Makes random numbers of the layers that are called inside depend on the place in training.
 
-    Gives the list of what they add to the loss.
+    Args:
+      seed: Seed of the job.
+      step: Global step, an integer scalar.
+      first: Position in the global batch of the first example of this replica.
+
+    Yields:
+      A list that gets the losses that layers add.
     """
     key = tf.stack([seed, tf.cast(step, tf.int64)])
     place = _Place(
@@ -68,7 +77,10 @@ def deterministic_context(
 
 
 def total(losses: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns their sum as Keras' `fit` adds it to the mean over a batch, a float32 scalar."""
+    """Returns the sum of added losses, a float32 scalar; 0 for none.
+
+    Keras' `fit` adds this to the mean loss of a batch.
+    """
     return (
         tf.add_n([tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in losses])
         if losses
@@ -77,25 +89,30 @@ def total(losses: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def seed() -> tf.Tensor:
-    """Inside of `deterministic_context`: a seed for TensorFlow's stateless operations, int64 [2], another for each replica's part of the batch.
+    """Returns a new seed for TensorFlow's stateless operations, int64 [2].
 
-    It follows from what `uniform` follows from, but for the whole part: another split over replicas
-    has other numbers.
+    It must be called inside `deterministic_context`. The seed follows from the same values as the
+    numbers of `uniform`, and is another one for each replica's part of the batch. So random numbers
+    by it depend on how the batch is split over replicas.
     """
     drawn, first = _drawn()
     return tf.random.fold_in(drawn, first, alg=_PHILOX)
 
 
 def uniform(shape: tf.Tensor) -> tf.Tensor:
-    """Inside of `deterministic_context`: numbers in [0, 1), float32, of shape [examples, ...].
+    """Returns uniform numbers in [0, 1), float32, one set for each example.
 
-    Those of an example follow from seed, step, its position in the global batch, how many calls
-    came before this one inside the `with`, and the iterations of the loops around it; so each layer
-    and each step of a recurrent one has its own, and the split over replicas does not matter.
+    It must be called inside `deterministic_context`. The numbers of an example follow from seed,
+    step, its position in the global batch, the number of earlier calls inside the context, and the
+    iterations of the loops around it. So each layer, and each step of a recurrent one, has its own,
+    and they do not depend on how the batch is split over replicas.
+
+    Args:
+      shape: Shape of the result, [examples, ...].
     """
     drawn, first = _drawn()
-    # Philox makes four numbers of each count, so whole counts an example let any position be
-    # reached at once.
+    # Philox makes four numbers for each value of its counter. Each example gets a whole number of
+    # counter values, so that the numbers of any position can be computed directly.
     numbers = tf.reduce_prod(shape[1:])
     counts = -(-numbers // 4)
     skip = first * tf.cast(counts, tf.int64)
@@ -106,8 +123,8 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
         alg=_PHILOX,
         dtype=tf.uint32,
     )
-    # As TensorFlow makes numbers of bits, in [1, 2) by the fraction alone; XLA would take other
-    # bits for it.
+    # Bits become numbers as in TensorFlow's own kernels: they are the fraction of a number in
+    # [1, 2). XLA's `StatelessRandomUniform` would use other bits.
     uniform = (
         tf.bitcast(
             tf.bitwise.bitwise_or(tf.bitwise.bitwise_and(bits, 0x7FFFFF), 0x3F800000), tf.float32
@@ -118,7 +135,7 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
 
 
 def _drawn() -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a seed of this call, int64 [2], and the position in the global batch."""
+    """Returns a new seed, int64 [2], and the position in the global batch."""
     place = _place.get()
     draw = tf.constant(next(place.draws), tf.int64)
     drawn = tf.random.fold_in(place.key, draw, alg=_PHILOX)
@@ -154,13 +171,13 @@ def _add_loss_by_replica(self: keras.layers.Layer, loss: Any) -> None:
 
 
 class _Stateless:
-    """In place of the generator that functions take which are given none: Keras would make it within the step."""
+    """Stand-in for Keras' global generator, which Keras would otherwise create within the step."""
 
     next = _next_by_place
 
 
-# In their classes, because nothing lists all generators: a layer may hold them where Keras does not
-# look.
+# The methods of the classes are replaced, because generators cannot be listed: a layer may hold
+# them where Keras does not track them.
 keras.random.SeedGenerator.next = _next_by_place
 keras.layers.Dropout.call = _dropout_by_place
 keras.layers.Layer.add_loss = _add_loss_by_replica

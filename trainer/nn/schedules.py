@@ -1,8 +1,8 @@
 """Learning rates as pure functions of the step: a rate, times a factor of the step, times warm-up.
 
 factor = piecewise((82, 123), (1, 0.1, 0.01), examples_per_epoch=50_000, examples_per_step=128)
-optimizer = keras.optimizers.SGD(Schedule(0.1, factor))
-optimizer = keras.optimizers.SGD(Schedule(0.1, cosine(64_000), warmup_steps=400))
+optimizer = keras.optimizers.SGD(Schedule(0.1, factor)) optimizer =
+keras.optimizers.SGD(Schedule(0.1, cosine(64_000), warmup_steps=400))
 """
 
 import math
@@ -11,17 +11,24 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
-# From a step, an int64 scalar, to a float32 scalar.
+# Function from a step, an int64 scalar, to a float32 scalar.
 Factor = Callable[[tf.Tensor], tf.Tensor]
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    """The rate of each step."""
+    """Learning rate of each step."""
 
     def __init__(
         self, learning_rate: float, factor: Factor | None = None, *, warmup_steps: int = 0
     ) -> None:
-        """Args: over `warmup_steps` the rate, whatever it is by then, grows linearly; step 0 takes 1 / warmup_steps."""
+        """Makes a schedule.
+
+        Args:
+          learning_rate: Rate that is multiplied by the others.
+          factor: Factor of the step; None for 1.
+          warmup_steps: Number of steps over which the rate is also multiplied by a line, from 1 /
+            warmup_steps at step 0 to 1.
+        """
         super().__init__()
         self._rate, self._factor, self._warmup_steps = learning_rate, factor, warmup_steps
 
@@ -37,12 +44,18 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def linear(horizon_steps: int) -> Factor:
-    """Returns a factor that falls linearly, from 1 at step 0 to 0 at `horizon_steps`."""
+    """Returns a factor that falls linearly from 1 at step 0 to 0 at `horizon_steps`.
+
+    It is 0 after that.
+    """
     return lambda step: tf.cast(tf.maximum(1 - step / horizon_steps, 0), tf.float32)
 
 
 def cosine(horizon_steps: int) -> Factor:
-    """Returns a factor that falls along half a cosine (Loshchilov and Hutter 2016, arXiv:1608.03983, without restarts) to 0 at `horizon_steps`."""
+    """Returns a factor that falls along half a cosine from 1 at step 0 to 0 at `horizon_steps`.
+
+    Loshchilov and Hutter 2016, arXiv:1608.03983, without restarts.
+    """
     line = linear(horizon_steps)
     return lambda step: 0.5 - 0.5 * tf.cos(math.pi * line(step))
 
@@ -54,11 +67,17 @@ def piecewise(
     examples_per_epoch: int,
     examples_per_step: int,
 ) -> Factor:
-    """Returns a factor that is constant between boundaries that are given in epochs of data seen.
+    """Returns a factor that is constant between boundaries.
 
-    The next factor holds from the first step that begins after so much data. A step is one of the
-    optimizer: the global batch of a synchronous job; the batch of one worker in an asynchronous
-    job, where each worker's update is a step.
+    A step is one of the optimizer: the global batch of a synchronous job, or the batch of one
+    worker in an asynchronous job, where each worker's update is a step.
+
+    Args:
+      boundaries_epochs: Ascending boundaries, in epochs of data seen. From the first step that
+        begins after so much data, the next factor holds.
+      factors: Factors before, between and after the boundaries.
+      examples_per_epoch: Examples of the training split.
+      examples_per_step: Examples of a step.
     """
     starts = [
         math.ceil(epochs * examples_per_epoch / examples_per_step) for epochs in boundaries_epochs

@@ -1,12 +1,12 @@
-"""A model's weights by name: by where their layers stand in it, the same for every model that one function builds.
+"""Weights of a model by names that are the same for every model that one function builds.
 
     values = {name: weight.numpy() for name, weight in named(model).items()}
     put(values, another)  # of the same function, built in whatever process
 
-Keras numbers the layers that have no name of their own through a whole process, so their names
-differ between two models. Here the numbers are others: a layer's place among those of its class
-within the layer around it, as `dense:1`. Names that the author of a model has chosen stay, with
-their numbers. The states of random generators and of metrics are no weights.
+Keras numbers the layers without a name through a whole process, so their names differ between two
+models. Here the number is a layer's place among those of its class within the layer around it, as
+in `dense:1`. Names that the author of a model has chosen stay, with their numbers. States of random
+generators and of metrics are not weights.
 """
 
 import collections
@@ -22,12 +22,15 @@ from keras.src.utils.naming import to_snake_case
 
 
 def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
-    """Returns the weights by name, of a model or of a layer; one that layers share has the name of the first."""
+    """Returns the weights of a model or a layer, by name.
+
+    A weight that layers share has the name of the first one.
+    """
     weights: dict[str, keras.Variable] = {}
     seen = {id(model)}
 
     def walk(layer: keras.layers.Layer, prefix: str) -> None:
-        # These, and not `dir`, are where Keras has them from for `Layer.weights`.
+        # `Layer.weights` of Keras takes them from these attributes too.
         items = [
             (weight.name, weight)
             for weight in (*layer._trainable_variables, *layer._non_trainable_variables)
@@ -35,7 +38,7 @@ def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
         items += [(automatic_name(inner) or inner.name, inner) for inner in layer._layers]
         counts: collections.Counter[str] = collections.Counter()
         for name, item in items:
-            # Numbers come after a mark that Keras' own names do not have.
+            # The colon keeps these numbers apart from those in names by Keras, which have none.
             path = f"{prefix}{name}:{counts[name]}" if counts[name] else f"{prefix}{name}"
             counts[name] += 1
             if id(item) in seen:
@@ -51,7 +54,11 @@ def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
 
 
 def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
-    """Assigns values to the weights of their names."""
+    """Assigns values to the weights of these names.
+
+    Raises:
+      ValueError: If the names are not exactly those of the model's weights.
+    """
     weights = named(model)
     if weights.keys() != values.keys():
         raise ValueError(
@@ -63,11 +70,12 @@ def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
 
 
 def digest(model: keras.Model) -> str:
-    """Returns the SHA-256 (hexadecimal) of names, order, shapes, types and trainability of the weights, and of all tables.
+    """Returns a SHA-256 (hexadecimal) of a model's weights, without their values, and tables.
 
-    A vocabulary (`StringLookup`, `IntegerLookup`, `TextVectorization`), the boundaries of
-    `Discretization` and the statistics of `Normalization` are in no checkpoint: the user's function
-    makes them at every build, always the same.
+    It is over names, order, shapes, types and trainability of the weights, and over the constants
+    that no checkpoint has because the user's function makes them at every build: vocabularies
+    (`StringLookup`, `IntegerLookup`, `TextVectorization`), the boundaries of `Discretization` and
+    the statistics of `Normalization`.
     """
     content: list[Any] = [
         (name, tuple(weight.shape), str(weight.dtype), weight.trainable)
@@ -85,12 +93,12 @@ def digest(model: keras.Model) -> str:
 
 
 def automatic_name(layer: keras.layers.Layer) -> str | None:
-    """Returns the name that Keras has made for a layer, without the number; None if its author has named it.
+    """Returns the name, without its number, that Keras has made for a layer; None for another name.
 
-    A name that the author has made in the same way, of the class and a number, counts as Keras'
-    own.
+    A name of the same form that the author has given, of class and number, counts as made by Keras.
     """
-    # Bidirectional names its two layers after the one that it was given, such as `forward_lstm_3`.
+    # Keras' Bidirectional names its two layers after the one that it is given, as in
+    # `forward_lstm_3`.
     class_name = re.escape(to_snake_case(type(layer).__name__))
     match = re.fullmatch(rf"((?:forward_|backward_)?{class_name})(?:_\d+)?", layer.name)
     return match[1] if match else None

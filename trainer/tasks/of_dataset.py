@@ -1,8 +1,8 @@
-"""The tasks of datasets, each by what its label is.
+"""Tasks of datasets, one for each kind of label.
 
-# my/model.py, --model my.model:network
-def task(manifest):
-    return task_of(manifest, loss=keras.losses.Huber(reduction="none"), metrics=[keras.metrics.LogCoshError()])
+# my/model.py, --model my.model:network def task(manifest):
+    loss = keras.losses.Huber(reduction="none")
+    return task_of(manifest, loss=loss, metrics=[keras.metrics.LogCoshError()])
 """
 
 import dataclasses
@@ -15,11 +15,17 @@ import tensorflow as tf
 from common.manifest import MULTI_LABEL, REGRESSION, Manifest
 from trainer.tasks.task import Task, columns
 
-_MIN_PROBABILITY = 1e-7  # float32 has rounded smaller ones to zero
+# Lower bound in logarithms: float32 rounds smaller probabilities, as 1 - p, to 0.
+_MIN_PROBABILITY = 1e-7
 
 
 def task_of(manifest: Manifest, **options: Any) -> Task:
-    """Returns the task that a dataset is made for, with options of `Task`."""
+    """Returns the task of a dataset's label.
+
+    Args:
+      manifest: Manifest of the dataset.
+      **options: Options of `Task`.
+    """
     if manifest.task == REGRESSION:
         return Regression(
             manifest.targets, tuple(std for _, std in manifest.target_spreads), **options
@@ -35,8 +41,8 @@ class Classification(Task):
 
     meaning = "logits, one for each class"
     answers = ("probabilities", "class_index", "class_name")
-    ranking = ("auc", "accuracy")  # of two classes what no threshold decides
-    class_names: tuple[str, ...]  # in the order of the labels' values
+    ranking = ("auc", "accuracy")  # With two classes `auc`, which depends on no threshold.
+    class_names: tuple[str, ...]  # In the order of the labels' values.
 
     @property
     def outputs(self) -> int:
@@ -44,14 +50,14 @@ class Classification(Task):
         return len(self.class_names)
 
     def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the cross-entropy in nats."""
+        """Returns the cross-entropy in nats of each example, float32 [N]."""
         classes = tf.one_hot(labels, len(self.class_names))
         return keras.losses.categorical_crossentropy(
             classes, self._logits(outputs), from_logits=True
         )
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
-        """Returns `accuracy`, by the most probable class, and of two classes `auc`."""
+        """Returns `accuracy`, of the most probable class, and for two classes `auc`."""
         auc = [_SecondClassAUC(name="auc")] if len(self.class_names) == 2 else []
         return [keras.metrics.SparseCategoricalAccuracy("accuracy"), *auc]
 
@@ -60,14 +66,22 @@ class Classification(Task):
         return tf.nn.softmax(self._logits(outputs))
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns `probabilities` float32 [N, classes], `class_index` int64 [N], `class_name` [N]."""
+        """Returns the class and the probabilities of each example.
+
+        Returns:
+          `probabilities` float32 [N, classes], `class_index` int64 [N] and `class_name` strings
+          [N].
+        """
         probabilities = self.predictions(outputs)
         index = tf.argmax(probabilities, axis=1)
         names = tf.gather(tf.constant(self.class_names), index)
         return {"probabilities": probabilities, "class_index": index, "class_name": names}
 
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-        """Returns `accuracy`, `loss` (mean cross-entropy, nats), and of two classes that are both there `auc`."""
+        """Returns `accuracy`, `loss` (mean cross-entropy in nats), and those of `metrics`.
+
+        For two classes `auc` is added, if the labels have both.
+        """
         accuracy = (answers.argmax(axis=1) == labels).mean()
         loss = _mean_log_loss(answers[np.arange(len(labels)), labels])
         auc = _mean_auc(answers[:, 1:], labels[:, np.newaxis]) if len(self.class_names) == 2 else {}
@@ -78,13 +92,16 @@ class Classification(Task):
 
 
 class Binary(Classification):
-    """Two classes, and one logit [N, 1] or [N] of the second; clients get what they get of two logits."""
+    """Two classes, with one logit [N, 1] or [N], of the second class.
+
+    Clients get the same answers as from two logits.
+    """
 
     meaning = "the logit of the second of two classes"
     outputs = 1
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
-        """Returns `accuracy`, by a probability of one half, and `auc`."""
+        """Returns `accuracy`, at a probability of one half, and `auc`."""
         return [keras.metrics.BinaryAccuracy("accuracy"), keras.metrics.AUC(name="auc")]
 
     def _logits(self, outputs: tf.Tensor) -> tf.Tensor:
@@ -104,12 +121,12 @@ class _SecondClassAUC(keras.metrics.AUC):
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabel(Task):
-    """Any number of several labels: logits [N, targets], each of a label of its own, and labels 0 or 1 [N, targets]."""
+    """Any number of several labels: logits [N, targets], and labels 0 or 1, [N, targets]."""
 
     meaning = "logits, one for each label"
     answers = ("probabilities",)
     ranking = ("auc",)
-    targets: tuple[str, ...]  # names of the labels, in the order of the outputs
+    targets: tuple[str, ...]  # Names of the labels, in the order of the outputs.
 
     @property
     def outputs(self) -> int:
@@ -117,13 +134,16 @@ class MultiLabel(Task):
         return len(self.targets)
 
     def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the binary cross-entropy in nats, the mean over an example's labels."""
+        """Returns the binary cross-entropy in nats of each example, [N].
+
+        It is the mean over the example's labels.
+        """
         return keras.losses.binary_crossentropy(
             labels, tf.cast(outputs, tf.float32), from_logits=True
         )
 
     def default_metrics(self) -> list[keras.metrics.Metric]:
-        """Returns `accuracy`, the share of labels that are right, and `auc`, the mean over the labels."""
+        """Returns `accuracy`, the share of correct labels, and `auc`, the mean over the labels."""
         auc = keras.metrics.AUC(name="auc", multi_label=True, num_labels=self.outputs)
         return [keras.metrics.BinaryAccuracy("accuracy"), auc]
 
@@ -132,7 +152,11 @@ class MultiLabel(Task):
         return tf.sigmoid(tf.cast(outputs, tf.float32))
 
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-        """Returns `accuracy` and `loss` (binary cross-entropy, nats), means over examples and labels, and the mean `auc`."""
+        """Returns `accuracy`, `loss` (binary cross-entropy in nats), `auc`, and those of `metrics`.
+
+        Accuracy and loss are means over examples and labels. `auc` is the mean over the labels that
+        have both values, and is missing if there is none.
+        """
         probabilities, truth = answers.astype(np.float64), labels == 1
         accuracy = ((probabilities > 0.5) == truth).mean()
         loss = _mean_log_loss(np.where(truth, probabilities, 1 - probabilities))
@@ -142,18 +166,18 @@ class MultiLabel(Task):
 
 @dataclasses.dataclass(frozen=True)
 class Regression(Task):
-    """One number or several: predictions [N, targets] in the labels' own unit, of one target [N] too, and labels of that shape.
+    """One or several numbers, with predictions [N, targets] in the labels' own units.
 
-    What is minimised is the squared error of each target in units of its variance in the training
-    split: 1 is what the mean would get, whatever the unit, and no target weighs more for being
-    counted in cents.
+    Predictions of one target may be [N], and labels are [N] or [N, targets]. The loss is the
+    squared error of each target in units of its variance in the training split. So 1 is the loss of
+    always predicting the mean, and no target has more weight because of its unit.
     """
 
     meaning = "numbers, one for each target"
     answers = ("predictions",)
     ranking = ("rmse",)
-    targets: tuple[str, ...]  # names of the numbers, in the order of the outputs
-    spreads: tuple[float, ...]  # the standard deviation of each
+    targets: tuple[str, ...]  # Names of the targets, in the order of the outputs.
+    spreads: tuple[float, ...]  # Standard deviation of each target in the training split.
 
     @property
     def outputs(self) -> int:
@@ -161,7 +185,7 @@ class Regression(Task):
         return len(self.targets)
 
     def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the squared error in units of the variances, the mean over the targets."""
+        """Returns the squared error in units of the variances, the mean over the targets, [N]."""
         error = columns(outputs) - columns(labels)
         return tf.reduce_mean(tf.square(error / tf.constant(self.spreads)), axis=1)
 
@@ -175,14 +199,15 @@ class Regression(Task):
         ]
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns numbers, float32 [N, targets]."""
+        """Returns predictions, float32 [N, targets]."""
         return columns(outputs)
 
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-        """Returns `rmse` and `mae`, over examples and targets; `r2`, the mean over targets that vary; of several the `rmse` of each.
+        """Returns `rmse`, `mae`, `mse`, `loss` and `r2`, and those of `metrics`.
 
-        `r2` is the coefficient of determination, 1 - (squared error / squared deviation from these
-        labels' mean).
+        All but `r2` are over examples and targets. `r2` is the mean coefficient of determination, 1
+        - (squared error / squared deviation from these labels' mean), over the targets that vary;
+        it is missing if none does. With several targets there is also `rmse_NAME` of each.
         """
         metrics = super().measure(answers, labels)
         labels = labels.reshape(len(labels), -1).astype(np.float64)
@@ -204,15 +229,17 @@ class Regression(Task):
 
 
 def _mean_log_loss(probabilities: np.ndarray) -> float:
-    """Returns the mean cross-entropy in nats of the probabilities of what was true."""
+    """Returns the mean cross-entropy in nats, given the probabilities of the true values."""
     return -np.log(np.maximum(probabilities, _MIN_PROBABILITY, dtype=np.float64)).mean()
 
 
 def _mean_auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal; nothing if there is none."""
-    from sklearn.metrics import (
-        roc_auc_score,
-    )  # importing it takes a second, and most models need none
+    """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal.
+
+    Returns nothing if there is no such column.
+    """
+    # Imported when needed, as this takes a second and most models do without.
+    from sklearn.metrics import roc_auc_score
 
     pairs = zip(labels.T == 1, scores.T, strict=True)
     areas = [

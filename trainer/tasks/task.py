@@ -1,9 +1,9 @@
-"""The meaning of a model's outputs, and all that is computed of them: the loss, the metrics, what a client gets.
+"""Meaning of a model's outputs, and all that is computed from them: loss, metrics, answers.
 
-Training, validation, export, evaluation and the gate know a task only by what stands here, so that
+Training, validation, export, evaluation and the gate know a task only by this interface, so that
 another kind of task, or another metric, is one such class. Training and validation use Keras'
-metrics without their variables: a batch gives what the variables would be after its examples alone,
-and these states are summed over batches and replicas.
+metrics without their variables: a batch gives the values that the variables would have after its
+examples alone, and these states are summed over batches and replicas.
 """
 
 import abc
@@ -24,30 +24,30 @@ from common.errors import UserError
 from trainer.job.done import Done
 from trainer.nn.weights import automatic_name
 
-# What the job writes beside the metrics.
+# Names that the job's files have beside those of the metrics.
 _RESERVED = {"step", "time", "event", "best", "examples", *Done.model_fields}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task(abc.ABC):
-    """A kind of task on one dataset, with the options that a model's module gives it.
+    """Kind of task on one dataset, with the options that a model's module gives it.
 
-    Metrics see the labels and the predictions (of a model with one logit, the probability of the
-    second class), and so need neither the model nor its module's other code when an exported model
-    is judged. They are any of Keras, or like them, whose variables are sums over examples, since
+    Metrics get the labels and the predictions (for a model with one logit, the probability of the
+    second class). So they need neither the model nor the rest of its module when an exported model
+    is judged. A metric is one of Keras, or like one, whose variables are sums over examples, since
     only those add up over batches and replicas.
 
     Attributes:
       meaning: Description of the outputs.
-      answers: Names of what `answer` gives at least; the first, `predictions`, has a number for
-        each output.
-      ranking: Metrics by which one score is better than another: the first of them that the score
-        has.
-      loss: Function of labels and outputs, in this order, that gives the loss of each example, [N],
-        instead of `default_loss`. A Keras loss needs `reduction="none"`.
+      answers: Names of the results that `answer` gives at least. The first, `predictions`, has a
+        number for each output.
+      ranking: Names of metrics by which one score is better than another; the first one that the
+        score has is used.
+      loss: Function of labels and outputs, in this order, that returns the loss of each example,
+        [N], in place of `default_loss`. A Keras loss needs `reduction="none"`.
       metrics: Metrics beside `default_metrics`. The weights of classes do not count in them.
-      rank_by: Name of a metric by which models are ranked instead of `ranking`.
-      lower_is_better: Names of the metrics of which less is more.
+      rank_by: Name of a metric by which models are ranked, in place of `ranking`.
+      lower_is_better: Names of the metrics of which a lower value is better.
     """
 
     meaning: ClassVar[str]
@@ -59,12 +59,18 @@ class Task(abc.ABC):
     lower_is_better: Collection[str] = frozenset({"loss", "mae", "mse", "rmse"})
 
     def __post_init__(self) -> None:
-        """Makes the variables of all metrics, on all replicas now, before a strategy would share them."""
+        """Creates the variables of all metrics, and checks the names of the metrics.
+
+        It must run on all replicas outside a strategy's scope, which would share the variables.
+
+        Raises:
+          UserError: If two metrics, or a metric and a field of the journal, have one name, or there
+            is no metric `rank_by`.
+        """
         for metric in self.metrics:
-            metric.name = (
-                automatic_name(metric) or metric.name
-            )  # Keras numbers the names of all in a process
-            if not metric.variables:  # one makes them at its first update
+            # Keras appends a number that counts the metrics of a process.
+            metric.name = automatic_name(metric) or metric.name
+            if not metric.variables:  # Some metrics create them at their first update.
                 metric.update_state(tf.zeros([1, self.outputs]), tf.zeros([1, self.outputs]))
         name, count = collections.Counter([*_RESERVED, *self.metric_names]).most_common(1)[0]
         if count > 1:
@@ -81,15 +87,15 @@ class Task(abc.ABC):
     @property
     @abc.abstractmethod
     def outputs(self) -> int:
-        """How many numbers a model has to give for an example."""
+        """Number of values that a model must give for each example."""
 
     @abc.abstractmethod
     def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each example, [N].
 
         Args:
-          labels: As the dataset has them, [N] or [N, targets].
-          outputs: Of the model, [N, outputs].
+          labels: Labels as in the dataset, [N] or [N, targets].
+          outputs: Outputs of the model, [N, outputs].
         """
 
     @abc.abstractmethod
@@ -98,21 +104,21 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the first of the answers to outputs [N, outputs], float32."""
+        """Returns the first of the answers, float32 [N, k], given outputs [N, outputs]."""
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns what the exported model answers, of outputs [N, outputs]."""
+        """Returns the answers of the exported model by name, given outputs [N, outputs]."""
         return {self.answers[0]: self.predictions(outputs)}
 
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-        """Returns the metrics of an exported model, a number each; here those of `metrics`.
+        """Returns the metrics of an exported model, by name; here those of `metrics`.
 
-        A task adds its own and `loss`, which is the default one and without what the model adds to
+        A subclass adds its own and `loss`. This is the default loss, without what the model adds to
         it.
 
         Args:
-          answers: The first of what the model has answered for a whole split, [N, outputs].
-          labels: As the dataset has them.
+          answers: First of the model's answers for a whole split, [N, k].
+          labels: Labels as in the dataset.
         """
         predictions = answers[:, -self.outputs :].astype(np.float32)
         return {
@@ -131,7 +137,11 @@ class Task(abc.ABC):
         return tuple(metric.name for metric in self.all_metrics)
 
     def losses(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns what is minimised, of each example: float32 [N]."""
+        """Returns the loss of each example, float32 [N].
+
+        Raises:
+          UserError: If the loss function does not give one number for each example.
+        """
         losses = tf.cast((self.loss or self.default_loss)(labels, outputs), tf.float32)
         if losses.shape.rank != 1:
             raise UserError(
@@ -143,10 +153,16 @@ class Task(abc.ABC):
     def loss_sum(
         self, labels: tf.Tensor, outputs: tf.Tensor, weights: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Returns the sum of the losses times the weights [N], and by how many examples Keras divides it.
+        """Returns the sum of the examples' losses, and the number of examples to divide it by.
 
-        The second is None where that is all examples; else those that the mask of the outputs
-        leaves.
+        Args:
+          labels: Labels as in the dataset.
+          outputs: Outputs of the model.
+          weights: Weights that multiply the losses, [N]; None for 1.
+
+        Returns:
+          The sum; and None if all examples count or, for outputs with a Keras mask, the number of
+          those that it leaves.
         """
         losses = self.losses(labels, outputs)
         if weights is not None:
@@ -157,7 +173,15 @@ class Task(abc.ABC):
         return tf.reduce_sum(losses * mask), tf.reduce_sum(mask)
 
     def states(self, labels: tf.Tensor, outputs: tf.Tensor) -> list[tf.Tensor]:
-        """Returns the variables that the metrics have after these examples alone, float32 [size] each."""
+        """Returns the values of the metrics' variables after these examples alone.
+
+        Args:
+          labels: Labels as in the dataset.
+          outputs: Outputs of the model.
+
+        Returns:
+          float32 [size] for each variable.
+        """
         predictions = self.predictions(outputs)[:, -self.outputs :]
         backend.set_keras_mask(predictions, backend.get_keras_mask(outputs))
         states = [state_of(metric, labels, predictions) for metric in self.all_metrics]
@@ -173,7 +197,11 @@ class Task(abc.ABC):
         return sum(math.prod(v.shape) for metric in self.all_metrics for v in metric.variables)
 
     def results(self, states: Iterable[float]) -> dict[str, float]:
-        """Returns the value of each metric from sums of what `states` gives."""
+        """Returns the value of each metric, by name.
+
+        Args:
+          states: Sums over batches and replicas of all values in `states`, in their order.
+        """
         numbers = iter(states)
         values = {}
         for metric in self.all_metrics:
@@ -185,15 +213,21 @@ class Task(abc.ABC):
         return values
 
     def ranked_by(self, score: Mapping[str, float]) -> str:
-        """Returns the metric that decides whether a score is better than another."""
+        """Returns the name of the metric that decides whether a score is better than another."""
         return next(name for name in (self.rank_by, *self.ranking, "loss") if name in score)
 
     def better(self, one: float, other: float, metric: str) -> bool:
-        """Returns whether a value of a metric is better than another; equal ones are not, and nothing is better by NaN."""
+        """Returns whether one value of a metric is better than another.
+
+        Equal values are not better, and neither is any value than NaN, or NaN than any.
+        """
         return one < other if metric in self.lower_is_better else one > other
 
     def rank(self, score: Mapping[str, float]) -> tuple[float, float]:
-        """Returns what is the greater, the better the score."""
+        """Returns a pair that is greater for a better score.
+
+        It has the ranking metric and then the loss, each negated if lower is better.
+        """
         value = score[metric := self.ranked_by(score)]
         return -value if metric in self.lower_is_better else value, -score["loss"]
 
@@ -201,7 +235,7 @@ class Task(abc.ABC):
 def state_of(
     metric: keras.metrics.Metric, labels: tf.Tensor, predictions: tf.Tensor
 ) -> list[tf.Tensor]:
-    """Returns the variables that a metric has after these examples alone."""
+    """Returns the values of a metric's variables after these examples alone."""
     if len(labels.shape) == 1 and predictions.shape[1] == 1:
         labels = columns(labels)
     zeros = [tf.zeros(variable.shape, variable.dtype) for variable in metric.variables]
@@ -209,6 +243,6 @@ def state_of(
 
 
 def columns(values: tf.Tensor) -> tf.Tensor:
-    """Returns numbers of examples as float32 [N, k], those of one column from [N] too."""
+    """Returns numbers of examples as float32 [N, k]; numbers [N] become [N, 1]."""
     values = tf.cast(values, tf.float32)
     return values[:, tf.newaxis] if values.shape.rank == 1 else values
