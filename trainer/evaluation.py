@@ -241,7 +241,7 @@ class Validator:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def _round(self, *batch: Any) -> tf.Tensor:
-        """Returns the sums of all replicas, [replicas, values]."""
+        """Returns the values of `_sums` for each replica, [replicas, values]."""
         return self.strategy.gather(self.strategy.run(self._sums, args=batch), axis=0)
 
     def _sums(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:

@@ -348,7 +348,7 @@ class Options(Flags):
         return {**self._where(*_LEARNT), "strategy": strategy}
 
     def facts(self, manifest: Manifest) -> dict[str, Any]:
-        """Returns the identity of a job, by name: the options that decide what is learnt, and its dataset."""
+        """Returns the options that decide what is learnt, and the dataset, by name."""
         return {**self.identity(), "dataset": manifest.name, "fingerprint": manifest.fingerprint}
 
     def _where(self, *groups: str) -> dict[str, Any]:

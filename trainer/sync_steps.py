@@ -1,6 +1,9 @@
-"""Steps of one device, or of all-reduce workers in lock step: several per call, without Python.
+"""Steps of one device, or of all-reduce workers in lock step, with several steps in a call.
 
-window = steps.run(step, until=500, stop=False) step += window.steps
+    window = steps.run(step, until=500, stop=False)
+    step += window.steps
+
+No Python runs between the steps of a call.
 """
 
 import time

@@ -1,8 +1,9 @@
 """Conversion of a table's values inside the exported model, as the converter has done it.
 
-serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]}) # {"age": 31 and the
-default, "paid": "true" and the default} columns, faults = parse_texts(manifest, {"age": ["31",
-"x"], "seen": ["2024-01-31", ""]}) # faults: "", and the mistake in the second row
+    serving_preprocessing(manifest, {"age": [31.0, nan], "paid": ["True", ""]})
+    # {"age": 31 and the default, "paid": "true" and the default}
+    columns, faults = parse_texts(manifest, {"age": ["31", "x"], "seen": ["2024-01-31", ""]})
+    # faults: "", and the mistake in the second row
 
 Training itself reads records that the converter has converted already.
 """

@@ -83,6 +83,9 @@ def facts(job_dir: str) -> dict[str, Any]:
 
     The keys are `settings`, with all defaults filled in, `replicas` by role, and `versions` of
     packages.
+
+    Raises:
+      UserError: If the file cannot be used.
     """
     record = first_start(job_dir)
     return {key: record[key] for key in ("settings", "replicas", "versions") if key in record}
@@ -92,6 +95,9 @@ def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Returns the name of a job's dataset and the arguments of its conversion.
 
     Returns None if this is no job's directory.
+
+    Raises:
+      UserError: If the file cannot be used.
     """
     record = first_start(job_dir)
     return (record["identity"]["dataset"], record.get("arguments", {})) if record else None

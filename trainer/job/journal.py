@@ -41,7 +41,7 @@ def _files(job_dir: epath.PathLike) -> list[tuple[str, epath.Path]]:
 
     They are sorted by role, number and attempt, so that the chief comes first.
     """
-    # Names are matched here, as a glob pattern could also match characters of the directory's path.
+    # This is no glob, as the directory's path may contain special characters of patterns.
     files = [(_NAME.fullmatch(file.name), file) for file in epath.Path(job_dir).iterdir()]
     parts = sorted((match[1], int(match[2]), int(match[3]), file) for match, file in files if match)
     return [(f"{role}-{index}", file) for role, index, _, file in parts]
@@ -92,6 +92,9 @@ class Journal:
           beats: Rewrites the status file every two seconds by a thread. It is for a replica whose
             main thread waits for others in C++, for as long as they take; the file then only shows
             that the process runs.
+
+        Raises:
+          UserError: If the environment variable TRAINER_ATTEMPT is no number.
         """
         self.name, self._job_dir, self._directory = name, job_dir, job_dir
         self._sent: dict[pathlib.Path, int] = {}

@@ -1,7 +1,7 @@
 """Wraps a user's own model as a model of features by name, which is what the trainer uses.
 
-model = by_name(network(manifest), prepare, manifest, "mine:network") logits = model({"image":
-images})
+model = by_name(network(manifest), prepare, manifest, "mine:network")
+logits = model({"image": images})
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """Learning rates as pure functions of the step: a rate, times a factor of the step, times warm-up.
 
 factor = piecewise((82, 123), (1, 0.1, 0.01), examples_per_epoch=50_000, examples_per_step=128)
-optimizer = keras.optimizers.SGD(Schedule(0.1, factor)) optimizer =
-keras.optimizers.SGD(Schedule(0.1, cosine(64_000), warmup_steps=400))
+optimizer = keras.optimizers.SGD(Schedule(0.1, factor))
+optimizer = keras.optimizers.SGD(Schedule(0.1, cosine(64_000), warmup_steps=400))
 """
 
 import math

@@ -1,6 +1,7 @@
 """Tasks of datasets, one for each kind of label.
 
-# my/model.py, --model my.model:network def task(manifest):
+# my/model.py, --model my.model:network
+def task(manifest):
     loss = keras.losses.Huber(reduction="none")
     return task_of(manifest, loss=loss, metrics=[keras.metrics.LogCoshError()])
 """
@@ -205,9 +206,9 @@ class Regression(Task):
     def measure(self, answers: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         """Returns `rmse`, `mae`, `mse`, `loss` and `r2`, and those of `metrics`.
 
-        All but `r2` are over examples and targets. `r2` is the mean coefficient of determination, 1
-        - (squared error / squared deviation from these labels' mean), over the targets that vary;
-        it is missing if none does. With several targets there is also `rmse_NAME` of each.
+        All but `r2` are over examples and targets. `r2` is the coefficient of determination, 1 -
+        squared error / squared deviation from these labels' mean: the average over the targets that
+        vary, and missing if none does. With several targets there is also `rmse_NAME` of each.
         """
         metrics = super().measure(answers, labels)
         labels = labels.reshape(len(labels), -1).astype(np.float64)

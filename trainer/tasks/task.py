@@ -226,7 +226,7 @@ class Task(abc.ABC):
     def rank(self, score: Mapping[str, float]) -> tuple[float, float]:
         """Returns a pair that is greater for a better score.
 
-        It has the ranking metric and then the loss, each negated if lower is better.
+        It has the ranking metric, negated if lower is better, and then the negated loss.
         """
         value = score[metric := self.ranked_by(score)]
         return -value if metric in self.lower_is_better else value, -score["loss"]
@@ -235,7 +235,13 @@ class Task(abc.ABC):
 def state_of(
     metric: keras.metrics.Metric, labels: tf.Tensor, predictions: tf.Tensor
 ) -> list[tf.Tensor]:
-    """Returns the values of a metric's variables after these examples alone."""
+    """Returns the values of a metric's variables after these examples alone.
+
+    Args:
+      metric: The metric; its own variables do not change.
+      labels: Labels as in the dataset, [N] or [N, targets].
+      predictions: Predictions, [N, k].
+    """
     if len(labels.shape) == 1 and predictions.shape[1] == 1:
         labels = columns(labels)
     zeros = [tf.zeros(variable.shape, variable.dtype) for variable in metric.variables]
