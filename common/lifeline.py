@@ -49,8 +49,8 @@ def watch(pid: int, on_death: Callable[[], object]) -> None:
         if (pidfd := open_pidfd(pid)) is not None:
             ended = select.poll()
             ended.register(pidfd, select.POLLIN)
-            # This returns without a delay, so that `on_death` runs before what writes to that
-            # process fails.
+            # This returns without a delay, so that `on_death`
+            # runs before what writes to that process fails.
             ended.poll()
             os.close(pidfd)
         else:

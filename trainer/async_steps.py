@@ -27,8 +27,8 @@ class AsyncSteps:
     ) -> None:
         self._coordinator, self._step, self._workers = coordinator, step, workers
         self._reader = reader
-        # Each worker holds the data. A dataset that yields the same tensors again and again copies
-        # nothing.
+        # Each worker holds the data. A dataset that yields
+        # the same tensors again and again copies nothing.
         self._loaded = iter(
             coordinator.create_per_worker_dataset(
                 lambda: tf.data.Dataset.from_tensors(reader.load()).repeat()

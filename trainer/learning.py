@@ -187,6 +187,6 @@ def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Vari
 
 
 def _decays(weight: keras.Variable) -> bool:
-    # Keras' names are kernel, depthwise_kernel, pointwise_kernel, recurrent_kernel and, for an
-    # adapter, lora_kernel_a.
+    # Keras' names are kernel, depthwise_kernel, pointwise_kernel,
+    # recurrent_kernel and, for an adapter, lora_kernel_a.
     return "kernel" in weight.name.split("_")

@@ -231,8 +231,8 @@ def main_loop(
                     state.weights(), build, manifest, os.path.join(opts.job_dir, "model"), learnt
                 )
                 journal.event("export", step, exported_step=exported_step)
-                # An attempt that only exports has made no step, so the last one in the journal
-                # counts.
+                # An attempt that only exports has made no
+                # step, so the last one in the journal counts.
                 final = (
                     meter.final() if step > first_step else last(opts.job_dir, journal.name, "step")
                 )

@@ -71,8 +71,8 @@ class SyncSteps:
         # The first call also compiles, so its time says little. With a guess of 0.1 s per step the
         # next calls are short, and measure the time.
         self._step_s = seconds / steps if warm else 0.1
-        # All processes must make calls of the same length, and their clocks differ, so they use the
-        # chief's proposal.
+        # All processes must make calls of the same length, and
+        # their clocks differ, so they use the chief's proposal.
         self._steps_a_call = max(1, round(proposal))
         return Window(steps=steps, sums=tuple(sums), seconds=seconds, warm=warm, stop=stops > 0)
 
@@ -123,8 +123,8 @@ class SyncSteps:
             "SUM", self._strategy.run(tf.identity, args=(part,)), axis=None
         )
 
-    # Only the loop over steps needs AutoGraph. Converting the rest too would take half of the time
-    # of tracing.
+    # Only the loop over steps needs AutoGraph. Converting
+    # the rest too would take half of the time of tracing.
     @tf.autograph.experimental.do_not_convert
     def _replica(self, loaded, step: tf.Tensor) -> tf.Tensor:
         replica = tf.distribute.get_replica_context()

@@ -9,8 +9,8 @@ the global batch:
 
 import tensorflow as tf
 
-# Keeps these random numbers apart from those of layers (`trainer.nn.randomness`), which count up
-# from 0.
+# Keeps these random numbers apart from those of layers
+# (`trainer.nn.randomness`), which count up from 0.
 _STREAM = -1
 
 

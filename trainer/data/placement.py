@@ -136,8 +136,8 @@ def provide_files(
                 with readable(path):
                     file = require_file(path)
                 versions[path] = [file.num_bytes, file.version]
-            # The record has sizes and times of the verified files, so that changed files are
-            # verified again.
+            # The record has sizes and times of the verified
+            # files, so that changed files are verified again.
             record, stamp = directory / "verified.json", json.dumps(versions)
             if read_bytes(record) != stamp.encode():
                 verify(manifest, choice.data_dir, "train", alive)

@@ -126,8 +126,8 @@ class Reader(abc.ABC):
                 *share(replica, replicas=replicas, global_batch=self.global_batch),
             )
 
-        # Only decoding image files takes so long that making several batches at once is worth
-        # their memory.
+        # Only decoding image files takes so long that making
+        # several batches at once is worth their memory.
         calls = tf.data.AUTOTUNE if self.has_files else None
         return (
             tf.data.Dataset.counter(first_step * here)

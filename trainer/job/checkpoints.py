@@ -206,8 +206,8 @@ def remove(path: str) -> None:
 def _listed(directory: str) -> list[str]:
     with store_errors():
         try:
-            # Unlike `exists` and `listdir`, this distinguishes a missing directory from a store
-            # that fails.
+            # Unlike `exists` and `listdir`, this distinguishes
+            # a missing directory from a store that fails.
             tf.io.gfile.stat(directory)
         except tf.errors.NotFoundError:
             return []

@@ -97,8 +97,8 @@ def automatic_name(layer: keras.layers.Layer) -> str | None:
 
     A name of the same form that the author has given, of class and number, counts as made by Keras.
     """
-    # Keras' Bidirectional names its two layers after the one that it is given, as in
-    # `forward_lstm_3`.
+    # Keras' Bidirectional names its two layers after the
+    # one that it is given, as in `forward_lstm_3`.
     class_name = re.escape(to_snake_case(type(layer).__name__))
     match = re.fullmatch(rf"((?:forward_|backward_)?{class_name})(?:_\d+)?", layer.name)
     return match[1] if match else None
