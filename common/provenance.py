@@ -93,8 +93,8 @@ class TrainedOn:
         if self.form != _form(manifest):
             raise UserError(
                 "it was trained on records with other columns, types, units or defaults than "
-                f"dataset {manifest.name!r} has, "
-                "so none can be known again; convert the dataset with those"
+                f"dataset {manifest.name!r} has, so none can be known again; convert the dataset "
+                "with those"
             )
         others = [
             known
@@ -240,6 +240,5 @@ def check_drawn(manifest: Manifest, split: str, trained: str, arguments: Mapping
     ]:
         raise UserError(
             f"{trained} was trained on a split with {', '.join(differences)}, so it may know "
-            f"records of {split} here; "
-            "convert the dataset with that"
+            f"records of {split} here; convert the dataset with that"
         )

@@ -63,9 +63,8 @@ def training_size(
     if (before := first_start.get("batch_size", batch)) != batch:
         raise UserError(
             f"--per-replica-batch-size {opts.per_replica_batch_size} on {replicas} replicas makes "
-            f"{batch} examples a "
-            f"step, and this job began with {before}; use as many replicas as then, or another "
-            "--job-dir"
+            f"{batch} examples a step, and this job began with {before}; use as many replicas as "
+            "then, or another --job-dir"
         )
     # A job that is to train for more steps than at first keeps the schedule that it began with.
     horizon = first_start.get("horizon_steps", last_step)
@@ -102,8 +101,7 @@ def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, An
             if getattr(opts, name) is not None:
                 raise UserError(
                     f"--{name.replace('_', '-')} is for jobs whose {decisive} is "
-                    f"{' or '.join(fitting)}, and this one's "
-                    f"is {values[decisive]}; leave it out"
+                    f"{' or '.join(fitting)}, and this one's is {values[decisive]}; leave it out"
                 )
             if name != decisive:
                 values[name] = None

@@ -168,8 +168,7 @@ def main_loop(
             print(
                 f"{opts.model} on {manifest.name}: {size.examples} examples, batch {size.batch}, "
                 f"{model.count_params()} parameters; {opts.strategy}, training replicas: "
-                f"{workers}; "
-                f"from step {first_step} to {size.last_step}"
+                f"{workers}; from step {first_step} to {size.last_step}"
             )
             if (
                 size.horizon < size.last_step
@@ -177,8 +176,7 @@ def main_loop(
             ):
                 print(
                     f"the learning rate is 0 from step {size.horizon} on, where this job's "
-                    "schedule ends; for "
-                    f"{size.last_step} steps of learning begin another job"
+                    f"schedule ends; for {size.last_step} steps of learning begin another job"
                 )
             _note_records(opts, manifest)
         reader = open_reader(
@@ -363,8 +361,8 @@ def _check_against_first_start(
     if before["network"] != record["network"]:
         raise UserError(
             f"--model {opts.model} has other weights, vocabularies or statistics than when "
-            f"{opts.job_dir} began, or its "
-            "weights in another order; use what it was, or another --job-dir"
+            f"{opts.job_dir} began, or its weights in another order; use what it was, or another "
+            "--job-dir"
         )
 
 
@@ -377,14 +375,12 @@ def _synchronize(opts: Options, model: keras.Model, is_chief: bool) -> None:
     if (layers := synchronize(model)) and is_chief:
         print(
             f"--model {opts.model}: {layers} layers of keras.layers.BatchNormalization go by the "
-            "whole batch here, as "
-            "with synchronized=True"
+            "whole batch here, as with synchronized=True"
         )
     if opts.jit_compile and exchanges(model):
         raise UserError(
             f"--jit-compile: the batch normalisation of --model {opts.model} exchanges sums with "
-            "other replicas, which XLA "
-            "does not compile; leave it out, or train on one device"
+            "other replicas, which XLA does not compile; leave it out, or train on one device"
         )
 
 
@@ -404,8 +400,7 @@ def _restore(
     if not step and (record := done.load(opts.job_dir)):
         raise UserError(
             f"{opts.job_dir} was done at step {record.step}, and its checkpoints are gone; put "
-            "them back, or use "
-            "another --job-dir"
+            "them back, or use another --job-dir"
         )
     if opts.init_from and not step:
         warm_start.check_unseen(opts.init_from, manifest)
@@ -440,9 +435,8 @@ def _compare_starts(
             channel.wait_for_others()  # They may still fetch what was gathered.
         raise OSError(
             "replicas would start differently "
-            f"({', '.join(f'{name}: {start}' for name, start in starts.items())}); give "
-            "all the same program, and a --job-dir of which they read the same files: "
-            f"{opts.job_dir}"
+            f"({', '.join(f'{name}: {start}' for name, start in starts.items())}); give all the "
+            f"same program, and a --job-dir of which they read the same files: {opts.job_dir}"
         )
 
 

@@ -49,8 +49,7 @@ def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
     if weights.digest(build()) != weights.digest(model):
         raise UserError(
             "it has other weights, vocabularies or statistics each time that it is built; make "
-            "them a function of the "
-            "manifest and of files alone, in a fixed order"
+            "them a function of the manifest and of files alone, in a fixed order"
         )
     columns = next(records.batches(manifest, opts.data_dir, "train", _MOST_EXAMPLES))
     batch = build.prepare(columns)
@@ -77,8 +76,7 @@ def _check(build: Builder, opts: Options, manifest: Manifest) -> None:
     ):
         raise UserError(
             f"its outputs are probabilities already (by {operation.type}), and the loss takes "
-            "logits; leave out the last "
-            "activation"
+            "logits; leave out the last activation"
         )
     check_metrics(task, labels, outputs)
 
@@ -130,7 +128,6 @@ def check_metrics(task: Task, labels: tf.Tensor, outputs: tf.Tensor) -> None:
         if not adds_up or np.size(metric.stateless_result(whole)) > 1:
             raise UserError(
                 f"metric {metric.name} is not one number made of sums over examples, so it does "
-                "not add up over batches and "
-                "replicas; give F1Score average='macro', or derive a task and define the metric "
-                "in `measure`"
+                "not add up over batches and replicas; give F1Score average='macro', or derive a "
+                "task and define the metric in `measure`"
             )

@@ -79,14 +79,12 @@ class Options(Flags):
     model: str | None = _model(
         str,
         f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for "
-        "images, wide_deep for a "
-        "table)",
+        "images, wide_deep for a table)",
     )
     init_from: str | None = _model(
         place,
         "weights to begin with, where name and shape fit: a job directory (or its best/), a "
-        "version in the registry, a "
-        ".keras file",
+        "version in the registry, a .keras file",
         metavar="PATH",
     )
     train_steps: int | None = _job(at_least(1), "absolute global step to reach")
@@ -129,8 +127,7 @@ class Options(Flags):
     weight_decay: float | None = _learning(
         not_negative,
         "times half the squared weights, added to the loss; of adamw: share of a weight that a "
-        "rate of 1 takes from it each "
-        "step (default: the model's own, or 0.004)",
+        "rate of 1 takes from it each step (default: the model's own, or 0.004)",
     )
     schedule: str | None = _learning(
         ("constant", "piecewise", "linear", "cosine"), "of the learning rate"
@@ -160,23 +157,20 @@ class Options(Flags):
     reader: str = _reader(
         ("auto", "resident", "mapped"),
         "resident: all in memory; mapped: files on a local disk; auto: resident if half of the "
-        "memory that is free, shared by "
-        "the replicas of a machine, is enough",
+        "memory that is free, shared by the replicas of a machine, is enough",
         default="auto",
     )
     cache_dir: str | None = _reader(
         str,
         "local directory to which training files are copied first (default: only those of a "
-        "bucket, to a temporary "
-        "directory)",
+        "bucket, to a temporary directory)",
         metavar="DIR",
     )
 
     eval_every_steps: int = _validation(
         at_least(0),
         "steps between evaluations, of which one is at the end; 0: only that. A cluster's "
-        "evaluator "
-        "scores checkpoints instead",
+        "evaluator scores checkpoints instead",
         default=0,
     )
     eval_batch_size: int = _validation(at_least(1), "examples evaluated at a time", default=500)
@@ -364,10 +358,9 @@ def parser() -> Parser:
     p = Parser(
         prog="trainer.task",
         description="Trains a model on a converted dataset. Every replica runs this with the same "
-        "flags; its role "
-        "comes from TF_CONFIG. The same --job-dir resumes. A flag of the network is for models "
-        "that have such a thing. Where "
-        "a flag of network or learning names no default, it is the model's own.",
+        "flags; its role comes from TF_CONFIG. The same --job-dir resumes. A flag of the network "
+        "is for models that have such a thing. Where a flag of network or learning names no "
+        "default, it is the model's own.",
     )
     Options.add_flags(p)
     return p

@@ -204,8 +204,7 @@ def _follow(member: Member, job: str, timeout_s: float) -> ControlChannel:
         time.sleep(_RETRY_S)
     raise ConnectionError(
         f"at {address}, the address of {leader} of job {json.dumps(job)}, there is the leader of "
-        "job "
-        f"{answer.decode(errors='replace').strip()}; give every job ports of its own"
+        f"job {answer.decode(errors='replace').strip()}; give every job ports of its own"
     )
 
 

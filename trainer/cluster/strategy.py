@@ -50,10 +50,9 @@ def create(
             or "one replica"
         )
         raise UserError(
-            f"--strategy {name} is not for this cluster of {shape}; parameter_server needs "
-            "workers and parameter servers, "
-            "multi_worker_mirrored chief and workers alone, one_device and mirrored a single "
-            "replica"
+            f"--strategy {name} is not for this cluster of {shape}; parameter_server needs workers "
+            "and parameter servers, multi_worker_mirrored chief and workers alone, one_device and "
+            "mirrored a single replica"
         )
     if all_reduce == "nccl" and not gpus:
         raise UserError("--all-reduce nccl needs GPUs and there are none; use ring or auto")
@@ -96,9 +95,8 @@ def use_gpus(wanted: int | None) -> int:
         build = "" if tf.test.is_built_with_cuda() else ", which is not built for them"
         raise UserError(
             f"--num-gpus, or else the cluster file, gives this replica {wanted} GPUs, and "
-            f"TensorFlow {tf.__version__}{build}, "
-            f"sees {len(gpus)}; use an image with CUDA and a driver for it, another machine, or a "
-            "pool without GPUs"
+            f"TensorFlow {tf.__version__}{build}, sees {len(gpus)}; use an image with CUDA and a "
+            "driver for it, another machine, or a pool without GPUs"
         )
     tf.config.set_visible_devices(gpus[:wanted], "GPU")
     return wanted

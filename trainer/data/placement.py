@@ -169,8 +169,7 @@ def _copy_missing(
     if needed > free:
         raise UserError(
             f"--cache-dir {directory.parent}: {_mb(needed)} are needed there for the train split, "
-            f"and {_mb(free)} are "
-            "free; give --cache-dir on a disk that has room"
+            f"and {_mb(free)} are free; give --cache-dir on a disk that has room"
         )
     if needed:
         print(f"copying {_mb(needed)} of training files to {directory.parent}")

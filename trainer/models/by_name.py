@@ -42,8 +42,7 @@ def by_name(
         if getattr(type(model), method) is not getattr(keras.Model, method):
             raise UserError(
                 f"--model {model_name} has a {method} of its own, which is not called here; what "
-                "it adds to the loss can "
-                "be given to add_loss in a layer"
+                "it adds to the loss can be given to add_loss in a layer"
             )
     columns = {
         f.name: tf.TensorSpec([None, *f.shape], f.dtype, name=f.name) for f in manifest.inputs

@@ -96,8 +96,7 @@ def suited(name: str | None, manifest: Manifest) -> str:
     if texts := {e.columns[0] for e in (*manifest.deep, *manifest.wide) if e.kind == "words"}:
         raise UserError(
             f"dataset {manifest.name!r} has texts ({', '.join(sorted(texts))}), which {name} does "
-            "not read; give --model a "
-            "model of your own"
+            "not read; give --model a model of your own"
         )
     return name
 

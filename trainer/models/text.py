@@ -32,6 +32,5 @@ def vocabulary(manifest: Manifest, column: str, size: int | None = None) -> list
             return list(encoding.vocabulary[:size])
     raise UserError(
         f"dataset {manifest.name!r} has no words of {manifest.feature(column).name}; convert it "
-        "with "
-        f"{{column: {column}, words: 10000}} among the inputs of its schema"
+        f"with {{column: {column}, words: 10000}} among the inputs of its schema"
     )
