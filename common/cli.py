@@ -198,6 +198,7 @@ def _flag(field: dataclasses.Field) -> str:
 
 
 def _plain(value: Any) -> Any:
+    # A list of several values becomes a tuple, as options are frozen; a list of one, its value.
     if not isinstance(value, list | tuple):
         return value
     return tuple(value) if len(value) > 1 else value[0]

@@ -59,6 +59,9 @@ def plain(value: Any) -> Any:
 
     Numbers of other libraries, such as NumPy, become floats; numbers that are not finite become
     None; tuples become lists, and keys texts.
+
+    Raises:
+      TypeError: If a value is neither of JSON nor convertible to float.
     """
     return json.loads(json.dumps(value, default=float), parse_constant=lambda _: None)
 

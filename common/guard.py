@@ -107,7 +107,7 @@ def kill_marked(*marks: str) -> None:
 def _main(token: str, scratch: str, *teardown: str) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    sys.stdin.read()
+    sys.stdin.read()  # Returns when the launcher has closed its end of the pipe, or has ended.
     kill_marked(token)
     if teardown:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):

@@ -102,6 +102,7 @@ class TrainStep:
                     * self.weight_decay
                     * tf.add_n([tf.nn.l2_loss(w.value) for w in self.decayed])
                 )
+        # The reported loss is without the decay of weights, which is no part of the task.
         states = self.task.states(labels, outputs)
         return tf.concat([[loss], *states], 0), tape.gradient(
             objective, self.model.trainable_variables

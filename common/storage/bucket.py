@@ -172,6 +172,7 @@ os.register_at_fork(after_in_child=_client.cache_clear)
 
 
 def _condition(if_version: str | None) -> dict[str, int]:
+    # For Cloud Storage, generation 0 means that there must be no object.
     return {} if if_version is None else {"if_generation_match": int(if_version or 0)}
 
 

@@ -184,6 +184,7 @@ def task(function: str | None, manifest: Manifest) -> Task:
     return (_function(function) if function else task_of)(manifest)
 
 
+# Takes the place of `prepare` in a module that has none.
 def _inputs_and_label(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     names = {manifest.label, *(feature.name for feature in manifest.inputs)}
     return {name: column for name, column in columns.items() if name in names}
