@@ -60,15 +60,17 @@ def first_line(error: Exception) -> str:
 def readable(place: object) -> Iterator[None]:
     """Context manager that turns an `OSError` in reading the user's files into a `UserError`.
 
-    Every `OSError` but `BrokenPipeError` is turned, `ConnectionError` included.
-
     Args:
       place: What is read; the message names it if the error has no file name.
+
+    Raises:
+      UserError: In place of an `OSError` in the block.
+      ConnectionError: Unchanged, as a failing store or a closed output is not the user's mistake.
     """
     try:
         yield
-    except BrokenPipeError:
-        raise  # It is of standard output, and `run_cli` handles it.
+    except ConnectionError:
+        raise
     except OSError as error:
         raise UserError(
             f"{error.filename or place}: cannot be read ({error.strerror or error})"
@@ -79,13 +81,16 @@ def readable(place: object) -> Iterator[None]:
 def writable(place: object) -> Iterator[None]:
     """Context manager that turns an `OSError` in writing to `place` into a `UserError`.
 
-    Every `OSError` in the block but `BrokenPipeError` is turned, also one from reading, so wrap
-    reads inside the block in `readable`.
+    Also one from reading is turned, so wrap reads inside the block in `readable`.
+
+    Raises:
+      UserError: In place of an `OSError` in the block.
+      ConnectionError: Unchanged, as a failing store or a closed output is not the user's mistake.
     """
     try:
         yield
-    except BrokenPipeError:
-        raise  # It is of standard output, and `run_cli` handles it.
+    except ConnectionError:
+        raise
     except OSError as error:
         raise UserError(f"cannot write {place}: {error.strerror or error}") from error
 
@@ -94,12 +99,13 @@ def writable(place: object) -> Iterator[None]:
 def about(name: object) -> Iterator[None]:
     """Context manager that puts `name: ` before the message of a `UserError` in the block.
 
-    The error that is raised is a plain `UserError`, also where the block raised a subclass.
+    The error stays the same, so that one of a subclass can still be told from others.
     """
     try:
         yield
     except UserError as error:
-        raise UserError(f"{name}: {error}") from None
+        error.args = (f"{name}: {error}",)
+        raise
 
 
 @contextlib.contextmanager

@@ -39,18 +39,20 @@ def readable(path: os.PathLike[str]) -> Iterator[None]:
       path: Path of the file, which the message names.
 
     Raises:
-      UserError: In place of `OSError` (which includes `ConnectionError`), `EOFError` and errors of
-        TensorFlow's file system.
+      UserError: In place of `OSError`, `EOFError` and errors of TensorFlow's file system.
+      ConnectionError: If a store does not answer, which is not the user's mistake.
     """
     try:
         with store_errors():
             yield
+    except ConnectionError:
+        raise
     except EOFError:
         raise damaged(path, "ends too early") from None
     except FileNotFoundError:
         raise UserError(f"{path} is missing; copy it there, or convert the dataset again") from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error}); see whether the storage is up") from None
+        raise UserError(f"{path} cannot be read ({error})") from None
 
 
 def content_hashes(manifest: Manifest, data_dir: str, split: str) -> Iterator[np.ndarray]:
