@@ -59,6 +59,7 @@ class Attempt:
     Attributes:
       display_name: Display name of the job or run.
       name: Resource name; empty if none was created.
+      region: Region of Vertex AI; empty if it is not recorded.
       submitted: Time of the submission in UTC, in ISO format.
       choice: Index in `Cluster.choices` of the machines that it runs on.
       machines: Number and shape of the machines by role, for people.
@@ -76,6 +77,7 @@ class Attempt:
 
     display_name: str
     name: str = ""
+    region: str = ""
     submitted: str = ""
     choice: int
     machines: dict[str, str]
@@ -292,7 +294,9 @@ class JobStore:
         with reading(self._path, _MEND):
             self.attempts = _Record.validate_json(content)
 
-    def submit(self, display_name: str, order: Again, send: Callable[[], str]) -> Attempt:
+    def submit(
+        self, display_name: str, order: Again, send: Callable[[], str], region: str = ""
+    ) -> Attempt:
         """Records a new attempt and submits it.
 
         It is recorded first, so that another command that starts meanwhile knows of it.
@@ -301,6 +305,7 @@ class JobStore:
           display_name: Display name of the job.
           order: Its machines and time limit.
           send: Submits the job and returns its resource name.
+          region: Region of Vertex AI, by which later commands find the job.
 
         Returns:
           The attempt. If `send` raised `NoCapacityError`, it has already ended with a stockout.
@@ -313,6 +318,7 @@ class JobStore:
         """
         attempt = Attempt(
             display_name=display_name,
+            region=region,
             submitted=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             choice=order.choice,
             machines={

@@ -39,6 +39,7 @@ from components.train.backends.vertex_client import (
     Jobs,
     Outages,
     ending,
+    location_of,
     replica_name,
 )
 from components.train.backends.worker_pools import plan_vertex
@@ -303,7 +304,7 @@ def _unfinished(store: JobStore, jobs: Jobs) -> Any:
     attempts = store.attempts
     if not attempts or attempts[-1].ending:
         return None
-    job = jobs.named(attempts[-1].display_name)
+    job = jobs.named(attempts[-1].display_name, attempts[-1].region)
     if job:
         attempts[-1].name = job.name
     else:
@@ -399,7 +400,7 @@ class Training:
         count = len(store.attempts)
         name = f"{plan.name}-{count + 1}" if count else plan.name
         send = functools.partial(self._jobs.create, plan.body(name, order))
-        return store.submit(name, order, send)
+        return store.submit(name, order, send, plan.region)
 
     def _follow(self, attempt: Attempt) -> Any:
         """Shows the states and the log of a job until it has ended, and returns the `CustomJob`.
@@ -408,8 +409,9 @@ class Training:
         job after a stop request.
         """
         name, job_id = attempt.display_name, attempt.name.rpartition("/")[2]
-        place = f"locations/{self._plan.region}/training/{job_id}?project={self._plan.project}"
-        self._link = f"https://console.cloud.google.com/vertex-ai/{place}"
+        place = f"locations/{location_of(attempt.name)}/training/{job_id}"
+        project = self._plan.project
+        self._link = f"https://console.cloud.google.com/vertex-ai/{place}?project={project}"
         self._show(f"{name} on {attempt.shape}: {self._link}")
         logs = CloudLogs(self._plan.project, job_id, self._roles)
         state, how, ended_s = "", None, 0.0

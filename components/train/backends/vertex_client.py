@@ -58,8 +58,7 @@ class Jobs:
     """
 
     def __init__(self, project: str, location: str) -> None:
-        self._location = location
-        self._parent = f"projects/{project}/locations/{location}"
+        self._project, self._location = project, location
 
     def create(self, body: Mapping[str, Any]) -> str:
         """Submits a custom job.
@@ -79,33 +78,47 @@ class Jobs:
         with refusals(_SERVICE):
             job = v1.CustomJob.from_json(json.dumps(body))
             try:
-                return self._client().create_custom_job(parent=self._parent, custom_job=job).name
+                parent = f"projects/{self._project}/locations/{self._location}"
+                client = self._client(self._location)
+                return client.create_custom_job(parent=parent, custom_job=job).name
             except TooManyRequests as error:
                 raise NoCapacityError(f"{_SERVICE}: {error}") from None
 
-    def named(self, display_name: str) -> Any:
-        """Returns a `CustomJob` with this display name and this project's label, or None."""
-        request = {"parent": self._parent, "filter": f'{OURS} AND display_name="{display_name}"'}
+    def named(self, display_name: str, location: str) -> Any:
+        """Returns a `CustomJob` with this display name and this project's label, or None.
+
+        Args:
+          display_name: Display name of the job.
+          location: Location in which it was submitted; empty for that of this object.
+        """
+        location = location or self._location
+        parent = f"projects/{self._project}/locations/{location}"
+        request = {"parent": parent, "filter": f'{OURS} AND display_name="{display_name}"'}
         with refusals(_SERVICE):
-            return next(iter(self._client().list_custom_jobs(request=request)), None)
+            return next(iter(self._client(location).list_custom_jobs(request=request)), None)
 
     def get(self, name: str) -> Any:
         """Returns the `CustomJob` with this resource name, in its present state."""
         with refusals(_SERVICE):
-            return self._client().get_custom_job(name=name)
+            return self._client(location_of(name)).get_custom_job(name=name)
 
     def cancel(self, name: str) -> None:
         """Asks Vertex AI to cancel a job, whose replicas then save; does not wait for its end."""
         with refusals(_SERVICE):
-            self._client().cancel_custom_job(name=name)
+            self._client(location_of(name)).cancel_custom_job(name=name)
 
-    def _client(self) -> Any:
+    def _client(self, location: str) -> Any:
         from google.cloud import aiplatform  # Takes 2 s, so it is imported only when needed.
 
         config = aiplatform.initializer.global_config
         return config.create_client(
-            aiplatform.utils.JobClientWithOverride, location_override=self._location
+            aiplatform.utils.JobClientWithOverride, location_override=location
         )
+
+
+def location_of(name: str) -> str:
+    """Returns the location in a resource name, `projects/PROJECT/locations/LOCATION/...`."""
+    return name.split("/")[3]
 
 
 class Outages:
