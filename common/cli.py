@@ -292,4 +292,8 @@ def confirm(what: str) -> bool:
     """
     if not sys.stdin.isatty():
         raise UserError(f"nobody can be asked here whether to {what}; add --yes")
-    return input(f"{what}? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input(f"{what}? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        print()
+        return False

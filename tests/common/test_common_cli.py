@@ -1,12 +1,13 @@
 """One declaration gives parser, checks and the way back."""
 
 import dataclasses
+import io
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.cli import Flags, Parser, flag
+from common.cli import Flags, Parser, confirm, flag
 from common.errors import UserError
 from common.flags import at_least, share
 
@@ -74,3 +75,11 @@ def test_fields_that_are_left_out_get_no_flag_and_others_can_be_rewritten():
     assert options.as_flags(but=("output",)) == ["--paths=b"]
     with pytest.raises(UserError, match="required: --output"):
         Options.parse([], "test")
+
+
+@pytest.mark.parametrize("answer", ["yes\n", " Y\n", "n\n", "\n", ""])
+def test_confirmation_needs_yes(monkeypatch, answer):
+    terminal = io.StringIO(answer)
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert confirm("delete it") is (answer.strip().lower() in ("y", "yes"))

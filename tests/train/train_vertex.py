@@ -35,7 +35,7 @@ class Training:
         self.vertex, self._ran_s = vertex, 0
         vertex.route("GET", "{parent}/customJobs/{id}", self._get)
 
-    def __call__(self, *argv: str) -> int:
+    def __call__(self, *argv: str, data_dir: str = "gs://demo/d") -> int:
         (self.files / "cluster.yaml").write_text(CLUSTER)
         words = [
             "--cluster",
@@ -46,7 +46,7 @@ class Training:
             self.vertex.project,
         ]
         words += [*argv, "--backend", "vertex"]
-        flags = ["--data-dir", "gs://demo/d", "--job-dir", "gs://demo/job", "--train-steps", "9"]
+        flags = ["--data-dir", data_dir, "--job-dir", "gs://demo/job", "--train-steps", "9"]
         return main([*map(str, words), "--", *flags])
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -146,9 +146,9 @@ class VertexBackend(Backend):
     after SIGHUP, a repeated signal or SIGKILL it continues, and the same command for the same job
     directory then follows it.
 
-    Ignored here: nothing of the cluster file. Refused: a job directory outside of buckets, an image
-    without a digest, pools without a machine type, and the flags of processes of this machine
-    (`--code`, `--log-dir`, ...).
+    Ignored here: nothing of the cluster file. Refused: a job directory outside of buckets, a
+    dataset on this machine, an image without a digest, pools without a machine type, and the flags of
+    processes of this machine (`--code`, `--log-dir`, ...).
     """
 
     name = "vertex"
@@ -175,6 +175,13 @@ class VertexBackend(Backend):
         if not re.fullmatch("gs://[^/]+/.*[^/]", program.job_dir):
             raise UserError(
                 f"--job-dir {program.job_dir}: the replicas need a bucket; give gs://BUCKET/NAME"
+            )
+        data_dir = program.trainer.data_dir if program.trainer else "gs://"
+        is_here = not os.path.isabs(data_dir) or os.path.exists(data_dir)
+        if is_here and not (job.dry_run or data_dir.startswith(("gs://", "/gcs/"))):
+            raise UserError(
+                f"--data-dir {data_dir}: the replicas do not see this machine's files; copy it to "
+                "a bucket, and give gs://BUCKET/NAME"
             )
         name = new_name()
         arguments = {

@@ -253,16 +253,18 @@ def _machine(kind: str, gpus: _Accelerator | None, prefix: str, source: Source) 
     """
     # A legacy machine has `was` in the table if its hardware is no longer offered.
     legacy = dict(LEGACY_MACHINES.get(kind, {}))
-    was = legacy.pop("was", kind) + (f" with {gpus.count} {gpus.type}" if gpus else "")
+    was = legacy.pop("was", None) or (MachineSpec.read(legacy).shape if legacy else kind)
+    if gpus:
+        was += f" with {gpus.count} {gpus.type}"
     values = legacy or {"machine": REPLACED_BY.get(kind, kind)}
     if gpus:
         values["accelerator"] = {"type": REPLACED_BY.get(gpus.type, gpus.type), "count": gpus.count}
     with about(f"{_TOP}.{prefix}Config.acceleratorConfig"):
         shape = MachineSpec.read(values).shape
-    if legacy and was == kind:
-        source.notes.append(f"{_TOP}.{prefix}Type: {kind} is {shape}")
-    elif shape != was:
+    if shape != was:
         source.replacements.append(
             f"{_TOP}.{prefix}Type: {was} is no longer offered; replaced by {shape}"
         )
+    elif legacy:
+        source.notes.append(f"{_TOP}.{prefix}Type: {kind} is {shape}")
     return values

@@ -1,4 +1,4 @@
-"""Jobs in a region that later commands do not name."""
+"""Places of a job: a region that later commands do not name, and data that replicas do not see."""
 
 import signal
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from train_vertex import Training, trainings
 
+from common.errors import UserError
 from components.train.__main__ import main
 
 
@@ -29,4 +30,11 @@ def test_status_finds_region_of_job(training, capsys):
 
 def test_another_region_makes_no_second_job(training):
     assert training("--region", "us-central1") == 0
+    assert len(training.jobs()) == 1
+
+
+@pytest.mark.parametrize("path", [".", "data/mnist", __file__])
+def test_data_of_this_machine_are_refused(training, path):
+    with pytest.raises(UserError, match=f"--data-dir {path}: .*give gs://BUCKET/NAME"):
+        training(data_dir=path)
     assert len(training.jobs()) == 1
