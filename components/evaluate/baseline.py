@@ -1,9 +1,10 @@
-"""What a model has to beat: an answer that needs no model, scored on the same records.
+"""Baseline: an answer that needs no model, and that every candidate has to beat.
 
-For images it is the mean of the training split's labels: the shares of its classes, the mean of its
-numbers. A table often has one column that says nearly all; so for tables it is the best rule over a
-single column (1R: Holte 1993, doi:10.1023/A:1022631118932), learnt on the training split: an
-example gets the mean of the labels of the training examples in the same category of that column.
+For images it is the mean of the training split's labels: the shares of its classes, or the mean of
+its numbers. In a table, one column often predicts nearly everything; so for tables it is the best
+rule over a single column (1R: Holte 1993, doi:10.1023/A:1022631118932), learnt on the training
+split: it predicts for a record the mean label of the training records whose value of that column is
+in the same category.
 """
 
 import dataclasses
@@ -15,13 +16,27 @@ from common.manifest import Manifest
 from components.evaluate.categories import Categories
 from components.evaluate.eval_set import EvalSet
 
-# Of a column with more values, numbers are cut into equally many training examples each, and the
-# rarest texts are one.
+# A column with more than _MOST_VALUES distinct values is reduced to categories: numbers to _BINS
+# ranges with about equally many training examples, texts to the most frequent ones and a last one
+# for all others.
 _MOST_VALUES, _BINS = 100, 10
 
 
 def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
-    """Returns what the baseline is, in words, and its answers for the records in their order, [N, outputs]."""
+    """Computes the baseline of a dataset and its answers to some records.
+
+    Args:
+      records: The records to answer. What the baseline predicts is learnt from the training split
+        of the same dataset.
+
+    Returns:
+      The baseline's name for reports, such as `majority class`, and its answers to all records in
+      their order, [N, outputs].
+
+    Raises:
+      UserError: If the training split is empty, or one of the dataset's files is missing or
+        damaged.
+    """
     manifest, task, training = (
         records.manifest,
         records.task,
@@ -47,7 +62,10 @@ def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
 
 
 def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
-    """Returns labels as what a rule predicts means of, [N, k]: a class as a 1 in its place."""
+    """Returns labels as rows of numbers, [N, k].
+
+    Class labels become one-hot rows, so that the mean of rows is the share of each class.
+    """
     return (
         np.eye(manifest.outputs)[labels]
         if manifest.class_names
@@ -56,12 +74,21 @@ def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
 
 
 def _rule(values: np.ndarray, targets: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Learns the means of the targets by the category of a column; returns what predicts them, [N, k], from its values."""
+    """Learns a rule over one column: the mean of the targets in each category of its values.
+
+    Args:
+      values: The column's values in the training split, [N].
+      targets: Rows of numbers to predict, [N, k].
+
+    Returns:
+      A function that takes other values of the column, [M], and returns predictions, [M, k].
+    """
     categories = Categories(values, _MOST_VALUES, _BINS)
     places = categories.of(values)
     sums = np.zeros((len(categories), targets.shape[1]))
     np.add.at(sums, places, targets)
     counts = np.bincount(places, minlength=len(categories))[:, np.newaxis]
-    # One example more, as in all of the split: a category that was never seen says nothing.
+    # Each category gets one more example, with the mean of the whole split. A category without any
+    # training examples then predicts that mean.
     means = (sums + targets.mean(axis=0)) / (counts + 1)
     return lambda others: means[categories.of(others)]

@@ -1,4 +1,4 @@
-"""Few categories of a column's values: numbers by quantiles, texts by how frequent they are."""
+"""Groups the values of a column into few categories: numbers by quantiles, texts by frequency."""
 
 import itertools
 
@@ -6,10 +6,13 @@ import numpy as np
 
 
 class Categories:
-    """Categories of the values of one column, by which others can be told apart too.
+    """Categories of the values of one column.
 
-    Of a column with more than `most` different values, numbers are cut into so many `bins` of
-    equally many records, and of texts the most frequent are kept; all others are the last category.
+    They are learnt from `values`, and can then be looked up for other values of the column. If
+    there are at most `most` distinct values, each is a category. If there are more, numbers are cut
+    at quantiles into at most `bins` ranges of about equally many values, and of texts the `most`
+    frequent ones are kept. Unless the values are cut into ranges, a last category takes all other
+    values.
     """
 
     def __init__(self, values: np.ndarray, most: int, bins: int) -> None:
@@ -25,14 +28,14 @@ class Categories:
         return len(self._keys) + 1
 
     def of(self, values: np.ndarray) -> np.ndarray:
-        """Returns the category of each value, [N]."""
+        """Returns the number of the category of each value, int64 [N], in `range(len(self))`."""
         if self._is_cut:
             return np.searchsorted(self._keys, values, side="right")
         at = np.minimum(np.searchsorted(self._keys, values), len(self._keys) - 1)
         return np.where(self._keys[at] == values, at, len(self._keys))
 
     def names(self) -> list[str]:
-        """Returns what the categories are, in words."""
+        """Returns a name for each category in order, such as `a`, `2 <= x < 5` or `12 others`."""
         if self._is_cut:
             ends = [f"{key:g}" for key in self._keys]
             middle = [f"{low} <= x < {high}" for low, high in itertools.pairwise(ends)]

@@ -1,4 +1,4 @@
-"""Holds a candidate against the champion of a registry, on the records that neither was trained on."""
+"""Compares a candidate with the champion of a registry, on records that neither was trained on."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,38 @@ _NOBODY = Comparison(who=CHAMPION, passed=True, words="there is no champion to c
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Challenge:
-    """Result of the comparison of a candidate with the champion."""
+    """Result of the comparison of a candidate with the champion.
 
-    # Its `version`, and on the `examples` that both are measured by its `metrics`, and where they
-    # are fewer than those that the candidate is judged by, also the metrics of the `candidate`; why
-    # it is `incomparable`, if so. None without one.
+    Attributes:
+      champion: What `evaluation.json` keeps about the champion; None if there is no champion.
+        `version` is its number. `metrics` are its metrics on the `examples` records that both
+        models are compared on. `candidate` has the candidate's metrics on the same records if these
+        are fewer than the records that the candidate itself is judged by; else it is None.
+        `incomparable` says why the two cannot be compared, and is empty if they can; otherwise
+        `metrics`, `candidate` and `examples` are None.
+      comparison: Passes if the candidate beats the champion, or if there is no champion.
+      notes: Sentences for the reasons of the decision.
+    """
+
     champion: Mapping[str, Any] | None = None
     comparison: Comparison = _NOBODY
     notes: Sequence[str] = ()
 
 
 def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]) -> Challenge:
-    """Compares the candidate, which has these metrics, with the champion, if there is one."""
+    """Compares a candidate with the champion of the registry, if there is one.
+
+    A champion that cannot be compared (because its files are gone, it does not fit the dataset, or
+    too few records are new to both models) is a comparison that fails, and no error.
+
+    Args:
+      options: `registry`, `name` and `limits` are used. Without a registry nothing is compared.
+      candidate: The candidate's answers to the records that it is judged by.
+      metrics: The candidate's metrics on these. The champion has to have them all.
+
+    Raises:
+      UserError: If the registry cannot be read.
+    """
     if not options.registry:
         return Challenge()
     registry, records = open_registry(options.registry), candidate.records
@@ -71,7 +91,14 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
 
 
 def _shared(candidate: Answers, champion_dir: str) -> tuple[Answers, Answers]:
-    """Returns both models' answers to the candidate's records that the champion was not trained on either."""
+    """Returns the candidate's and the champion's answers to the same records.
+
+    These are those of the candidate's records that the champion was not trained on either.
+
+    Raises:
+      UserError: If they are too few, or if the champion cannot be loaded or does not fit the
+        dataset.
+    """
     records = candidate.records
     both = records.unseen(champion_dir)[candidate.positions]
     require_enough(both, records.split, "neither model was trained on them")
@@ -80,7 +107,10 @@ def _shared(candidate: Answers, champion_dir: str) -> tuple[Answers, Answers]:
 
 
 def _earlier_decisions(registry: Registry, name: str, records: EvalSet) -> list[str]:
-    """Says how often a split has decided before: the oftener, the more of a lead is luck with its records."""
+    """Returns a note if this split has judged earlier versions of the model, else an empty list.
+
+    The more often the same records decide, the more of a lead is luck with these records.
+    """
     decided_by = (records.manifest.fingerprint, records.split)
     versions = [version.facts for version in registry.versions(name)]
     times = sum((facts.get("fingerprint"), facts.get("split")) == decided_by for facts in versions)

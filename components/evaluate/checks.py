@@ -1,4 +1,4 @@
-"""Checks, without a model, that a dataset can be evaluated, and has the metrics and columns that an evaluation asks for.
+"""Checks that need no model: is a dataset fit for evaluation, and do metrics and columns exist?
 
 check_splits(manifest)
 check_metrics(options.limits, manifest.task, manifest.class_names or manifest.targets)
@@ -13,7 +13,12 @@ from components.evaluate.gate import Gate
 
 
 def metric_names(task: str, names: Sequence[str]) -> set[str]:
-    """Returns the metrics of a task as manifests name it; `names` are those of its classes or targets."""
+    """Returns the names of the built-in metrics of a task.
+
+    Args:
+      task: Task as manifests name it.
+      names: Names of its classes or targets.
+    """
     if task == REGRESSION:
         of_targets = {f"rmse_{name}" for name in names} if len(names) > 1 else set()
         return {"loss", "rmse", "mae", "mse", "r2"} | of_targets
@@ -21,7 +26,19 @@ def metric_names(task: str, names: Sequence[str]) -> set[str]:
 
 
 def check_metrics(gate: Gate, task: str, names: Sequence[str]) -> None:
-    """Refuses thresholds of metrics that the task does not have; a task of the user's own may have others."""
+    """Checks that a gate has thresholds only for built-in metrics of the task.
+
+    A model with a task of the user's own may have other metrics; its gate is not to be checked
+    here.
+
+    Args:
+      gate: The gate.
+      task: Task as manifests name it.
+      names: Names of its classes or targets.
+
+    Raises:
+      UserError: If a threshold, of all records or of a slice, is for an unknown metric.
+    """
     known = metric_names(task, names)
     for thresholds in (gate.thresholds, *gate.slices.values()):
         for metric in thresholds:
@@ -30,7 +47,11 @@ def check_metrics(gate: Gate, task: str, names: Sequence[str]) -> None:
 
 
 def check_splits(manifest: Manifest) -> None:
-    """Refuses a dataset whose training or test split is empty, or has the same label in all of its examples."""
+    """Checks that the training and the test split can tell a good model from a constant answer.
+
+    Raises:
+      UserError: If one of them is empty, or all of its examples have the same label.
+    """
     for name in ("train", "test"):
         split = manifest.split(name)
         if label := _only_label(manifest, split):
@@ -44,7 +65,11 @@ def check_splits(manifest: Manifest) -> None:
 
 
 def _only_label(manifest: Manifest, split: Split) -> str | None:
-    """Returns in words the label that all examples of a split have; None if they differ, or nobody has counted."""
+    """Returns the label that all examples of a split have, in words.
+
+    None means that labels differ, that the manifest has no statistics of them, or that the task is
+    `multi_label`, for which this is not checked.
+    """
     if manifest.task == REGRESSION:
         summaries = [
             (split.summaries or {}).get(f"{manifest.label}.{name}") for name in manifest.targets
@@ -62,7 +87,11 @@ def _only_label(manifest: Manifest, split: Split) -> str | None:
 
 
 def check_column(name: str, manifest: Manifest) -> None:
-    """Refuses a slice by anything but a column of a table or, of classes, the label."""
+    """Checks that metrics can be computed by the values of a column.
+
+    Raises:
+      UserError: If it is neither a column of a table nor the label of a classification.
+    """
     known = {feature.name for feature in manifest.features if manifest.is_table} - {manifest.label}
     if manifest.class_names:
         known.add(manifest.label)

@@ -17,20 +17,27 @@ from components.evaluate.slices import slices
 from trainer.tasks.task import Task
 
 _MOST_VALUES = 100
-# Metrics that differ by no more than this share of their size are equal: float32 and the order of a
-# sum decide the rest.
+# Metrics are equal if they differ by no more than this share of their size. Smaller differences
+# come from float32 arithmetic and from the order in which numbers are summed.
 _ROUNDING = 1e-6
 
 
 def gate_comparisons(
     gate: Gate, answered: Answers, metrics: Mapping[str, float]
 ) -> Iterator[Comparison]:
-    """Yields the comparisons with the gate's thresholds, of the whole split and of its slices.
+    """Yields the comparisons with the gate's thresholds: for the whole split, then for its slices.
 
-    A slice is judged by itself if it has enough records, and defines the metric.
+    A slice passes without being judged if it has fewer than `gate.slice_records` records, or if the
+    metric is not defined on them.
+
+    Args:
+      gate: The thresholds.
+      answered: The candidate's answers.
+      metrics: The candidate's metrics on all of these records.
 
     Raises:
-      UserError: The gate names an unknown metric or column, or a column with too many values.
+      UserError: While iterating, if the gate names an unknown metric or column, or a column with
+        too many distinct values.
     """
     task = answered.records.task
     for thresholds in (gate.thresholds, *gate.slices.values()):
@@ -67,7 +74,17 @@ def gate_comparisons(
 def reach(
     who: str, metric: str, value: float, threshold: float, task: Task, records: int, name: str = ""
 ) -> Comparison:
-    """Compares a metric (of some records, by `name`) with its threshold; an equal one passes."""
+    """Compares one metric with its threshold.
+
+    Args:
+      who: Kind of the comparison, `threshold` or `slice`.
+      metric: Name of the metric.
+      value: Its value; NaN does not pass.
+      threshold: Least value that passes, or the largest one if less of the metric is better.
+      task: Decides which of two values is better.
+      records: Number of records that the value was measured on.
+      name: Text to put behind the metric's name in the comparison's words, such as ` of day 3`.
+    """
     passed = bool(value == threshold or task.better(value, threshold, metric))
     words = (
         f"{metric}{name} {value:.4f} {'reaches' if passed else 'misses'} the threshold "
@@ -87,11 +104,26 @@ def beat(
     margin: float = 0.0,
     swaps: int = 499,
 ) -> Comparison:
-    """Compares the candidate's answers with those of another one, `name` in words, to the same records, [N, outputs].
+    """Compares the candidate's answers with other answers to the same records.
 
-    The candidate passes if it leads by more than the margin, in the unit of the metric that models
-    are ranked by, and by more than chance. Without a confidence the margin decides alone. The order
-    of the records makes no difference.
+    The metric is the one that the task ranks models by. The candidate passes if it is better by
+    more than `margin`, and if a lead of that size is unlikely to be chance: for accuracy by
+    McNemar's exact test, for all other metrics by a permutation test. The order of the records
+    makes no difference.
+
+    Args:
+      who: Kind of the comparison, `champion` or `baseline`.
+      name: The other answers, in words.
+      ours: The candidate's answers.
+      theirs: The other answers to the same records, [N, outputs].
+      confidence: The p-value of the lead may be at most `1 - confidence`. With None or 0 the margin
+        alone decides.
+      margin: Lead that has to be exceeded, in the unit of the metric.
+      swaps: Number of random permutations; few records are tested with all permutations.
+
+    Returns:
+      The comparison. Its `p` is 1 if the candidate does not lead. If the metric is not defined for
+      the other answers, the candidate does not pass.
     """
     task = ours.records.task
     labels = ours.labels
@@ -111,8 +143,8 @@ def beat(
     if not difference > 0:
         p = 1.0
     elif metric == "accuracy" and [each.mean() for each in right] == [candidate, other]:
-        # McNemar's exact test (1947, doi:10.1007/BF02295996): of the records that one model alone
-        # has right.
+        # McNemar's exact test (1947, doi:10.1007/BF02295996) counts only the records on which
+        # exactly one of the two models is right.
         won = (right[0] > right[1]).sum()
         p = stats.binomtest(won, (right[0] != right[1]).sum(), alternative="greater").pvalue
     else:
@@ -139,21 +171,31 @@ def beat(
     )
 
 
-@np.errstate(invalid="ignore")  # of infinite figures
+@np.errstate(invalid="ignore")  # Infinite metrics have NaN as their difference.
 def _permutation_test(
     lead: float, metric: str, answered: Answers, theirs: np.ndarray, swaps: int
 ) -> float:
-    """Returns the p-value of a lead over swaps of two models' answers: all if they are few, else so many at random.
+    """Returns the one-sided p-value of a lead: how often chance gives one at least as large.
 
-    For AUC the ranks are swapped (Bandos et al. 2005, doi:10.1002/sim.2149), since scores of two
-    models need have no scale in common.
+    For each permutation, some records exchange the answers of the two models. All permutations are
+    tried if the records are few, else `swaps` random ones. For AUC the ranks of scores are
+    exchanged (Bandos et al. 2005, doi:10.1002/sim.2149), since the scores of two models need have
+    no scale in common.
+
+    Args:
+      lead: Difference of the metric between the two models, greater than 0.
+      metric: Name of the metric.
+      answered: The candidate's answers.
+      theirs: The other model's answers, [N, outputs].
+      swaps: Number of random permutations.
     """
     ours = answered.answers
     labels = answered.labels
     n = len(labels)
     if metric == "auc":
         ours, theirs = (stats.rankdata(scores, axis=0) / (n + 1) for scores in (ours, theirs))
-    # An order that follows from the records, and that no swap changes.
+    # The records are sorted by their labels and answers, so that the p-value does not depend on the
+    # order in which they came. The first keys are the same whichever model gave which answer.
     both = [*np.minimum(ours, theirs).T, *np.maximum(ours, theirs).T]
     order = np.lexsort([*ours.T, *both, *np.reshape(labels, (n, -1)).T])
     ours, theirs, labels = (array[order] for array in (ours, theirs, labels))
@@ -166,7 +208,8 @@ def _permutation_test(
         pair = np.where(kept, ours, theirs), np.where(kept, theirs, ours)
         metrics = (answered.records.task.measure(answers, labels) for answers in pair)
         leads.append(np.subtract(*(each.get(metric, math.nan) for each in metrics)))
-    # Each swap stands for two, for its reverse has the opposite lead. NaN counts against. If not
-    # all swaps were tried, the lead itself is one more.
+    # Each permutation stands for two, because exchanging all other records instead gives the
+    # opposite lead. NaN counts against the candidate. If not all permutations were tried, the
+    # observed lead counts as one more.
     hits = (~(np.abs(leads) < lead)).sum()
     return (hits + (not is_exact)) / (2 * len(leads) + 2 * (not is_exact))

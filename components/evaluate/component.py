@@ -16,12 +16,13 @@ def evaluate(
     report: dsl.Output[dsl.HTML],
     summary: dsl.Output[dsl.Markdown],
 ) -> str:
-    """Scores the exported model and the champion on the same records, and judges.
+    """Scores the exported model and the champion on the same records, and decides about the model.
 
-    The metrics are those of the model's task; of classes there is a confusion matrix, of two an ROC
-    curve with it. The page is `report`; `summary` is the same in a few lines, and `evaluation` is
-    all of it as JSON, also in the job's directory, where whoever waits for the run finds it. Flags
-    beside those that the step knows are in `evaluate_args`.
+    The metrics are those of the model's task. Classification adds a confusion matrix, and with two
+    classes an ROC curve. `report` is the page and `summary` the same in a few lines of Markdown.
+    `evaluation` is all of it as JSON; a copy goes to the job's directory, where those who wait for
+    the run read it. `evaluate_args` are flags of `components.evaluate` beside those that the step
+    itself sets.
 
     Returns:
       The exported model's directory.
@@ -60,7 +61,8 @@ def evaluate(
     if curve := content["figures"].get("roc"):
         confusion.log_roc_curve(*map(list, zip(*curve, strict=True)))
     texts = {summary: summarize(content), metrics: json.dumps(content["metrics"])}
-    texts |= {confusion: ""}  # kfp takes a step for done when all its outputs are there
+    # kfp takes a step as done only if all of its outputs exist.
+    texts |= {confusion: ""}
     for artifact, text in texts.items():
         pathlib.Path(artifact.path).write_text(text, encoding="utf-8")
     write_text(f"{job_dir}/{step.FILE}", pathlib.Path(evaluation.path).read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""The records that models are judged by: a split of a dataset, and which of them a model may be judged by.
+"""Records that models are judged by: a split of a dataset, and masks of its records.
 
 records = EvalSet.load("data/mnist", "test")
-chosen = records.unseen("jobs/m/model")     # bool [N]: those that it was not trained on, wherever
-it was trained require_enough(chosen, "test", "the model was not trained on")
+chosen = records.unseen("jobs/m/model")  # bool [N]; False where the model was trained on the record
+require_enough(chosen, "test", "the model was not trained on them")
 """
 
 import dataclasses
@@ -21,15 +21,25 @@ from trainer.data.shards import content_hashes
 from trainer.models import registry
 from trainer.tasks.task import Task
 
-# Where two models differ on a tenth of the records, as good ones do, these are five on which just
-# one is right: the least by which the better can be told at 5 % (1 / 2**5).
+# Least number of records to judge by. Two good models differ on about a tenth of the records. Of 50
+# records that is five, and five of five is the least that is significant at 5 % (1 / 2**5).
 LEAST = 50
 _BATCH = 512
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class EvalSet:
-    """A split of a dataset, and the task that models have there. Whatever reads it raises UserError for damaged files."""
+    """One split of a dataset, and the task that models solve on it.
+
+    Whatever reads records raises `UserError` if a file is missing or damaged, or if the split is
+    empty.
+
+    Attributes:
+      manifest: Manifest of the dataset.
+      data_dir: Directory of the dataset.
+      split: Name of the split.
+      task: Task, which has the metrics.
+    """
 
     manifest: Manifest
     data_dir: str
@@ -38,7 +48,17 @@ class EvalSet:
 
     @classmethod
     def load(cls, data_dir: str, split: str, task: str | None = None) -> Self:
-        """Reads the manifest of a dataset, whose task is what `package.module:function` makes of it, if there is such."""
+        """Reads the manifest of a dataset.
+
+        Args:
+          data_dir: Directory of the dataset.
+          split: Name of the split.
+          task: `package.module:function` that makes the task from the manifest; None for the usual
+            task of the dataset's label.
+
+        Raises:
+          UserError: If there is no finished dataset in the directory, or no such function.
+        """
         manifest = Manifest.load(data_dir)
         return cls(
             manifest=manifest, data_dir=data_dir, split=split, task=registry.task(task, manifest)
@@ -48,12 +68,12 @@ class EvalSet:
         return self.manifest.split(self.split).examples
 
     def batches(self) -> Iterator[Columns]:
-        """Returns all records in their order."""
+        """Yields the records in order, in batches [n, *shape] by feature name; images are decoded."""
         return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
 
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
-        """Columns of a table by name, [N] each, verified."""
+        """Columns of the split by name, [N, *shape] each, with their checksums verified."""
         columns = records.load(self.manifest, self.data_dir, self.split)
         return {name: column.numpy() for name, column in columns.items()}
 
@@ -62,11 +82,16 @@ class EvalSet:
         return np.concatenate([*content_hashes(self.manifest, self.data_dir, self.split)])
 
     def unseen(self, model_dir: str) -> np.ndarray:
-        """Returns which records a model was not trained on, bool [N]: all if it was trained on this very dataset.
+        """Returns which records a model was not trained on, bool [N].
 
-        Of a model that does not tell its records all are taken, and of one of another program,
-        which tells nothing, too. A UserError if that cannot be known: the records have another form
-        here, or the model tells only how its splits were drawn, and that was otherwise.
+        Records are recognised by the hashes that a model keeps of the records of other datasets
+        that it was trained on; those of this dataset are kept apart by its splits. Without any
+        hashes, all records count as unseen if the model's splits were drawn as those here, or if
+        another program made the model, so that nothing is known of its training.
+
+        Raises:
+          UserError: If records cannot be recognised: those of the model have other columns, or it
+            keeps only how its splits were drawn, and that was otherwise than here.
         """
         if (learnt := provenance.records_of(model_dir)) is None:
             if trained := provenance.trained_on(model_dir):
@@ -79,13 +104,28 @@ class EvalSet:
 
     @functools.cached_property
     def repeated(self) -> np.ndarray:
-        """Marks records that are equal to one for training in the same dataset, bool [N]: its source has them twice."""
+        """Mask of the records that are equal to a training record of the same dataset, bool [N].
+
+        The source of such a dataset has records twice. Labels are not compared.
+        """
         training = content_hashes(self.manifest, self.data_dir, "train")
         return np.logical_or.reduce([np.isin(self._hashes, part) for part in training])
 
 
 def require_enough(chosen: np.ndarray, split: str, which: str, way: str = "") -> None:
-    """Refuses to judge by what is left of a split, bool [N], if that is too little, with another `way`; a whole one never is."""
+    """Checks that enough records of a split are left to judge a model by.
+
+    A split that is used as a whole is always enough, however small.
+
+    Args:
+      chosen: Mask of the records that are left, bool [N].
+      split: Name of the split.
+      which: What is true of the records that are left, for the message.
+      way: Another remedy, for the end of the message.
+
+    Raises:
+      UserError: If fewer than `LEAST` records are left, and not all.
+    """
     if (left := int(chosen.sum())) < LEAST and left < len(chosen):
         raise UserError(
             f"only {left:,} of {len(chosen):,} records of {split} are such that {which}, and to "

@@ -1,4 +1,4 @@
-"""Evaluates a candidate, and the champion on the same records, and writes what was found."""
+"""Evaluates a candidate, and the champion on the same records, and writes the result."""
 
 import json
 import os
@@ -27,12 +27,19 @@ REPORT = "report.html"
 
 
 def evaluate(options: Options) -> dict[str, Any]:
-    """Scores the model and writes `evaluation.json`, whose content is returned, and `report.html` to `options.output`.
+    """Scores a model, decides about it, and writes `evaluation.json` and `report.html`.
 
-    It has every metric, and every figure of the decision, None where it is no number. The same
-    `fingerprint` and `split` are the same records, and what is registered must be what has the
-    `model_digest`. An input that is missing or does not fit, and an output that cannot be written,
-    are a UserError.
+    Args:
+      options: What to evaluate; both files are written to `options.output`.
+
+    Returns:
+      The content of `evaluation.json`. Numbers that are not finite are None. Evaluations with the
+      same `fingerprint` and `split` are of the same records. `model_digest` identifies the model's
+      files, so that only the model that was judged can be registered.
+
+    Raises:
+      UserError: If an input is missing or damaged, if model, dataset and gate do not fit each
+        other, if too few records are left to judge by, or if the output cannot be written.
     """
     model_dir = options.model_dir
     split = options.split

@@ -1,6 +1,6 @@
-"""Made-up records with a model's answers, for which `components.register.answers` asks a server of the model again.
+"""Made-up records with a model's answers, by which a server of the model is checked later.
 
-Nothing of a record of the dataset is in them.
+`components.register.answers` sends them. They contain nothing of any record of the dataset.
 """
 
 import base64
@@ -16,31 +16,31 @@ from common.provenance import IMAGE_BYTES
 from components.predict.model import Model
 from components.serve.request import ask
 
-RECORDS, BYTES = 16, 1 << 20  # Vertex AI takes 1.5 MB of JSON.
+RECORDS, BYTES = 16, 1 << 20  # Vertex AI accepts requests of up to 1.5 MB of JSON.
 
 
 def sample(
     model: Model, manifest: Manifest, output: str, latency_ms: float | None
 ) -> dict[str, Any] | None:
-    """Returns a few made-up records as a client sends them, with what the model answers.
+    """Returns a few made-up records as a client sends them, with the model's answers.
 
     Args:
       model: The model.
-      manifest: Of the dataset.
-      output: Name of an answer.
-      latency_ms: Most time that a server may take to answer one.
+      manifest: Manifest of the dataset that it was trained on.
+      output: Name of the answer to keep.
+      latency_ms: Most milliseconds that a server may take to answer one record; None for no limit.
 
     Returns:
-      `instances`, N records by column, of which the first lacks what has a default; the `output`;
-      its `answers`, [N, ...]; and `latency_ms`. None for images that are too large, and for a model
-      that refuses the records.
+      `instances`, at most `RECORDS` records as requests have them; the name of the `output`; its
+      `answers`, [N, ...] as nested lists; and `latency_ms`. For a table, the first record lacks all
+      values that have a default. None if a single image is too large for a request, or if the model
+      refuses the records.
     """
     features = manifest.source_columns if model.columns else manifest.inputs
     pixels = sum(math.prod(f.shape) for f in features if f.shape)
     of_files = IMAGE_BYTES in model.signatures
-    if not (
-        count := min(RECORDS, (BYTES if of_files else BYTES // 4) // max(1, pixels))
-    ):  # A pixel has 4 characters.
+    # As numbers of JSON, pixels take up to 4 characters each.
+    if not (count := min(RECORDS, (BYTES if of_files else BYTES // 4) // max(1, pixels))):
         return None
     random = np.random.default_rng(0)
     columns = {f.name: made_up(f, count, random) for f in features}
@@ -55,7 +55,7 @@ def sample(
         rows[0] |= {f.name: None for f in features if model.columns and f.default is not None}
     try:
         answers = ask(model, {"instances": rows}, count)[output]
-    except UserError:  # Of texts that its vocabulary does not have, say.
+    except UserError:  # The model may take only the texts of its vocabulary, for example.
         return None
     return {
         "instances": rows,
@@ -66,7 +66,12 @@ def sample(
 
 
 def made_up(feature: Feature, count: int, random: np.random.Generator) -> np.ndarray:
-    """Draws values of a feature, [count, ...]: numbers have its mean and deviation, texts mean nothing."""
+    """Draws random values of a feature, [count, *shape].
+
+    Images are uniform noise. Numbers are normally distributed, with the mean and the standard
+    deviation of the training split. Times come as ISO 8601 texts, and texts are `other`, or `false`
+    for a boolean.
+    """
     if feature.shape:
         low, high = feature.value_range or (0, 1)
         return random.uniform(low, high, (count, *feature.shape)).astype(feature.dtype)

@@ -2,7 +2,8 @@
 
     figures("classification", ["no", "yes"], answers, labels)["confusion"]
 
-Pure functions of answers and labels, by scikit-learn's definitions. A share of nothing is NaN.
+These are pure functions of answers and labels, by scikit-learn's definitions. A ratio whose divisor
+is 0 is NaN.
 """
 
 from collections.abc import Sequence
@@ -21,18 +22,31 @@ _QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 def figures(
     task: str, names: Sequence[str], answers: np.ndarray, labels: np.ndarray
 ) -> dict[str, Any]:
-    """Returns the figures of a task's answers, as plain data.
+    """Computes the figures that a task has.
 
     Args:
-      task: As manifests name it.
-      names: Of its classes or targets.
-      answers: [N, classes] or [N, targets].
-      labels: [N] or [N, targets].
+      task: Task as manifests name it.
+      names: Names of its classes or targets.
+      answers: Predictions, [N, classes] probabilities or [N, targets].
+      labels: Labels, [N] or [N, targets].
 
     Returns:
-      For classes `confusion` has examples by [true class][predicted class]; for two `roc` has
-      points of false positive rate, true positive rate, and the least probability that counts as
-      positive.
+      Figures by name, as lists and dicts.
+
+      `regression` has `residuals`: for each target the `mean` and the `quantiles` of the prediction
+      minus the label.
+
+      `multi_label` has `classes`: for each target `precision`, `recall`, `f1` at a probability of
+      0.5, and the number of positive `records`.
+
+      `classification` has the same `classes`; `confusion`, the number of records by [true class]
+      [predicted class]; and `top_k`, by k the share of records whose class is among the k
+      likeliest. Two classes that both occur have two curves as well, with class 1 as the positive
+      one: points of `roc` are false positive rate, true positive rate and the least probability
+      that counts as positive; `precision_recall` has the `average_precision` and `points` of
+      recall, precision and that probability.
+
+      Any other task has none.
     """
     if task == REGRESSION:
         residuals = answers.astype(np.float64) - labels.reshape(answers.shape)
@@ -66,9 +80,8 @@ def figures(
     positive = labels == 1
     if len(names) == 2 and positive.any() and not positive.all():
         curve = metrics.roc_curve(positive, scores, drop_intermediate=False)
-        values["roc"] = np.minimum(
-            _thinned(*curve), 1.0
-        ).tolist()  # the first threshold is infinite
+        # scikit-learn's first threshold is infinite, which JSON cannot express.
+        values["roc"] = np.minimum(_thinned(*curve), 1.0).tolist()
         precision, recall, thresholds = metrics.precision_recall_curve(positive, scores)
         values["precision_recall"] = {
             "average_precision": float(metrics.average_precision_score(positive, scores)),
@@ -80,7 +93,13 @@ def figures(
 def _by_class(
     names: Sequence[str], true: np.ndarray, predicted: np.ndarray
 ) -> list[dict[str, Any]]:
-    """Returns precision, recall, F1 and the number of positive `records` of each column of bool [N, k]."""
+    """Returns `name`, `precision`, `recall`, `f1` and `records` of each class.
+
+    Args:
+      names: Names of the k classes.
+      true: Which classes a record has, bool [N, k]; `records` counts these.
+      predicted: Which classes it is predicted to have, bool [N, k].
+    """
     columns = metrics.precision_recall_fscore_support(true, predicted, zero_division=np.nan)
     keys = ("name", "precision", "recall", "f1", "records")
     rows = zip(names, *(column.tolist() for column in columns), strict=True)
@@ -88,6 +107,9 @@ def _by_class(
 
 
 def _thinned(*columns: np.ndarray) -> np.ndarray:
-    """Returns the columns side by side, at most 101 rows with the first and the last."""
+    """Returns columns as an array of rows, thinned out to at most 101 rows.
+
+    The first and the last row are kept; the others are evenly spaced.
+    """
     kept = np.linspace(0, len(columns[0]) - 1, _POINTS + 1).round().astype(int)
     return np.stack(columns, axis=1)[np.unique(kept)]

@@ -1,7 +1,7 @@
-"""The gate: its file, the comparisons that it takes, and two decisions, kept apart.
+"""The gate: the rules for a model, the comparisons that they lead to, and the decision.
 
-The decisions are whether a model is worth a version, and whether it is better than the champion.
-`gates/default.yaml` says what the keys of a file mean.
+There are two decisions, kept apart: whether a model is worth a version in the registry, and whether
+it is better than the champion. `gates/default.yaml` explains the keys of a gate file.
 
 Gate.of(load("gates/default.yaml")).thresholds["auc"]
 decide("auc", comparisons)["verdict"]
@@ -22,7 +22,7 @@ from common.errors import UserError, readable, unknown
 REJECT, REGISTER, PROMOTE = "reject", "register", "promote"
 OUTCOMES = {REJECT: "rejected", REGISTER: "registered, and not promoted", PROMOTE: "promoted"}
 CHAMPION, BASELINE = "champion", "baseline"
-_RANGES = {"accuracy": (0, 1), "auc": (0, 1), "r2": (-math.inf, 1)}  # of other metrics any number
+_RANGES = {"accuracy": (0, 1), "auc": (0, 1), "r2": (-math.inf, 1)}  # Others can be any number.
 
 
 def _in_range(thresholds: dict[str, float]) -> dict[str, float]:
@@ -42,10 +42,20 @@ _Thresholds = Annotated[dict[str, _Number], AfterValidator(_in_range)]
 
 
 class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
-    """What a model has to reach and to beat, and how surely: the keys of the file."""
+    """Rules that a model is judged by: the content of a gate file.
 
-    thresholds: _Thresholds = {}  # by metric
-    slices: dict[str, _Thresholds] = {}  # by column
+    Attributes:
+      thresholds: By metric, the value that the model has to reach.
+      slices: By column, thresholds that each slice by a value of the column has to reach.
+      slice_records: Least number of records of a slice that is judged.
+      margin: Lead over the champion that has to be exceeded, in the unit of the ranking metric.
+      latency_ms: Most milliseconds, as a median, in which a server may answer one record; None for
+        no limit.
+      confidence: How sure it has to be that a lead is not chance; None if any lead counts.
+    """
+
+    thresholds: _Thresholds = {}
+    slices: dict[str, _Thresholds] = {}
     slice_records: Annotated[int, Field(strict=True, ge=1)] = 30
     margin: Annotated[_Number, Field(ge=0)] = 0.0
     latency_ms: Annotated[_Number, Field(gt=0)] | None = None
@@ -55,10 +65,15 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
 
     @classmethod
     def of(cls, content: str, thresholds: Mapping[str, float] | None = None) -> Self:
-        """Reads the text of a file; `thresholds` go before its own.
+        """Parses the text of a gate file.
+
+        Args:
+          content: YAML; an empty text is the default gate.
+          thresholds: Thresholds by metric that are added to those of the file, and win over them.
 
         Raises:
-          UserError: Names the place, the value and what is allowed.
+          UserError: If it is no valid gate. The message names the key, the value and what is
+            allowed.
         """
         document = parse_yaml(content.encode())
         try:
@@ -79,53 +94,73 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
 
 
 def load(file: str) -> str:
-    """Returns the text of a gate file, which is checked; a text itself, which has several lines, as it is.
+    """Returns the text of a gate file, after a check that it is a valid gate.
+
+    Args:
+      file: Path of the file; or its text, recognised by a line break, which is returned unchanged.
 
     Raises:
-      UserError: The file cannot be read, or is no gate.
+      UserError: If the file cannot be read, or if its content is no valid gate.
     """
     if "\n" in file:
         Gate.of(file)
         return file
     with readable(file):
+        # The line break at the end lets `load` recognise its own result as a text.
         content = pathlib.Path(file).read_bytes() + b"\n"
     try:
         Gate.of(text := content.decode())
-    except ValueError as error:  # not UTF-8 either
+    except ValueError as error:  # Includes UserError, and UnicodeDecodeError if it is not UTF-8.
         raise UserError(f"--gate {file}: {error}") from None
     return text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A figure of the candidate beside what it has to reach or to beat; what does not apply is None."""
+    """A metric of the candidate beside what it has to reach or to beat; None where nothing applies.
 
-    # `champion` decides about promotion; `baseline`, `threshold` and `slice` about a version
+    Attributes:
+      who: Kind of the comparison. One with `champion` decides about promotion; one with `baseline`,
+        `threshold` or `slice` decides whether the model gets a version.
+      passed: Whether the candidate passes; it never does with a NaN.
+      words: The whole comparison as a text for people.
+      metric: Name of the metric.
+      candidate: The candidate's value.
+      other: The other model's value.
+      difference: How much better the candidate is; negative if it is worse.
+      p: Probability that chance alone gives such a lead to one of two equally good models.
+      threshold: Value that the candidate has to reach, or the lead that it has to exceed.
+      records: Number of records that were measured.
+    """
+
     who: str
-    passed: bool  # what is no number never does
-    words: str  # all of it
+    passed: bool
+    words: str
     metric: str | None = None
     candidate: float | None = None
-    other: float | None = None  # the other one's figure
-    difference: float | None = None  # by how much the candidate is better
-    p: float | None = None  # how likely chance alone would show such a lead, of equally good models
-    threshold: float | None = (
-        None  # what the candidate has to reach; of a lead, what it has to exceed
-    )
-    records: int | None = None  # on which both were measured
+    other: float | None = None
+    difference: float | None = None
+    p: float | None = None
+    threshold: float | None = None
+    records: int | None = None
 
 
 def decide(
     metric: str, comparisons: Sequence[Comparison], notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Returns what all of a model's comparisons come to; nothing later decides again.
+    """Decides about a model from all of its comparisons. Later steps only carry the decision out.
+
+    Args:
+      metric: Metric that models are ranked by.
+      comparisons: All comparisons.
+      notes: Further sentences for the reasons.
 
     Returns:
-      The `metric` that models are ranked by. The `verdict`: `reject`; `register` as a new version;
-        or `promote`, which registers
-      and makes it the champion. `why`: the comparisons that decided, in words. All `comparisons`,
-        and their words and the
-      notes as `reasons`.
+      `verdict`: `reject` if a comparison other than with the champion fails; `register` if only one
+        with the champion fails, so that the model becomes a version; `promote` if none fails, so
+        that the version becomes the champion. `why`: the comparisons that decided, in words.
+        `reasons`: the words of all comparisons, and the notes. `comparisons`: all of them as dicts.
+        `metric`: as it was given.
     """
     failed = [each for each in comparisons if not each.passed]
     if deciding := [each for each in failed if each.who != CHAMPION]:
@@ -133,7 +168,8 @@ def decide(
     else:
         verdict = REGISTER if failed else PROMOTE
         champion = [each for each in comparisons if each.who == CHAMPION]
-        # Without figures of a champion, what the baseline's are says why there is a version.
+        # If no metric was compared with a champion, the lead over the baseline is the reason why
+        # the model gets a version.
         beaten = (
             []
             if any(each.metric for each in champion)

@@ -1,4 +1,4 @@
-"""What to evaluate, and how: the flags of the command, and of the pipeline for its step, as a value."""
+"""Options of an evaluation: flags of the command, and of the pipeline's step."""
 
 import argparse
 import contextlib
@@ -12,7 +12,11 @@ from components.evaluate.gate import Gate, load
 
 
 def _threshold(text: str) -> str:
-    """Returns a METRIC=VALUE as it is."""
+    """Returns a text of the form METRIC=VALUE unchanged.
+
+    Raises:
+      ArgumentTypeError: If it has another form, or if the value is not a finite number.
+    """
     name, _, value = text.partition("=")
     with contextlib.suppress(ValueError):
         if name.isidentifier() and math.isfinite(float(value)):
@@ -22,7 +26,14 @@ def _threshold(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    """Arguments of an evaluation; a registry needs the name of the model in it."""
+    """Arguments of an evaluation.
+
+    After construction, `gate` is the text of the gate file and no longer its path.
+
+    Raises:
+      UserError: If a value is not allowed, if there is a registry but no name, or if the gate file
+        cannot be used.
+    """
 
     model_dir: str = flag(str, "the SavedModel, <job-dir>/model", required=True, metavar="DIR")
     data_dir: str = flag(str, "a dataset made by components.convert", required=True, metavar="DIR")
@@ -60,19 +71,22 @@ class Options(Flags):
         super().__post_init__()
         if self.registry and not self.name:
             raise UserError("--registry needs the --name of the model in it")
-        if (
-            self.gate
-        ):  # its content from here on: a file of this machine may not be where the step runs
+        # From here on it is the content: a file of this machine may not exist where the step runs.
+        if self.gate:
             object.__setattr__(self, "gate", load(self.gate))
 
     @property
     def slices(self) -> list[str]:
-        """The columns to measure by."""
+        """Names of the columns to measure by; empty if there are none."""
         return as_list(self.slice)
 
     @property
     def limits(self) -> Gate:
-        """The gate; thresholds that are flags go before those of its file."""
+        """The gate of the file, in which thresholds that are flags replace its own.
+
+        Raises:
+          UserError: If a threshold is out of its metric's range.
+        """
         minima = {"accuracy": self.min_accuracy, "auc": self.min_auc}
         thresholds = {metric: least for metric, least in minima.items() if least}
         for each in as_list(self.threshold):

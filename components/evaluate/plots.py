@@ -1,4 +1,4 @@
-"""Plots of an evaluation and of a job's journals, as SVG inside a page, and in words.
+"""Plots of an evaluation and of a job's journals: as SVG images in HTML, and in words.
 
 plot("loss", "training 0.4 at step 2", [[(1, 0.9), (2, 0.4)]], xlabel="step")
 """
@@ -17,28 +17,28 @@ from etils import epath
 from trainer.job import journal
 
 _STYLE = pathlib.Path(__file__).with_name("templates") / "plots.mplstyle"
-_SIZE = 3.8, 2.3  # of a figure, in inches at the page's own scale
-# Fields of an event that are no measurements.
+_SIZE = 3.8, 2.3  # Width and height of a plot in inches.
+# Fields of an event that are not plotted.
 _OTHER_FIELDS = {"event", "step", "time", "seconds", "best", "examples_per_s"}
-Line = Sequence[Sequence[float]]  # points of x and y; further values of a point are not drawn
+Line = Sequence[Sequence[float]]  # Points of x and y; further values of a point are not drawn.
 
 
 def plot(title: str, description: str, lines: Sequence[Line], **axes: Any) -> markupsafe.Markup:
-    """Returns a plot of lines, each in its colour.
+    """Returns a plot of lines, each in its own colour, as an HTML figure.
 
     Args:
-      title: Shown above the plot.
-      description: The figures in words.
-      lines: Lines, whose points are marked if they are few.
+      title: Text above the plot.
+      description: The plot in words, for people who cannot see it.
+      lines: Lines to draw; a line of fewer than 30 points has its points marked.
       **axes: Properties of matplotlib's axes, such as `xlabel`.
     """
-    import matplotlib  # takes half a second, which only who writes a page has
+    import matplotlib  # The import takes half a second, and only pages need it.
     from matplotlib.figure import Figure
 
     style = matplotlib.rc_params_from_file(_STYLE, use_default_template=False)
-    with matplotlib.rc_context({**style, "svg.hashsalt": title}):  # equal plots have equal bytes
+    with matplotlib.rc_context({**style, "svg.hashsalt": title}):  # Equal plots have equal bytes.
         figure, svg = Figure(figsize=_SIZE), io.BytesIO()
-        # The same margins for all: to find the least takes as long again as to draw.
+        # All plots have the same margins: to compute the smallest takes as long as to draw.
         figure.subplots_adjust(left=0.16, right=0.97, top=0.91, bottom=0.2)
         subplot = figure.add_subplot(**axes)
         for line in lines:
@@ -54,7 +54,11 @@ def plot(title: str, description: str, lines: Sequence[Line], **axes: Any) -> ma
 
 
 def evaluation_plots(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
-    """Returns those plots that an evaluation (the content of `evaluation.json`) has the figures for."""
+    """Returns the plots of an evaluation: ROC curve, and precision and recall.
+
+    Args:
+      e: The content of `evaluation.json`. Without the figures of a curve its plot is left out.
+    """
     figures, names, plots = e["figures"], e["class_names"], []
     if roc := figures.get("roc"):
         words = (
@@ -74,17 +78,21 @@ def evaluation_plots(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
 
 
 def learning_curves(job_dir: str) -> list[markupsafe.Markup]:
-    """Returns a plot of the loss, of each metric, and of the learning rate by the step.
+    """Returns plots over the training steps: the loss, each metric, and the learning rate.
 
     Args:
-      job_dir: Directory of a job; there are no plots before its journals have two training steps.
+      job_dir: Directory of a job, or an empty text.
+
+    Returns:
+      The plots; none if there is no such directory, or if its journals have fewer than two training
+      steps with a loss.
     """
     newest: dict[tuple[str, int], Mapping[str, Any]] = {}
     if job_dir and epath.Path(job_dir).is_dir():
-        for name in journal.replicas(job_dir):  # the chief first, whose events count
-            for event in journal.events(
-                job_dir, name
-            ):  # the newest first, of a step made twice too
+        # The first event of a step is kept. The chief comes first, and of a replica the newest
+        # event, which counts if a step was repeated after a restart.
+        for name in journal.replicas(job_dir):
+            for event in journal.events(job_dir, name):
                 newest.setdefault((event["event"], event["step"]), event)
     curves: dict[str, dict[str, list]] = collections.defaultdict(
         lambda: {"training": [], "validation": []}

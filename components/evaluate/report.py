@@ -1,4 +1,4 @@
-"""The evaluation as a page: the decision with its reasons, figures, plots, and how the model came to be."""
+"""Report of an evaluation: an HTML page with the decision, figures and plots."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,11 +19,11 @@ _NAMES = {
 
 
 def section(evaluation: Mapping[str, Any], job_dir: str = "") -> markupsafe.Markup:
-    """Returns the part of a page that shows an evaluation and a job.
+    """Returns the part of a page that shows an evaluation and the learning curves of a job.
 
     Args:
-      evaluation: The content of `evaluation.json`, or nothing.
-      job_dir: Directory of a job, whose journals have its learning curves.
+      evaluation: The content of `evaluation.json`; if it is empty, only the curves are shown.
+      job_dir: Directory of the job, whose journals have the learning curves; may be empty.
     """
     of_evaluation = (
         {"rivals": _rivals(evaluation), "plots": evaluation_plots(evaluation)} if evaluation else {}
@@ -34,12 +34,17 @@ def section(evaluation: Mapping[str, Any], job_dir: str = "") -> markupsafe.Mark
 
 
 def page(evaluation: Mapping[str, Any], job_dir: str = "") -> str:
-    """Returns the page of one evaluation, and of the job that made the model, if its directory is known."""
+    """Returns the page of one evaluation as HTML.
+
+    Args:
+      evaluation: The content of `evaluation.json`.
+      job_dir: Directory of the job that made the model, for its learning curves; may be empty.
+    """
     return render_page(f"Evaluation of {evaluation['dataset']}", section(evaluation, job_dir))
 
 
 def summary(evaluation: Mapping[str, Any]) -> str:
-    """Returns the evaluation in a few lines of Markdown."""
+    """Returns an evaluation as Markdown: the verdict, a table of metrics, and the reasons."""
     metrics, decision = evaluation["metrics"], evaluation["decision"]
     names = [name for name in metrics if name != "examples"]
     lines = [("model", *names), ("---",) * (len(names) + 1)]
@@ -52,7 +57,11 @@ def summary(evaluation: Mapping[str, Any]) -> str:
 
 
 def _rivals(e: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Returns the names and metrics of all that were measured, the candidate first."""
+    """Returns name and metrics of each row of the table of metrics.
+
+    The candidate comes first, then the champion if it was compared, and then the baseline. If the
+    champion was measured on fewer records, the candidate's metrics on those have a row too.
+    """
     rivals = [("candidate", e["metrics"])]
     if (champion := e["champion"]) and champion["metrics"]:
         where = ""

@@ -19,28 +19,45 @@ from components.predict.model import Model
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Answers:
-    """A model's answers to records, in their order, and the labels of these."""
+    """A model's answers to some records of a split, with the labels of these records.
+
+    Attributes:
+      records: The split.
+      positions: Positions of the records in the split, int64 [N].
+      answers: The first of the task's answers, [N, outputs].
+      labels: Labels as the dataset has them, [N] or [N, targets].
+    """
 
     records: EvalSet
-    positions: np.ndarray  # which of these they are of, [N]
-    answers: np.ndarray  # the first of the task's answers, [N, outputs]
-    labels: np.ndarray  # as the dataset has them, [N] or [N, targets]
+    positions: np.ndarray
+    answers: np.ndarray
+    labels: np.ndarray
 
     def of(self, chosen: np.ndarray) -> Self:
-        """Returns the answers to some of the records: a mask [N], or places [M]."""
+        """Returns the answers to some of the records.
+
+        Args:
+          chosen: Mask, bool [N], or indices into these answers, int64 [M].
+        """
         arrays = {name: getattr(self, name)[chosen] for name in ("positions", "answers", "labels")}
         return dataclasses.replace(self, **arrays)
 
     def measure(self) -> dict[str, float]:
-        """Returns the metrics of the task."""
+        """Returns the task's metrics of these answers by name."""
         return self.records.task.measure(self.answers, self.labels)
 
     def figures(self) -> dict[str, float]:
-        """Returns the metrics and the number of `examples`."""
+        """Returns the metrics by name, and the number of records as `examples`."""
         return {**self.measure(), "examples": len(self.labels)}
 
     def column(self, name: str) -> np.ndarray:
-        """Returns the values of a table's column, [N], or of the label the names of classes; another is a UserError."""
+        """Returns the values of a column for these records, [N].
+
+        For the label of a classification these are the names of the classes.
+
+        Raises:
+          UserError: If there is no such column.
+        """
         manifest = self.records.manifest
         check_column(name, manifest)
         if name == manifest.label:
@@ -49,10 +66,11 @@ class Answers:
 
 
 def predict(model: Model, records: EvalSet) -> Answers:
-    """Has a model answer for every record, once.
+    """Returns a model's answers to all records of a split, each asked once.
 
     Raises:
-      UserError: It was made for other data, or there is no such split.
+      UserError: If an answer is not finite, if the model has other class names than the dataset, if
+        it refuses a record, or if the split is empty or damaged.
     """
     manifest, main = records.manifest, records.task.answers[0]
     answers, labels = [], []
@@ -78,7 +96,13 @@ def predict(model: Model, records: EvalSet) -> Answers:
 
 
 def load(model_dir: str, records: EvalSet) -> Model:
-    """Loads a SavedModel whose signature takes the features and gives the answers of the task, or a UserError says why not."""
+    """Loads a SavedModel that fits a dataset.
+
+    Raises:
+      UserError: If there is no readable SavedModel, or if its signature `serving_default` does not
+        take the dataset's features, does not give the task's answers, or gives another number of
+        classes or targets.
+    """
     manifest, task = records.manifest, records.task
     model = Model.load(model_dir)
     serve = model.signatures.get(SERVING_DEFAULT)

@@ -1,4 +1,4 @@
-"""Slices of a split by the values of a column, with their metrics, the worst first."""
+"""Metrics of the slices of a split by the values of a column."""
 
 from typing import Any
 
@@ -11,13 +11,18 @@ _QUARTERS = 4
 
 
 def slices(answered: Answers, values: np.ndarray, most: int = 24) -> list[dict[str, Any]]:
-    """Returns `value`, `records` and `metrics` of each slice, the worst first by the first metric that all have.
+    """Splits records by the values of a column, and measures each slice.
 
     Args:
       answered: A model's answers.
-      values: Of a column, [N]. Each is a slice.
-      most: Of more values, quarters of a number are slices, and of texts the most frequent ones and
-        all others.
+      values: The column's value for each of these records, [N]. Each distinct value is a slice.
+      most: Most distinct values of which each is a slice. Of more, numbers are cut into quarters,
+        and texts beyond the most frequent are one slice together.
+
+    Returns:
+      `value` (a name of the slice), `records` (their number) and `metrics` of each slice, the worst
+      slice first. They are ordered by the metric that the task ranks by, among those that all
+      slices have.
     """
     rows = []
     task = answered.records.task
