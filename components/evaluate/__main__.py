@@ -14,8 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = Parser(
         prog="components.evaluate",
         description="Scores an exported model on a split it was not trained on, judges it, and "
-        "writes evaluation.json "
-        "and report.html.",
+        "writes evaluation.json and report.html.",
     )
     Options.add_flags(p)
     p.add_argument(

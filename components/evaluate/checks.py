@@ -57,10 +57,9 @@ def check_splits(manifest: Manifest) -> None:
         if label := _only_label(manifest, split):
             raise UserError(
                 f"dataset {manifest.name!r}: all {split.examples:,} examples of split {name!r} "
-                f"have {label}, so no model can "
-                "be better than always answering that; convert data with several labels in each "
-                "split (--test-fraction "
-                "and --split-seed decide which records are in it)"
+                f"have {label}, so no model can be better than always answering that; convert "
+                "data with several labels in each split (--test-fraction and --split-seed decide "
+                "which records are in it)"
             )
 
 

@@ -68,7 +68,10 @@ class EvalSet:
         return self.manifest.split(self.split).examples
 
     def batches(self) -> Iterator[Columns]:
-        """Yields the records in order, in batches [n, *shape] by feature name; images are decoded."""
+        """Yields the records in order, in batches of [n, *shape] by feature name.
+
+        Image files are decoded.
+        """
         return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
 
     @functools.cached_property
@@ -129,6 +132,5 @@ def require_enough(chosen: np.ndarray, split: str, which: str, way: str = "") ->
     if (left := int(chosen.sum())) < LEAST and left < len(chosen):
         raise UserError(
             f"only {left:,} of {len(chosen):,} records of {split} are such that {which}, and to "
-            f"judge takes {LEAST}; evaluate "
-            f"on a dataset with more new records{way}"
+            f"judge takes {LEAST}; evaluate on a dataset with more new records{way}"
         )

@@ -88,8 +88,8 @@ def predict(model: Model, records: EvalSet) -> Answers:
             for wrong in np.flatnonzero(named != expected)[:1]:
                 raise UserError(
                     f"{model.directory} says {named[wrong].decode()!r} where dataset "
-                    f"{manifest.name!r} has "
-                    f"{expected[wrong].decode()!r}: it was trained on other data"
+                    f"{manifest.name!r} has {expected[wrong].decode()!r}: it was trained on other "
+                    "data"
                 )
     arrays = {"answers": np.concatenate(answers), "labels": np.concatenate(labels)}
     return Answers(records=records, positions=np.arange(len(records)), **arrays)

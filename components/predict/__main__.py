@@ -11,8 +11,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="components.predict",
         description="Writes what a model predicts for rows of tables, images, or records of a "
-        "converted dataset. A row that "
-        "it refuses is left out, and listed in FILE.errors.jsonl with what is wrong.",
+        "converted dataset. A row that it refuses is left out, and listed in FILE.errors.jsonl "
+        "with what is wrong.",
     )
     Options.add_flags(parser)
     options = Options.of(parser.parse_args(argv))

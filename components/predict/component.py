@@ -1,4 +1,4 @@
-"""The pipeline's step `predict` of this machine."""
+"""The pipeline's step `predict` on this machine; on Vertex AI it is a batch prediction."""
 
 from kfp import dsl
 
@@ -18,8 +18,7 @@ def predict(
       name: Name of the model.
       version: Number of the version.
       source: Files or folders, as `--source` of `components.predict`.
-      output: The file to write, as its `--output`; files that an earlier attempt has left are
-        replaced.
+      output: File to write, as its `--output`; files left by an earlier attempt are replaced.
       predictions: The same file, as an artifact.
     """
     import glob

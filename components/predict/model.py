@@ -1,9 +1,9 @@
-"""A SavedModel that was loaded, with what it takes.
+"""A loaded SavedModel, with what it takes.
 
 model = Model.load("job/model")
-model.inputs("raw")                                                      # {"fare":
-TensorSpec([None], tf.string)} model.ask("raw", {"fare": tf.constant(["12.5"])})["probabilities"]
-   # [1, classes]
+model.inputs("raw")                       # {"fare": TensorSpec([None], tf.string)}
+answers = model.ask("raw", {"fare": tf.constant(["12.5"])})
+answers["probabilities"]                  # [1, classes]
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Model:
     """An exported model.
 
     Attributes:
-      directory: Where it was loaded from.
-      loaded: What TensorFlow has loaded; without it the signatures have no variables.
+      directory: Directory that it was loaded from.
+      loaded: The object that TensorFlow loaded. It keeps the variables of the signatures alive.
       signatures: Functions by name, each from inputs [N, ...] by name to answers [N, ...] by name.
-      columns: Of the table that it takes; none of images.
+      columns: Columns of the table that it takes; none if it takes images.
     """
 
     directory: str
@@ -41,10 +41,14 @@ class Model:
 
     @classmethod
     def load(cls, directory: str) -> Self:
-        """Loads a model from its directory, or from the folder of a version on Vertex AI, in which that is `1`.
+        """Loads a model.
+
+        Args:
+          directory: Directory of the SavedModel, local or in a bucket; or the folder of a version
+            on Vertex AI, which has the SavedModel in its folder `1`.
 
         Raises:
-          UserError: If there is none, or it cannot be read.
+          UserError: If there is no SavedModel, or if it cannot be read.
         """
         inner = f"{directory}/{VERSION}"
         if tf.saved_model.contains_saved_model(inner):
@@ -56,7 +60,11 @@ class Model:
         )
 
     def inputs(self, signature: str) -> Mapping[str, tf.TensorSpec]:
-        """Returns what a signature takes, [N, ...] by name; a `UserError` if there is none of that name."""
+        """Returns the specs of a signature's inputs, [N, ...] each, by name.
+
+        Raises:
+          UserError: If there is no such signature.
+        """
         if signature not in self.signatures:
             raise unknown("signature", signature, self.signatures)
         return self.signatures[signature].structured_input_signature[1]
@@ -64,7 +72,15 @@ class Model:
     def ask(
         self, signature: str, inputs: Mapping[str, tf.Tensor | np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Returns the answers of a signature, [N, ...] by name; a `UserError` says why if it refuses the inputs."""
+        """Returns the answers of a signature, [N, ...] by name.
+
+        Args:
+          signature: Name of one of the model's signatures.
+          inputs: All of its inputs, [N, ...] by name.
+
+        Raises:
+          UserError: If the model refuses the inputs; the message is the model's reason.
+        """
         try:
             answers = self.signatures[signature](**inputs)
         except tf.errors.InvalidArgumentError as error:
@@ -72,12 +88,15 @@ class Model:
         return {name: values.numpy() for name, values in answers.items()}
 
     def require(self, signature: str, wanted: str, names: Collection[str] = ()) -> None:
-        """Raises a `UserError` unless there is a signature, of inputs with these names if they are given.
+        """Checks that the model has a signature.
 
         Args:
-          signature: Its name.
-          wanted: What it is to take, in words.
-          names: Of inputs.
+          signature: Name of the signature.
+          wanted: What it should take, in words for the message.
+          names: Names of all of its inputs; empty if any will do.
+
+        Raises:
+          UserError: If there is no such signature, or if it has other inputs.
         """
         takes = {name: sorted(self.inputs(name)) for name in self.signatures}
         if signature not in takes or (names and takes[signature] != sorted(names)):
@@ -86,7 +105,10 @@ class Model:
 
 
 def _refusal(error: tf.errors.InvalidArgumentError) -> str:
-    """Returns the reason for which a model refuses its inputs: the last line of TensorFlow's message that is no place in a graph."""
+    """Returns the reason for which a model refuses its inputs.
+
+    That is the last line of TensorFlow's message before the stack of the graph.
+    """
     line = str(error).split("\n\t")[0].strip().splitlines()[-1]
     text = line.removeprefix("assertion failed: [").removesuffix("]")
     # An assertion escapes line breaks, and what is not ASCII.

@@ -1,4 +1,4 @@
-"""Options of predictions: flags of the command, and of the pipeline for its step, as a value."""
+"""Options of predictions: flags of the command, and of the pipeline's step."""
 
 import dataclasses
 import os
@@ -9,13 +9,18 @@ from common.flags import at_least, local, place
 from common.storage.files import list_files, stat_file
 from common.storage.storage import File
 
-RUN_FILE = "predictions.parquet"  # In the directory of a run of the pipeline.
+RUN_FILE = "predictions.parquet"  # Name of the file in the directory of a pipeline run.
 FORMATS = {".parquet": "FORMAT parquet", ".csv": "FORMAT csv, HEADER", ".jsonl": "FORMAT json"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    """Arguments of predictions; the model is a directory, or a version in a registry."""
+    """Arguments of predictions.
+
+    Raises:
+      UserError: If a value is not allowed, if not exactly one of `name` and `model_dir` is given,
+        or if the output has an unknown ending.
+    """
 
     registry: str = flag(str, "a directory, or vertex://PROJECT/LOCATION", default="registry")
     name: str | None = flag(
@@ -29,8 +34,8 @@ class Options(Flags):
     source: str | tuple[str, ...] = flag(
         place,
         "files or folders of one kind, here or gs://BUCKET/NAME: CSV (.csv, .tsv), JSON lines "
-        "(.jsonl), Parquet, each perhaps "
-        "with .gz behind; PNG and JPEG images; or the folder of a converted dataset",
+        "(.jsonl), Parquet, each perhaps with .gz behind; PNG and JPEG images; or the folder of a "
+        "converted dataset",
         required=True,
         metavar="PATH",
         several=True,
@@ -57,7 +62,11 @@ class Options(Flags):
             raise unknown("ending of --output", suffix, FORMATS)
 
     def files(self) -> list[File]:
-        """Returns the files of all sources, in their order; a source without files is a `UserError`."""
+        """Returns the files of all sources, in the order of the sources.
+
+        Raises:
+          UserError: If a source does not exist, has no files, or cannot be read.
+        """
         files = []
         for path in as_list(self.source):
             with readable(path):
@@ -69,5 +78,5 @@ class Options(Flags):
 
     @property
     def errors_file(self) -> str:
-        """Path of the file of wrong rows."""
+        """Path of the file that lists the rows which the model refuses."""
         return f"{os.path.splitext(self.output)[0]}.errors.jsonl"

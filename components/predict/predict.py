@@ -1,4 +1,4 @@
-"""Predictions for files, written to a file.
+"""Writes a model's predictions for files to a file.
 
 predict(Options(model_dir="job/model", source="trips.csv", output="predictions.parquet"))
 """
@@ -27,24 +27,27 @@ from components.predict.options import FORMATS, Options
 from components.predict.rows import Batch, Rows, open_rows
 from components.register.register import find_version
 
-_WAITING = 2  # Batches for each thread that are read before they are needed.
-_Answers = tuple[
-    pa.RecordBatch, list[dict[str, Any]]
-]  # Of a batch: its right rows with answers, and its wrong rows.
+_WAITING = 2  # Batches for each thread that are read ahead.
+# Result of a batch: the rows that were answered, with their answers; and the refused rows, each
+# with its `fault`.
+_Answers = tuple[pa.RecordBatch, list[dict[str, Any]]]
 
 
 def predict(options: Options) -> tuple[int, int]:
-    """Writes the answers of a model beside the rows that it was asked about, in their order.
+    """Writes a model's answers to rows, beside columns of the rows and in their order.
 
-    A row that the model refuses is left out, and written to a file of JSON lines beside the output,
-    with what is wrong.
+    Rows that the model refuses are left out. They are written to `options.errors_file` as JSON
+    lines, each with what is wrong. Without such rows there is no such file.
+
+    Args:
+      options: Model, rows and output.
 
     Returns:
-      How many rows were answered, and how many were wrong.
+      The number of rows that were answered, and the number that were refused.
 
     Raises:
-      UserError: If the model or the source cannot be read, the output exists or cannot be written,
-        or no row is right. Nothing is left behind.
+      UserError: If the model or the source cannot be read, if an output exists already or cannot be
+        written, or if no row can be answered. Nothing new is left behind then.
     """
     output, errors = options.output, options.errors_file
     for path in (output, errors):
@@ -76,7 +79,12 @@ def predict(options: Options) -> tuple[int, int]:
 
 
 def _no_answers(errors: str, rows: Rows) -> str:
-    """Returns what to say when no row could be answered, with the first line of the file of wrong rows."""
+    """Returns the message for a source of which no row can be answered.
+
+    Args:
+      errors: Path of the file of refused rows, of which the first line is shown.
+      rows: The rows.
+    """
     with open(errors, encoding="utf-8") as file:
         fault = json.loads(line)["fault"] if (line := file.readline()) else "there are no rows"
     return f"none of {rows.count:,} rows can be answered; of the first: {fault}"
@@ -85,7 +93,11 @@ def _no_answers(errors: str, rows: Rows) -> str:
 def _answered(
     model: Model, rows: Rows, size: int, counts: collections.Counter[str], wrong_rows: Any
 ) -> Iterator[pa.RecordBatch]:
-    """Yields rows with answers, in their order, computed in as many threads as there are cores."""
+    """Yields batches of answered rows in order, computed in as many threads as there are cores.
+
+    Refused rows are written to the file `wrong_rows`. `counts` is updated with the numbers of rows
+    as `answered` and `wrong`.
+    """
     pending: collections.deque[concurrent.futures.Future[_Answers]] = collections.deque()
     threads = usable_cores()
     with (
@@ -111,21 +123,27 @@ def _answered(
 
 
 def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
-    """Answers a batch; an answer whose name a kept column has is called `predicted_` and that name."""
+    """Returns the result of a batch.
+
+    An answer is called `predicted_NAME` if a kept column has its name.
+    """
     try:
         answers = model.ask(signature, batch.inputs)
     except UserError as error:
         return _answer_right_ones(model, signature, batch, str(error))
     columns = dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))
-    for name, values in sorted(
-        answers.items(), key=lambda answer: answer[1].ndim
-    ):  # Short ones first.
+    # Answers of one number for a row come before those of several.
+    for name, values in sorted(answers.items(), key=lambda answer: answer[1].ndim):
         columns[name if name not in columns else f"predicted_{name}"] = _arrow(values)
     return pa.RecordBatch.from_pydict(columns), []
 
 
 def _answer_right_ones(model: Model, signature: str, batch: Batch, fault: str) -> _Answers:
-    """Answers what can be answered of a batch that was refused as a whole."""
+    """Returns the result of a batch that the model has refused as a whole, with the `fault`.
+
+    The signature `raw` has a companion that says which rows are at fault. Otherwise the batch is
+    halved until the rows at fault are alone.
+    """
     count = len(batch.kept)
     if signature == RAW:
         faults = model.ask(FAULTS, batch.inputs)[FAULTS]
@@ -150,7 +168,7 @@ def _answer_right_ones(model: Model, signature: str, batch: Batch, fault: str) -
 
 
 def _arrow(values: np.ndarray) -> pa.Array:
-    """Returns answers [N] or [N, k] as numbers, texts, or lists of them."""
+    """Returns answers [N] or [N, k] as an Arrow array of numbers, texts, or lists of numbers."""
     if values.dtype == object:
         return pa.array(values.tolist(), pa.binary()).cast(pa.string())
     flat = pa.array(values.reshape(-1))
@@ -158,14 +176,14 @@ def _arrow(values: np.ndarray) -> pa.Array:
 
 
 def _write(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], path: str, form: str) -> None:
-    """Writes rows to a file by DuckDB, which has all formats."""
+    """Writes batches of rows to a file with DuckDB, which can write all of the formats."""
     faults: list[BaseException] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
             yield first
             yield from others
-        except BaseException as error:  # DuckDB would make another one of it.
+        except BaseException as error:  # DuckDB would replace it by an error of its own.
             faults.append(error)
             raise
 

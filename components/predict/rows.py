@@ -1,4 +1,4 @@
-"""Batches of what a model is asked about: rows of tables, image files, or records of a converted dataset.
+"""Rows to predict for, in batches: rows of tables, image files, or records of a converted dataset.
 
 with open_rows(options, model) as rows:
     for batch in rows.batches(1024):
@@ -33,12 +33,13 @@ from components.predict.model import Model
 from components.predict.options import Options
 from trainer.data import records
 
-_AS_IN_CSV = {  # By type, what has another text in a CSV file than DuckDB gives it.
+# Expressions for types of DuckDB whose values it would write otherwise than a CSV file has them.
+_AS_IN_CSV = {
     "BLOB": "decode({})",
     "TIME": "epoch_us({}) // 1000000",
     "TIMESTAMP WITH TIME ZONE": "CAST({} AS TIMESTAMP)",
 }
-_MEMORY = "512MB"  # Of DuckDB; TensorFlow takes more.
+_MEMORY = "512MB"  # Limit of DuckDB, which leaves most of the memory to TensorFlow.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,27 +47,27 @@ class Batch:
     """Rows that the model is asked about together.
 
     Attributes:
-      kept: Columns that stand beside the answers, N values each.
-      inputs: Of the model's signature, [N, ...] by name.
+      kept: Columns to write beside the answers, N rows.
+      inputs: Inputs of the model's signature, [N, ...] by name.
     """
 
     kept: pa.RecordBatch
     inputs: Mapping[str, tf.Tensor]
 
     def __getitem__(self, rows: np.ndarray) -> Batch:
-        """Returns some of the rows, int64 [M]."""
+        """Returns the batch of some of its rows, by their indices, int64 [M]."""
         inputs = {name: tf.gather(values, rows) for name, values in self.inputs.items()}
         return Batch(kept=self.kept.take(pa.array(rows)), inputs=inputs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rows:
-    """All rows, which are read once.
+    """All rows of a source, to be read once.
 
     Attributes:
-      count: How many there are.
-      signature: Of the model that takes them.
-      batches: Yields them, so many at a time.
+      count: Number of rows.
+      signature: Name of the model's signature that takes them.
+      batches: Function from a number of rows to an iterator over batches of at most so many.
     """
 
     count: int
@@ -76,10 +77,15 @@ class Rows:
 
 @contextlib.contextmanager
 def open_rows(options: Options, model: Model) -> Iterator[Rows]:
-    """Opens the sources of predictions: a converted dataset, or files of images or tables.
+    """Opens the rows to predict for: a converted dataset, or files of images or tables.
+
+    Args:
+      options: `source`, `split` and `keep` are used.
+      model: Model to ask, which has to take such rows.
 
     Raises:
-      UserError: If there is no file that the model takes.
+      UserError: If there are no files of a known kind, if the model does not take what they have,
+        or if they cannot be read; the latter also while the rows are read.
     """
     paths = as_list(options.source)
     if len(paths) == 1 and stat_file(f"{paths[0]}/{FILE}"):
@@ -97,12 +103,11 @@ def open_rows(options: Options, model: Model) -> Iterator[Rows]:
     if dataset is None:
         raise UserError(
             f"--source {' '.join(paths)}: no converted dataset, no PNG or JPEG files, and none "
-            "that end in "
-            f"{', '.join(itertools.chain(*ENDINGS.values()))}"
+            f"that end in {', '.join(itertools.chain(*ENDINGS.values()))}"
         )
     model.require(RAW, f"rows of a table, as in {files[0].path}")
-    # What a Parquet file says of its numbers leaves NaN out, and DuckDB would believe that there is
-    # none.
+    # The statistics in a Parquet file ignore NaN. With this optimizer DuckDB would conclude that
+    # there is none, and drop the check for it.
     settings = {"memory_limit": _MEMORY, "disabled_optimizers": "statistics_propagation"}
     with (
         connect(**settings) as connection,
@@ -115,7 +120,8 @@ def open_rows(options: Options, model: Model) -> Iterator[Rows]:
             create_view(connection, dataset, files, folder)
             yield _table(connection, dataset, model, as_list(options.keep))
         except duckdb.Error as error:
-            lines = str(error).splitlines()[:3]  # What is wrong, and in which line of a file.
+            # The first lines say what is wrong, and in which line of the file.
+            lines = str(error).splitlines()[:3]
             raise UserError(" ".join(" ".join(lines).split())) from None
 
 
@@ -149,7 +155,16 @@ def _table(
 
 
 def _text(column: Feature, kind: str, dataset: str) -> str:
-    """Returns SQL of the texts that cells of a CSV file would have."""
+    """Returns SQL for a column as texts, written as the cells of a CSV file.
+
+    A missing cell of a CSV file becomes an empty text. Elsewhere it becomes the first text that the
+    model takes for a missing value, unless the empty text is one of them.
+
+    Args:
+      column: The model's column.
+      kind: Type of the column in DuckDB.
+      dataset: Kind of the source, such as `csv`.
+    """
     x, missing = quoted(column.header), column.missing or ()
     if kind in ("FLOAT", "DOUBLE"):
         x = f"if(isnan({x}), NULL, {x})"

@@ -36,8 +36,7 @@ def _parser() -> Parser:
     p = Parser(
         prog="components.register",
         description="Versions of trained models: what each is, which one is the champion, and "
-        "why. The registry is a "
-        "directory or Vertex AI's Model Registry, with the same verbs.",
+        "why. The registry is a directory or Vertex AI's Model Registry, with the same verbs.",
     )
     verbs = p.add_subparsers(dest="verb", metavar="VERB", required=True)
     parsers = {}
@@ -72,7 +71,7 @@ def _parser() -> Parser:
 
 
 def _run(registry: Registry, args: argparse.Namespace) -> str:
-    """Does what a verb asks for. Returns what to print."""
+    """Carries out a verb, and returns the text to print."""
     name = args.name
     if args.verb != "add" and name and not registry.versions(name):
         raise unknown("model", name, registry.names())
@@ -87,9 +86,8 @@ def _run(registry: Registry, args: argparse.Namespace) -> str:
             return _versions(registry, name) if name else _models(registry)
         case "show":
             version = registry.find(name, args.version)
-            facts = {
-                key: value for key, value in version.facts.items() if key != "answered"
-            }  # not for people
+            # `answered` is for programs only: requests and answers to check a server by.
+            facts = {key: value for key, value in version.facts.items() if key != "answered"}
             return json.dumps({**dataclasses.asdict(version), **facts}, indent=1)
         case "card":
             return card(registry, name, registry.find(name, args.version))

@@ -1,9 +1,9 @@
-"""Whether a server of a version answers as the evaluation has it, and as fast as the gate demands.
+"""Checks that a server of a version answers as its evaluation recorded, and fast enough.
 
 check("registry/mnist/3", evaluation["answered"])
 
-A version whose files are not those that were judged, or that needs code which its server does not
-have, shows it here, before the alias moves.
+The check is made before an alias moves. It finds a version whose files are not those that were
+judged, and one that needs code which its server does not have.
 """
 
 import os
@@ -22,22 +22,23 @@ import requests
 from common.errors import UserError
 from common.lifeline import OWNER_PID
 
-# Of the largest answer; another machine, precision or number of threads moves answers by less.
+# Largest difference between answers, as a share of the largest answer. Another machine, precision
+# or number of threads changes answers by less.
 _TOLERANCE = 0.01
 _TIMEOUT_S = 600.0
 
 
 def check(model_dir: str, answered: Mapping[str, Any]) -> None:
-    """Serves a SavedModel as a user would, and asks for what `answered` of its evaluation.json has.
+    """Serves a SavedModel in a process of its own, and compares its answers with the recorded ones.
 
     Args:
-      model_dir: The model, here or in a bucket.
-      answered: The `instances` to ask for, with `output` and `answers`; the median time of an
-        answer to one of them is at most `latency_ms`, if there is such a bound.
+      model_dir: Directory of the model, local or in a bucket.
+      answered: What `evaluation.json` has as `answered`: the `instances` to send, and the `answers`
+        to expect under the name `output`. If there is a `latency_ms`, the median time of an answer
+        to one instance may be that many milliseconds at most.
 
     Raises:
-      UserError: If it cannot be served, or answers otherwise than it did when it was judged, or too
-        late.
+      UserError: If no server gets ready, or if its answers differ or come too late.
     """
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -50,7 +51,7 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
         subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
         requests.Session() as session,
     ):
-        session.trust_env = False  # No proxy.
+        session.trust_env = False  # The environment may name a proxy, which this is not for.
         try:
             deadline = time.monotonic() + _TIMEOUT_S
             while not _is_ready(session, url):
@@ -78,15 +79,15 @@ def _is_ready(session: requests.Session, url: str) -> bool:
 def compare(
     place: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapping[str, Any]
 ) -> None:
-    """Asks a server of a version for what its evaluation has.
+    """Sends recorded requests to a server of a version, and compares the answers.
 
     Args:
-      place: Of the server or the version, for errors.
-      ask: Sends rows; returns the JSON of the server's answer.
-      answered: As of `check`.
+      place: Name of the server or the version, for errors.
+      ask: Sends a list of rows, and returns the JSON of the server's answer.
+      answered: Requests and answers as for `check`.
 
     Raises:
-      UserError: As of `check`.
+      UserError: If the server refuses the rows, or if its answers differ or come too late.
     """
     rows, output = answered["instances"], answered["output"]
     response = ask(rows)
@@ -100,11 +101,12 @@ def compare(
     )
     judged = np.array(answered["answers"], np.float64)
     most = _TOLERANCE * np.abs(judged).max()
-    if answers.shape != judged.shape or not (np.abs(answers - judged) <= most).all():  # NaN is not
+    # Written so that NaN counts as a difference.
+    if answers.shape != judged.shape or not (np.abs(answers - judged) <= most).all():
         raise UserError(
             f"{place}: its server does not answer as when it was judged: it gives {output} "
-            f"{answers[:2].tolist()} and gave "
-            f"{judged[:2].tolist()}; at most {most:.3g} may they differ"
+            f"{answers[:2].tolist()} and gave {judged[:2].tolist()}; at most {most:.3g} may they "
+            "differ"
         )
     if bound := answered.get("latency_ms"):
         times = []

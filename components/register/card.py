@@ -1,4 +1,4 @@
-"""The card of a version: what it is, what it takes, and how to ask it, as Markdown.
+"""Card of a version as Markdown: what it is, what it takes, and how to ask it.
 
 print(card(registry, "trips", registry.find("trips", "champion")))
 """
@@ -7,7 +7,7 @@ from common import provenance
 from common.pages import templates
 from components.register.registry import Registry, Version
 
-# Cells that can be read, of columns without a default.
+# Example cells by type, for columns without a default.
 _EXAMPLES = {
     "float": "1.5",
     "int": "1",
@@ -18,7 +18,15 @@ _EXAMPLES = {
 
 
 def card(registry: Registry, name: str, version: Version) -> str:
-    """Returns the text. Its Python runs where TensorFlow is installed."""
+    """Returns the card of a version.
+
+    The Python code in it runs where TensorFlow is installed.
+
+    Args:
+      registry: The registry of the version.
+      name: Name of the model.
+      version: The version, whose files have to exist.
+    """
     signatures, columns = provenance.taken_by(version.model_dir)
     cells = {
         column.name: _EXAMPLES[column.type] if column.default is None else str(column.default)

@@ -12,7 +12,10 @@ def register(
     image: str,
     evaluation: dsl.Input[dsl.Artifact],
 ) -> str:
-    """Adds the model of a finished job to a registry, if the evaluation is of it. Returns the version."""
+    """Adds the model of a finished job to a registry. Returns the number of its version.
+
+    The evaluation has to be of this very model, and must not reject it.
+    """
     from components.register import register as step
 
     model_dir = f"{job_dir.rstrip('/')}/model"
@@ -28,7 +31,11 @@ def register(
 
 
 def promote(registry: str, name: str, run_id: str, evaluation: dsl.Input[dsl.Artifact]) -> str:
-    """Makes the version that this run registered the champion, if `evaluation.json` says so. Returns what happened."""
+    """Makes the version of this run the champion if its evaluation says so.
+
+    Returns:
+      What happened, in words.
+    """
     import json
     import pathlib
 

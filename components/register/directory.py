@@ -1,13 +1,15 @@
 """A model registry in a directory.
 
-<registry>/<model>/<version>/     the SavedModel, laid out as TensorFlow Serving wants it, and
-version.json with its facts <registry>/<model>/history.jsonl  what was added, moved and deleted, a
-line each, never changed; what it says, holds <registry>/<model>/aliases.json   {"champion": "3",
-"previous": "2"}: its last word on that, for other programs
+    <registry>/<model>/<version>/       the SavedModel, laid out for TensorFlow Serving, and its
+                                        facts in version.json
+    <registry>/<model>/history.jsonl    a line for each addition, move of an alias and deletion;
+                                        lines never change, and they alone decide what holds
+    <registry>/<model>/aliases.json     {"champion": "3", "previous": "2"}: the aliases according to
+                                        the last line, for other programs
 
-An addition, a move or a deletion is done when its line is written: a copy of the whole version lies
-beside it by then. Whoever writes next finishes what a writer began that was killed in between. Only
-what carries this program's label is changed or deleted.
+A change takes effect when its line is written. The files of a new version lie complete beside it by
+then. If a writer is killed after that, the next one finishes its change. Only what carries this
+program's label is changed or deleted.
 """
 
 import contextlib
@@ -37,11 +39,15 @@ from components.register.registry import (
 )
 
 _PARTIAL = ".partial-"
-_COPY = "copy"  # of an addition: what becomes its version
+_COPY = "copy"  # Key of an addition: path of the files that become its version.
 
 
 class DirectoryRegistry(Registry):
-    """A registry that is safe for several writers on one file system, and for their deaths."""
+    """A registry in a local directory, safe for concurrent writers and for their sudden deaths.
+
+    Raises:
+      UserError: If `root` is not a local path.
+    """
 
     def __init__(self, root: str) -> None:
         if is_remote(root):
@@ -52,7 +58,7 @@ class DirectoryRegistry(Registry):
         return str(self._root)
 
     def names(self) -> list[str]:
-        """Returns the names of the models, in order."""
+        """Returns the names of the models in order. Skips foreign directories, with a note."""
         names = []
         for directory in sorted(self._root.glob("[a-z0-9]*/")):
             try:
@@ -63,7 +69,14 @@ class DirectoryRegistry(Registry):
         return names
 
     def versions(self, name: str) -> list[Version]:
-        """Returns the versions of a model that nobody has deleted by this registry, oldest first."""
+        """Returns the versions of a model, oldest first.
+
+        Versions that were deleted by this registry are left out. The list is empty for an unknown
+        model.
+
+        The files of a version may have been removed by others. The list is empty for an unknown
+        model.
+        """
         numbers, aliases = [], {}
         for event in self.history(name):
             if event["event"] == DELETE:
@@ -80,7 +93,11 @@ class DirectoryRegistry(Registry):
         return versions
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Returns the events of a model, oldest first, each line of which carries our label."""
+        """Returns the events of a model, oldest first; none for an unknown model.
+
+        Raises:
+          UserError: If the history is damaged, or if another program wrote it.
+        """
         path = self._model(name) / "history.jsonl"
         with reading(
             path, "the registry is damaged, or this is somebody else's file: move it elsewhere"
@@ -124,6 +141,7 @@ class DirectoryRegistry(Registry):
                 model.mkdir(parents=True, exist_ok=True)
             with locked(model / ".lock") if model.is_dir() else contextlib.nullcontext():
                 self._finish(name)
+                # Copies that were left by writers which were killed.
                 for partial in model.glob(f"{_PARTIAL}*"):
                     if read_record(partial):
                         _delete(partial)
@@ -132,7 +150,11 @@ class DirectoryRegistry(Registry):
             raise UserError(f"cannot write to the registry {self._root}: {error}") from error
 
     def _finish(self, name: str) -> None:
-        """Makes the directory what the history says."""
+        """Carries out the changes that the history has, where a killed writer did not.
+
+        It moves the files of additions into place, removes those of deletions, and writes
+        `aliases.json`.
+        """
         model = self._model(name)
         for event in self.history(name):
             version = model / event["version"]
@@ -151,7 +173,10 @@ class DirectoryRegistry(Registry):
 
 @contextlib.contextmanager
 def _temporary(model: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields where to copy or move a version; what is there at the end is deleted, by the next writer if need be."""
+    """Yields a path for a copy of a version, and deletes what is there at the end.
+
+    If this process is killed, the next writer deletes it.
+    """
     partial = pathlib.Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=model))
     write_record(partial, {})
     try:
@@ -161,12 +186,13 @@ def _temporary(model: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _delete(partial: pathlib.Path) -> None:
-    shutil.rmtree(partial / "model", ignore_errors=True)  # before the record
+    # The record goes last, since only a folder with a record is deleted by the next writer.
+    shutil.rmtree(partial / "model", ignore_errors=True)
     shutil.rmtree(partial)
 
 
 def _is_foreign(path: pathlib.Path) -> bool:
-    """Returns whether a path has something else than an `aliases.json` of ours, with a note if so."""
+    """Returns whether there is a file other than an `aliases.json` of ours, with a note if so."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if not path.exists() or (
             is_ours(content := json.loads(path.read_bytes())) and CHAMPION in content

@@ -1,4 +1,4 @@
-"""Registers an evaluated model, and makes it the champion when it is better."""
+"""Registers an evaluated model, and makes it the champion if its evaluation says so."""
 
 import json
 import os
@@ -14,25 +14,34 @@ from components.register.directory import DirectoryRegistry
 from components.register.registry import CHAMPION, Registry, Version
 from trainer.job import done, identity
 
-# What an evaluation says beside the version itself: where the model was, and figures of pages and
-# of other versions.
+# Keys of an evaluation that a version does not keep: the place of the model before it was copied,
+# and figures for pages or of other versions.
 _NOT_OF_A_VERSION = {"model_dir", "gate", "champion", "figures", "parts"}
 
 
 def open_registry(place: str) -> Registry:
-    """Returns the registry at a place: a directory, or `vertex://PROJECT/LOCATION`."""
+    """Returns the registry at a place: a local directory, or `vertex://PROJECT/LOCATION`.
+
+    Raises:
+      UserError: If the place is neither.
+    """
     if place.startswith("vertex://"):
-        from components.register.vertex import VertexRegistry  # imports Google's client, 2 s
+        # Imported here, since Google's client takes 2 s to import.
+        from components.register.vertex import VertexRegistry
 
         return VertexRegistry(place)
     return DirectoryRegistry(place)
 
 
 def find_version(place: str, name: str) -> Version:
-    """Returns the version in the registry at a place that `NAME[@VERSION]` means, by its number or an alias; without one the champion.
+    """Returns a version of a registered model.
+
+    Args:
+      place: Place of the registry.
+      name: `NAME@VERSION`, with the number or an alias of a version; or `NAME` for the champion.
 
     Raises:
-      UserError: If there is none of that name, or its files are gone.
+      UserError: If there is no such version, or if its files are gone.
     """
     name, _, number = name.partition("@")
     version = open_registry(place).find(name, number or CHAMPION)
@@ -42,7 +51,16 @@ def find_version(place: str, name: str) -> Version:
 
 
 def load_evaluation(path: str, model_dir: str) -> dict[str, Any]:
-    """Reads `evaluation.json`; it is refused if it is missing, no evaluation, or of another model than that in `model_dir`."""
+    """Returns the content of an `evaluation.json`.
+
+    Args:
+      path: Path of the file.
+      model_dir: Directory of the model that it has to be of.
+
+    Raises:
+      UserError: If the file is missing or is no evaluation, if there is no such directory, or if
+        the model there is not the one that was evaluated.
+    """
     with reading(path, "make it with components.evaluate"):
         evaluation = json.loads(epath.Path(path).read_text())
         digest, *_ = (
@@ -67,20 +85,26 @@ def register(
     cluster: str = "",
     image: str = "",
 ) -> str:
-    """Adds a new version of a model to a registry, with all that is known of how it was made.
+    """Adds a model to a registry as a new version, with what is known of how it was made.
 
     Args:
-      model_dir: The model; the directory above it is the job's, if it is one of ours.
-      evaluation: Evaluation of it, which does not reject it.
+      model_dir: Directory of the SavedModel. If its parent is the directory of a job, facts of the
+        job are kept as well.
+      evaluation: Content of the model's `evaluation.json`.
       registry: Place of the registry.
       name: Name of the model in it.
-      run: Run of the pipeline, if any; registering for it again gives the same version.
-      cluster: The cluster file as JSON.
-      image: Image that the run's steps ran in, kept if it has a digest; it serves the version on
-        Vertex AI.
+      run: Run of the pipeline, if any. To register for it again adds nothing, and returns the
+        version that it has.
+      cluster: Cluster file as JSON, if it is known.
+      image: Image that the run's steps ran in. It is kept only if it has a digest; Vertex AI serves
+        the version in it.
 
     Returns:
-      The version.
+      The number of the version.
+
+    Raises:
+      UserError: If the evaluation rejects the model, if there is no SavedModel, or if the registry
+        cannot take it.
     """
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
@@ -98,11 +122,23 @@ def register(
 
 
 def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version: str | None) -> str:
-    """Makes `version` the champion if its evaluation says so. Returns what happened, in words.
+    """Makes a version the champion if its evaluation says so. The model is not judged again here.
 
-    Nothing is judged here, but the version must still answer as it did when it was judged; a
-    UserError if not. An evaluation speaks of the champion that it compared with: where another one
-    is the champion by now, it says nothing.
+    Nothing is promoted if another version has become the champion since the evaluation, because the
+    candidate was not compared with that one.
+
+    Args:
+      evaluation: Content of the version's `evaluation.json`.
+      registry: Place of the registry.
+      name: Name of the model in it.
+      version: Number of the version; None is an error.
+
+    Returns:
+      What happened, in words.
+
+    Raises:
+      UserError: If there is no such version, if its files are gone, or if it does not answer as it
+        did when it was judged.
     """
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")
@@ -117,10 +153,9 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
             f", version {compared} the previous one" if compared else ""
         )
     current = models.aliases(name).get(CHAMPION)
-    if current == version:  # this step may have been killed after its decision was kept
+    if current == version:  # This step may have been killed after it had promoted the version.
         return f"version {version} is the champion already"
     return (
         f"not promoted: the champion was {compared or 'none'} when the model was evaluated, and "
-        f"is {current or 'none'} "
-        "now; evaluate again with --registry"
+        f"is {current or 'none'} now; evaluate again with --registry"
     )

@@ -1,4 +1,4 @@
-"""The interface of a registry of models: versions, aliases, and a history of who moved them when and why.
+"""Interface of model registries: versions, aliases, and a history of all changes.
 
 registry = open_registry("registry")                       # or "vertex://my-project/us-central1"
 version = registry.register("mnist", "jobs/m/model", facts)
@@ -6,7 +6,8 @@ champion = registry.aliases("mnist").get("champion")
 registry.promote("mnist", version, instead_of=champion)
 registry.rollback("mnist", why="too many complaints")
 
-Here is all that registries share; `directory` keeps one in a directory, `vertex` on Vertex AI.
+This module has what all registries share. `directory` keeps one in a directory, `vertex` on Vertex
+AI.
 """
 
 import abc
@@ -30,14 +31,18 @@ from common.google_cloud import MANAGED_BY
 from common.storage.files import read_json, write_text
 from components.register import answers
 
-RECORD = "version.json"  # in the folder of each version: it is written first and deleted last
+RECORD = "version.json"  # Written first into the folder of a version, and deleted last.
 CHAMPION, PREVIOUS = "champion", "previous"
 ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
 _ANY = "any"
 
 
 def check_name(name: str) -> None:
-    """Raises a UserError for what is no name of a model."""
+    """Checks the name of a model.
+
+    Raises:
+      UserError: If it has other characters than allowed, or is too long.
+    """
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,60}", name):
         raise UserError(
             f"model name {name!r}: lower-case letters, digits, - and _ only, at most 61"
@@ -46,12 +51,12 @@ def check_name(name: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Version:
-    """A version of a model.
+    """One version of a model.
 
     Attributes:
-      number: Name of the version.
-      folder: Where its record lies.
-      model_dir: Where its SavedModel lies.
+      number: Number of the version, as a text.
+      folder: Folder of its record.
+      model_dir: Directory of its SavedModel.
       aliases: Aliases that point at it.
     """
 
@@ -62,7 +67,7 @@ class Version:
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
-        """The facts that it was registered with; empty once its files are gone."""
+        """Facts that it was registered with, read once; empty if its files are gone."""
         return read_record(self.folder) or {}
 
     @property
@@ -72,51 +77,59 @@ class Version:
 
 
 class Registry(abc.ABC):
-    """Versions of models and the aliases that point at them.
+    """Versions of models, and the aliases that point at them.
 
-    A version has facts, which never change, and a directory with a SavedModel, which others may
-    delete: a version whose files are gone is still listed, and never becomes the champion; nor does
-    one that does not answer as its facts say that it has `answered`. A version is there whole or
-    not at all, its number is never given to another one, and writers at the same time get different
-    ones. Only what carries this program's record is changed or deleted; what others put beside it
-    is skipped.
+    A version has facts, which never change, and a copy of a SavedModel. Others may delete these
+    files; the version is then still listed, but never becomes the champion. Neither does a version
+    whose server does not answer as recorded in its facts under `answered`. A version is registered
+    completely or not at all. Its number is never used again, and concurrent writers get different
+    numbers. Only what carries this program's record is changed or deleted; what others put beside
+    it is skipped.
 
     Raises:
-      UserError: Of all methods, for a name that cannot be, for a version that is not there or
-        cannot be used, and where the registry cannot be read or written.
+      UserError: From all methods, if a name is not allowed, if a version does not exist or cannot
+        be used, or if the registry cannot be read or written.
     """
 
     @abc.abstractmethod
     def names(self) -> list[str]:
-        """Returns the names of the models, in order."""
+        """Returns the names of the models in alphabetical order."""
 
     @abc.abstractmethod
     def versions(self, name: str) -> list[Version]:
-        """Returns the versions of a model that nobody has deleted by this registry, oldest first."""
+        """Returns the versions of a model, oldest first.
+
+        Versions that were deleted by this registry are left out. The list is empty for an unknown
+        model.
+        """
 
     @abc.abstractmethod
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Returns the events of a model, oldest first: `time` (ISO 8601), `who`, `event`, `version`, `why`.
+        """Returns the events of a model, oldest first.
 
-        Those of promotions and rollbacks also have `champion` and `previous`, as they were from
-        then on.
+        Each has `time` (ISO 8601), `who`, `event`, `version` and `why`. Promotions and rollbacks
+        also have `champion` and `previous`, the aliases after the event.
         """
 
     @abc.abstractmethod
     def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any]) -> str:
-        """Makes a new version. Returns its number."""
+        """Adds a new version, and returns its number."""
 
     @abc.abstractmethod
     def _do(self, name: str, event: dict[str, Any]) -> None:
-        """Keeps an event and does what it says: deletes its version, or points the aliases at `champion` and `previous`."""
+        """Records an event and carries it out.
+
+        A deletion deletes the files of its version; any other event points the aliases at its
+        `champion` and `previous`.
+        """
 
     def _changing(
         self, name: str, *, create: bool = False
     ) -> contextlib.AbstractContextManager[object]:
-        """Returns what is entered around a decision and what is done by it.
+        """Returns a context in which a decision is made and carried out.
 
-        It keeps others from changing the model meanwhile where it can, and finishes what a writer
-        had begun who was killed. A model that is new is there only if it is to be created.
+        Where possible, it keeps others from changing the model meanwhile, and first completes what
+        a killed writer had begun. With `create`, it makes a place for a model that is new.
         """
         return contextlib.nullcontext()
 
@@ -125,11 +138,12 @@ class Registry(abc.ABC):
 
         Args:
           name: Name of the model.
-          model_dir: Its files, which are copied.
-          facts: What is known of it. A `run` that registers again gets the version it has.
+          model_dir: Directory of the SavedModel, which is copied.
+          facts: What is known of it. If they name a `run` that has a version already, nothing is
+            added.
 
         Returns:
-          The version.
+          The number of the new version, or of the version that the run has.
         """
         check_name(name)
         if not _is_model(model_dir):
@@ -148,27 +162,31 @@ class Registry(abc.ABC):
         instead_of: str | None = _ANY,
         event: str = PROMOTE,
     ) -> bool:
-        """Moves the alias of the champion to a version, and that of the previous champion to the present one.
+        """Makes a version the champion, and the present champion the previous one.
+
+        Before that, a server of the version has to answer as its facts say.
 
         Args:
           name: Name of the model.
-          version: Its number.
-          why: For the history.
-          instead_of: The champion that it was compared with, if it was: if another was promoted
-            since, nothing is known.
-          event: What the history calls it.
+          version: Number of the version.
+          why: Reason, for the history.
+          instead_of: Champion that the version was compared with; None if there was none. If
+            another one is the champion by now, nothing changes. By default any champion is
+            replaced.
+          event: Name of the event in the history.
 
         Returns:
-          Whether it did: not if it is the champion already, or if another one is than `instead_of`.
+          Whether the alias was moved. It is not if the version is the champion already, or if the
+          champion is not the one of `instead_of`.
         """
         versions = self.versions(name)
         if instead_of in (_ANY, _aliases(versions).get(CHAMPION)):
-            # Not while others wait: it takes seconds.
+            # This takes seconds, so it is done before others have to wait for the lock.
             candidate = _find(name, version, versions)
             if not candidate.has_files:
                 raise UserError(f"the files of version {version} of model {name!r} are gone")
             answered = candidate.facts.get("answered") or {}
-            if "instances" in answered:  # What earlier code kept cannot be sent.
+            if "instances" in answered:  # Earlier code kept no requests that can be sent.
                 answers.check(candidate.model_dir, answered)
         with self._changing(name):
             versions = self.versions(name)
@@ -180,7 +198,7 @@ class Registry(abc.ABC):
             return True
 
     def rollback(self, name: str, why: str = "") -> str:
-        """Makes the previous champion the champion, and the champion the previous one. Returns its version."""
+        """Swaps the champion and the previous champion. Returns the number of the new champion."""
         while True:
             aliases = self.aliases(name)
             version = aliases.get(PREVIOUS)
@@ -191,7 +209,13 @@ class Registry(abc.ABC):
                 return version
 
     def delete(self, name: str, version: str, why: str = "") -> None:
-        """Deletes a version that no alias points at."""
+        """Deletes a version.
+
+        Args:
+          name: Name of the model.
+          version: Number of the version. It is a UserError if an alias points at it.
+          why: Reason, for the history.
+        """
         with self._changing(name):
             if aliases := self.find(name, version).aliases:
                 raise UserError(
@@ -201,18 +225,18 @@ class Registry(abc.ABC):
             self._do(name, _event(DELETE, version, why))
 
     def find(self, name: str, version: str) -> Version:
-        """Returns the version that is meant by a number or an alias."""
+        """Returns the version with a number or an alias."""
         versions = self.versions(name)
         if not versions:
             raise unknown("model", name, self.names())
         return _find(name, version, versions)
 
     def aliases(self, name: str) -> dict[str, str]:
-        """Returns the version by alias: `champion`, `previous`, and those of others."""
+        """Returns version numbers by alias: `champion`, `previous`, and aliases made by others."""
         return _aliases(self.versions(name))
 
     def version_of(self, name: str, run: str) -> str | None:
-        """Returns the newest version that a run registered, or None."""
+        """Returns the number of the newest version that a run registered, or None."""
         versions = reversed(self.versions(name))
         return next(
             (version.number for version in versions if version.facts.get("run") == run), None
@@ -235,21 +259,21 @@ def _event(event: str, version: str, why: str, **aliases: str | None) -> dict[st
 
 
 def now() -> str:
-    """Returns the time as ISO 8601, in UTC, to the millisecond."""
+    """Returns the current time in UTC as ISO 8601, to the millisecond."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def who() -> str:
-    """Returns the account that acts, as far as it can be known."""
+    """Returns `USER@HOST` for the history; USER is `?` if it is not known."""
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
+    except (OSError, KeyError):  # The user of a container may have no name.
         user = "?"
     return f"{user}@{socket.gethostname()}"
 
 
 def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the event of the history that a version's facts tell of."""
+    """Returns the event of the history for a new version, made from the version's facts."""
     why = "; ".join(facts.get("decision", {}).get("reasons", ()))
     return {
         "time": facts["registered"],
@@ -261,14 +285,23 @@ def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def marked(folder: epath.PathLike) -> dict[str, str]:
-    """Returns what a record has that tells that this program made the folder; a copy of it elsewhere is not ours."""
+    """Returns the entries of a record that mark a folder as made by this program.
+
+    They include the end of the folder's path, so that a copy of the folder elsewhere is not ours.
+    """
     return dict([MANAGED_BY]) | {"folder": "/".join(os.fspath(folder).rstrip("/").split("/")[-2:])}
 
 
 def write_record(
     folder: epath.PathLike, record: Mapping[str, Any], place: epath.PathLike | None = None
 ) -> None:
-    """Writes the record of a folder of ours, or into the `place` that will be renamed to it."""
+    """Writes the record of a folder.
+
+    Args:
+      folder: The folder that the record is for.
+      record: Entries beside those of `marked`.
+      place: Folder to write into, if it will later be renamed to `folder`.
+    """
     write_text(
         epath.Path(place or folder) / RECORD,
         json.dumps({**record, **marked(folder)}, indent=1) + "\n",
@@ -276,7 +309,14 @@ def write_record(
 
 
 def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
-    """Reads the record of a folder; None if there is no such folder, and, with a note, if this program did not make it."""
+    """Returns the record of a folder.
+
+    Returns None if there is no such folder. It also does, with a note, if the folder has no record
+    that this program made for it.
+
+    Raises:
+      UserError: If the folder cannot be read.
+    """
     path = epath.Path(folder)
     with reading(path / RECORD):
         try:
@@ -292,7 +332,7 @@ def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
 
 @functools.cache
 def note_foreign(thing: object) -> None:
-    """Says once of something that is not ours that it is skipped."""
+    """Prints a note, once for each thing, that it is not ours and is skipped."""
     print(f"note: {thing} was not made by this registry and is skipped", file=sys.stderr)
 
 

@@ -1,21 +1,22 @@
-"""The Vertex AI Model Registry.
+"""A model registry in the Vertex AI Model Registry.
 
-A name of ours is one Vertex model with an id that follows from the name, so that two who are the
-first at once make one model. It is ours by its labels; a model of somebody else's, whatever its
-display name, is never looked at. The alias `default`, which callers get who name no version,
-follows the champion.
+Each name is one model on Vertex AI, whose id follows from the name; so two writers who are the
+first at the same time make one model. Labels mark it as made by this program. A model that others
+made is never touched, whatever its display name is. The alias `default`, which Vertex AI uses for
+callers that name no version, follows the champion.
 
 A version has a folder of its own in the bucket of the run that made it, and needs nothing else of
 that run:
 
-gs://BUCKET/models/<model>/<random>/1/            the SavedModel, numbered as TensorFlow Serving
-wants it gs://BUCKET/models/<model>/<random>/version.json  what Vertex AI has no place for: facts,
-and `moves`: who moved an alias to it
+    gs://BUCKET/models/<model>/<random>/1/            the SavedModel, numbered as TensorFlow
+                                                      Serving requires
+    gs://BUCKET/models/<model>/<random>/version.json  what Vertex AI has no place for: the facts,
+                                                      and `moves`, the aliases moved to it
 
-`version.json` is written first, and says that the folder is this program's. The folder is whole
-before Vertex AI is told of it, and goes after the version does: a folder without a version is what
-a process that died has left. A move of an alias whose process died before it wrote that down is in
-the project's audit logs only.
+`version.json` is written first, and marks the folder as made by this program. The folder is
+complete before the version appears on Vertex AI, and is deleted after the version is. So a folder
+without a version is what a process left that was killed. If a process is killed after it has moved
+an alias, but before it has added that to `moves`, only the audit logs of the project have the move.
 """
 
 import contextlib
@@ -47,10 +48,11 @@ from components.register.registry import (
     write_record,
 )
 
-FOLDER = "models"  # of a bucket, for all versions
+FOLDER = "models"  # Folder of a bucket that has those of all versions.
 _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
 _UPLOAD_S = 1800.0
-# Of two who are the first at once one is refused, and adds to the other's model.
+# If two writers add the first version of a model at once, Vertex AI refuses one of them. That one
+# tries again, and then adds its version to the model that the other has made.
 _RACES = retry.Retry(
     retry.if_exception_type(exceptions.Conflict, exceptions.NotFound),
     initial=1.0,
@@ -60,7 +62,17 @@ _RACES = retry.Retry(
 
 
 class VertexRegistry(Registry):
-    """Models of a project in a location, which are its attributes `project` and `location`."""
+    """The models of a project in a location.
+
+    Attributes:
+      project: Id of the project.
+      location: Region.
+
+    Raises:
+      UserError: If `place` is not `vertex://PROJECT/LOCATION`. From all methods, also if Vertex AI
+        refuses a request.
+      ConnectionError: From all methods, if Vertex AI does not answer.
+    """
 
     def __init__(self, place: str) -> None:
         if not (match := _PLACE.fullmatch(place)):
@@ -75,12 +87,12 @@ class VertexRegistry(Registry):
         return self._place
 
     def resource_name(self, name: str) -> str:
-        """Returns `projects/.../models/...`."""
+        """Returns the name of a model on Vertex AI, `projects/.../models/...`."""
         check_name(name)
         return f"{self._parent}/models/{serving.MODEL_ID_PREFIX}{name}"
 
     def names(self) -> list[str]:
-        """Returns the names of the models, in order."""
+        """Returns the names of the models in alphabetical order."""
         with refusals(self._place):
             models = self._client.list_models(
                 request=v1.ListModelsRequest(parent=self._parent, filter=OURS)
@@ -88,7 +100,7 @@ class VertexRegistry(Registry):
             return sorted(filter(None, map(name_of, models)))
 
     def versions(self, name: str) -> list[Version]:
-        """Returns the versions of a model, oldest first."""
+        """Returns the versions of a model, oldest first; none for an unknown model."""
         return [
             Version(
                 number=model.version_id,
@@ -100,7 +112,10 @@ class VertexRegistry(Registry):
         ]
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Returns the events of the versions that exist, oldest first."""
+        """Returns the events of a model, oldest first.
+
+        Those of deleted versions, and of versions whose files are gone, are missing.
+        """
         events = []
         for version in self.versions(name):
             if version.facts:
@@ -125,7 +140,7 @@ class VertexRegistry(Registry):
         container = serving.container(facts.get("image", ""), name)
         folder = f"{bucket[0]}/{FOLDER}/{name}/{secrets.token_hex(8)}"
         write_record(folder, {**facts, "moves": []})
-        # It stays: of an upload that fails nobody knows whether there is a version now.
+        # The folder stays if the upload fails, since the version may exist all the same.
         copy_tree(model_dir, f"{folder}/{serving.VERSION}")
         model = v1.Model(
             display_name=name,
@@ -167,7 +182,7 @@ class VertexRegistry(Registry):
                 "that alias away"
             )
         with refusals(self._place):
-            # Vertex takes an alias from the version that had it: at no moment is there no champion.
+            # Vertex AI takes an alias from the version that had it, so there always is a champion.
             if previous := event[PREVIOUS]:
                 self._client.merge_version_aliases(
                     name=f"{resource_name}@{previous}", version_aliases=[PREVIOUS]
@@ -179,11 +194,17 @@ class VertexRegistry(Registry):
             write_record(folder, {**record, "moves": [*record["moves"], event]})
 
     def resources(self, name: str) -> list[v1.Model]:
-        """Returns the versions of our model of this name, oldest first; none if there is no such model."""
+        """Returns the versions of a model as Vertex AI has them, oldest first.
+
+        It leaves out versions that others have added. There are none if the model is unknown.
+        """
         return [model for model in self.all_versions(name) if name_of(model) == name]
 
     def all_versions(self, name: str) -> list[v1.Model]:
-        """Returns the versions of the model of this name, whoever made them, oldest first."""
+        """Returns the versions of the model with this name's id, oldest first, whoever made them.
+
+        There are none if no such model exists.
+        """
         with refusals(self._place), contextlib.suppress(exceptions.NotFound):
             models = self._client.list_model_versions(name=self.resource_name(name))
             return sorted(models, key=lambda model: int(model.version_id))
@@ -198,7 +219,10 @@ class VertexRegistry(Registry):
 
 
 def name_of(model: v1.Model) -> str:
-    """Returns the name of our model that a version is of; nothing if that or the version is not ours."""
+    """Returns the name in the registry of the model that a version belongs to.
+
+    The name is empty if this program did not make the model or the version.
+    """
     name = model.labels.get("name", "")
     id = model.name.rpartition("/")[2].partition("@")[0]
     return name if is_ours(model.labels) and id == f"{serving.MODEL_ID_PREFIX}{name}" else ""

@@ -1,4 +1,4 @@
-"""Options of a server, as a value."""
+"""Options of a server, as flags of its command."""
 
 import dataclasses
 import os
@@ -9,7 +9,10 @@ from common.flags import at_least, place, positive
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    """Arguments of a server; where Vertex AI says what to serve on which port, that is the default."""
+    """Arguments of a server.
+
+    On Vertex AI, environment variables give the model's directory and the port as defaults.
+    """
 
     registry: str = flag(str, "a directory, or vertex://PROJECT/LOCATION", default="registry")
     name: str = flag(

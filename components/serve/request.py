@@ -1,20 +1,22 @@
-"""Requests for a model and its answers, by the REST interface of TensorFlow Serving.
+"""Requests for a model and its answers, in the REST interface of TensorFlow Serving.
 
-    answers = ask(model, {"instances": [{"fare": 12.5, "paid": None}, {"fare": 3}]}, max_rows=10_000)
-    as_json(answers, by_row=True)         # {"predictions": [{"class_name": "yes", ...}, {"class_name": "no", ...}]}
+    rows = [{"fare": 12.5, "paid": None}, {"fare": 3}]
+    answers = ask(model, {"instances": rows}, max_rows=10_000)
+    as_json(answers, by_row=True)    # {"predictions": [{"class_name": "yes", ...}, ...]}
 
-A request has either `instances`, a list of rows, or `inputs`, an object with a list for each column. A row is an
-object with a value for each input of the signature; where there is one input only, its value may stand alone. A key
-that is absent is null. The signature is the first of
+A request has either `instances`, a list of rows, or `inputs`, an object with a list for each
+column. A row is an object with a value for each input of the signature. If there is one input only,
+its value may stand alone. An absent key means null. The signature is the first that applies of
 
 1. the `signature_name` of the request;
-2. `raw`, if the model is of a table;
+2. `raw`, if the model takes a table;
 3. `image_bytes`, if the first row is {"b64": BASE64} or has an input of that name;
 4. `serving_default`.
 
-`raw` and `faults` get texts, as cells of a CSV file have them: numbers and booleans become such texts, null and NaN
-the first text that stands for a missing value. In other signatures null is NaN in an input of floats, and wrong
-elsewhere. Any text may be {"b64": BASE64}, of which the model gets the bytes.
+`raw` and `faults` take texts as the cells of a CSV file have them. Numbers and booleans become such
+texts; null and NaN become the first text that stands for a missing value. In other signatures null
+is NaN for an input of floats, and an error for any other. Any text may be given as {"b64": BASE64};
+the model gets the decoded bytes.
 """
 
 import base64
@@ -30,19 +32,19 @@ from components.predict.model import Model
 
 
 def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
-    """Asks a model.
+    """Returns a model's answers to a request.
 
     Args:
       model: The model.
-      request: Value of its JSON.
-      max_rows: Most rows that are answered at once.
+      request: The parsed JSON of the request.
+      max_rows: Largest number of rows of a request.
 
     Returns:
       The answers to N rows, [N, ...] by name.
 
     Raises:
-      UserError: If the request is malformed, or the model refuses a row. It says in one line where
-        and what is wrong.
+      UserError: If the request is malformed, has no rows or too many, or if the model refuses a
+        row. The message says in one line where and what is wrong.
     """
     rows = _rows(request)
     if not 0 < len(rows) <= max_rows:
@@ -69,7 +71,7 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
             value = row.get(name)
             try:
                 values[name].append(_value(spec, missing.get(name), value))
-            except Exception:  # Whatever a wrong value leads to.
+            except Exception:  # Wrong values lead to errors of many types.
                 raise UserError(
                     f"{name}: {show(value)} is no {spec.dtype.name} of shape {spec.shape[1:]} "
                     f"(row {number})"
@@ -81,7 +83,13 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
 
 
 def as_json(answers: dict, by_row: bool) -> dict:
-    """Returns answers, arrays [N, ...] by name, as `predictions` by row or `outputs`; a single one without name."""
+    """Returns answers as the value of a JSON response.
+
+    Args:
+      answers: Arrays [N, ...] by name.
+      by_row: Whether to return `predictions`, a list with an object for each row, or `outputs`, an
+        object with a list for each answer. A single answer stands there without its name.
+    """
     result = {
         name: (np.char.decode(values.astype(bytes)) if values.dtype == object else values).tolist()
         for name, values in answers.items()
@@ -94,7 +102,11 @@ def as_json(answers: dict, by_row: bool) -> dict:
 
 
 def _rows(request: Any) -> list:
-    """Returns the rows of a request: objects by name of input, or values without a name."""
+    """Returns the rows of a request: objects by name of input, or values without a name.
+
+    Raises:
+      UserError: If the request has neither of the two forms.
+    """
     match request:
         case {"instances": [*rows]}:
             return rows
@@ -107,23 +119,29 @@ def _rows(request: Any) -> list:
 
 
 def _transpose(columns: dict) -> list:
-    """Returns columns as rows by name."""
+    """Turns lists of equal length by column into a list of rows, dicts by column."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _value(spec: tf.TensorSpec, missing: str | None, value: Any) -> Any:
-    """Returns a value as an input takes it, bytes or an array; raises any error if it cannot be one.
+    """Returns a value as an input takes it: bytes, or an array.
 
-    Where a text stands for what is `missing`, the value becomes the text of a CSV file's cell
-    before.
+    Args:
+      spec: Spec of the input.
+      missing: Text that stands for a missing value. If it is not None, the value is first turned
+        into the text of a CSV file's cell.
+      value: Value of the request.
+
+    Raises:
+      Exception: Of any type, if the input cannot take the value.
     """
     if missing is not None:
         if value is None or value != value:
             value = missing
         elif isinstance(value, float) and value.is_integer():
-            value = f"{value:.0f}"  # Vertex AI makes 5.0 of 5.
+            value = f"{value:.0f}"  # Vertex AI turns the integer 5 into 5.0.
         elif isinstance(value, int | float):
-            value = str(value).lower()  # As JSON writes booleans.
+            value = str(value).lower()  # Booleans are written as in JSON.
     if spec.dtype == tf.string:
         return (
             base64.b64decode(value["b64"], validate=True)

@@ -1,4 +1,6 @@
-"""KServe's `ModelServer` with one of our models: limits, errors of one line, and versions that change while it answers.
+"""Serves a model over HTTP with KServe's `ModelServer`.
+
+It adds limits, error messages of one line, and a change of versions without an interruption.
 
 serve(Options(name="trips@champion", port=8080))          # until SIGTERM or Ctrl-C
 """
@@ -30,16 +32,27 @@ from components.serve.request import as_json, ask
 
 
 class ServedModel(kserve.Model):
-    """A model whose version may change while it answers; the header `x-model-version` says which one has answered."""
+    """A model whose version may change while it answers.
+
+    The response header `x-model-version` names the version that has answered.
+    """
 
     def __init__(self, options: Options) -> None:
         super().__init__(options.name.partition("@")[0], return_response_headers=True)
-        self.engine = True  # KServe calls `start_engine` when the server starts.
+        self.engine = True  # Makes KServe call `start_engine` when the server starts.
         self._options = options
         self._served = ("", None)
 
     def load(self) -> bool:
-        """Loads the version that is meant, if it is another one than before, and has it answer from then on."""
+        """Loads the version to serve, if it is not loaded yet, and serves it from then on.
+
+        Returns:
+          True.
+
+        Raises:
+          UserError: If there is no such version, or if it cannot be loaded. The old version then
+            stays.
+        """
         version, directory = "none", self._options.model_dir
         if not directory:
             found = find_version(self._options.registry, self._options.name)
@@ -52,16 +65,18 @@ class ServedModel(kserve.Model):
                 )
                 for name, spec in model.inputs(SERVING_DEFAULT).items()
             }
-            with contextlib.suppress(UserError):  # A refusal is an answer.
+            # A first call, so that clients need not wait for TensorFlow's preparations. The model
+            # may well refuse such a row.
+            with contextlib.suppress(UserError):
                 model.ask(SERVING_DEFAULT, zeros)
             self._served = (version, model)
             logger.info("version %s answers, from %s", version, directory)
-            gc.collect()  # What TensorFlow keeps of the old version refers to itself.
+            gc.collect()  # TensorFlow's objects of the old version are in reference cycles.
         self.ready = True
         return True
 
     async def start_engine(self) -> None:
-        """Starts to look for another version, until the server ends."""
+        """Starts to look for another version every `poll_s` seconds, until the server ends."""
         self._looks = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
@@ -69,11 +84,20 @@ class ServedModel(kserve.Model):
             await asyncio.sleep(self._options.poll_s)
             try:
                 await asyncio.to_thread(self.load)
-            except Exception as error:  # Whatever it is, the old version answers.
+            except Exception as error:  # The old version goes on after any error.
                 logger.error("version %s still answers: %s", self._served[0], first_line(error))
 
     async def predict(self, payload: Any, headers: dict, response_headers: dict) -> Any:
-        """Answers a request of V1, which is JSON or its value, or of V2."""
+        """Answers a request. KServe calls this.
+
+        Args:
+          payload: Request of protocol V1, as JSON or as its value, or of V2.
+          headers: Headers of the request, which are not used.
+          response_headers: Headers of the response, to which the version is added.
+
+        Raises:
+          HTTPException: With status 400 if something is wrong with the request.
+        """
         version, model = self._served
         response_headers["x-model-version"] = version
         try:
@@ -82,7 +106,11 @@ class ServedModel(kserve.Model):
             raise HTTPException(400, first_line(error)) from None
 
     def _answer(self, model: Model, payload: Any) -> Any:
-        """Returns the answer, in a thread; a ValueError with what is wrong with the request."""
+        """Returns the answer to a request. It runs in a thread.
+
+        Raises:
+          ValueError: If something is wrong with the request; a UserError is one.
+        """
         max_rows = self._options.max_rows
         if not isinstance(payload, kserve.InferRequest):
             request = orjson.loads(payload) if isinstance(payload, bytes) else payload
@@ -102,20 +130,23 @@ class ServedModel(kserve.Model):
 
 
 def serve(options: Options) -> None:
-    """Loads the model and answers requests until a signal; those that are running then are answered still.
+    """Loads the model, and answers requests until SIGTERM or SIGINT.
+
+    Requests that are running at that moment are still answered.
 
     Raises:
-      UserError: If there is no such model, or it cannot be loaded.
+      UserError: If there is no such model, or if it cannot be loaded.
     """
-    warnings.simplefilter("ignore")  # KServe calls what FastAPI deprecates.
-    config = uvicorn.Config  # KServe has it listen on all addresses.
+    warnings.simplefilter("ignore")  # KServe calls functions that FastAPI has deprecated.
+    # KServe has no option for the address to listen on, and listens on all of them.
+    config = uvicorn.Config
     uvicorn.Config = lambda served, **settings: config(served, **{**settings, "host": options.host})
     server = kserve.ModelServer(options.port, enable_grpc=False)
     for each in (trace_logger, logging.getLogger("uvicorn.access")):
-        each.setLevel("WARNING")  # They have four lines for each request.
-    logger.addFilter(
-        lambda record: not record.exc_info
-    )  # A client is told what is wrong; uvicorn logs other errors.
+        each.setLevel("WARNING")  # At lower levels they log four lines for each request.
+    # KServe logs a traceback for each wrong request, of which the client is told. Other errors are
+    # logged by uvicorn.
+    logger.addFilter(lambda record: not record.exc_info)
     model = ServedModel(options)
     model.load()
 
