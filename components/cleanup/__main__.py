@@ -1,4 +1,7 @@
-"""Lists, and deletes when asked to, what runs left behind, here or on Vertex AI: `python -m components.cleanup --help`."""
+"""Lists, and on demand deletes, what runs left behind: `python -m components.cleanup --help`.
+
+The runs may be on this machine or on Vertex AI.
+"""
 
 import functools
 import re
@@ -15,9 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = Parser(
         prog="components.cleanup",
         description="Lists what a pipeline run left that nobody needs: temporary files, "
-        "checkpoints of the finished "
-        "job, intermediate results. Summary, report, logs and model stay, and datasets, which are "
-        "no run's own.",
+        "checkpoints of the finished job, intermediate results. Summary, report, logs and model "
+        "stay, and datasets, which are no run's own.",
     )
     p.add_argument(
         "--run",
@@ -27,10 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--delete", action="store_true", help="delete what is listed, after asking")
     p.add_argument("--yes", action="store_true", help="delete without asking")
     cloud = p.add_argument_group(
-        "Vertex AI", "Also jobs that still run, and old versions; what has an alias or is of a "
-            "run that still runs stays. "
-        "The first three flags are needed."
-    )  # fmt: skip
+        "Vertex AI",
+        "Also jobs that still run, and old versions; what has an alias or is of a run that still "
+        "runs stays. The first three flags are needed.",
+    )
     cloud.add_argument("--project", help="id of the project")
     cloud.add_argument("--location", help="region")
     cloud.add_argument("--bucket", help="gs://BUCKET of the runs")
@@ -72,7 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{len(leftovers)} items; nothing was deleted (--delete does)")
     elif leftovers and (args.yes or confirm("delete all of this")):
         agreed = {(each.kind, each.name) for each in leftovers}
-        # The answer may have taken an hour: what is needed by now stays.
+        # The user may have answered an hour later, so everything is listed again. What somebody
+        # needs by now stays.
         leftovers = [each for each in find() if (each.kind, each.name) in agreed]
         delete(leftovers)
         print(f"deleted {len(leftovers)} items")

@@ -1,11 +1,11 @@
-"""Lists and deletes what a run of this machine left and nobody needs.
+"""Lists and deletes what a run on this machine left and nobody needs any more.
 
-A run's directory keeps its summary, report, logs, journal and model. Three kinds of things can go,
-and nothing that is, or lies behind, a symbolic link:
-  * temporary files: the exit handler deletes these itself after a success;
-  * checkpoints of a finished job: only a resume needs them;
-  * intermediate results of the pipeline's steps; datasets are no run's own.
-After a failure nothing goes by itself: it is the evidence, and what a resume starts from.
+A run's directory keeps its summary, report, logs, journal and model. These can be deleted:
+  * temporary files; after a success the pipeline's exit handler deletes them itself;
+  * checkpoints of a finished job, which only a resume needs;
+  * intermediate results of the pipeline's steps. Datasets stay, since runs share them.
+A symbolic link, and what lies behind one, is never deleted. After a failure nothing is deleted
+without a command, because it shows what went wrong, and a resume starts from it.
 """
 
 import dataclasses
@@ -22,7 +22,8 @@ from common.errors import UserError
 from trainer.job import done
 
 JOURNAL = "cleanup.jsonl"
-# Patterns below a run's directory, the file that makes them unneeded, and why.
+# Patterns of paths below a run's directory, the file that has to exist before they can go (empty:
+# the directory itself), and the reason to show.
 _RULES = (
     (("tmp", "job/*.partial", "job/**/*.tmp"), "", "temporary"),
     (("job/checkpoints",), f"job/{done.FILE}", "checkpoints of a finished job"),
@@ -32,15 +33,15 @@ _RULES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """Something that nobody needs.
+    """Something that nobody needs any more.
 
     Attributes:
-      kind: `files`, or on Vertex AI `job`, `version` or `endpoint`.
-      name: Path, resource name, or a model and its version.
-      why: Why it can go.
+      kind: `files`; on Vertex AI also `job`, `version` or `endpoint`.
+      name: Path or resource name; of a version `MODEL NUMBER`.
+      why: Reason why it can be deleted.
       num_bytes: Size of its files.
-      run: Run that left it, on Vertex AI.
-      files: Names in the bucket that go, in this order.
+      run: Run that left it; empty if it is not known, and on this machine.
+      files: Names of its files in the bucket.
     """
 
     kind: str = "files"
@@ -52,11 +53,15 @@ class Leftover:
 
 
 def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
-    """Returns all that can go from a run, or its temporary files only.
+    """Returns what can be deleted of a run.
+
+    Args:
+      run_dir: Directory of the run.
+      temporary_only: Whether to return only temporary files, also of a run that has not ended.
 
     Raises:
-      UserError: Unless `temporary_only`, if the run is still going on, or this is no run's
-        directory.
+      UserError: Unless `temporary_only`, if the run has not ended, or if this is no directory of a
+        run.
     """
     run = pathlib.Path(run_dir).resolve()
     if not temporary_only:
@@ -76,14 +81,14 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
 
 
 def delete(run_dir: str, leftovers: Iterable[Leftover]) -> None:
-    """Deletes files of a run, noting each in its `cleanup.jsonl`.
+    """Deletes files of a run, and notes each in `cleanup.jsonl` of the run's directory.
 
     Raises:
-      UserError: If one is not inside the run's directory: nothing outside is touched, nor through a
-        link.
+      UserError: If this is no directory of a run, or if a file lies outside of it, or behind a
+        symbolic link. Leftovers before that file are deleted by then.
     """
     run = pathlib.Path(run_dir).resolve()
-    is_running(run)  # It refuses a directory that is no run's.
+    is_running(run)  # Raises an error if this is no directory of a run.
     with (run / JOURNAL).open("a", encoding="utf-8", buffering=1) as journal:
         for leftover in leftovers:
             path = pathlib.Path(leftover.name)
@@ -104,16 +109,19 @@ def delete(run_dir: str, leftovers: Iterable[Leftover]) -> None:
 
 
 def num_bytes(path: pathlib.Path) -> int:
-    """Returns the size of a file, or of all files below a directory; of a link its own."""
+    """Returns the size in bytes of a file, or of all files below a directory.
+
+    A symbolic link in the directory counts with its own size.
+    """
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_dir())
 
 
 def is_running(run_dir: str | os.PathLike[str]) -> bool:
-    """Returns whether the process that drives a run is alive, by its lock of `run.json`.
+    """Returns whether the process that drives a run is alive. It holds a lock on `run.json`.
 
     Raises:
-      UserError: This is no directory of a run.
+      UserError: If this is no directory of a run.
     """
     try:
         with (pathlib.Path(run_dir) / "run.json").open("rb") as file:
@@ -133,11 +141,15 @@ def is_running(run_dir: str | os.PathLike[str]) -> bool:
 
 
 def require_ended(run_dir: str | os.PathLike[str]) -> None:
-    """Refuses a run that is still going on, and what is no run."""
+    """Checks that a run has ended.
+
+    Raises:
+      UserError: If it is still running, or if this is no directory of a run.
+    """
     if is_running(run_dir):
         raise UserError(f"{run_dir} is still running; stop it first")
 
 
 def _is_inside(run: pathlib.Path, path: pathlib.Path) -> bool:
-    """Returns whether a path leads into the run, and by no link or `..`."""
+    """Returns whether a path lies in the directory of a run, without any link or `..` in it."""
     return run in path.parents and path.resolve() == path

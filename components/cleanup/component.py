@@ -6,19 +6,18 @@ from kfp import dsl
 def cleanup(
     run_id: str, run_dir: str, project: str, location: str, status: dsl.PipelineTaskFinalStatus
 ) -> None:
-    """Stops what the run left running; after a success deletes its temporary files.
+    """Stops what the run left running, or deletes its temporary files after a success.
 
-    On Vertex AI, where `project` and `location` say which, it has no `run_dir`: a directory on this
-    machine, whose replicas have ended with their launcher.
+    On Vertex AI, `project` and `location` are given, and jobs of the run are cancelled. On this
+    machine, `run_dir` is given. Replicas have ended with their launcher there, so only files are
+    left.
     """
     if not run_dir:
         from components.cleanup.project import cancel_jobs
 
         print("cancelled jobs:", cancel_jobs(project, location, run_id) or "none")
-    elif status.state in (
-        "SUCCEEDED",
-        "COMPLETE",
-    ):  # of Vertex AI and kfp.local, and of Kubeflow Pipelines
+    # Vertex AI and kfp.local have the first word for a success, Kubeflow Pipelines the second.
+    elif status.state in ("SUCCEEDED", "COMPLETE"):
         from components.cleanup.cleanup import delete, unneeded
 
         delete(run_dir, unneeded(run_dir, temporary_only=True))

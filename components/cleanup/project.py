@@ -1,12 +1,13 @@
-"""Lists and deletes what runs on Vertex AI left: jobs, versions, and files of their bucket.
+"""Lists and deletes what runs on Vertex AI left: jobs, endpoints, versions and files.
 
 state = load_state("my-project", "us-central1", "gs://my-bucket")
-leftovers(state, keep_versions=5)      # everything of ours that nobody needs
+leftovers(state, keep_versions=5)      # of all runs
 leftovers(state, run="training-7")     # of one run
 
-Ours is what carries our label, and in the bucket what lies in the folder of a pipeline job that
-does and has ended. Of a run that still runs nothing goes, nor anything that has an alias. Datasets
-stay: the pipelines' cache has them for later runs.
+Only what carries this program's label is listed, and in the bucket only what lies in the folder of
+a pipeline job that carries it and has ended. Nothing is listed of a run that has not ended, nor
+anything that has an alias. Datasets stay, because the cache of the pipeline has them for later
+runs.
 """
 
 import collections
@@ -38,17 +39,23 @@ _Job = (
     | aiplatform.CustomJob
     | aiplatform.BatchPredictionJob
 )
-_UNFINISHED_DAYS = 30  # Checkpoints that a resume could begin with stay so long.
+_UNFINISHED_DAYS = 30  # Checkpoints of an unfinished job stay so long, for a resume.
 _TEMPORARY = re.compile(r"\.tmp$|\.partial/|_temp/")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProjectState:
-    """State of a project and a bucket at a moment; what is not ours may be part of it.
+    """Resources of a project and files of a bucket at one moment.
+
+    Some of them may be made by other programs.
 
     Attributes:
       bucket: `gs://BUCKET`.
       now: The moment.
+      pipelines: Pipeline jobs.
+      jobs: Training jobs and batch predictions.
+      versions: Versions in the model registry.
+      endpoints: Endpoints.
       files: Files below `runs/` and `models/`, by name in the bucket.
     """
 
@@ -61,17 +68,34 @@ class ProjectState:
     files: Mapping[str, File] = dataclasses.field(default_factory=dict)
 
     def below(self, folder: str) -> list[str]:
-        """Returns the names of the files below a folder, which ends with a slash."""
+        """Returns the names of the files below a folder, whose name ends with a slash."""
         return [name for name in self.files if name.startswith(folder)]
 
     def leftover(self, names: Sequence[str], **fields: str) -> Leftover:
-        """Returns files as a leftover with these fields."""
+        """Returns files as a leftover with their total size.
+
+        Args:
+          names: Names of the files in the bucket.
+          **fields: Other fields of the leftover.
+        """
         num_bytes = sum(self.files[name].num_bytes for name in names)
         return Leftover(files=tuple(names), num_bytes=num_bytes, **fields)
 
 
 def load_state(project: str, location: str, bucket: str) -> ProjectState:
-    """Returns the state now. Files are listed first, so that those of a run that begins meanwhile are not among them."""
+    """Returns the present state of a project and a bucket.
+
+    Files are listed before jobs. A run that begins meanwhile then has no files in the list.
+
+    Args:
+      project: Id of the project.
+      location: Region.
+      bucket: `gs://BUCKET`.
+
+    Raises:
+      UserError: If Google Cloud refuses a request.
+      ConnectionError: If Google Cloud does not answer.
+    """
     aiplatform.init(project=project, location=location)
     registry = open_registry(f"vertex://{project}/{location}")
     files = [file for top in ("runs", FOLDER) for file in list_files(f"{bucket}/{top}")]
@@ -90,12 +114,12 @@ def load_state(project: str, location: str, bucket: str) -> ProjectState:
 def leftovers(
     state: ProjectState, *, keep_versions: int | None = None, run: str = ""
 ) -> list[Leftover]:
-    """Returns what can go; no request is sent.
+    """Returns what can be deleted. Sends no request.
 
     Args:
       state: State of the project.
-      keep_versions: Versions of each model that stay because they are the newest; None for all.
-      run: Run to which the list is restricted; "" for all.
+      keep_versions: How many of the newest versions of each model stay; None if all versions stay.
+      run: Run whose leftovers are returned; empty for all runs.
     """
     pipelines = [job for job in state.pipelines if is_ours(job.labels)]
     jobs = [job for job in state.jobs if is_ours(job.labels) and _is_live(job)]
@@ -121,7 +145,11 @@ def leftovers(
 
 
 def run_of(job: _Job) -> str:
-    """Returns the run that a job is of; of one that was started from a compiled spec only the name says it."""
+    """Returns the run that a job belongs to.
+
+    It is in the job's label, or else it is the job's name, as for runs that were started from a
+    compiled spec.
+    """
     name = job.name.rpartition("/")[2] if isinstance(job, v1.PipelineJob) else job.display_name
     return job.labels.get("run") or name
 
@@ -159,9 +187,8 @@ def _endpoints(state: ProjectState) -> Iterator[Leftover]:
     for endpoint in filter(
         lambda each: is_ours(each.labels) and not each.traffic_split, state.endpoints
     ):
-        if (
-            days := (state.now - endpoint.create_time).days
-        ) >= 1:  # One that is younger may get its first version now.
+        # An endpoint that was made today may be about to get its first version.
+        if (days := (state.now - endpoint.create_time).days) >= 1:
             yield Leftover(
                 kind="endpoint",
                 name=endpoint.name,
@@ -186,13 +213,14 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
 
 
 def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftover]) -> None:
-    """Deletes leftovers, the others too if one cannot be deleted.
+    """Deletes leftovers. If one cannot be deleted, it goes on with the others.
 
-    `gs://BUCKET/runs/cleanup/<time>.jsonl` has a line for each before anything goes. At the end it
-    has what came of it: its `error`, which stays null of what was not tried.
+    Before anything is deleted, `gs://BUCKET/runs/cleanup/<time>.jsonl` gets a line for each
+    leftover. At the end the lines have the outcome as `error`: empty after a success, else the
+    reason; null for what was not tried, if the process was interrupted.
 
     Raises:
-      UserError: Some could not be deleted; it has the reasons.
+      UserError: If some could not be deleted; the message has the reasons.
     """
     registry = open_registry(f"vertex://{project}/{location}")
     lines = [{**dataclasses.asdict(leftover), "error": None} for leftover in leftovers]
@@ -225,9 +253,18 @@ def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftove
 
 
 def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
-    """Cancels the jobs that are ours, have the run's name and have not ended. Returns their resource names.
+    """Cancels the jobs of a run that this program made and that have not ended.
 
-    All are tried before an ExceptionGroup has the reasons why some could not be cancelled.
+    Args:
+      project: Id of the project.
+      location: Region.
+      run_id: Name of the run, which is the display name of its jobs.
+
+    Returns:
+      The resource names of the jobs that were cancelled.
+
+    Raises:
+      ExceptionGroup: After all were tried, with the reasons why some could not be cancelled.
     """
     place = {"project": project, "location": location}
     ours = f'{OURS} AND display_name="{run_id}"'
@@ -240,7 +277,7 @@ def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
                 job.cancel()
                 cancelled.append(job.resource_name)
             except GoogleAPICallError as error:
-                if _is_cancellable(job):  # Else it ended by itself meanwhile.
+                if _is_cancellable(job):  # Otherwise it has ended by itself meanwhile.
                     failures.append(error)
     if failures:
         raise ExceptionGroup(f"jobs of run {run_id} that may still run and cost money", failures)

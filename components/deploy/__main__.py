@@ -21,8 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="components.deploy",
         description="Versions of a model that answer on a Vertex AI endpoint, one for each model. "
-        "Machines cost money while "
-        "they are there. " + "; ".join(f"{verb} {what}" for verb, what in _VERBS.items()) + ".",
+        "Machines cost money while they are there. "
+        + "; ".join(f"{verb} {what}" for verb, what in _VERBS.items())
+        + ".",
     )
     parser.add_argument("verb", choices=_VERBS)
     Options.add_flags(parser)

@@ -1,9 +1,10 @@
-"""A model's endpoint on Vertex AI: which versions have machines there, and how requests are split among them.
+"""A model's endpoint on Vertex AI: deployed versions, and their shares of the requests.
 
-deployment = Deployment(Options(registry="vertex://my-project/us-central1", name="taxi@7",
-traffic=10)) deployment.deploy()        # version 7 gets a tenth of the requests
-deployment.rollback()      # and none any more
-deployment.undeploy()      # and no machine
+options = Options(registry="vertex://my-project/us-central1", name="taxi@7", traffic=10)
+deployment = Deployment(options)
+deployment.deploy()        # Version 7 gets a tenth of the requests,
+deployment.rollback()      # gets none any more,
+deployment.undeploy()      # and has no machines any more.
 """
 
 from collections.abc import Mapping
@@ -20,16 +21,21 @@ from components.register.register import find_version
 from components.register.registry import Version
 from components.register.vertex import VertexRegistry
 
-_NEW = "0"  # Id, in a split of the traffic, of what is being deployed.
-_PATIENCE = 5  # Times as many requests are sent, at most, as a version's share needs to get one.
+_NEW = "0"  # Stands for the version that is being deployed in a split of the traffic.
+# A version's share says how many requests are needed, on average, until it answers one. At most
+# this multiple of that number is sent to check it.
+_PATIENCE = 5
 
 
 class Deployment:
-    """The endpoint of a model, which is ours by its labels.
+    """The endpoint of a model. Labels mark it as made by this program.
+
+    Printed as a text, it lists the deployed versions.
 
     Raises:
-      UserError: Of all methods, if there is no such version or endpoint, or Vertex AI refuses
-        something.
+      UserError: From all methods, if there is no such version or endpoint, or if Vertex AI refuses
+        a request.
+      ConnectionError: From all methods, if Vertex AI does not answer.
     """
 
     def __init__(self, options: Options) -> None:
@@ -54,10 +60,11 @@ class Deployment:
         return f"{self._endpoint.resource_name}\n{table(rows)}"
 
     def deploy(self) -> None:
-        """Deploys a version, or moves the traffic of one that is deployed, and asks it for what its evaluation has.
+        """Gives a version its share of the requests, on new machines if it is not deployed yet.
 
-        If it does not answer as the evaluation has it, all is as before, and the error says what it
-        answers.
+        Makes the endpoint if the model has none. Afterwards the version is sent the requests of its
+        evaluation. If it does not answer as recorded, or if that cannot be found out, the
+        deployment and the traffic become as before, and the error is raised.
         """
         options = self._options
         version = find_version(options.registry, options.name)
@@ -85,7 +92,7 @@ class Deployment:
                 )
             try:
                 self._check(version)
-            except BaseException:  # Also what Vertex AI, or Ctrl-C, says meanwhile.
+            except BaseException:  # Also if Vertex AI fails, or the user presses Ctrl-C.
                 if known:
                     self._endpoint.update(traffic_split=before)
                 else:
@@ -93,7 +100,11 @@ class Deployment:
                 raise
 
     def rollback(self) -> None:
-        """Sends all requests to the version that was deployed before the newest one that gets any."""
+        """Sends all requests to the version that was deployed before the one that answers.
+
+        If several versions answer, the newest of them counts. It is a UserError if there is no
+        earlier deployment.
+        """
         endpoint = self._found()
         split, deployed = (
             endpoint.traffic_split,
@@ -108,7 +119,7 @@ class Deployment:
             endpoint.update(traffic_split={deployed[newest - 1].id: 100})
 
     def undeploy(self) -> None:
-        """Undeploys the versions that get no requests."""
+        """Undeploys the versions that get no requests, so that their machines cost nothing."""
         endpoint = self._found()
         with refusals(self._options.registry):
             split = endpoint.traffic_split
@@ -132,7 +143,11 @@ class Deployment:
         return next((each.id for each in deployed if each.model_version_id == version.number), None)
 
     def _check(self, version: Version) -> None:
-        """Sends the made-up rows of an evaluation until the version itself has answered."""
+        """Checks that a version answers as its evaluation recorded.
+
+        The endpoint chooses who answers, so requests are repeated until it is this version. A
+        version whose evaluation has no recorded requests is not checked.
+        """
 
         def ask(rows: list) -> Mapping[str, Any]:
             for _ in range(_PATIENCE * 100 // self._options.traffic):
@@ -148,10 +163,20 @@ class Deployment:
 
 
 def share(split: Mapping[str, int], id: str, percent: int) -> dict[str, int]:
-    """Returns a split of 100 percent in which `id` has a share, all of it if nothing else has any; the others keep their ratios."""
+    """Returns a split of the traffic in which one version has a given share.
+
+    Args:
+      split: Percentages of the requests by id of the deployed version.
+      id: Id of the version. It gets everything if no other version gets requests.
+      percent: Its share.
+
+    Returns:
+      The new split, which sums up to 100. The other versions keep their ratios, but for rounding.
+    """
     others = {other: part for other, part in split.items() if other != id and part}
     left, total, shares = 100 - percent, sum(others.values()), {}
-    for other, part in others.items():  # What rounding leaves goes to those that are still to come.
+    # Each version gets its part of what is left, so rounding errors do not add up.
+    for other, part in others.items():
         shares[other] = round(left * part / total)
         left, total = left - shares[other], total - part
     return {**shares, id: 100 - sum(shares.values())}

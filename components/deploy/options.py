@@ -1,4 +1,4 @@
-"""Options of deployments, as a value."""
+"""Options of deployments, as flags of the command."""
 
 import dataclasses
 
