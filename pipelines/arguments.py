@@ -1,7 +1,7 @@
-"""What a pipeline run is to do, for every way to run it: its keys, and the pipeline's arguments from them.
+"""Keys common to all kinds of pipeline runs, and the pipeline's arguments made from them.
 
-Keys of `convert`, `evaluate` and the trainer are declared in their own `options.py`, and are keys
-here by that; their values go on as a list of flags, which the step reads with the same declaration.
+Keys of `convert`, of `evaluate` and of the trainer are the fields of these programs' own options.
+Their values go to the step as a list of flags, which it parses with the same declaration.
 """
 
 import argparse
@@ -45,8 +45,8 @@ FLAGS = (
 )
 DEFAULT_CLUSTER = "clusters/local-sync.yaml"
 DEFAULT_STEPS = 600
-EXIT_REJECTED = 3  # of --fail-on-reject
-# What the pipeline gives to its steps itself.
+EXIT_REJECTED = 3  # Exit code of a rejected model with --fail-on-reject.
+# Options that the pipeline itself sets for its steps, with placeholders; they are no keys of a run.
 _CONVERT_OWN = {"output": "-"}
 EVALUATE_OWN = {
     "model_dir": "-",
@@ -62,7 +62,7 @@ _TRAINER_KEYS = {"model", "train_steps", "train_epochs", "batch_size", "seed"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions(Flags):
-    """Keys of a run that no step declares."""
+    """Keys of a run that are not options of a step."""
 
     cluster: str | None = flag(
         str,
@@ -80,8 +80,8 @@ class RunOptions(Flags):
     predict: str | tuple[str, ...] | None = flag(
         place,
         "files that the model predicts for once it is registered, as --source of "
-        "components.predict; on Vertex AI JSON lines, "
-        "gs://BUCKET/NAME.jsonl, where * in NAME stands for anything",
+        "components.predict; on Vertex AI JSON lines, gs://BUCKET/NAME.jsonl, where * in NAME "
+        "stands for anything",
         several=True,
     )
     image: str = flag(
@@ -104,19 +104,22 @@ SHARED: Mapping[type[Flags], Collection[str]] = {
 
 
 def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) -> dict[str, Any]:
-    """Returns arguments of the pipeline; refuses what would make a step fail later, as far as the data need not be read.
+    """Returns the arguments of the pipeline, by name, that are the same for all back ends.
 
     Args:
       config: Values of the keys of `SHARED`.
-      cluster: What the training runs on.
-      sources: Places of the data as the steps see them.
+      cluster: Cluster that the training runs on.
+      sources: Paths of the data as the steps see them.
+
+    Raises:
+      UserError: If values do not fit each other. This finds all mistakes that would make a step
+        fail later, as far as they show without reading the data.
     """
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
     source = find_source(convert.dataset, **convert.source_options)
-    needs_schema = "schema" in source.takes and not convert.dataset.startswith(
-        TFDS
-    )  # Whose images do without.
+    # TensorFlow Datasets takes a schema for tables, but its datasets of images need none.
+    needs_schema = "schema" in source.takes and not convert.dataset.startswith(TFDS)
     if needs_schema and not source.schema:
         raise UserError(
             f"--dataset {convert.dataset} needs --schema FILE, which says what it holds"
@@ -128,14 +131,14 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     trainer_args, model = _trainer_args(config, cluster)
     label = schema.label if isinstance(schema, schemas.TableSchema) else schema
     names = (*label.classes, *label.targets) if label else getattr(source, "class_names", None)
-    if names and ":" not in (model or ""):  # a model of the user's own may have more metrics
+    if names and ":" not in (model or ""):  # A model of the user's own may have more metrics.
         check_metrics(evaluate.limits, label.task if label else CLASSIFICATION, names)
     return {
         "cluster": cluster.to_json(),
         "trainer_args": trainer_args,
         "convert_args": convert.as_flags(but=(*_CONVERT_OWN, "schema")),
         "evaluate_args": evaluate.as_flags(but=EVALUATE_OWN),
-        # The text: a file of this machine is not where the steps run.
+        # The text of the file, since the steps may run on another machine.
         "schema": pathlib.Path(convert.schema).read_text(encoding="utf-8")
         if convert.schema
         else "",
@@ -144,25 +147,38 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
 
 
 def evaluation(config: pydantic.BaseModel, before: Sequence[str] = ()) -> EvaluateOptions:
-    """Returns options of the evaluation: those that are given, else those of `before`, the flags of an earlier start."""
+    """Returns the options of the evaluation.
+
+    Args:
+      config: Keys of the run. Those that are given win.
+      before: Flags of an earlier start of the run, which give the values of all other options.
+
+    Raises:
+      UserError: If a value is not allowed, such as a threshold out of its metric's range.
+    """
     earlier = EvaluateOptions.parse(before, "components.evaluate", **EVALUATE_OWN)
     values = {**vars(earlier), **config.model_dump(exclude_unset=True)}
     evaluate = EvaluateOptions.of(argparse.Namespace(**values), **EVALUATE_OWN)
-    _ = evaluate.limits  # refuses thresholds out of range
+    _ = evaluate.limits  # Raises an error if a threshold is out of range.
     return evaluate
 
 
 def _trainer_args(config: Any, cluster: Cluster) -> tuple[list[str], str | None]:
-    """Returns the trainer's flags, and the model among them; a mistake is refused now and not by a replica later."""
+    """Returns the flags of the trainer, and the name of the model among them or None.
+
+    They are parsed here, so that a mistake in them shows before a replica starts.
+
+    Raises:
+      UserError: If a flag is wrong, or if the pipeline sets it itself.
+    """
     fixed = {**_TRAINER_OWN, "deterministic": config.deterministic}
     if config.deterministic is None:
         fixed["deterministic"] = cluster.strategy != "parameter_server"
     if config.train_steps is None and config.train_epochs is None:
         fixed["train_steps"] = DEFAULT_STEPS
     own = TrainerOptions.of(config, **fixed).as_flags(but=_TRAINER_OWN)
-    more = [
-        flag for flag in as_list(config.trainer_flags) if flag != SYNC
-    ]  # that is the cluster's strategy by now
+    # The flag --sync has become the strategy of the cluster already.
+    more = [flag for flag in as_list(config.trainer_flags) if flag != SYNC]
     parsed = parse(["--data-dir=-", "--job-dir=-", *trainer_flags(cluster, [*own, *more])])
     if {"data_dir": parsed.data_dir, "job_dir": parsed.job_dir} != _TRAINER_OWN:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Keys of a run on Vertex AI, and what of them can be checked without asking anybody."""
+"""Keys of a run on Vertex AI, and checks of them that send no request."""
 
 import dataclasses
 import re
@@ -16,9 +16,10 @@ from pipelines.arguments import FLAGS, SHARED
 from pipelines.config import Config, Keys
 
 DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
-# What people may give CPUs and memory: all steps of ours that run on a machine of their own.
+# Steps whose CPUs and memory can be set: those that run on a machine of their own, and are not
+# Google's components.
 STEPS = tuple(step.__name__ for step in training.STEPS if step not in training.LOCAL_STEPS)
-# Of each flag that is needed, its form and an example.
+# Keys that are required, each with a regular expression for its value and an example.
 NEEDED = {
     "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "my-project"),
     "location": (r"[a-z]+-[a-z]+\d+", "us-central1"),
@@ -67,7 +68,15 @@ KEYS = Keys(
 
 
 def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
-    """Checks the keys that say where, and with what, something is to run: project, location, bucket and image."""
+    """Checks the keys that say where, and in which image, a run takes place.
+
+    Args:
+      args: Values of the keys.
+      keys: Which of `NEEDED` to check.
+
+    Raises:
+      UserError: If one is missing or malformed.
+    """
     for key in keys:
         form, example = NEEDED[key]
         if not re.fullmatch(form, getattr(args, key) or ""):
@@ -77,14 +86,18 @@ def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
 
 
 def cluster_of(config: Config) -> Cluster:
-    """Returns the cluster that the keys give, scheduled as they say."""
+    """Returns the cluster of a run, with the scheduling that its keys give.
+
+    Raises:
+      UserError: If the cluster file cannot be used, or does not fit the keys.
+    """
     return scheduled_as(
         load_cluster(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config
     )
 
 
 def scheduled_as(cluster: Cluster, config: Config) -> Cluster:
-    """Returns the cluster with the scheduling that the keys give."""
+    """Returns a cluster in which the scheduling keys that are given replace its own."""
     flags = {
         "strategy": config.scheduling,
         "timeout": config.timeout,

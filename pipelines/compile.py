@@ -16,7 +16,21 @@ from pipelines.training import BACKENDS, NAME, build
 
 
 def compile_specs(image: str, output_dir: str, **options: Any) -> list[pathlib.Path]:
-    """Writes `training-<backend>.yaml` for each back end, with `options` of `build`: the same bytes every time. Returns the paths."""
+    """Writes the spec `training-<backend>.yaml` for each back end.
+
+    Equal arguments give equal bytes.
+
+    Args:
+      image: Container image of the steps.
+      output_dir: Directory of the specs, made if it does not exist.
+      **options: Further arguments of `pipelines.training.build`.
+
+    Returns:
+      The paths of the specs.
+
+    Raises:
+      UserError: If a spec cannot be written.
+    """
     paths = [pathlib.Path(output_dir) / f"{NAME}-{backend}.yaml" for backend in BACKENDS]
     with writable(f"--output-dir {output_dir}"):
         pathlib.Path(output_dir).mkdir(parents=True, exist_ok=True)
@@ -28,7 +42,7 @@ def compile_specs(image: str, output_dir: str, **options: Any) -> list[pathlib.P
 
 
 def main() -> int:
-    """Runs the command line."""
+    """Runs the command line. Returns the exit code, 0."""
     keys = dataclasses.replace(KEYS, flags=("image", "cluster"))
     p = Parser(
         prog="pipelines/compile.py",

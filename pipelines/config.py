@@ -1,13 +1,12 @@
-"""Keys of a run: those of a file `run.yaml`, of `--set KEY=VALUE`, and the few that are flags of a command as well.
+"""Keys of a run, given in a file `run.yaml`, by `--set KEY=VALUE`, or by a flag of their own.
 
 keys = Keys(options={ConvertOptions: ("output",), Own: ()}, flags=("dataset", "source"))
 keys.add_flags(parser)
-args = parser.parse_args()
-config = keys.read(args)      # the pydantic model: flags before --set, --set before the file, the
-file before defaults config.shards, config.model_fields_set
+config = keys.read(parser.parse_args())
+config.shards, config.model_fields_set
 
-A key is a field of the `Flags` that use it, such as the options of a step; nothing declares it a
-second time.
+A flag wins over `--set`, that over the file, and the file over the default. A key is a field of the
+`Flags` that use it, such as the options of a step; it is declared only there.
 """
 
 import argparse
@@ -27,21 +26,25 @@ from common.validation import Model
 
 
 class Config(Model, coerce_numbers_to_str=True):
-    """Base of the models of keys."""
+    """Base of the pydantic models of keys."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Keys:
-    """Keys of a command."""
+    """Keys of a command.
 
-    options: Mapping[
-        type[Flags], Collection[str]
-    ]  # What declares them, with its fields that are no keys.
-    flags: Collection[str]  # Keys that are flags as well.
+    Attributes:
+      options: Classes whose fields are the keys, each with the names of its fields that are no
+        keys.
+      flags: Names of the keys that have a flag of their own.
+    """
+
+    options: Mapping[type[Flags], Collection[str]]
+    flags: Collection[str]
 
     @functools.cached_property
     def model(self) -> type[Config]:
-        """The model of `run.yaml`."""
+        """The pydantic model of `run.yaml`, with a field for each key."""
         keys: dict[str, Any] = {}
         for options, hidden in self.options.items():
             for field in dataclasses.fields(options):
@@ -55,13 +58,15 @@ class Keys:
                         pydantic.Field(default=field.default, description=text),
                     )
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UserWarning
-            )  # of the key `schema`, which pydantic once had a method for
+            # The key `schema` has the name of a deprecated method of pydantic's models.
+            warnings.simplefilter("ignore", UserWarning)
             return pydantic.create_model("RunConfig", __base__=Config, **keys)
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the flags, `--config`, `--set` and `--help-config`."""
+        """Adds the flags of keys, `--config`, `--set` and `--help-config` to a parser.
+
+        Flags of keys that are not on the command line are left out of the parsed arguments.
+        """
         for options, hidden in self.options.items():
             others = [
                 field.name for field in dataclasses.fields(options) if field.name not in self.flags
@@ -86,7 +91,16 @@ class Keys:
         group.add_argument("--help-config", action="store_true", help="list them, and exit")
 
     def read(self, args: argparse.Namespace) -> Config:
-        """Returns the keys that a command line and its file give; the others have their defaults."""
+        """Returns the values of all keys; those that are given nowhere have their defaults.
+
+        With `--help-config` it prints the keys and exits.
+
+        Args:
+          args: Arguments parsed with the flags of `add_flags`.
+
+        Raises:
+          UserError: If the file cannot be read, or if a key or a value is not allowed.
+        """
         if args.help_config:
             for name, field in self.model.model_fields.items():
                 kind = getattr(field.annotation, "__name__", field.annotation)

@@ -1,12 +1,12 @@
-"""Says what this machine, an image or a project of Google Cloud lacks, and what to do: `python pipelines/doctor.py --help`.
+"""Checks this machine, an image or a project of Google Cloud, and says how to mend what is wrong.
 
-python pipelines/doctor.py                                # this machine, with whatever Python there
-is python pipelines/doctor.py --project PROJECT --bucket gs://BUCKET    # and what runs on Vertex AI
-need; changes nothing docker run --rm IMAGE pipelines.doctor --image            # an image, from
-inside
+python pipelines/doctor.py                                # this machine, with any Python
+docker run --rm IMAGE pipelines.doctor --image            # an image, from inside
+# A project as well, for runs on Vertex AI; this changes nothing.
+python pipelines/doctor.py --project PROJECT --bucket gs://BUCKET
 
-A check yields its problems: `what is wrong; what to do`. Those of the machine also run in a Python
-3.8 without any packages, since a Python that is too old is one of the problems.
+Each check yields its problems, in the form `what is wrong; what to do`. Those of the machine also
+run in Python 3.8 without any packages, since a Python that is too old is one of the problems.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-# So that a Python in which nothing is installed finds the project too.
+# Lets a Python in which the project is not installed find its modules.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from common.cli import Parser, run_cli
@@ -34,7 +34,7 @@ PERMISSIONS = (
 
 
 def main() -> int:
-    """Runs the command line. Returns 1 if a check has found a problem."""
+    """Runs the command line. Returns the exit code, 1 if a check has found a problem, else 0."""
     p = Parser(
         prog="pipelines/doctor.py",
         description="Checks this machine, an image or a project, and says what to do.",
@@ -59,7 +59,10 @@ def main() -> int:
 
 
 def has_problems(name: str, check: Iterable[str]) -> bool:
-    """Prints the problems that a check finds, or that it finds none. Returns whether there are any."""
+    """Runs a check, prints its problems or that there are none, and returns whether there are any.
+
+    A UserError, ConnectionError or ImportError that the check raises is its only problem then.
+    """
     try:
         problems = list(check)
     except (UserError, ConnectionError, ImportError) as error:
@@ -69,7 +72,7 @@ def has_problems(name: str, check: Iterable[str]) -> bool:
 
 
 def check_python() -> Iterator[str]:
-    """Checks that the project supports this version."""
+    """Yields a problem if the project does not support this version of Python."""
     declared = re.search(
         r'requires-python = ">=3\.(\d+),<3\.(\d+)"', (ROOT / "pyproject.toml").read_text()
     )
@@ -83,29 +86,40 @@ def check_python() -> Iterator[str]:
 
 
 def check_packages() -> Iterator[str]:
-    """Checks that this Python has the project's packages."""
+    """Yields a problem if this Python does not have the project's packages."""
     if not all(map(importlib.util.find_spec, ("tensorflow", "kfp"))):
         yield f"none in {sys.executable}; make setup, then run this with .venv/bin/python"
 
 
 def check_modules() -> Iterator[str]:
-    """Checks that every module of the project can be imported: each may be what a step runs."""
+    """Yields each module of the project that cannot be imported.
+
+    Any module may be what a step runs.
+    """
     from common.quiet import without_advice
 
     with without_advice():
         for package in PACKAGES:
             path = importlib.import_module(package).__path__
-            # `onerror`: a package that fails is reported at its own turn, and not when the walk
-            # enters it.
+            # `onerror` ignores a package that fails when the walk enters it. The loop imports the
+            # same package, and reports it.
             for module in pkgutil.walk_packages(path, f"{package}.", onerror=lambda name: None):
                 try:
                     importlib.import_module(module.name)
                 except Exception as error:
-                    yield f"{module.name} ({error!r}); install what is missing (requirements.lock), and build again"
+                    yield (
+                        f"{module.name} ({error!r}); install what is missing (requirements.lock), "
+                        "and build again"
+                    )
 
 
 def check_project(project: str, bucket: str, location: str) -> Iterator[str]:
-    """Checks what runs on Vertex AI need of a project; without credentials only that they are missing."""
+    """Yields what a project, a bucket and the user's permissions lack for runs on Vertex AI.
+
+    Raises:
+      UserError: While iterating, if there are no credentials.
+      ConnectionError: While iterating, if Google Cloud does not answer.
+    """
     from pipelines.vertex.checks import Asker, bucket_problems, project_problems
 
     ask = Asker()

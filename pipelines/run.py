@@ -1,7 +1,7 @@
 """Runs the whole pipeline on this machine: `python pipelines/run.py --help`.
 
-Every run has a directory, `runs/<id>`: `summary.json`, `report.html`, `evaluation.json`, `logs/`,
-`job/`.
+Every run has a directory `runs/<id>` with `summary.json`, `report.html`, `evaluation.json`, `logs/`
+and `job/`.
 """
 
 import contextlib
@@ -35,14 +35,14 @@ from pipelines.local.summary import shown
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalOptions(Flags):
-    """Keys of a run on this machine."""
+    """Keys that only a run on this machine has."""
 
     runner: str = flag(("subprocess", "docker"), "what steps run in", default="subprocess")
     registry: str = flag(
         local, "directory of the model registry", default="registry", metavar="DIR"
     )
-    # Where TensorFlow would not find its files is refused before a dataset is converted for
-    # nothing.
+    # Directories in which TensorFlow would not find its files are refused here, before a dataset is
+    # converted in vain.
     runs_dir: str = flag(
         lambda text: job_directory(os.path.abspath(local(text))),
         "where the runs are",
@@ -58,9 +58,11 @@ KEYS = Keys(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line. Returns 0 on success, 1 or 2 when a step failed (2: the user can mend it), 128+n on signal n.
+    """Runs the command line. Returns the exit code.
 
-    A rejected model is a success too, unless --fail-on-reject makes it 3.
+    It is 0 after a success, which may end with a rejected model; with --fail-on-reject that is 3.
+    It is 2 if a step failed for a reason that the user can repair, 1 if it failed for another
+    reason, and 128 + n after signal n.
     """
     if owner := owner_pid(os.environ):
         watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -72,25 +74,28 @@ def _parser() -> Parser:
     p = Parser(
         prog="pipelines/run.py",
         description="Converts a dataset, trains on a cluster of processes of this machine, "
-        "evaluates, registers the "
-        "model if it earns it, and cleans up.",
+        "evaluates, registers the model if it earns it, and cleans up.",
     )
     KEYS.add_flags(p)
     return p
 
 
 def _prepare(config: Config) -> RunRecord:
-    """Checks everything, and only then makes the run's directory."""
+    """Checks all keys, then makes the directory of the run, and returns its locked record.
+
+    Raises:
+      UserError: If a key or the source cannot be used, or if a directory cannot be written.
+    """
     if config.runner == "docker":
         check_engine("--runner subprocess")
     cluster_file = config.cluster or DEFAULT_CLUSTER
     cluster = load_cluster(cluster_file, as_list(config.trainer_flags))
     sources = as_list(config.source)
-    if config.dataset != "bigquery":  # whose source is a query
+    if config.dataset != "bigquery":  # BigQuery's source is a query and not a path.
         sources = [_absolute(path) for path in sources]
     predict = [_absolute(path) for path in as_list(config.predict)]
     if predict:
-        with about("predict"):  # Before anything is trained for it.
+        with about("predict"):  # A missing file has to show before the training.
             PredictOptions(model_dir="-", source=tuple(predict), output="-.csv").files()
     arguments = pipeline_arguments(config, cluster, sources)
     key = cache_key(arguments["convert_args"], arguments["schema"])
@@ -112,7 +117,7 @@ def _prepare(config: Config) -> RunRecord:
             "should_predict": bool(predict),
         },
         runner=config.runner,
-        # Processes run in this interpreter; kfp warns about an image whose name does not say so.
+        # Without containers, steps run in this Python. kfp warns if the image is not called so.
         image=config.image or (DEFAULT_IMAGE if config.runner == "docker" else "python"),
         dataset=config.dataset,
         cluster=cluster_file,
@@ -125,7 +130,15 @@ def _absolute(path: str) -> str:
 
 
 def execute(record: RunRecord, fail_on_reject: bool = False) -> int:
-    """Runs what the record of a run says, which this process has locked. Returns the exit code."""
+    """Runs or resumes a run, and writes its summary and its page.
+
+    Args:
+      record: Record of the run, which this process has locked.
+      fail_on_reject: Whether a rejected model is a failure.
+
+    Returns:
+      The exit code, as of `main`.
+    """
     started = time.monotonic()
     for part in ("logs", "tmp"):
         (record.dir / part).mkdir(exist_ok=True)
@@ -146,13 +159,18 @@ def execute(record: RunRecord, fail_on_reject: bool = False) -> int:
 
 
 def _drive(record: RunRecord, progress: Progress) -> int:
-    """Runs the pipeline in a child and shows its progress. Returns 0, 1 if it failed, or 128+n on signal n."""
+    """Runs the pipeline in a child process, and shows its progress.
+
+    Returns:
+      0 after a success, 1 after a failure, 128 + n if signal n stopped it.
+    """
     child = subprocess.Popen(
         [sys.executable, "-m", "pipelines.local.runner", str(record.dir)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        # A group of its own: Ctrl-C reaches only this process, which then stops the child in order.
+        # In a session of its own, the child does not get Ctrl-C from the terminal. Only this
+        # process does, which then stops the child in an orderly way.
         start_new_session=True,
         env={
             **os.environ,
@@ -164,10 +182,13 @@ def _drive(record: RunRecord, progress: Progress) -> int:
     request = StopRequest()
 
     def stop(number: int, _frame: object) -> None:
-        """Has the training save, the first time; whatever else goes on ends at once, and begins anew in a resume."""
+        """Handles a signal: lets training without containers save, and kills all else.
+
+        A step that is killed starts anew in a resume. A repeated signal kills the training too.
+        """
         is_first = not request.number
         is_repeated = request.is_repeated_by(number)
-        if number == signal.SIGHUP:  # nothing can be shown any more
+        if number == signal.SIGHUP:  # The terminal is gone, and writing to it would fail.
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if is_first or is_repeated:
@@ -186,18 +207,18 @@ def _drive(record: RunRecord, progress: Progress) -> int:
             )
 
     for number in STOPPING:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # of nohup, say
+        if signal.getsignal(number) is not signal.SIG_IGN:  # As under nohup.
             signal.signal(number, stop)
     try:
         with progress:
             for step in progress.follow(child.stdout):
-                if (
-                    request.number and step.status != RUNNING
-                ):  # it has saved, or had ended by itself
+                # After a signal no further step may run: the training has saved, or the step has
+                # ended by itself.
+                if request.number and step.status != RUNNING:
                     _signal_group(child, signal.SIGKILL)
         if child.wait() and request.number:
             return 128 + request.number
-        # kfp's DockerRunner takes a container that vanished for one that succeeded.
+        # kfp's DockerRunner takes a container that has vanished for a success.
         has_trained = (record.dir / "job" / "DONE.json").exists()
         return int(bool(child.returncode or progress.first(FAILED) or not has_trained))
     finally:

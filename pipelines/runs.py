@@ -1,4 +1,4 @@
-"""Looks at the pipeline's runs on this machine, goes on with them and deletes them: `python pipelines/runs.py --help`."""
+"""Lists, shows, compares, resumes and deletes local runs: `python pipelines/runs.py --help`."""
 
 import argparse
 import dataclasses
@@ -31,18 +31,23 @@ _COMPARED = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args",
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run, as it was when it was read."""
+    """A run, as it was when it was read.
+
+    Attributes:
+      dir: Directory of the run.
+      row: Texts by `_COLUMNS`; what is not known is empty or missing.
+      record: Content of its `run.json`; None if the run is broken.
+      summary: Content of its `summary.json`; empty before the run has ended.
+    """
 
     dir: pathlib.Path
-    row: Mapping[str, str]  # by `_COLUMNS`; empty where nothing is known
-    record: RunRecord | None = None  # None if the run is broken
-    summary: Mapping[str, Any] = dataclasses.field(
-        default_factory=dict
-    )  # empty before the run has ended
+    row: Mapping[str, str]
+    record: RunRecord | None = None
+    summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line. Returns 0, or of `resume` the exit code of the run."""
+    """Runs the command line. Returns 0, or for `resume` the exit code of the run."""
     args = _parser().parse_args(argv)
     args.runs_dir = pathlib.Path(args.runs_dir).resolve()
     args.runs = [find(name, args.runs_dir) for name in args.runs]
@@ -86,7 +91,10 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    """Prints what is known of a run, or of several all metrics and the rest in which they differ."""
+    """Prints a run, or compares several.
+
+    Of several runs, all metrics are shown, and else only what differs.
+    """
     facts = [_facts(run) for run in args.runs]
     rows = [
         (name, *(_text(each.get(name)) for each in facts))
@@ -99,7 +107,10 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    """Returns what became of a run, its metrics, and all that decided them, as the training resolved it."""
+    """Returns the result of a run, its metrics, and the settings that led to them, by name.
+
+    Settings that the user left open are those that the training has chosen.
+    """
     with reading(f"{FILE}, {summary.FILE} or job/job.json of {run.dir}"):
         metrics = {f"test {name}": value for name, value in run.summary.get("metrics", {}).items()}
         arguments = {name: run.record.arguments[name] for name in _COMPARED}
@@ -121,7 +132,7 @@ def _delete(args: argparse.Namespace) -> None:
         print(f"{num_bytes(run_dir) / 1e6:10.2f} MB  {run_dir}")
     if args.yes or confirm("delete all of this"):
         for run_dir in run_dirs:
-            with writable(run_dir):  # containers may have written as another user
+            with writable(run_dir):  # Containers may have written files as another user.
                 shutil.rmtree(run_dir)
 
 
@@ -129,7 +140,7 @@ def _resume(args: argparse.Namespace) -> int:
     run_dir = args.runs[0].dir
     require_ended(run_dir)
     lock(run_dir)
-    run = find(run_dir, args.runs_dir)  # another process may have finished it meanwhile
+    run = find(run_dir, args.runs_dir)  # Another process may have finished it before the lock.
     arguments = run.record.arguments
     evaluate_args = evaluation(KEYS.read(args), arguments["evaluate_args"]).as_flags(
         but=EVALUATE_OWN
@@ -151,20 +162,23 @@ def _resume(args: argparse.Namespace) -> int:
     ):
         raise UserError(
             f"run {run_dir.name}: its dataset is gone, and the source, or the code that converts "
-            "it, has changed since; "
-            "start a new run with pipelines/run.py"
+            "it, has changed since; start a new run with pipelines/run.py"
         )
     (run_dir / summary.FILE).unlink(missing_ok=True)
     resumed = dataclasses.replace(
         run.record, arguments={**arguments, "evaluate_args": evaluate_args}
     )
     resumed.save()
-    lock(run_dir)  # the file is another one now
+    lock(run_dir)  # `save` has replaced the file, and the first lock was on the old one.
     return execute(resumed)
 
 
 def list_runs(runs_dir: pathlib.Path) -> list[Run]:
-    """Returns the runs of a directory, the oldest first."""
+    """Returns the runs in a directory, the oldest first.
+
+    Raises:
+      UserError: If there is no such directory.
+    """
     if not runs_dir.is_dir():
         raise UserError(f"--runs-dir {runs_dir}: no such directory")
     run_dirs = sorted(path.parent for path in runs_dir.glob(f"[!.]*/{FILE}"))
@@ -172,7 +186,15 @@ def list_runs(runs_dir: pathlib.Path) -> list[Run]:
 
 
 def find(name: str, runs_dir: pathlib.Path) -> Run:
-    """Returns the run of that id in `runs_dir`, or at that path."""
+    """Returns a run.
+
+    Args:
+      name: Id of the run in `runs_dir`, or path of its directory.
+      runs_dir: Directory of the runs.
+
+    Raises:
+      UserError: If there is no such run, or if it is broken.
+    """
     run_dir = next(
         (path for path in (runs_dir / name, pathlib.Path(name)) if (path / FILE).is_file()), None
     )
@@ -185,16 +207,18 @@ def find(name: str, runs_dir: pathlib.Path) -> Run:
 
 
 def read(run_dir: pathlib.Path) -> Run:
-    """Returns the run in a directory with a `run.json`; it is `broken` if that, or its summary, is unusable.
+    """Returns the run in a directory that has a `run.json`. Raises no error for damaged files.
 
-    A run without a summary is `running`, or `killed`: its process is gone and could not write one.
+    Its status is that of its summary. Without one it is `running`, or `killed` if its process ended
+    without writing a summary. If `run.json` or the summary cannot be used, it is `broken`.
     """
     try:
         record = RunRecord.load(run_dir)
-        result = read_or_empty(run_dir / summary.FILE)  # a resume deletes it first
+        result = read_or_empty(run_dir / summary.FILE)  # A resume deletes it when it starts.
         model = result.get("model", {})
         metrics = result.get("metrics", {})
-        metric = read_or_empty(run_dir / summary.EVALUATION).get("metric")  # decided the verdict
+        # The metric that models are ranked by.
+        metric = read_or_empty(run_dir / summary.EVALUATION).get("metric")
         row = {
             "run": run_dir.name,
             "status": result.get("status") or ("running" if is_running(run_dir) else "killed"),

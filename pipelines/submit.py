@@ -1,7 +1,7 @@
 """Submits the pipeline to Vertex AI: `python pipelines/submit.py --help`.
 
-`--dry-run` prints the exact request and sends nothing; what is not given yet is filled in with a
-name that says so.
+`--dry-run` prints the exact request and sends nothing. Required keys that are missing then have
+values such as `my-project`.
 """
 
 import argparse
@@ -23,12 +23,16 @@ from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
 from pipelines.config import Config
 from pipelines.vertex.submission import Submission, prepare
 
-_EXIT_CODES = f"""exit codes: 0 submitted, or with --wait ended well; 1 the run failed, or Google Cloud does not answer; 2 a
-mistake that the message names; {EXIT_REJECTED} rejected, with --fail-on-reject; 130 Ctrl-C, which ends the waiting and not the run."""
+_EXIT_CODES = (
+    "exit codes: 0 submitted, or with --wait ended well; 1 the run failed, or Google Cloud does "
+    "not answer; 2 a\nmistake that the message names; "
+    f"{EXIT_REJECTED} rejected, with --fail-on-reject; 130 Ctrl-C, which ends the waiting and not "
+    "the run."
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line. Returns its exit code, as the help has them."""
+    """Runs the command line. Returns the exit code, as the help explains it."""
     args = _parser().parse_args(argv)
     config = KEYS.read(args)
     if not config.project:
@@ -54,8 +58,7 @@ def _parser() -> Parser:
         "--wait",
         action="store_true",
         help="until the run has ended, telling what it does; training that Vertex AI gives up is "
-        "submitted again as "
-        "long as it comes further or there are other machines to try",
+        "submitted again as long as it comes further or there are other machines to try",
     )
     command.add_argument(
         "--resume",
@@ -69,7 +72,7 @@ def _parser() -> Parser:
 
 
 def _submit(args: argparse.Namespace, config: Config) -> int:
-    """Submits a new run, or resumes an earlier one."""
+    """Submits a new run, or resumes an earlier one. Returns the exit code."""
     if config.fail_on_reject and not args.wait:
         raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
     if args.dry_run:
@@ -88,7 +91,8 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
         submission = prepare(config)
     project, location = submission.values["project"], submission.values["location"]
     store, runs = JobStore(submission.values["job_dir"]), []
-    from pipelines.vertex import checks, client, sending, watch  # 2 s
+    # Imported here, since Google's clients take 2 s to import.
+    from pipelines.vertex import checks, client, sending, watch
 
     if args.resume or not args.dry_run:
         client.connect(project, location)
@@ -112,7 +116,10 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
 
 
 def _resumed(submission: Submission, config: Config) -> Submission:
-    """Returns a run as it was submitted, with the keys that are given of its limits and its evaluation."""
+    """Returns an earlier submission with the limits and evaluation keys of this command.
+
+    Keys that are not given stay as they were.
+    """
     evaluate_args = evaluation(config, submission.values["evaluate_args"]).as_flags(
         but=EVALUATE_OWN
     )
@@ -125,7 +132,7 @@ def _resumed(submission: Submission, config: Config) -> Submission:
 
 
 def _machines(cluster: Cluster, longest_s: float) -> Iterator[str]:
-    """The pools and the machine-hours that they take at most, a line each."""
+    """Yields a line for each pool of machines, and one with the machine-hours at most."""
     for role, pool in cluster.pools.items():
         others = (
             choice.pools[role].shape for choice in cluster.choices[1 : 1 + len(pool.alternatives)]
@@ -137,7 +144,11 @@ def _machines(cluster: Cluster, longest_s: float) -> Iterator[str]:
 
 
 def _ended(config: Config, submission: Submission) -> int:
-    """Tells what a run came to that has ended well."""
+    """Prints the result of a run that has succeeded.
+
+    Returns:
+      The exit code, which differs from 0 only for a rejected model with --fail-on-reject.
+    """
     values = submission.values
     evaluation = read_json(f"{values['job_dir']}/evaluation.json")
     decided, metrics = evaluation["decision"], evaluation["metrics"]
@@ -154,7 +165,7 @@ def _ended(config: Config, submission: Submission) -> int:
 
 
 def _manage(args: argparse.Namespace, config: Config) -> int:
-    """Lists runs, or ends one."""
+    """Lists runs, or cancels one. Returns the exit code, 0."""
     from pipelines.vertex import client, watch
 
     check_place(config, ("project", "location"))
@@ -164,7 +175,7 @@ def _manage(args: argparse.Namespace, config: Config) -> int:
             state, created = watch.state_of(job).lower(), f"{job.create_time:%Y-%m-%d %H:%M}"
             print(f"{job.name.rpartition('/')[2]}  {state}  {created}  {client.link(job.name)}")
         return 0
-    # Asked of a list of what is ours: a name may be that of somebody else's job.
+    # The name is looked up among runs of this program, since it may be that of another one's job.
     live = [job for job in client.runs() if watch.is_live(job)]
     names = [
         job.name

@@ -1,8 +1,8 @@
-"""THE pipeline: convert, plan, train, evaluate, gate, register, promote, predict; cleanup whatever happens.
+"""The pipeline: convert, plan, train, evaluate, gate, register, promote, predict, cleanup.
 
-One definition for this machine and for Vertex AI. Three slots differ: what starts the worker pools
-(`train`), what predicts (`predict`), and what computes the digest of the source: `run.py` here, a
-step of its own (`digest`) there.
+One definition serves this machine and Vertex AI. They differ in what starts the worker pools
+(`train`), in what predicts (`predict`), and in what computes the digest of the source: `run.py` on
+this machine, a step of its own (`digest`) on Vertex AI.
 """
 
 import types
@@ -45,19 +45,19 @@ def build(
     is_template: bool = False,
     resources: Mapping[str, tuple[str, str]] = _NONE,
 ) -> BaseComponent:
-    """Returns the pipeline for one of `BACKENDS`.
+    """Returns the pipeline for a back end.
 
     Args:
-      backend: Where it runs.
-      image: Container image of the steps, for Vertex AI by digest.
-      job: Arguments of `CustomTrainingJobOp`, by `JobSettings`.
-      job_args: The same settings as flags, for `plan`.
-      is_template: Whether many runs are started from the spec: Vertex AI names each, which has a
-        directory in `job_dir`.
-      resources: CPUs and memory (`4`, `16G`) by step, in place of what Vertex AI gives by default.
+      backend: One of `BACKENDS`.
+      image: Container image of the steps; for Vertex AI by digest.
+      job: Arguments of `CustomTrainingJobOp`, as `JobSettings` makes them.
+      job_args: The same settings as flags, for the step `plan`.
+      is_template: Whether the spec is for many runs. Vertex AI then names each run, which gets a
+        directory of its own below `job_dir`.
+      resources: CPUs and memory by step, such as `("4", "16G")`. Other steps have Vertex AI's
+        defaults.
     """
-    # Everything a step needs is in the image, so nothing is installed when it starts (12 s a task
-    # otherwise).
+    # All that a step needs is in the image. To install kfp when a step starts would take 12 s.
     by_name = {
         f.__name__: dsl.component(f, base_image=image, install_kfp_package=False) for f in STEPS
     }
@@ -70,9 +70,10 @@ def build(
     )
     def training(
         job_dir: str, cluster: str, trainer_args: list[str], convert_args: list[str],
-        evaluate_args: list[str], run_id: str = "", schema: str = "", source_digest: str = "", dataset_dir: str = "",
-        registry: str = "registry", name: str = "model", run_dir: str = "", log_dir: str = "", project: str = "",
-        location: str = "", predict_source: list[str] = [], should_predict: bool = False,  # noqa: B006
+        evaluate_args: list[str], run_id: str = "", schema: str = "", source_digest: str = "",
+        dataset_dir: str = "", registry: str = "registry", name: str = "model", run_dir: str = "",
+        log_dir: str = "", project: str = "", location: str = "",
+        predict_source: list[str] = [], should_predict: bool = False,  # noqa: B006
     ) -> None:  # fmt: skip
         if is_template and not is_local:
             run_id = dsl.PIPELINE_JOB_NAME_PLACEHOLDER
@@ -83,7 +84,9 @@ def build(
         tasks = [cleaned]
         with dsl.ExitHandler(cleaned, name="steps"):
             source = {"convert_args": convert_args, "schema": schema}
-            if not is_local:  # each run of a template, too, sees an edited source
+            # In a step, the digest is of the source at the time of the run, also if many runs are
+            # started from one template.
+            if not is_local:
                 tasks.append(steps.digest(**source).set_caching_options(False))
                 source_digest = tasks[-1].output
             converted = steps.convert(**source, source_digest=source_digest, directory=dataset_dir)
@@ -109,8 +112,8 @@ def build(
             evaluated = steps.evaluate(**model, **data).after(trained)
             evaluation = {"evaluation": evaluated.outputs["evaluation"]}
             verdict = steps.gate(**evaluation)
-            # A condition may look at a task's only output, and at nothing with a name: kfp.local
-            # takes that for False.
+            # Conditions only look at the output of tasks with a single one. With a named output,
+            # kfp.local takes any condition for False.
             with dsl.If(verdict.output != REJECT, name="accepted"):
                 version = {**model, **evaluation, "run_id": run_id}
                 registered = steps.register(
@@ -146,9 +149,9 @@ def build(
                             **place,
                         ).set_display_name("predict")
             for task in (planned, trained, evaluated, verdict, registered, promoted, predicted):
-                task.set_caching_options(
-                    is_local
-                )  # here for the resume of this one run, which takes what is done
+                # On this machine the cache is for the resume of this one run, which skips steps
+                # that are done.
+                task.set_caching_options(is_local)
         for task in (*tasks, converted, planned, evaluated, verdict, registered, promoted):
             if machine := resources.get(task.name):
                 task.set_cpu_limit(machine[0]).set_memory_limit(machine[1])

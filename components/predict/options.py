@@ -24,10 +24,11 @@ class Options(Flags):
 
     registry: str = flag(str, "a directory, or vertex://PROJECT/LOCATION", default="registry")
     name: str | None = flag(
-        str, "of the model in the registry, and which version: its number or an alias (none: the "
-            "champion)",
+        str,
+        "of the model in the registry, and which version: its number or an alias (none: the "
+        "champion)",
         metavar="NAME[@VERSION]",
-    )  # fmt: skip
+    )
     model_dir: str | None = flag(
         str, "a SavedModel, <job-dir>/model, in place of a registered one", metavar="DIR"
     )

@@ -72,7 +72,7 @@ class Version:
 
     @property
     def has_files(self) -> bool:
-        """Whether its SavedModel exists, in a folder that this program made."""
+        """True if its SavedModel exists, in a folder that this program made."""
         return bool(self.facts) and _is_model(self.model_dir)
 
 

@@ -1,7 +1,8 @@
-"""Converted datasets that runs share, each in a directory by a key of all that decides the result of its conversion.
+"""Converted datasets that runs on this machine share, each in a directory of its own.
 
-kfp.local caches steps by their arguments within one run, for a resume; of the data and the
-project's code it knows nothing.
+The name of the directory contains a hash of all that decides the result of the conversion.
+kfp.local's own cache is only for the resume of one run: it compares the arguments of steps, and
+knows nothing of the data and of the project's code.
 """
 
 import hashlib
@@ -13,13 +14,21 @@ from collections.abc import Sequence
 from components.convert.sources.registry import source_digest
 from components.convert.step import parsed_options
 
-STORE = ".datasets"  # beside the runs, and shared by all of them
-# The code that makes a dataset and its page: the step, and all that it imports.
+STORE = ".datasets"  # Folder among the directories of the runs.
+# Code that makes a dataset and its page: the step, and all that it imports.
 CODE = ("common/**/*", "components/convert/**/*", "trainer/cluster/member.py")
 
 
 def cache_key(convert_args: Sequence[str], schema: str) -> str:
-    """Returns a SHA-256 (hexadecimal) of a source's files, its schema, and the code that converts; arguments as of the step."""
+    """Returns the SHA-256 (hexadecimal) of a source's files, its schema and the converting code.
+
+    Args:
+      convert_args: Flags of the step `convert`.
+      schema: Text of the schema, or empty.
+
+    Raises:
+      UserError: If a flag is wrong, or if the source cannot be read.
+    """
     with parsed_options(convert_args, schema, "-") as options:
         content = source_digest(options.dataset, options.source, options.schema)
     return hashlib.sha256(
@@ -28,7 +37,11 @@ def cache_key(convert_args: Sequence[str], schema: str) -> str:
 
 
 def code_digest(root: pathlib.Path) -> str:
-    """Returns a SHA-256 (hexadecimal) of the names and contents of all files of `CODE` below `root`."""
+    """Returns the SHA-256 (hexadecimal) over names and contents of the code that converts.
+
+    Args:
+      root: Directory of the project, below which `CODE` has patterns of paths.
+    """
     digest = hashlib.sha256()
     for path in sorted(path for pattern in CODE for path in root.glob(pattern)):
         if path.is_file() and path.suffix != ".pyc":
@@ -37,6 +50,12 @@ def code_digest(root: pathlib.Path) -> str:
 
 
 def dataset_dir(runs_dir: pathlib.Path, dataset: str, *key: object) -> pathlib.Path:
-    """Returns the directory of a dataset by its `cache_key` and all else that decides its content."""
+    """Returns the directory of a dataset.
+
+    Args:
+      runs_dir: Directory of the runs.
+      dataset: Name of the dataset, as given to the converter.
+      *key: The `cache_key`, and all else that decides the content of the dataset.
+    """
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return runs_dir / STORE / f"{re.sub('[:/]', '-', dataset)}-{digest[:16]}"

@@ -1,4 +1,4 @@
-"""Steps of a run while it goes on: read from the output of kfp.local, kept in logs, and shown.
+"""Steps of a run while it goes on: read from the output of kfp.local, logged and shown.
 
 with Progress(run_dir / "logs") as progress:
     for step in progress.follow(process.stdout):
@@ -23,7 +23,7 @@ _EVENT = re.compile(
     r"(?:\s*$| finished with status (\w+)| (cache hit))"
 )
 _STATUSES = {None: RUNNING, "SUCCESS": SUCCEEDED, "FAILURE": FAILED, "cache hit": CACHED}
-_GROUPS = ("exit-handler-", "condition-")  # tasks that are groups of others
+_GROUPS = ("exit-handler-", "condition-")  # Prefixes of tasks that are groups of other tasks.
 _TRAINING = re.compile(r"\s*chief/0 \| (step \d+/\d+  loss \S+).*  (\S+ examples/s)")
 _MARKS = {
     RUNNING: ("▸", "bold cyan"),
@@ -35,25 +35,37 @@ _MARKS = {
 
 @dataclasses.dataclass(kw_only=True)
 class Step:
-    """Status of a step, and how long it took; times are seconds of the monotonic clock."""
+    """A step of a run.
+
+    Attributes:
+      name: Name of the step.
+      status: `running`, `succeeded`, `cached` or `failed`.
+      started: When it started, in seconds of the monotonic clock.
+      ended: When it ended, likewise; None while it runs.
+      training: Last line of progress from the chief replica; empty in other steps.
+    """
 
     name: str
     status: str = RUNNING
     started: float = dataclasses.field(default_factory=time.monotonic)
     ended: float | None = None
-    training: str = ""  # what the chief has said last of its progress
+    training: str = ""
 
     @property
     def seconds(self) -> float:
-        """Duration until now, or until the step ended."""
+        """Duration in seconds until the step ended, or until now."""
         return (self.ended or time.monotonic()) - self.started
 
 
 class Progress(Live):
-    """Status of each step, and the log of the run with the part of each step in it.
+    """Display of a run's steps, which also writes the log of the run and one for each step.
 
-    A line is printed for each step that ends. The step that is running is drawn below on a
-    terminal; elsewhere the training's own lines are printed.
+    It prints a line for each step that ends. On a terminal it draws the running step below these
+    lines; elsewhere it prints the training's lines of progress.
+
+    Attributes:
+      log_dir: Directory of the logs.
+      steps: Steps by name, in the order in which they started.
     """
 
     def __init__(self, log_dir: pathlib.Path, console: Console | None = None) -> None:
@@ -62,16 +74,24 @@ class Progress(Live):
         super().__init__(console=console, transient=True)
 
     def first(self, status: str) -> Step | None:
-        """Returns the first step with a status; of `RUNNING`, kfp.local has one at most."""
-        # A copy, since the terminal is drawn by another thread.
+        """Returns the first step with a status, or None. At most one step is `RUNNING`."""
+        # The loop is over a copy, since the thread that draws the terminal calls this too.
         return next((step for step in [*self.steps.values()] if step.status == status), None)
 
     def log(self, step: Step | None) -> pathlib.Path:
-        """Returns the file with the output of a step, or for None of the whole run."""
+        """Returns the path of the log of a step, or for None that of the whole run."""
         return self.log_dir / f"{step.name if step else 'pipeline'}.log"
 
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:
-        """Keeps all lines of the runner, and shows what they say; yields a step whenever it starts, comes further or ends."""
+        """Logs the lines of the runner's output and shows what they report.
+
+        Args:
+          lines: Output of `pipelines.local.runner`, until it ends.
+
+        Yields:
+          The step, whenever it starts, makes progress in training, or ends. A step that is still
+          running when the output ends has failed.
+        """
         for raw in lines:
             line = ANSI.sub("", raw.decode("utf-8", errors="replace"))
             self._keep(line, None)
@@ -89,16 +109,20 @@ class Progress(Live):
                     if not self.console.is_terminal:
                         self.console.print(f"    {step.training}", soft_wrap=True, highlight=False)
                     yield step
-        if step := self.first(RUNNING):  # the run was stopped before the step ended
+        if step := self.first(RUNNING):  # The run was stopped before the step ended.
             self._end(step, FAILED)
             yield step
 
     def print(self, text: str) -> None:
-        """Prints a line; from a signal's handler too, which may have come in the middle of printing."""
+        """Prints a line. A signal's handler may call this, even in the middle of other printing.
+
+        It prints in a thread, since the handler might else wait for a lock that its own thread
+        holds.
+        """
         threading.Thread(target=self.console.print, args=(text,), daemon=True).start()
 
     def get_renderable(self) -> Text:
-        """Returns what is drawn: the step that is running."""
+        """Returns what rich draws: the step that is running, or nothing."""
         step = self.first(RUNNING)
         return _line(step) if step else Text()
 
@@ -113,7 +137,14 @@ class Progress(Live):
 
 
 def step_event(line: str) -> tuple[str, str] | None:
-    """Returns the name and the status of a step, or a group, that a line of kfp.local without colours reports."""
+    """Returns the name and the status of the step or group of steps that a line reports.
+
+    Args:
+      line: Line of kfp.local's output without colours.
+
+    Returns:
+      Name and status; None if the line reports no start or end.
+    """
     event = _EVENT.match(line)
     return event and (event[1], _STATUSES[event[2] or event[3]])
 

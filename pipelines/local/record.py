@@ -1,4 +1,7 @@
-"""`run.json`: what a run is to do; locked as long as the process that drives the run lives."""
+"""The file `run.json`, which describes a run.
+
+The process that drives the run holds a lock on the file as long as it lives.
+"""
 
 import contextlib
 import dataclasses
@@ -22,38 +25,64 @@ FILE = "run.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """A run of the pipeline on this machine."""
+    """A run of the pipeline on this machine.
 
-    id: str  # name of its directory
-    runner: str  # `subprocess` or `docker`
-    image: str  # of the steps' containers
-    dataset: str  # as on the command line, for people to see; so is `cluster`
+    Attributes:
+      id: Name of the run's directory.
+      runner: What steps run in, `subprocess` or `docker`.
+      image: Image of the steps' containers.
+      dataset: Name of the dataset, for display.
+      cluster: Path or name of the cluster, for display.
+      sources: Paths of the data, which containers have to see.
+      arguments: Arguments of the pipeline by name.
+    """
+
+    id: str
+    runner: str
+    image: str
+    dataset: str
     cluster: str
-    sources: Sequence[str] = ()  # paths of the data, which containers have to see
-    arguments: Mapping[str, Any]  # of the pipeline
+    sources: Sequence[str] = ()
+    arguments: Mapping[str, Any]
 
     @property
     def dir(self) -> pathlib.Path:
-        """Directory of the run, which may have been moved since."""
+        """Directory in which the run began; it may have been moved since."""
         return pathlib.Path(self.arguments["run_dir"])
 
     @property
     def label(self) -> str:
-        """Label of its containers, `KEY=VALUE`."""
+        """Label of the run's containers, `KEY=VALUE`."""
         return f"tfrecord-training.run={self.id}"
 
     @classmethod
     def load(cls, run_dir: str | os.PathLike[str]) -> Self:
-        """Reads `run.json`; a ValueError if that is missing or damaged."""
+        """Reads the `run.json` of a run's directory.
+
+        Raises:
+          ValueError: If it is missing or damaged.
+        """
         return TypeAdapter(cls).validate_python(read_or_empty(pathlib.Path(run_dir) / FILE))
 
     def save(self) -> None:
-        """Writes `run.json`."""
+        """Writes `run.json` into the run's directory."""
         write_text(self.dir / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
 
 def begin(runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) -> RunRecord:
-    """Makes a directory for a run, which this process locks, and returns its record with the pipeline's arguments."""
+    """Makes a directory for a new run, writes its record, and locks it for this process.
+
+    Args:
+      runs_dir: Directory of the runs, made if it does not exist.
+      arguments: Arguments of the pipeline beside the paths and the id of the run, which are added.
+      **facts: Other fields of the record.
+
+    Returns:
+      The record.
+
+    Raises:
+      UserError: If the directory or the record cannot be written.
+    """
     with writable(f"--runs-dir {runs_dir}"):
         run_dir = _make_run_dir(runs_dir)
         paths = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs"}
@@ -69,10 +98,13 @@ def begin(runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) ->
 
 
 def lock(run_dir: pathlib.Path) -> int:
-    """Locks a run's record until this process ends, however it does, or the returned descriptor is closed.
+    """Locks the record of a run. Waits while another process holds the lock.
 
-    The lock also tells other containers, and other machines that share the directory, that the run
-    goes on.
+    The lock also tells containers, and other machines that share the directory, that the run goes
+    on.
+
+    Returns:
+      A file descriptor. The lock lasts until it is closed or this process ends, however it ends.
     """
     descriptor = os.open(run_dir / FILE, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -80,7 +112,11 @@ def lock(run_dir: pathlib.Path) -> int:
 
 
 def read_or_empty(path: pathlib.Path) -> dict[str, Any]:
-    """Returns the object in a file of JSON; an empty one while the file is missing or incomplete."""
+    """Returns the object in a JSON file.
+
+    It is empty if the file is missing, incomplete or damaged, or if it has something else than an
+    object.
+    """
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
         content = documents.parse_json(documents.read(file))
         return content if isinstance(content, dict) else {}
@@ -88,7 +124,10 @@ def read_or_empty(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
-    """Makes `<runs_dir>/<date>-<time>`; where another run has that already, the next second's."""
+    """Makes the directory `<runs_dir>/<date>-<time>`, and returns it.
+
+    If another run has that directory, it waits for the next second.
+    """
     while True:
         run_dir = runs_dir / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
         with contextlib.suppress(FileExistsError):

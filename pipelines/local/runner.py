@@ -1,7 +1,8 @@
-"""Runs the pipeline of a run directory with kfp.local: `python -m pipelines.local.runner runs/<id>`.
+"""Runs the pipeline of a run with kfp.local: `python -m pipelines.local.runner runs/<id>`.
 
-It is a process of its own because kfp.local replaces `print`, keeps no logs and tells its progress
-only in them; `pipelines.run` starts it, keeps its output and reads the progress from it.
+It is a process of its own because kfp.local replaces `print`, writes no logs, and reports progress
+only in its output. `pipelines.run` starts this process, logs its output and reads the progress in
+it.
 """
 
 import logging
@@ -21,18 +22,18 @@ from pipelines.training import build
 
 
 def main(run_dir: str) -> int:
-    """Runs the pipeline as `run.json` says. Returns the exit code."""
+    """Runs the pipeline as `run.json` describes it. Returns 0, or 1 if a step has failed."""
     record = RunRecord.load(run_dir)
     if owner := owner_pid(os.environ):
         watch(owner, lambda: _end(record))
-    # The group is told to stop so that the step that trains saves; this process lives to tell that
-    # it has. SIGHUP comes too where a login session ends.
+    # A signal goes to the whole group of processes, for the training to save. This process ignores
+    # it, to report how the training ended. The end of a login session sends SIGHUP as well.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     keep_exit_codes_of_children()
-    warnings.simplefilter("ignore")  # of kfp about its own future, once for every task
-    # kfp.local has a log of its own inside a task; that a task came from the cache it tells
-    # outside, to this one.
+    warnings.simplefilter("ignore")  # kfp warns of its own future versions, once for every task.
+    # kfp.local sets up logging while a task runs. It reports hits of its cache outside of that
+    # time, and they would be lost without this.
     logging.basicConfig(
         stream=sys.stdout,
         level=logging.INFO,
@@ -44,23 +45,26 @@ def main(run_dir: str) -> int:
         pipeline_root=str(record.dir / "artifacts"),
         workspace_root=str(record.dir / "tmp" / "workspace"),
         enable_caching=True,
-        cache_root=str(record.dir / "artifacts" / ".done"),  # what a resume does not do again
+        cache_root=str(record.dir / "artifacts" / ".done"),  # Steps that a resume skips.
     )
     try:
         build("local", record.image)(**record.arguments)
-    except (
-        RuntimeError
-    ) as error:  # all that kfp says of a failure; the step's own words are in the log
+    except RuntimeError as error:  # How kfp reports a failed step, whose own error is in the log.
         print(error)
         return 1
     return 0
 
 
 def _end(record: RunRecord) -> None:
-    """Kills the steps: they are in this process's group, or in containers; the replicas of `train` die with their launcher."""
+    """Kills all steps and this process, when the process that started it has ended.
+
+    Steps are in this process's group, or in containers. The replicas of `train` end with their
+    launcher.
+    """
     if record.runner == "docker":
-        # Not from here: while this process lives, it takes a container that is gone for a failure,
-        # and goes on. And later: the engine may still be making what this process has asked it for.
+        # Another process removes the containers, because this one would take the end of a container
+        # for a failure and go on. It waits, since the engine may still be starting a container that
+        # this process has asked for.
         remove = (
             "import time; time.sleep(3); from common import container_engine as e; "
             f"e.remove_containers({record.label!r})"
@@ -74,14 +78,14 @@ def _runner(record: RunRecord) -> local.SubprocessRunner | local.DockerRunner:
         return local.SubprocessRunner(use_venv=False)
     from docker.types import Mount
 
-    # Paths inside are those outside, so every argument means the same.
+    # Paths are the same inside and outside of containers, so arguments mean the same.
     written = (str(record.dir.parent), record.arguments["registry"])
     mounts = [
         Mount(path, path, type="bind", read_only=path not in written)
         for path in (*written, *filter(os.path.isabs, record.sources))
     ]
-    temporary = str(record.dir / "tmp")  # on the disk, unlike /tmp
-    user = os.environ.get("USER", "")  # who has registered a model, for the registry's history
+    temporary = str(record.dir / "tmp")  # On the disk; /tmp is in memory.
+    user = os.environ.get("USER", "")  # The registry's history names who has registered a model.
     return local.DockerRunner(
         mounts=mounts,
         labels=dict([record.label.split("=")]),

@@ -1,4 +1,4 @@
-"""`summary.json` of a run, and the page that shows it."""
+"""Writes the `summary.json` of a run, and the page that shows it."""
 
 import json
 import os
@@ -20,13 +20,13 @@ from trainer.job import done
 
 FILE, REPORT, EVALUATION = "summary.json", "report.html", "evaluation.json"
 TEMPLATES = templates("pipelines")
-# Mistakes that the user can repair, as steps and replicas report them.
+# Errors that the user can repair, as steps and replicas report them.
 _REPAIRABLE = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 _LAST_LINES = 12
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """Returns a path as a person would type it in this directory."""
+    """Returns a path as a person would type it: relative if it lies in the working directory."""
     path = os.fspath(path)
     return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
 
@@ -38,16 +38,16 @@ def write(record: RunRecord, progress: Progress, status: str, seconds: float) ->
     """Writes `summary.json` and `report.html` from the files of a run.
 
     Args:
-      record: Of the run.
-      progress: Of its steps, which have ended.
+      record: Record of the run.
+      progress: Its steps, which have ended.
       status: `succeeded`, `failed` or `interrupted`.
       seconds: Duration of this attempt.
 
     Returns:
-      The content of `summary.json`.
+      The content of `summary.json`. Its `reason` is an error that the user can repair, or None.
     """
     run_dir = record.dir
-    # A resume may have evaluated again.
+    # There may be several, since a resume may evaluate again. The newest counts.
     if evaluations := sorted(run_dir.glob("artifacts/*/evaluate/evaluation"), key=os.path.getmtime):
         shutil.copyfile(evaluations[-1], run_dir / EVALUATION)
     evaluation = read_or_empty(run_dir / EVALUATION)

@@ -1,9 +1,9 @@
-"""Checks before a run is sent: mistakes that a step would find only after hours.
+"""Checks before a run is sent: for mistakes that a step would find only after hours.
 
-    check_access(submission)   # UserError with all that is wrong; a warning where Google Cloud does not answer
+    check_access(submission)   # UserError if something is wrong; a warning if it cannot be checked
 
-What Vertex AI refuses at once is not checked here. Sources: the REST references of Vertex AI, Cloud Storage and IAM, and
-of the registry API (OCI distribution specification).
+What Vertex AI refuses at once is not checked here. Sources: the REST references of Vertex AI, Cloud
+Storage and IAM, and the registry API (OCI distribution specification).
 """
 
 import contextlib
@@ -18,12 +18,18 @@ from common.google_cloud import credentials, refusals
 from pipelines.vertex.submission import Submission
 
 _TIMEOUT_S = 4.0
-_MANIFESTS = ", ".join(f"application/vnd.{kind}+json" for kind in (
-    "oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2"
-))  # fmt: skip
+_MANIFESTS = ", ".join(
+    f"application/vnd.{kind}+json"
+    for kind in (
+        "oci.image.manifest.v1",
+        "oci.image.index.v1",
+        "docker.distribution.manifest.v2",
+        "docker.distribution.manifest.list.v2",
+    )
+)
 _ACCOUNTS = "https://iam.googleapis.com/v1/projects/-/serviceAccounts"
 _PROJECTS = "https://cloudresourcemanager.googleapis.com/v3/projects"
-# Predefined roles that have the right to act as an account.
+# Predefined roles with the permission to act as a service account.
 _ROLES = (
     "roles/iam.serviceAccountUser",
     "roles/editor",
@@ -39,7 +45,11 @@ _WRITES = (
 
 
 class Asker:
-    """Sends requests to Google's REST APIs with the credentials of this machine; answers are JSON."""
+    """Client of Google's REST APIs with the credentials of this machine.
+
+    Raises:
+      UserError: If there are no credentials.
+    """
 
     def __init__(self) -> None:
         from google.auth.transport.requests import AuthorizedSession
@@ -47,12 +57,19 @@ class Asker:
         self._session = AuthorizedSession(credentials())
 
     def __call__(self, url: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """Returns HTTP status and content of the answer; of a refusal, the content is its `message`.
+        """Sends a request.
 
-        A body is sent with POST, `{}` as an empty one.
+        Args:
+          url: Address.
+          body: Value to send as JSON with POST; `{}` for an empty body. None sends a GET.
+          **headers: Headers of the request.
+
+        Returns:
+          The HTTP status, and the JSON of the answer. If the request is refused, the latter has
+          only a `message`.
 
         Raises:
-          ConnectionError: If nothing answers, or a broken server.
+          ConnectionError: If nothing answers in time, or if the server fails.
           UserError: If the credentials are refused.
         """
         limits = {"timeout": _TIMEOUT_S, "max_allowed_time": _TIMEOUT_S}
@@ -73,7 +90,11 @@ class Asker:
 
 
 def check_access(submission: Submission) -> None:
-    """Raises a UserError with all that is wrong; what cannot be checked is warned of."""
+    """Checks a run's bucket, image and training account. Warns of what cannot be checked.
+
+    Raises:
+      UserError: If something is wrong; the message has all problems.
+    """
     ask = Asker()
     problems: list[str] = []
     for check in (
@@ -90,7 +111,7 @@ def check_access(submission: Submission) -> None:
 
 
 def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
-    """Yields why Vertex AI cannot be asked in that project and region."""
+    """Yields a problem if Vertex AI cannot be used in a project and region."""
     place = f"{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
     status, answer = ask(f"https://{place}/pipelineJobs?pageSize=1")
     if status != 200:
@@ -102,30 +123,43 @@ def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
 
 
 def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
-    """Yields whether the bucket is missing, in another region than the run, or may not be written to."""
+    """Yields a problem if a bucket is missing, lies in another region, or may not be written to.
+
+    Args:
+      ask: Client.
+      bucket: `gs://BUCKET`.
+      location: Region of the run.
+    """
     bucket = bucket.removeprefix("gs://")
     url = f"https://storage.googleapis.com/storage/v1/b/{bucket}"
     status, answer = ask(f"{url}?fields=location,locationType")
-    if status == 404:  # Google's client would make one, even of a name that was misspelt.
-        yield f"no bucket {bucket}; make it: gcloud storage buckets create gs://{bucket} --location={location}"
+    # Without this check Google's client would make the bucket, even if its name is misspelt.
+    if status == 404:
+        yield (
+            f"no bucket {bucket}; make it: gcloud storage buckets create gs://{bucket} "
+            f"--location={location}"
+        )
     elif status != 200:
         yield f"bucket {bucket}: {answer['message']}; ask for the role Storage Object User on it"
     elif answer["location"].lower() != location:
         yield (
             f"bucket {bucket} lies in {answer['location'].lower()} and the run in {location}; "
-            "Vertex AI takes a bucket "
-            f"of its own region: gcloud storage buckets create gs://NAME --location={location}"
+            "Vertex AI takes a bucket of its own region: gcloud storage buckets create gs://NAME "
+            f"--location={location}"
         )
     else:
         status, answer = ask(
             f"{url}/iam/testPermissions?{'&'.join(f'permissions={each}' for each in _WRITES)}"
         )
         if missing := set(_WRITES) - set(answer.get("permissions", ())):
-            yield f"bucket {bucket}: no {', '.join(sorted(missing))}; ask for the role Storage Object User on it"
+            yield (
+                f"bucket {bucket}: no {', '.join(sorted(missing))}; ask for the role Storage "
+                "Object User on it"
+            )
 
 
 def _image_problems(ask: Asker, image: str) -> Iterator[str]:
-    """Yields why the image cannot be fetched."""
+    """Yields a problem if an image does not exist or cannot be pulled."""
     host, _, path = image.partition("/")
     name, _, digest = path.partition("@")
     status, answer = ask(f"https://{host}/v2/{name}/manifests/{digest}", Accept=_MANIFESTS)
@@ -136,11 +170,12 @@ def _image_problems(ask: Asker, image: str) -> Iterator[str]:
 
 
 def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
-    """Yields whether the training's account is missing; a run's account that may not act as it is warned of.
+    """Yields a problem if the training's service account is missing.
 
-    Only the run's account, which makes the training job, could ask Google Cloud whether it may. So
-    policies are read: the training account's own and the project's. The right may also come from a
-    group or a folder, which they do not show.
+    Prints a warning if the run's account may not be allowed to act as that account. Only the run's
+    account itself could ask Google Cloud for that. So the policies of the training's account and of
+    the project are read. The permission may also come from a group or a folder, which these
+    policies do not show.
     """
     account, actor = submission.settings.training_service_account, submission.service_account
     if not account:
@@ -155,9 +190,8 @@ def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
     if not any(binding["role"] in _ROLES and member in binding["members"] for binding in bindings):
         print(
             "warning: the policies that you may read do not show whether "
-            f"{actor or 'the default account'} may act as "
-            f"{account}; if not, the training fails; grant it: gcloud iam service-accounts "
-            "add-iam-policy-binding "
+            f"{actor or 'the default account'} may act as {account}; if not, the training fails; "
+            "grant it: gcloud iam service-accounts add-iam-policy-binding "
             f"{account} --member={member} --role=roles/iam.serviceAccountUser",
             file=sys.stderr,
         )

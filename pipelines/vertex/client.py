@@ -1,4 +1,8 @@
-"""Vertex AI Pipelines: runs of ours, which their labels tell from all others. All raise what `refusals` does."""
+"""Client of Vertex AI Pipelines. Labels tell runs of this program from all others.
+
+All functions but `connect` and `link` raise what `common.google_cloud.refusals` does: UserError if
+a request is refused, ConnectionError if Vertex AI does not answer.
+"""
 
 import json
 
@@ -9,16 +13,31 @@ from common.google_cloud import OURS, credentials, refusals
 from components.train.backends.attempts import Again
 from pipelines.vertex.submission import Submission
 
-_SERVICE = "Vertex AI"  # Messages begin with it.
+_SERVICE = "Vertex AI"  # Error messages begin with it.
 
 
 def connect(project: str, location: str) -> None:
-    """Has Google's clients work in that project and region, with the credentials of this machine."""
+    """Sets project, region and credentials for all of Google's clients in this process.
+
+    Raises:
+      UserError: If this machine has no credentials.
+    """
     aiplatform.init(project=project, location=location, credentials=credentials())
 
 
 def send(submission: Submission, job_id: str, order: Again) -> str:
-    """Begins an attempt of a run; returns its resource name. Google's client would make a bucket that is not there, this does not."""
+    """Starts an attempt of a run.
+
+    Google's own function would make a bucket that does not exist; this one does not.
+
+    Args:
+      submission: The run.
+      job_id: Id of the new pipeline job.
+      order: Machines and time limit of the attempt.
+
+    Returns:
+      The resource name of the pipeline job.
+    """
     client = aiplatform.initializer.global_config.create_client(
         aiplatform.utils.PipelineJobClientWithOverride
     )
@@ -30,13 +49,13 @@ def send(submission: Submission, job_id: str, order: Again) -> str:
 
 
 def get(name: str) -> v1.PipelineJob:
-    """Returns a run, `projects/.../pipelineJobs/...`, as it is now."""
+    """Returns the present state of a run, given its name `projects/.../pipelineJobs/...`."""
     with refusals(_SERVICE):
         return aiplatform.PipelineJob.get(name).gca_resource
 
 
 def runs(**labels: str) -> list[v1.PipelineJob]:
-    """Returns runs of ours with these labels, the newest first."""
+    """Returns this program's runs that have the labels, the newest first."""
     terms = " AND ".join([OURS, *(f'labels.{name}="{value}"' for name, value in labels.items())])
     with refusals(_SERVICE):
         jobs = [job.gca_resource for job in aiplatform.PipelineJob.list(filter=terms)]
@@ -44,13 +63,13 @@ def runs(**labels: str) -> list[v1.PipelineJob]:
 
 
 def cancel(name: str) -> None:
-    """Ends a run."""
+    """Cancels a run, given its name `projects/.../pipelineJobs/...`."""
     with refusals(_SERVICE):
         aiplatform.PipelineJob.get(name).cancel()
 
 
 def custom_jobs(run: str) -> list[v1.CustomJob]:
-    """Returns our training jobs of a run, the oldest first."""
+    """Returns this program's training jobs of a run, the oldest first."""
     with refusals(_SERVICE):
         jobs = [
             job.gca_resource
@@ -60,6 +79,9 @@ def custom_jobs(run: str) -> list[v1.CustomJob]:
 
 
 def link(name: str) -> str:
-    """Returns where the console shows a run."""
+    """Returns the address of a run in Google Cloud's console."""
     _, project, _, location, _, run = name.split("/")
-    return f"https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run}?project={project}"
+    return (
+        f"https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run}"
+        f"?project={project}"
+    )

@@ -1,4 +1,7 @@
-"""Sends a run and, where somebody waits for it, goes on with training that was given up, as `next_attempt` decides."""
+"""Sends a run to Vertex AI, and sends it again if its training is given up.
+
+`next_attempt` decides whether and how it goes on. That needs somebody who waits for the run.
+"""
 
 import contextlib
 import functools
@@ -17,13 +20,17 @@ from pipelines.vertex import client, watch
 from pipelines.vertex.submission import Submission
 
 _TAIL = 10
-_END_POLLS = 7  # A cancelled job has half a minute to save.
+_END_POLLS = 7  # Long enough for a cancelled job, which has half a minute to save.
 
 
 def recorded(submission: Submission, store: JobStore) -> list[v1.PipelineJob]:
-    """Reads the record of a run's attempts, and returns its pipeline jobs, all of which have ended; refuses one that goes on.
+    """Reads the record of a run's attempts into the store, and returns the run's pipeline jobs.
 
-    What became of an attempt that nobody waited for is added; it is written with the next one.
+    If nobody waited for the last attempt, its ending is found out and added. It is written to the
+    bucket only with the next attempt.
+
+    Raises:
+      UserError: If a pipeline job or a training job of the run has not ended.
     """
     runs = client.runs(run=submission.run)
     for run in runs:
@@ -41,13 +48,20 @@ def recorded(submission: Submission, store: JobStore) -> list[v1.PipelineJob]:
 def run(
     submission: Submission, store: JobStore, runs: Sequence[v1.PipelineJob], *, wait: bool
 ) -> int:
-    """Sends the run; where it waits, training that was given up goes on in another. Returns 0 if the last has ended well.
+    """Sends a run. If it waits, it sends further attempts while training is given up and may go on.
 
     Args:
-      submission: What to send.
+      submission: The run.
       store: Record of its attempts.
       runs: Its earlier pipeline jobs.
       wait: Whether to follow it to its end.
+
+    Returns:
+      The exit code: 0 if the run has succeeded, or was sent without waiting; 1 if it has failed or
+      was cancelled, or if training is given up for good.
+
+    Raises:
+      UserError: If Vertex AI refuses the run. The record of a run that is new is deleted then.
     """
     names = {*map(_id, runs), *(attempt.display_name for attempt in store.attempts)}
     numbers = itertools.count(2)
@@ -69,7 +83,7 @@ def run(
                     delete_files([submission.record, f"{store.job_dir}/{RECORD}"])
             raise
         if not is_new:
-            submission.save()  # With what this command changes of it.
+            submission.save()  # A resume may have changed some of its keys.
         is_new = False
         print(f"submitted {job_id}: {client.link(attempt.name)}", flush=True)
         watch.show(f"{attempt.shape}, from step {max(0, attempt.step_before):,}")
@@ -87,7 +101,7 @@ def run(
         failures = _failures(job, training_jobs, submission)
         print(*filter(None, [job.error.message, *failures]), sep="\n", file=sys.stderr)
         if attempt.ending in (None, Ending.SUCCEEDED):
-            return 1  # It was another step that failed.
+            return 1  # Another step has failed, and more training does not help.
         watch.show(f"training: {attempt.ending}, at step {max(0, attempt.step_after):,}")
     print(f"training is given up: {order.why}", file=sys.stderr)
     return 1
@@ -98,7 +112,11 @@ def _id(run: v1.PipelineJob) -> str:
 
 
 def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob]:
-    """Returns the jobs of the last attempt, once they have ended; refuses one that goes on without its pipeline job."""
+    """Returns the training jobs of the last attempt. Waits a minute for their end.
+
+    Raises:
+      UserError: If one of them goes on without its pipeline job.
+    """
     known = {name for attempt in store.attempts for name in attempt.jobs}
     for polls in range(_END_POLLS):
         if polls:
@@ -124,11 +142,17 @@ def _failed_steps(run: v1.PipelineJob) -> dict[str, v1.PipelineTaskDetail]:
 
 
 def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob | None) -> None:
-    """Completes the last attempt, or takes it out if there was no training."""
+    """Records how the last attempt has ended, or removes it if it has not come to the training.
+
+    Args:
+      store: Record of the attempts.
+      jobs: Training jobs of the attempt.
+      run: Its pipeline job, if there is one.
+    """
     failed = _failed_steps(run).get("train") if run else None
     if jobs:
-        # Whoever cancels training ends its step; cancelled after that, it was by the exit handler:
-        # the launcher was lost.
+        # If a user cancels the training, its step fails after the job has ended. If the step fails
+        # first, the launcher was lost, and the pipeline's exit handler has cancelled the job.
         is_left = (
             failed and failed.end_time and jobs[-1].end_time and jobs[-1].end_time > failed.end_time
         )
@@ -138,9 +162,8 @@ def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob
             and watch.state_of(run) == "FAILED"
         )
         store.complete(jobs, is_lost=is_lost)
-    elif (
-        failed and (how := ending(failed)) is not Ending.FAILED
-    ):  # Its job was refused, or not made.
+    # Without a job, Vertex AI has refused it for lack of capacity, or could not make it.
+    elif failed and (how := ending(failed)) is not Ending.FAILED:
         store.refuse(" ".join(failed.error.message.split()), how)
     else:
         store.attempts.pop()
@@ -149,7 +172,10 @@ def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob
 def _failures(
     run: v1.PipelineJob, jobs: Sequence[v1.CustomJob], submission: Submission
 ) -> Iterator[str]:
-    """Yields each step that has failed and why: of the training which replica, and its last lines."""
+    """Yields lines about each step that has failed: the reason, and the end of its log.
+
+    Of the training, the log is that of the replica that has failed.
+    """
     for step, task in _failed_steps(run).items():
         why, job = task.error.message, task.executor_detail.container_detail.main_job
         replica, roles = "", tuple[str, ...]()

@@ -1,4 +1,7 @@
-"""A run for Vertex AI, described whole: what is shown, checked, sent, kept in the bucket, and sent again."""
+"""A run for Vertex AI with all that describes it.
+
+It can be printed, checked, sent, saved in the bucket, and sent again.
+"""
 
 import dataclasses
 import functools
@@ -22,33 +25,42 @@ from pipelines.cloud_options import check_place, cluster_of
 from pipelines.config import Config
 from pipelines.training import build
 
-_RECORD = "{}/runs/{}/run.json"  # of a bucket and a run: what was submitted
-TIMEOUT_S = 7 * 86_400  # of a job without a time limit: Vertex AI's own
+_RECORD = "{}/runs/{}/run.json"  # Path of a submission, from its bucket and its run.
+TIMEOUT_S = 7 * 86_400  # Time limit of jobs that have none of their own, as Vertex AI's default.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A run of the pipeline."""
+    """A run of the pipeline on Vertex AI.
 
-    run: str  # Its name, and that of its directory.
-    bucket: str  # `gs://BUCKET`.
-    image: str  # That the steps and the training run in, by digest.
-    values: Mapping[str, Any]  # Arguments of the pipeline by name.
+    Attributes:
+      run: Name of the run and of its directory.
+      bucket: `gs://BUCKET`.
+      image: Image of the steps and of the training, by digest.
+      values: Arguments of the pipeline by name.
+      settings: Settings of the training job.
+      service_account: Account that the run acts as; None for the project's default.
+      resources: CPUs and memory by step.
+      max_machine_hours: Limit on all attempts of the training together; None for no limit.
+    """
+
+    run: str
+    bucket: str
+    image: str
+    values: Mapping[str, Any]
     settings: JobSettings
     service_account: str | None = None
-    resources: Mapping[str, tuple[str, str]] = dataclasses.field(
-        default_factory=dict
-    )  # CPUs and memory by step.
-    max_machine_hours: float | None = None  # Of the training, all attempts together.
+    resources: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    max_machine_hours: float | None = None
 
     @functools.cached_property
     def cluster(self) -> Cluster:
-        """Machines that the training runs on."""
+        """Cluster that the training runs on."""
         return Cluster.from_json(self.values["cluster"])
 
     @property
     def bounds(self) -> Bounds:
-        """Hours that all attempts of the training may take together."""
+        """Limits on all attempts of the training together."""
         return Bounds(
             cluster=self.cluster,
             timeout_s=self.cluster.scheduling.timeout_s or TIMEOUT_S,
@@ -57,16 +69,24 @@ class Submission:
 
     @property
     def record(self) -> str:
-        """Path of the file that keeps it."""
+        """Path of the file in the bucket that `save` writes."""
         return _RECORD.format(self.bucket, self.run)
 
     def save(self) -> None:
-        """Keeps it in the run's directory."""
+        """Writes the submission to the run's directory in the bucket."""
         write_text(self.record, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     @classmethod
     def load(cls, bucket: str, run: str) -> Self:
-        """Returns the run of that name, as it was submitted."""
+        """Reads a submission that was saved.
+
+        Args:
+          bucket: `gs://BUCKET`.
+          run: Name of the run.
+
+        Raises:
+          UserError: If there is no such run, or if its record is damaged.
+        """
         with parsed_json(_RECORD.format(bucket, run)) as fields:
             if fields is None:
                 raise UserError(
@@ -75,7 +95,15 @@ class Submission:
             return TypeAdapter(cls).validate_python(fields)
 
     def request(self, job_id: str, order: Again) -> dict[str, Any]:
-        """Returns the body of `pipelineJobs.create` for an attempt; asks nobody."""
+        """Returns the request `pipelineJobs.create` for an attempt. Sends nothing.
+
+        Args:
+          job_id: Id of the pipeline job.
+          order: Machines and time limit of the attempt.
+
+        Returns:
+          `parent`, `pipelineJobId` and `pipelineJob` of the request.
+        """
         pipeline = build(
             "vertex",
             self.image,
@@ -106,13 +134,17 @@ class Submission:
 
 
 def prepare(config: Config) -> Submission:
-    """Checks every key by itself and against the others, and asks nobody; a mistake is a UserError."""
+    """Returns a new submission. Checks all keys, and sends no request.
+
+    Raises:
+      UserError: If a key is wrong, or if keys do not fit each other.
+    """
     check_place(config)
     cluster = cluster_of(config)
     trained_by = config.training_service_account or config.service_account
     settings = dataclasses.replace(JobSettings.of(config), training_service_account=trained_by)
     settings.check(config.location)
-    plan_vertex(cluster, config.image, [])  # refuses pools that cannot run there
+    plan_vertex(cluster, config.image, [])  # Raises an error for pools that cannot run there.
     sources = as_list(config.source)
     if config.dataset == "bigquery":
         config = config.model_copy(
@@ -154,7 +186,11 @@ def prepare(config: Config) -> Submission:
 
 
 def require_bucket(source: str) -> str:
-    """Returns `gs://BUCKET/DIR` without a slash at its end, or a UserError: no other place can be read on Vertex AI."""
+    """Returns a path in a bucket without a slash at its end.
+
+    Raises:
+      UserError: If it is another path, since steps on Vertex AI can read only buckets.
+    """
     if not re.match("gs://[^/]", source):
         raise UserError(
             f"--source {source}: steps on Vertex AI read buckets; upload it and give "

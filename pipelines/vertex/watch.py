@@ -1,4 +1,4 @@
-"""Follows a run on Vertex AI: the states of its steps, and how far the training is.
+"""Follows a run on Vertex AI: the states of its steps, and the progress of its training.
 
 job = follow(name, job_dir)    # the `PipelineJob` message, once the run has ended
 """
@@ -24,9 +24,19 @@ _TAIL_BYTES = 65_536
 
 
 def follow(name: str, job_dir: str) -> v1.PipelineJob:
-    """Shows what changes in a run, `projects/.../pipelineJobs/...`, until it has ended, and returns it.
+    """Prints what changes in a run until it has ended.
 
-    While the network or Google Cloud fails, or after the credentials have expired, it waits.
+    While the network or Google Cloud fails, or while credentials have expired, it goes on waiting.
+
+    Args:
+      name: Name of the run, `projects/.../pipelineJobs/...`.
+      job_dir: Directory of the training job, whose journal has its progress.
+
+    Returns:
+      The run in its final state.
+
+    Raises:
+      RefusedError: If Google Cloud refuses to show the run.
     """
     outages = Outages(aiplatform.initializer.global_config.project, "the run", show)
     states: dict[str, str] = {}
@@ -49,17 +59,20 @@ def follow(name: str, job_dir: str) -> v1.PipelineJob:
 
 
 def state_of(job: v1.PipelineJob) -> str:
-    """Returns `RUNNING`, `SUCCEEDED`, ..."""
+    """Returns the state of a run in short form, such as `RUNNING` or `SUCCEEDED`."""
     return job.state.name.removeprefix("PIPELINE_STATE_")
 
 
 def is_live(job: v1.PipelineJob) -> bool:
-    """Returns whether a run has not ended."""
+    """Returns whether a run has not ended yet."""
     return state_of(job) not in _ENDED
 
 
 def steps(job: v1.PipelineJob) -> Iterator[tuple[str, v1.PipelineTaskDetail]]:
-    """Yields each step by name, but no groups of steps, and not the run itself."""
+    """Yields name and details of each step, without groups of steps and the run itself.
+
+    Google's component for training is called `train`, as on this machine.
+    """
     for task in job.job_detail.task_details:
         if not task.task_name.startswith(
             ("exit-handler-", "condition-", job.name.rpartition("/")[2])
@@ -68,14 +81,17 @@ def steps(job: v1.PipelineJob) -> Iterator[tuple[str, v1.PipelineTaskDetail]]:
 
 
 def newest_step(job_dir: str) -> dict[str, Any]:
-    """Returns the newest line `step` or `evaluation` of the chief's journals of a job; empty if none can be read."""
-    with contextlib.suppress(UserError):  # A journal is replaced while it is read.
+    """Returns the newest line with the event `step` or `evaluation` in the chief's journals.
+
+    It is empty if there is none yet, or if the journals cannot be read.
+    """
+    with contextlib.suppress(UserError):  # A journal may be replaced while it is read.
         journals = [file for file in list_folder(job_dir)[1] if "/journal-chief-0-" in file.path]
         for file in sorted(journals, key=lambda file: file.updated_s, reverse=True):
             with open_file(file, max(0, file.num_bytes - _TAIL_BYTES)) as tail:
                 lines = tail.read().splitlines()
             for text in reversed(lines):
-                with contextlib.suppress(ValueError):  # Half a line.
+                with contextlib.suppress(ValueError):  # Lines at the ends may be cut off.
                     line = parse_json(text)
                     if line["event"] in ("step", "evaluation"):
                         return line
@@ -83,12 +99,17 @@ def newest_step(job_dir: str) -> dict[str, Any]:
 
 
 def show(text: str) -> None:
-    """Prints a line with the time of day."""
+    """Prints a text with the time of day before it."""
     print(f"{datetime.datetime.now():%H:%M:%S} {text}", flush=True)
 
 
 def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields steps whose state has changed, and updates `states`."""
+    """Yields name and state of each step whose state has changed.
+
+    Args:
+      job: The run.
+      states: States by step at the last call; they are updated.
+    """
     for step, task in steps(job):
         state = task.state.name.lower().replace("skipped", "from the cache")
         if state not in (states.get(step), "pending", "state_unspecified"):
@@ -97,7 +118,7 @@ def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str,
 
 
 def _progress(line: dict[str, Any]) -> str:
-    """Returns a line of the chief's journal as people read it."""
+    """Returns a line of the chief's journal as a text for people."""
     parts = [f"step {line['step']:,}"]
     parts += [f"{line['examples_per_s']:,.0f} examples/s"] if line.get("examples_per_s") else []
     parts += [
