@@ -1,31 +1,33 @@
 #!/bin/bash
-# Start-up script of a machine that trains one job (README.md): in a container, until the job is done or has failed; then
-# it deletes the group that the machine belongs to, and so the machine. Whatever has to outlast it is in the bucket.
-# It runs at every boot, on the machines too that take the place of one that was preempted.
-# shellcheck disable=SC2329 # repeat calls what looks as if nothing did
+# Start-up script of a machine that trains one job in a container (README.md). When the job is done
+# or has failed, it deletes the group that the machine belongs to, and so the machine. All that has
+# to outlast the machine is in the bucket. The script runs at every boot, also of a machine that
+# replaces a preempted one.
+# shellcheck disable=SC2329 # `repeat` calls functions that seem to have no caller.
 set -uo pipefail
 
-directory=${RUNTIME_DIRECTORY:-/run/training} # in memory, as the registry's token comes to lie there
+directory=${RUNTIME_DIRECTORY:-/run/training} # In memory, since it gets the registry's token.
 storage=https://storage.googleapis.com
-export DOCKER_CONFIG=$directory # on Container-Optimized OS root's home cannot be written
+export DOCKER_CONFIG=$directory # Container-Optimized OS has root's home on a read-only disk.
 
 say() { echo "training: $*"; }
 
-# ask PATH: prints what the metadata server knows of the machine; nothing if it does not know.
+# ask PATH: prints a value of the metadata server; nothing if there is no such value.
 ask() {
     curl --silent --fail --retry 5 --retry-connrefused --header 'Metadata-Flavor: Google' \
         "http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance/$1"
 }
 token() { ask service-accounts/default/token | sed -E 's/.*"access_token": *"([^"]*)".*/\1/'; }
 
-# google METHOD URL [OPTION...]: prints the HTTP status, 000 without one; the answer is in $directory/answer.
+# google METHOD URL [OPTION...]: sends a request, and prints the HTTP status, or 000 without an
+# answer. The answer is written to $directory/answer.
 google() {
     : >"$directory/answer"
     curl --silent --max-time 60 --request "$1" --header @<(echo "Authorization: Bearer $(token)") \
         --output "$directory/answer" --write-out '%{http_code}' "${@:3}" "$2"
 }
 
-# end_group: tries until the group is gone, because as long as it is there this machine costs.
+# end_group: deletes the group. Tries until that succeeds, since the machine costs money until then.
 end_group() {
     local status undone="costs until deploy/vm/delete ${group##*/training-vm-}"
     [ "$(ask attributes/training-keep)" != true ] || { say "kept as asked; $undone" && exit; }
@@ -37,7 +39,8 @@ end_group() {
     exit
 }
 
-# repeat WHAT COMMAND...: again if it fails, as rights that were granted a moment ago take minutes to hold.
+# repeat WHAT COMMAND...: repeats a command that fails for ten minutes, since new permissions take
+# some minutes to take effect.
 repeat() {
     for _ in {1..40}; do
         "${@:2}" && return
@@ -47,7 +50,8 @@ repeat() {
     return 1
 }
 
-# look: asks for DONE.json; who may not read the job directory is not even told that it is not there.
+# look: fetches DONE.json. It may be missing, but without the right to read the job directory, Cloud
+# Storage does not even say that, and `look` fails.
 look() {
     status=$(google GET "$storage/storage/v1/b/$bucket/o/$prefix%2FDONE.json?alt=media")
     [[ $status == @(200|404) ]]
@@ -58,7 +62,7 @@ pull() {
         docker pull --quiet "$image"
 }
 
-# drivers: installs those of NVIDIA's GPUs where there are any, and puts what docker has to be told of them into $gpus.
+# drivers: if the machine has NVIDIA GPUs, installs drivers, and sets $gpus to flags of docker.
 drivers() {
     local device
     grep -qs 0x10de /sys/bus/pci/devices/*/vendor && command -v cos-extensions >/dev/null || return 0
@@ -69,7 +73,7 @@ drivers() {
     done
 }
 
-# watch: has the launcher stop when the machine is being taken away.
+# watch: stops the launcher when Google takes the machine away.
 watch() {
     until [ "$(ask preempted)" = TRUE ]; do
         ask 'preempted?wait_for_change=true&timeout_sec=5' >/dev/null || sleep 1
@@ -80,7 +84,8 @@ watch() {
 
 mkdir -p "$directory"
 rm -rf "$directory/pid" "$directory/stopping"
-# Has the launcher save and end, and waits for that. It is told once only: a second signal would end it unsaved.
+# This script makes the launcher save and end, and waits for it. It sends one signal only, since a
+# second one would end the launcher before it has saved.
 cat >"$directory/stop" <<'END'
 pid=$(cat "${0%/*}/pid" 2>/dev/null)
 [ "${pid:-0}" -gt 0 ] || exit 0
@@ -93,21 +98,22 @@ image=$(ask attributes/training-image)
 job_dir=$(ask attributes/training-job-dir)
 steps=$(ask attributes/training-steps)
 command=() gpus=()
-eval "command=($(ask attributes/training-command))" # as quoted by deploy/vm/create
+eval "command=($(ask attributes/training-command))" # deploy/vm/create has quoted the words.
 : "${group:?} ${image:?} ${job_dir:?}"
 bucket=${job_dir#gs://} prefix=${job_dir#gs://*/}
 bucket=${bucket%%/*} prefix=${prefix%/} prefix=${prefix//\//%2F}
 
 repeat "right to read $job_dir" look
-# If the number of steps is not known, or more are asked for than are done, the trainer finds out what is left to do.
+# The group is deleted at once if all steps are done. If their number is not known, or if more steps
+# are wanted, the trainer finds out what is left to do.
 done_steps=$(sed -nE 's/^ "step": ([0-9]+).*/\1/p' "$directory/answer")
 if [ "$status" = 200 ] && [ -n "$steps" ] && [ "${done_steps:-0}" -ge "$steps" ]; then
     say "$job_dir is done already"
     end_group
 fi
 
-docker rm --force training >/dev/null 2>&1 # of an earlier boot
-code=125 # docker's own where it cannot start a container
+docker rm --force training >/dev/null 2>&1 # The container may be left from an earlier boot.
+code=125 # As docker's own exit code if it cannot start a container.
 if repeat image pull && drivers && docker run --detach --name training --network host --log-opt max-size=50m \
     "${gpus[@]}" "$image" components.train --log-dir "/tmp/${group##*/}" "${command[@]}" >/dev/null; then
     docker inspect --format '{{.State.Pid}}' training >"$directory/pid"
@@ -120,7 +126,7 @@ fi
 case $code in
 0) say "$job_dir is done" ;;
 143) say "saved; the next machine goes on from there" && exit ;;
-137) # out of memory perhaps; or a replica had to be killed before it had saved, which the next machine bears
+137) # Out of memory; or replicas were killed before they had saved, if the machine is being stopped.
     [ ! -d "$directory/stopping" ] || { say "not all was saved; the next machine goes on from the newest checkpoint" && exit; }
     ;;&
 *)
