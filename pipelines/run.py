@@ -102,6 +102,7 @@ def _prepare(config: Config) -> RunRecord:
     with writable(f"--registry {config.registry}"):
         pathlib.Path(config.registry).mkdir(parents=True, exist_ok=True)
     runs_dir = pathlib.Path(config.runs_dir).resolve()
+    # Runs with the same source, schema and options of the conversion share one dataset.
     dataset = dataset_dir(
         runs_dir, config.dataset, key, arguments["convert_args"], arguments["schema"]
     )
@@ -148,6 +149,7 @@ def execute(record: RunRecord, fail_on_reject: bool = False) -> int:
     )
     progress = Progress(record.dir / "logs")
     code = _drive(record, progress)
+    # Codes other than 0 and 1 are those of signals.
     status = {0: "succeeded", 1: "failed"}.get(code, "interrupted")
     with writable(record.dir):
         result = summary.write(record, progress, status, time.monotonic() - started)
@@ -229,6 +231,7 @@ def _drive(record: RunRecord, progress: Progress) -> int:
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    # The group has the child and the steps that it has started. It may be gone already.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)
 

@@ -156,6 +156,7 @@ def _resume(args: argparse.Namespace) -> int:
         raise UserError(
             f"{run_dir} was moved; move it back to {arguments['run_dir']} to go on with it"
         )
+    # A dataset that exists is used as it is. To convert again, everything has to be as before.
     has_dataset = (pathlib.Path(arguments["dataset_dir"]) / MANIFEST).exists()
     if not has_dataset and arguments["source_digest"] != cache_key(
         arguments["convert_args"], arguments["schema"]

@@ -123,12 +123,14 @@ def leftovers(
     """
     pipelines = [job for job in state.pipelines if is_ours(job.labels)]
     jobs = [job for job in state.jobs if is_ours(job.labels) and _is_live(job)]
+    # A run has a pipeline job for each attempt, and has ended when all of these have.
     ended = {run_of(job) for job in pipelines} - {run_of(job) for job in pipelines if _is_live(job)}
     orphans = [job for job in jobs if run_of(job) in ended]
     listed = [
         Leftover(kind="job", name=job.name, why="its run has ended", run=run_of(job))
         for job in orphans
     ]
+    # The files of a run may still be in use while one of its jobs goes on.
     idle = ended - {run_of(job) for job in jobs}
     in_bucket = {
         run_of(job)
@@ -158,6 +160,7 @@ def _is_live(job: _Job) -> bool:
     return not re.search("SUCCEEDED|FAILED|CANCELLED|EXPIRED", job.state.name)
 
 
+# Temporary files, and checkpoints if the job has finished or if nobody has resumed it for long.
 def _job_files(state: ProjectState, run: str) -> Iterator[Leftover]:
     job = f"runs/{run}/job/"
     files = state.below(job)
@@ -183,6 +186,7 @@ def _job_files(state: ProjectState, run: str) -> Iterator[Leftover]:
         )
 
 
+# Endpoints of ours that get no requests.
 def _endpoints(state: ProjectState) -> Iterator[Leftover]:
     for endpoint in filter(
         lambda each: is_ours(each.labels) and not each.traffic_split, state.endpoints
@@ -196,6 +200,7 @@ def _endpoints(state: ProjectState) -> Iterator[Leftover]:
             )
 
 
+# Old versions, unless they have an alias, are deployed, or belong to one of the `busy` runs.
 def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftover]:
     models = collections.defaultdict(list)
     for version in sorted(

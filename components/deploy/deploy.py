@@ -90,6 +90,8 @@ class Deployment:
                     max_replica_count=options.max_replicas,
                     service_account=options.service_account,
                 )
+            # A version that is found wrong is taken out again at once. Until then it may have
+            # answered requests of others.
             try:
                 self._check(version)
             except BaseException:  # Also if Vertex AI fails, or the user presses Ctrl-C.
@@ -134,6 +136,7 @@ class Deployment:
         self._endpoint = None
 
     def _found(self) -> aiplatform.Endpoint:
+        # Here a missing endpoint is an error; `deploy` makes one instead.
         if not self._endpoint:
             raise UserError(str(self))
         return self._endpoint

@@ -79,6 +79,7 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
         return Challenge(
             champion={**champion, "incomparable": str(error)}, comparison=comparison, notes=notes
         )
+    # If the champion was trained on some of the candidate's records, both are compared on the rest.
     examples = figures["examples"]
     champion |= {"metrics": figures, "examples": examples}
     name = "the champion"

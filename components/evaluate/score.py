@@ -83,6 +83,8 @@ def predict(model: Model, records: EvalSet) -> Answers:
             raise UserError(
                 f"{model.directory} answers with {main} that are not finite: its training diverged"
             )
+        # A model that was trained with other classes, or with these in another order, gives other
+        # names for the same numbers.
         if len(names):
             expected, named = names[answers[-1].argmax(axis=1)], served["class_name"]
             for wrong in np.flatnonzero(named != expected)[:1]:

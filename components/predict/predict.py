@@ -63,6 +63,7 @@ def predict(options: Options) -> tuple[int, int]:
             open_rows(options, model) as rows,
         ):
             answered = _answered(model, rows, options.batch_size, counts, wrong_rows)
+            # The first batch has the types of the columns, which the writer has to know.
             first = next(answered, None)
             if first is None:
                 wrong_rows.flush()
@@ -114,6 +115,7 @@ def _answered(
             if len(right):
                 yield right
 
+        # Batches are taken in the order in which they were submitted, so rows keep their order.
         for batch in rows.batches(size):
             pending.append(pool.submit(_answer, model, rows.signature, batch))
             if len(pending) > _WAITING * threads:

@@ -137,6 +137,7 @@ def _table(
     for name in keep:
         if name not in types:
             raise unknown("column", name, types)
+    # The model parses texts itself, so all columns that it takes are turned into texts.
     kept = [*(keep or types)]
     texts = [_text(column, types[column.header], dataset) for column in model.columns]
     query = f"SELECT {', '.join([*map(quoted, kept), *texts])} FROM source"

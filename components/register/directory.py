@@ -115,6 +115,8 @@ class DirectoryRegistry(Registry):
         model = self._model(name)
         with _temporary(model) as copy:
             copy_tree(model_dir, copy)
+            # Neither numbers of deleted versions, which are in the history, nor names of foreign
+            # folders are used again.
             numbers = [
                 *(event["version"] for event in self.history(name)),
                 *(path.name for path in model.iterdir()),
@@ -124,6 +126,7 @@ class DirectoryRegistry(Registry):
             )
             facts = {"version": version, **facts}
             write_record(model / version, facts, copy)
+            # The event names the copy, so that another writer can complete the addition.
             self._do(name, {**added(version, facts), _COPY: str(copy.relative_to(model))})
         return version
 
@@ -158,6 +161,7 @@ class DirectoryRegistry(Registry):
         model = self._model(name)
         for event in self.history(name):
             version = model / event["version"]
+            # The copy exists only if its writer was killed before it could rename it.
             if (copy := event.get(_COPY)) and (model / copy).exists():
                 (model / copy).rename(version)
             if event["event"] == DELETE and read_record(version):

@@ -168,12 +168,14 @@ class VertexRegistry(Registry):
         if event["event"] == DELETE:
             with refusals(self._place):
                 self._client.delete_model_version(name=version).result()
+            # The record goes last, since only a folder with a record counts as ours.
             if record:
                 paths = {file.path for file in list_files(f"{folder}/")}
                 last = f"{folder}/{RECORD}"
                 delete_files(paths - {last})
                 delete_files([last])
             return
+        # Vertex AI would take an alias away from a version that others have added to the model.
         others = [model for model in self.all_versions(name) if name_of(model) != name]
         foreign = {alias for model in others for alias in model.version_aliases}
         if needed := foreign & {CHAMPION, PREVIOUS}:

@@ -80,6 +80,7 @@ class ServedModel(kserve.Model):
         self._looks = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
+        # `load` may take seconds. In a thread, it does not keep requests waiting.
         while True:
             await asyncio.sleep(self._options.poll_s)
             try:
@@ -98,6 +99,7 @@ class ServedModel(kserve.Model):
         Raises:
           HTTPException: With status 400 if something is wrong with the request.
         """
+        # Both are read at once, since `load` may replace them while the model answers.
         version, model = self._served
         response_headers["x-model-version"] = version
         try:
@@ -152,6 +154,7 @@ def serve(options: Options) -> None:
 
     @app.middleware("http")
     async def limit(request: Any, call_next: Any) -> JSONResponse:
+        # A request in chunks has no length that could be checked before it is read.
         length = request.headers.get(
             "content-length", "inf" if "transfer-encoding" in request.headers else 0
         )
@@ -161,6 +164,7 @@ def serve(options: Options) -> None:
                 f"send a Content-Length of at most {options.max_request_mb:g} MB "
                 "(--max-request-mb)",
             )
+        # Clients may neither use KServe's API to load models nor send tensors in binary form.
         if (
             "/repository/" in request.url.path
             or "inference-header-content-length" in request.headers

@@ -93,6 +93,8 @@ class Progress(Live):
           running when the output ends has failed.
         """
         for raw in lines:
+            # All lines go to the log of the run. Those between the start and the end of a step are
+            # its output, which kfp.local indents.
             line = ANSI.sub("", raw.decode("utf-8", errors="replace"))
             self._keep(line, None)
             event = step_event(line)

@@ -54,6 +54,7 @@ def write(record: RunRecord, progress: Progress, status: str, seconds: float) ->
     decision = evaluation.get("decision", {})
     failed = progress.first(FAILED)
     log = progress.log(failed)
+    # After a failure the page shows the end of the step's log, or of the run's if no step failed.
     output = log.read_text(encoding="utf-8") if status != "succeeded" and log.exists() else ""
     reasons = _REPAIRABLE.findall(output) if failed and status == "failed" else ()
     name = record.arguments["name"]

@@ -70,6 +70,7 @@ def run(
     if is_new:
         submission.save()
     while isinstance(order := next_attempt(store.attempts, submission.bounds, num_earlier), Again):
+        # The first attempt has the name of the run, and further ones get a number behind it.
         job_id = submission.run
         while job_id in names:
             job_id = f"{submission.run}-{next(numbers)}"
@@ -78,6 +79,7 @@ def run(
         try:
             attempt = store.submit(job_id, order, send)
         except UserError:
+            # Nothing was sent for a new run, so nothing of it is to be listed or resumed.
             if is_new:
                 with contextlib.suppress(UserError, ConnectionError):
                     delete_files([submission.record, f"{store.job_dir}/{RECORD}"])
@@ -117,6 +119,7 @@ def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob
     Raises:
       UserError: If one of them goes on without its pipeline job.
     """
+    # All attempts have the run's name. Jobs of earlier ones are in the record.
     known = {name for attempt in store.attempts for name in attempt.jobs}
     for polls in range(_END_POLLS):
         if polls:

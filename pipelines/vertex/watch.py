@@ -112,6 +112,7 @@ def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str,
     """
     for step, task in steps(job):
         state = task.state.name.lower().replace("skipped", "from the cache")
+        # A step that waits is not worth a line.
         if state not in (states.get(step), "pending", "state_unspecified"):
             yield step, state
         states[step] = state
