@@ -36,6 +36,8 @@ class Deployment:
       UserError: From all methods, if there is no such version or endpoint, or if Vertex AI refuses
         a request.
       ConnectionError: From all methods, if Vertex AI does not answer.
+      GoogleAPICallError: From `rollback` and the conversion to a text, if the deployed versions
+        cannot be listed.
     """
 
     def __init__(self, options: Options) -> None:
