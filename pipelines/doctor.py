@@ -61,12 +61,13 @@ def main() -> int:
 def has_problems(name: str, check: Iterable[str]) -> bool:
     """Runs a check, prints its problems or that there are none, and returns whether there are any.
 
-    A UserError, ConnectionError or ImportError that the check raises is its only problem then.
+    A UserError, ConnectionError or ImportError that the check raises is its last problem.
     """
+    problems = []
     try:
-        problems = list(check)
+        problems.extend(check)
     except (UserError, ConnectionError, ImportError) as error:
-        problems = [str(error)]
+        problems.append(str(error))
     print("\n".join(f"✗ {name}: {problem}" for problem in problems) or f"✓ {name}", flush=True)
     return bool(problems)
 

@@ -150,7 +150,10 @@ def _ended(config: Config, submission: Submission) -> int:
       The exit code, which differs from 0 only for a rejected model with --fail-on-reject.
     """
     values = submission.values
-    evaluation = read_json(f"{values['job_dir']}/evaluation.json")
+    path = f"{values['job_dir']}/evaluation.json"
+    evaluation = read_json(path)
+    if evaluation is None:
+        raise UserError(f"the run has succeeded, but {path} is not there any more")
     decided, metrics = evaluation["decision"], evaluation["metrics"]
     shown = [f"{name} {value:.4g}" for name, value in metrics.items() if isinstance(value, float)]
     print(", ".join(shown))

@@ -127,7 +127,8 @@ def _answered(
 def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
     """Returns the result of a batch.
 
-    An answer is called `predicted_NAME` if a kept column has its name.
+    An answer is called `predicted_NAME` if a kept column has its name, with more of these before it
+    if one has that too.
     """
     try:
         answers = model.ask(signature, batch.inputs)
@@ -136,7 +137,9 @@ def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
     columns = dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))
     # Answers of one number for a row come before those of several.
     for name, values in sorted(answers.items(), key=lambda answer: answer[1].ndim):
-        columns[name if name not in columns else f"predicted_{name}"] = _arrow(values)
+        while name in columns:
+            name = f"predicted_{name}"
+        columns[name] = _arrow(values)
     return pa.RecordBatch.from_pydict(columns), []
 
 

@@ -62,9 +62,13 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
                 time.sleep(0.05)
             compare(
                 model_dir,
-                lambda rows: session.post(f"{url}:predict", json={"instances": rows}).json(),
+                lambda rows: session.post(
+                    f"{url}:predict", json={"instances": rows}, timeout=_TIMEOUT_S
+                ).json(),
                 answered,
             )
+        except requests.RequestException as error:
+            raise UserError(f"{model_dir}: its server does not answer ({error})") from None
         finally:
             server.terminate()
 

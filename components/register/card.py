@@ -4,6 +4,7 @@ print(card(registry, "trips", registry.find("trips", "champion")))
 """
 
 from common import provenance
+from common.errors import UserError
 from common.pages import templates
 from components.register.registry import Registry, Version
 
@@ -25,8 +26,13 @@ def card(registry: Registry, name: str, version: Version) -> str:
     Args:
       registry: The registry of the version.
       name: Name of the model.
-      version: The version, whose files have to exist.
+      version: The version.
+
+    Raises:
+      UserError: If its files are gone.
     """
+    if not version.has_files:
+        raise UserError(f"the files of version {version.number} of model {name!r} are gone")
     signatures, columns = provenance.taken_by(version.model_dir)
     cells = {
         column.name: _EXAMPLES[column.type] if column.default is None else str(column.default)

@@ -168,7 +168,7 @@ class Registry(abc.ABC):
 
         Args:
           name: Name of the model.
-          version: Number of the version.
+          version: Number or alias of the version.
           why: Reason, for the history.
           instead_of: Champion that the version was compared with; None if there was none. If
             another one is the champion by now, nothing changes. By default any champion is
@@ -190,7 +190,7 @@ class Registry(abc.ABC):
                 answers.check(candidate.model_dir, answered)
         with self._changing(name):
             versions = self.versions(name)
-            _find(name, version, versions)
+            version = _find(name, version, versions).number
             champion = _aliases(versions).get(CHAMPION)
             if champion == version or instead_of not in (_ANY, champion):
                 return False

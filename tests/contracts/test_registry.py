@@ -128,6 +128,8 @@ def test_champion_moves_from_the_one_compared(registry, register):
         registry.delete("m", "2")
     registry.delete("m", "3")
     assert numbers(registry) == ["1", "2"] and registry.find("m", "previous").number == "2"
+    assert registry.promote("m", "previous") and champions() == ["2", "1"]
+    assert not registry.promote("m", "champion") and champions() == ["2", "1"]
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "Model", "", "m\n", "m" * 64])
@@ -187,4 +189,6 @@ def test_version_without_files_stays_champion(three, say, add, registry, place, 
     assert not registry.find("m", "2").has_files
     assert "not promoted: the champion was 1 when" in add("d", 0.87, "1", 0.8)
     assert say("promote", 3) == "m: version 3 is the champion now\n"
-    assert "the files of version 2" in refused(main, "rollback", "--registry", place, "--name", "m")
+    flags = ("--registry", place, "--name", "m")
+    assert "the files of version 2" in refused(main, "rollback", *flags)
+    assert "the files of version 2" in refused(main, "card", *flags, "2")

@@ -49,6 +49,15 @@ def test_problems_are_printed(capsys, problems, printed):
     assert capsys.readouterr().out == printed
 
 
+def test_problems_before_an_error_are_printed(capsys):
+    def check():
+        yield "full; free some"
+        raise UserError("no access")
+
+    assert doctor.has_problems("disk", check())
+    assert capsys.readouterr().out == "✗ disk: full; free some\n✗ disk: no access\n"
+
+
 @pytest.mark.parametrize(
     ("version", "is_supported"),
     [

@@ -86,7 +86,11 @@ def test_predict_table_of_each_kind(rides, tmp_path, name, write):
 
 def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
     rows, _, model = rides
-    rows = [{**row, "stops": "many" if i % 50 == 3 else row["stops"]} for i, row in enumerate(rows)]
+    names = ("class_name", "predicted_class_name")
+    rows = [
+        {**row, "stops": "many" if i % 50 == 3 else row["stops"], **dict.fromkeys(names, "own")}
+        for i, row in enumerate(rows)
+    ]
     write_csv(tmp_path / "r.csv", rows)
     main(
         [
@@ -106,6 +110,8 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
     assert {*rows[0]} < {*predictions[0]} and predictions[0]["Fare (USD)"] == str(
         rows[0]["Fare (USD)"]
     )
+    assert {predictions[0][name] for name in names} == {"own"}
+    assert predictions[0]["predicted_predicted_class_name"] != "own"
     wrong = [
         json.loads(line)
         for line in (tmp_path / "p.errors.jsonl").read_text(encoding="utf-8").splitlines()
