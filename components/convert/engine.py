@@ -1,14 +1,14 @@
-"""Independent tasks in several processes of this machine.
+"""Runs independent tasks in several processes of this machine.
 
     for i, result in run(convert_piece, tasks, processes=4):
         results[i] = result
 
-The processes are forked: what the function refers to is theirs without being sent or held twice.
-Where forking is not safe (on macOS, and with TensorFlow's threads in the process) this process does
-all.
+The processes are forked, so they have everything that the function refers to, without a transfer or
+a second copy. Where forking is not safe (on other systems than Linux, and once TensorFlow with its
+threads is imported), this process runs all tasks.
 
-Each process has a pipe of its own. A pool of Python's has one for all, and would wait for ever for
-the rest of a message whose sender was killed.
+Each process has a pipe of its own. The processes of a pool of Python's standard library share one,
+and if one of them is killed while it sends, the pool waits forever for the rest of the message.
 """
 
 import multiprocessing
@@ -25,17 +25,25 @@ from common.errors import UserError
 
 
 class ProcessLostError(UserError):
-    """A process was killed; what the others have done is as good as it was."""
+    """A process was killed. What the others have finished is valid."""
 
 
 def run(
     function: Callable[[Any], Any], tasks: Sequence[Any], *, processes: int
 ) -> Iterator[tuple[int, Any]]:
-    """Yields position and result of each task as they come.
+    """Runs a function for each task, and yields the results in the order in which they come.
+
+    Args:
+      function: Takes a task; it may be a closure.
+      tasks: Tasks.
+      processes: Largest number of processes; with 1, this process runs all tasks.
+
+    Yields:
+      The position of a task in `tasks`, and what the function returned for it.
 
     Raises:
-      ProcessLostError: If a process was killed. What `function` raises is raised; the other
-        processes are ended then.
+      ProcessLostError: If a process was killed.
+      Exception: What the function raises. The other processes are killed then.
     """
     processes = min(processes, len(tasks))
     if processes <= 1 or sys.platform != "linux" or "tensorflow" in sys.modules:
@@ -52,7 +60,7 @@ def run(
             connections.append(connection)
             workers.append(worker)
             worker.start()
-            other_end.close()  # So that it is closed when the process ends.
+            other_end.close()  # Only the worker has it now, so the pipe closes when that ends.
         for _ in tasks:
             connection = wait(connections)[0]
             try:
@@ -70,7 +78,7 @@ def run(
             yield position, result
     finally:
         for worker in workers:
-            if worker.pid:  # A signal may come before it has started.
+            if worker.pid:  # A signal may arrive before the worker has started.
                 worker.kill()
                 worker.join()
 
@@ -82,8 +90,13 @@ def _work(
     position: int,
     connection: Connection,
 ) -> None:
-    """Sends position, result and error of a task and of each whose position is received then, until it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too, but its parent decides.
+    """Runs tasks in a process of their own until it is killed, or its parent ends.
+
+    Sends the position, the result and the error of the task at `position`, and then of each task
+    whose position it receives.
+    """
+    # Ctrl-C reaches this process too, but its parent decides when it ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lifeline.watch(parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     while True:
@@ -92,10 +105,15 @@ def _work(
 
 
 def attempt(function: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | None]:
-    """Returns what a function returns for a task, and the error that it raises."""
+    """Calls a function for a task.
+
+    Returns:
+      What the function returns, and None; or None, and the error that it raises. An error that is
+      no `UserError` gets its traceback as a note.
+    """
     try:
         return function(task), None
     except Exception as error:
         if not isinstance(error, UserError):
-            error.add_note(traceback.format_exc())  # It is not sent with the error.
+            error.add_note(traceback.format_exc())  # A pickled error loses its traceback.
         return None, error

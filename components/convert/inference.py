@@ -1,9 +1,10 @@
-"""A schema file to begin with, from the values of a table; it is for people to edit.
+"""Proposes a schema file, for people to edit, from the values of a table.
 
-    write(Options(dataset="parquet", source="trips.parquet", output="-"), Proposal(infer_schema="trips.yaml", label="tip"))
+    options = Options(dataset="parquet", source="trips.parquet", output="-")
+    write(options, Proposal(infer_schema="trips.yaml", label="tip"))
 
-DuckDB reads all rows. A column has the type that all of its values fit, as a conversion reads them: so the file can be
-used as it is, once it says what is to be predicted.
+DuckDB reads all rows. A column gets the type that all of its values fit, as a conversion reads
+them. The file can therefore be used as it is, once it says what to predict.
 """
 
 import dataclasses
@@ -25,22 +26,28 @@ from components.convert.options import Options, Proposal
 from components.convert.sources.registry import find_source
 from components.convert.sources.views import TABLES, create_view
 
-_MARKS = ("NA", "N/A", "NaN", "nan", "NULL", "null")  # Of a missing value.
+# Texts that may stand for a missing value.
+_MARKS = ("NA", "N/A", "NaN", "nan", "NULL", "null")
 _DEFAULTS = {"float": 0.0, "int": 0, "string": "", "bool": False, "time": 0}
 _MOST_CLASSES = 100
-# The columns of the view `source`, with the fields of `_Column`. Each value becomes a text, whose
-# kind is the type that a conversion could read it as. A number with another zero in front is a
-# code. Only in CSV files, texts are numbers. Each split needs some values.
-_COLUMNS = r"""
+# Query for the columns of the view `source`, with the fields of `_Column`. It turns each value into
+# a text, whose `kind` is the type that a conversion could read it as. A number with a leading zero
+# is a code, and so a string. Only texts of CSV files can be numbers. A column needs 10 values to be
+# an input, so that each split has some.
+_COLUMNS = (
+    r"""
     WITH texts AS (SELECT coalesce(CAST(COLUMNS(*) AS VARCHAR), '') FROM source),
     cells AS (
         SELECT header, x, CASE
             WHEN x = '' THEN NULL
             WHEN x IN $marks THEN 'mark'
-            WHEN regexp_full_match(x, '[ \t]*-?(0|[1-9]\d*)[ \t]*') AND TRY_CAST(x AS BIGINT) IS NOT NULL THEN 'int'
-            WHEN regexp_full_match(x, '[ \t]*[+-]?((0|[1-9]\d*)([.]\d*)?|[.]\d+)([eE][+-]?\d+)?[ \t]*')
+            WHEN regexp_full_match(x, '[ \t]*-?(0|[1-9]\d*)[ \t]*')"""
+    r""" AND TRY_CAST(x AS BIGINT) IS NOT NULL THEN 'int'
+            WHEN regexp_full_match(x, """
+    r"""'[ \t]*[+-]?((0|[1-9]\d*)([.]\d*)?|[.]\d+)([eE][+-]?\d+)?[ \t]*')
                 AND isfinite(TRY_CAST(x AS FLOAT)) THEN 'float'
-            WHEN regexp_full_match(x, '\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)?)?')
+            WHEN regexp_full_match(x, """
+    r"""'\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)?)?')
                 AND TRY_CAST(x AS TIMESTAMP) IS NOT NULL THEN 'time'
             ELSE 'string' END AS kind
         FROM (UNPIVOT texts ON COLUMNS(*) INTO NAME header VALUE x)),
@@ -66,7 +73,8 @@ _COLUMNS = r"""
                 WHEN is_text THEN 'string' END AS type,
             type IN ('float', 'time') OR type = 'int' AND num_different > 20 AS is_quantity,
             -- The names of features differ in more than capitals.
-            regexp_replace(regexp_replace(header, '[^A-Za-z0-9_]', '_', 'g'), '^([^A-Za-z])', 'c_\1') AS plain,
+            regexp_replace(regexp_replace(header, '[^A-Za-z0-9_]', '_', 'g'), """
+    r"""'^([^A-Za-z])', 'c_\1') AS plain,
             row_number() OVER (PARTITION BY lower(plain) ORDER BY column_index) AS nth
         FROM figures JOIN duckdb_columns() ON table_name = 'source' AND column_name = header)
     SELECT header, num_rows, type,
@@ -76,37 +84,44 @@ _COLUMNS = r"""
         {'type': type, 'header': nullif(header, name)} AS entry,
         {'column': name,
             'numeric': IF(is_quantity, 'z_score', NULL),
-            'vocabulary': IF(is_quantity, NULL, IF(num_different > 4, 1000, num_different)),  -- At most: it is not exact.
+            'vocabulary': IF(is_quantity, NULL, IF(num_different > 4, 1000, num_different)),"""
+    r"""  -- At most: it is not exact.
             'embedding': IF(NOT is_quantity AND num_different > 8, 8, NULL)} AS input,
         IF(type = 'int' AND low >= 0 AND high < 20, high + 1, 0)::INT AS num_codes,
         CASE
             WHEN type IS NULL THEN 'no type is proposed for ' || data_type
             WHEN num_values < 10 THEN 'it has hardly any values'
             WHEN is_constant THEN 'it is always the same'
-            WHEN (type = 'string' OR type = 'int' AND regexp_full_match(header, '(.*[_ ])?(id|key|index|uuid)|.*(Id|ID)'))
+            WHEN (type = 'string' OR type = 'int' AND """
+    r"""regexp_full_match(header, '(.*[_ ])?(id|key|index|uuid)|.*(Id|ID)'))
                 AND num_different >= 20 AND num_different > 0.8 * num_values
                 THEN 'hardly a value comes twice, so it is the row''s name' END AS fault,
         format('about {:,} different, {:.1f}% missing, {}', coalesce(num_different, 0),
             100 * (1 - (num_values + IF(type = 'string', num_marks, 0)) / num_rows),
-            IF(type IN ('int', 'float'), format('{:g} to {:g}', low, high), 'such as ' || to_json(left(coalesce(example, ''), 40)))
+            IF(type IN ('int', 'float'), format('{:g} to {:g}', low, high), """
+    r"""'such as ' || to_json(left(coalesce(example, ''), 40)))
         ) AS comment
     FROM typed ORDER BY column_index"""
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Column:
-    """A column.
+    """A column of the table, and what the schema file can say of it.
 
     Attributes:
+      header: Name in the table.
       num_rows: Number of rows of the table.
-      type: Type in the schema; None if it is no number, time, boolean or text.
-      has_gaps: Whether values are missing, or will be if another column needs the marks.
-      needs_marks: Whether a text such as `NA` stands for a missing value.
-      entry: Its values in the schema, None where it has none.
-      input: Input of a model that it may be, likewise.
-      num_codes: Number of classes, if the values are the numbers of classes.
-      fault: Why no model should have it; None if it may.
-      comment: Figures of the values.
+      type: Type in the schema; None if the schema has none for such values, as for lists.
+      name: Name in the schema, which differs from all others in more than capitals.
+      has_gaps: Whether some values are empty, or one of `_MARKS`.
+      needs_marks: Whether `_MARKS` have to stand for missing values, so that the others fit the
+        type.
+      entry: Keys of the column in the schema; None for a key that is left out.
+      input: Keys of the column as an input of a model, likewise.
+      num_codes: Number of classes if the values can be the numbers of classes; else 0.
+      fault: Why no model should take the column; None if a model may.
+      comment: Figures of the values, in words.
     """
 
     header: str
@@ -122,17 +137,30 @@ class _Column:
     comment: str
 
     def line(self, *, is_label: bool) -> str:
-        """Returns the column's line in the schema file: a comment with the reason if no model should have it."""
+        """Returns the column's line in the schema file.
+
+        A column that no model should take is commented out, with the reason, unless it is the
+        label.
+
+        Args:
+          is_label: Whether the column is what is predicted. It gets no default then.
+        """
         default = _DEFAULTS.get(self.type) if self.has_gaps and not is_label else None
         line = f"{self.name}: {{{_flow(**self.entry, default=default)}}}  # {self.comment}"
         return f"  # {line}; left out: {self.fault}" if self.fault and not is_label else f"  {line}"
 
 
 def write(options: Options, proposal: Proposal) -> None:
-    """Writes the schema file.
+    """Writes the proposed schema file, and prints its path.
+
+    Args:
+      options: Kind of the table in `dataset`, and its files in `source`. All other options are as
+        by default; `output` is `-`.
+      proposal: Path of the schema file, and optionally the header of the column to predict.
 
     Raises:
-      UserError: If it exists, the source is no table, or has no such label.
+      UserError: If another option is set, the dataset is no table in files, the schema file exists
+        or cannot be written, the table cannot be read or has no rows, or it has no such label.
     """
     dataset, path = options.dataset, proposal.infer_schema
     others = [flag for flag in options.as_flags(but=("dataset", "source")) if flag != "--output=-"]
@@ -164,7 +192,17 @@ def write(options: Options, proposal: Proposal) -> None:
 def _schema(
     connection: duckdb.DuckDBPyConnection, dataset: str, source: str, label: str | None
 ) -> str:
-    """Returns the text of the schema file of the view `source`, which has the table of this path."""
+    """Returns the text of a schema file for the view `source`.
+
+    Args:
+      connection: DuckDB with the view.
+      dataset: Kind of the table.
+      source: Path of the table's file, which gives the schema its name and origin.
+      label: Header of the column to predict; None to leave that to be filled in.
+
+    Raises:
+      UserError: If the table has no rows, no column for a model, or no such label.
+    """
     path = pathlib.PurePath(source)
     rows = (
         connection.sql(_COLUMNS, params={"marks": _MARKS, "dataset": dataset})
@@ -211,7 +249,11 @@ def _schema(
 def _predicted(
     connection: duckdb.DuckDBPyConnection, column: _Column, missing: Sequence[str]
 ) -> list[str]:
-    """Returns the lines of the schema that make a column the label."""
+    """Returns the lines of the schema file that say to predict a column.
+
+    Raises:
+      UserError: If the column is constant, or has too many classes.
+    """
     query = (
         f"SELECT DISTINCT text FROM (SELECT CAST({quoted(column.header)} AS VARCHAR) AS text FROM "
         "source) "
@@ -232,7 +274,7 @@ def _predicted(
 
 
 def _flow(**entries: Any) -> str:
-    """Returns entries of a mapping, but those that are None, on one line of YAML."""
+    """Returns entries, without those that are None, as the inside of a one-line YAML mapping."""
     entries = {key: value for key, value in entries.items() if value is not None}
     text = yaml.safe_dump(
         entries, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False

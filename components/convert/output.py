@@ -1,12 +1,14 @@
-"""An output directory that ends as a finished dataset or as it was.
+"""Output directory that ends as a finished dataset, or as it was before.
 
     with claim(output) as existing:
         if not existing:
-            notes = begin(output, plan)            # shards are written into the directory, each piece noted when they are there
+            notes = begin(output, plan)
+            # Shards are written into the directory. Each piece is noted when its shards are there.
             note(output, 7, {...})
             publish(output, manifest)
 
-The folder `.converting` is the mark of unfinished work of ours: without it nothing is deleted.
+The folder `.converting` marks an unfinished conversion. A directory that has other files, and no
+such folder, is refused, and nothing in it is deleted.
 """
 
 import contextlib
@@ -37,24 +39,35 @@ from components.convert.engine import ProcessLostError
 
 PAGE, SKIPPED = "dataset.html", "skipped.txt"
 WORK = ".converting"
+# Names of the files that a conversion writes before its manifest.
 _OURS = re.compile(
-    rf"((train|validation|test)-\d{{5,}}\.(tfrecord|hashes|index)|{re.escape(PAGE)}|{re.escape(SKIPPED)})(\.\w+\.tmp)?"
+    r"((train|validation|test)-\d{5,}\.(tfrecord|hashes|index)"
+    rf"|{re.escape(PAGE)}|{re.escape(SKIPPED)})(\.\w+\.tmp)?"
     rf"|{re.escape(FILE)}\.\w+\.tmp|\.converting"
 )
-_LOCK_WAIT_S = 2.0  # The processes of a conversion that was killed end a moment after it.
+# The processes of a conversion that was killed end a moment after it, and hold its lock until then.
+_LOCK_WAIT_S = 2.0
 
 
 @contextlib.contextmanager
 def claim(output: str) -> Iterator[Manifest | None]:
-    """Keeps others from converting into a directory, where that can be done: not in a bucket.
+    """Prepares a directory for a conversion, and cleans it up if the conversion fails.
 
-    Yields the manifest of the dataset there; None if there is nothing, or an unfinished conversion
-    of ours. What is not finished is deleted by an error of the user or the system, and stays after
-    any other, so that it can go on.
+    A local directory is made, and stays locked until the block ends. A bucket has no locks.
+
+    If the block raises a `UserError` or an `OSError`, unfinished work is deleted. After a
+    `ProcessLostError` or any other exception it stays, and the next conversion continues it.
+
+    Args:
+      output: Local path or `gs://` address of the directory.
+
+    Yields:
+      The manifest of the dataset in the directory; None if the directory is empty, or has an
+      unfinished conversion.
 
     Raises:
-      UserError: If another conversion works there, anything else is there, or the system refuses;
-        also for want of memory.
+      UserError: If another conversion writes there, if the directory holds anything else, in place
+        of an `OSError`, or if the block runs out of memory.
     """
     with writable(f"--output {output}"), contextlib.ExitStack() as stack:
         if not is_remote(output):
@@ -63,7 +76,7 @@ def claim(output: str) -> Iterator[Manifest | None]:
         try:
             yield existing
         except ProcessLostError:
-            raise  # What is done stays.
+            raise  # Finished pieces stay, for the next conversion.
         except (UserError, OSError):
             discard(output)
             raise
@@ -73,7 +86,11 @@ def claim(output: str) -> Iterator[Manifest | None]:
 
 @contextlib.contextmanager
 def _locked_directory(directory: pathlib.Path) -> Iterator[None]:
-    """Makes a directory and holds its lock; of the folders that were made, those that are empty in the end are removed."""
+    """Makes a directory, and holds its lock; in the end removes the new folders that are empty.
+
+    Raises:
+      UserError: If another process holds the lock for more than 2 seconds.
+    """
     deadline = time.monotonic() + _LOCK_WAIT_S
 
     def refuse() -> None:
@@ -98,6 +115,7 @@ def _load_finished(output: str) -> Manifest | None:
     names = {os.path.basename(path) for path in (*folders, *(file.path for file in files))}
     if FILE in names:
         return Manifest.load(output)
+    # A name is ours only in a directory with the mark of an unfinished conversion.
     if foreign := sorted(name for name in names if WORK not in names or not _OURS.fullmatch(name)):
         reason = "whose manifest is gone" if _OURS.fullmatch(foreign[0]) else "which is not ours"
         raise UserError(
@@ -107,7 +125,16 @@ def _load_finished(output: str) -> Manifest | None:
 
 
 def refuse_other(output: str, existing: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    """Raises a `UserError` if anything that is wanted differs from what decided the content of the dataset there."""
+    """Checks that an existing dataset was made from the wanted values.
+
+    Args:
+      output: Directory of the dataset, for the message.
+      existing: Values that decided the content of the dataset, by name.
+      wanted: Values that are asked for; names that only `existing` has are not compared.
+
+    Raises:
+      UserError: If a wanted value differs.
+    """
     differing = [key for key in wanted if existing.get(key) != wanted[key]]
     if differing:
         shown = [key for key in wanted if key == "dataset" or key in differing]
@@ -122,7 +149,15 @@ def refuse_other(output: str, existing: Mapping[str, object], wanted: Mapping[st
 
 
 def verify(output: str, manifest: Manifest) -> None:
-    """Raises a `UserError` if a file of the dataset is missing, or is not what its checksum in the manifest says."""
+    """Checks that all files of a dataset have the CRC-32C that the manifest says.
+
+    Args:
+      output: Directory of the dataset.
+      manifest: Manifest of the dataset.
+
+    Raises:
+      UserError: If a file is missing, damaged, or cannot be read.
+    """
     if damaged := _damaged(
         output, (shard for split in manifest.splits.values() for shard in split.shards)
     ):
@@ -132,7 +167,7 @@ def verify(output: str, manifest: Manifest) -> None:
 
 
 def _damaged(output: str, shards: Iterable[Shard]) -> list[str]:
-    """Returns the paths of those files of shards that are missing or have another CRC-32C."""
+    """Returns the paths of the shards' files that are missing or have another CRC-32C."""
     checksums = {
         f"{output}/{name}": checksum
         for shard in shards
@@ -149,14 +184,20 @@ def _damaged(output: str, shards: Iterable[Shard]) -> list[str]:
 
 
 def begin(output: str, plan: Mapping[str, Any]) -> dict[int, Any]:
-    """Begins a conversion, or goes on with one of the same plan; what was begun by another plan is deleted.
+    """Begins a conversion, or continues an unfinished one that has the same plan.
+
+    The files of an unfinished conversion with another plan are deleted.
 
     Args:
-      output: The dataset's directory.
-      plan: What decides the shards, as JSON.
+      output: Directory of the dataset.
+      plan: Values that decide the content of the shards, as JSON.
 
     Returns:
-      What was noted of pieces, by number, whose shards are there with the right checksums.
+      Notes of the finished pieces, by number. A piece whose shards are missing or damaged is not
+      finished.
+
+    Raises:
+      UserError: If the directory cannot be read or written.
     """
     path, text = f"{output}/{WORK}/plan.json", json.dumps(plan)
     if read_bytes(path) != text.encode():
@@ -178,17 +219,33 @@ def begin(output: str, plan: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def note(output: str, number: int, content: Mapping[str, Any]) -> None:
-    """Notes that a piece is done."""
+    """Notes that a piece is finished.
+
+    Args:
+      output: Directory of the dataset.
+      number: Position of the piece in the source.
+      content: Note that `begin` is to return, as JSON. Its `shards` has the manifest's entry of
+        each shard of the piece, by split.
+    """
     write_text(f"{output}/{WORK}/piece-{number:05d}.json", json.dumps(content), durable=False)
 
 
 def _read_note(path: str) -> Any:
-    with contextlib.suppress(ValueError):  # It is cut, as after a loss of power.
+    # A note may be cut off after a loss of power; its piece is then converted again.
+    with contextlib.suppress(ValueError):
         return read_json(path)
 
 
 def require_room(output: str, num_bytes: int) -> None:
-    """Raises a `UserError` if what is still to be written, about, is more than the disk has free."""
+    """Checks that the disk has room for the rest of a conversion.
+
+    Args:
+      output: Local directory of the dataset.
+      num_bytes: Approximate number of bytes that are still to be written.
+
+    Raises:
+      UserError: If the disk has fewer bytes free.
+    """
     free = shutil.disk_usage(output).free
     if num_bytes > free:
         raise UserError(
@@ -198,28 +255,40 @@ def require_room(output: str, num_bytes: int) -> None:
 
 
 def publish(output: str, manifest: Manifest) -> None:
-    """Saves the manifest of a dataset whose files are there: after this it exists."""
+    """Writes the manifest, which makes a dataset of the files in the directory, and tidies up.
+
+    Args:
+      output: Directory of the dataset; all other files are there already.
+      manifest: Manifest of the dataset.
+
+    Raises:
+      UserError: If a file of the dataset in a bucket is missing or damaged.
+      FileExistsError: If a bucket has another manifest there by now.
+    """
     if is_remote(output):
-        verify(output, manifest)  # Nothing keeps others from deleting them there.
-    if_version = "" if is_remote(output) else None  # What others have made meanwhile stays.
+        # A bucket has no locks, so another conversion may have deleted or replaced a file.
+        verify(output, manifest)
+    # For the same reason, a manifest that another conversion has written meanwhile is kept.
+    if_version = "" if is_remote(output) else None
     write_text(f"{output}/{FILE}", manifest.dump(), if_version=if_version)
     tidy(output)
 
 
 def tidy(output: str) -> None:
-    """Deletes what a finished dataset does not need any more."""
+    """Deletes the temporary files and the notes of a finished dataset."""
     _delete(output, ".tmp")
 
 
 def discard(output: str) -> None:
-    """Deletes the files of an unfinished conversion; of a dataset nothing."""
+    """Deletes the files of an unfinished conversion; does nothing to a finished dataset."""
     if not stat_file(f"{output}/{FILE}"):
-        delete_files([f"{output}/{WORK}/plan.json"])  # So that nobody goes on with a half of it.
+        # Without a plan, no conversion continues what is left if the deletion below is interrupted.
+        delete_files([f"{output}/{WORK}/plan.json"])
         _delete(output, "")
 
 
 def _delete(output: str, suffix: str) -> None:
-    """Deletes all that was noted of work, and our files whose names end with a suffix."""
+    """Deletes the plan, all notes, and those of our files whose names end with a suffix."""
     paths = [file.path for file in list_folder(output)[1]]
     delete_files(
         path for path in paths if path.endswith(suffix) and _OURS.fullmatch(os.path.basename(path))

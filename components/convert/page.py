@@ -1,9 +1,10 @@
-"""Page of a dataset, `dataset.html`: its content and how its splits compare, in one file without scripts.
+"""Page `dataset.html` of a dataset: its content, and how its splits compare.
 
-page.render(manifest, statistics)
+    page.render(manifest, statistics)
 
-Drift is the Jensen-Shannon divergence, base 2, of the histograms of two splits, which lies between
-0 and 1 (Lin, "Divergence measures based on the Shannon entropy", 1991).
+The page is one file without scripts. Drift between two splits is the Jensen-Shannon divergence,
+base 2, of their histograms. It lies between 0 and 1 (Lin, "Divergence measures based on the Shannon
+entropy", 1991).
 """
 
 import base64
@@ -22,21 +23,24 @@ from common.pages import render_page, templates
 from components.convert.source import LABEL
 from components.convert.statistics import Statistics
 
-_CLASSES, _COLUMNS, _CATEGORIES, _ROWS = 100, 100, 10, 8  # That are shown.
-_BARS = 20  # Of a histogram, beside those of the tails.
+# The largest numbers of each that the page shows.
+_CLASSES, _COLUMNS, _CATEGORIES, _ROWS = 100, 100, 10, 8
+_BARS = 20  # Bars of a histogram of numbers, without those of the tails and of missing values.
 SECONDS = "seconds since 1970-01-01 UTC"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Histogram:
-    """Shares of a column's values in each split, of which the first is the training split.
+    """Distribution of a column's values in each split, the training split first.
 
     Attributes:
-      name: Of the column.
-      categories: The most frequent values, of a column of categories.
-      edges: Of the bins of numbers.
-      shares: float [splits, bins]. Of categories, and then of all others; or of numbers below the
-        first edge, between edges, from the last edge on, and of missing values.
+      name: Name of the column.
+      categories: Most frequent values, one for each bin, of a column of categories; else empty.
+      edges: Edges of the bins, ascending, of a column of numbers; else empty.
+      shares: Fraction of a split's values in each bin, float [splits, bins]. A column of categories
+        has a bin for each of `categories`, then one for all other values. A column of numbers has a
+        bin for values below the first edge, one between each two edges, one from the last edge on,
+        and one for missing values.
     """
 
     name: str
@@ -46,14 +50,19 @@ class Histogram:
 
     @property
     def drifts(self) -> list[float]:
-        """Divergence of each other split from the training split."""
+        """Divergence of each other split from the training split, from 0 to 1."""
         train, others = self.shares[0], self.shares[1:]
         divergences = _entropy((train + others) / 2) - (_entropy(train) + _entropy(others)) / 2
-        return np.maximum(0, divergences).tolist()  # Rounding can give less than nothing.
+        return np.maximum(0, divergences).tolist()  # Rounding can make them negative.
 
 
 def render(manifest: Manifest, statistics: Statistics) -> str:
-    """Returns the text of the page."""
+    """Returns the HTML of a dataset's page.
+
+    Args:
+      manifest: Manifest of the dataset; its training split has examples.
+      statistics: Statistics of all pieces of the dataset.
+    """
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
     samples = [statistics.samples[name].columns for name in splits]
     encoded = {
@@ -98,7 +107,15 @@ def render(manifest: Manifest, statistics: Statistics) -> str:
 def _group_pictures(
     manifest: Manifest, columns: Mapping[str, Sequence[Any]]
 ) -> list[list[tuple[str, str]]]:
-    """Returns the pictures of each label, and of a regression all, as texts of their labels and data URIs."""
+    """Groups the sample of pictures by label; the pictures of a regression are one group.
+
+    Args:
+      manifest: Manifest of the dataset.
+      columns: Columns `label` and `picture` of the sample, in this order.
+
+    Returns:
+      Groups of pairs: the text of a picture's label, and the picture as a data URI.
+    """
 
     def key(picture: tuple[Any, str]) -> Any:
         return manifest.task != REGRESSION and picture[0]
@@ -111,7 +128,7 @@ def _group_pictures(
 
 
 def _data_uri(picture: str) -> str:
-    """Returns a picture of the statistics as a PNG in a data URI."""
+    """Returns a picture of the statistics (PPM in base64) as a PNG file in a data URI."""
     from PIL import Image  # Slow to import, and tables do without.
 
     file = io.BytesIO()
@@ -120,7 +137,16 @@ def _data_uri(picture: str) -> str:
 
 
 def format_number(value: float | None, unit: str | None = None) -> str:
-    """Returns a number as people write it: a point in time as a date, a whole number as it is, any other with 4 digits."""
+    """Returns a number as text for people.
+
+    Args:
+      value: Number, or None for a dash.
+      unit: Unit of the number. With `SECONDS`, it is shown as a date and time in UTC.
+
+    Returns:
+      An `int` with commas between thousands; any other number with 4 significant digits, or from
+      10,000 on as a whole number.
+    """
     if value is None:
         return "–"
     if unit == SECONDS and abs(value) < 1e11:
@@ -137,10 +163,9 @@ def format_number(value: float | None, unit: str | None = None) -> str:
 
 
 def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Histogram:
-    """Returns a histogram over the central 98 % of the first sample."""
-    samples = [
-        np.array(sample, np.float64) for sample in samples
-    ]  # None becomes NaN, which is sorted behind infinity.
+    """Returns a histogram whose edges span the central 98 % of the first sample."""
+    # None becomes NaN, which sorts behind infinity and so falls into the last bin.
+    samples = [np.array(sample, np.float64) for sample in samples]
     values = samples[0][~np.isnan(samples[0])]
     low, high = np.quantile(values, (0.01, 0.99)) if len(values) else (0.0, 0.0)
     edges = np.linspace(low, high if high > low else low + 1, _BARS + 1)
@@ -149,7 +174,7 @@ def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Hist
 
 
 def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
-    """Returns the shares of the most frequent values of the first sample."""
+    """Returns a histogram of the most frequent values of the first sample."""
     categories = [
         category for category, _ in collections.Counter(samples[0]).most_common(_CATEGORIES)
     ]
@@ -159,7 +184,12 @@ def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
 
 
 def _shares(bins: Sequence[Sequence[int]], count: int) -> np.ndarray:
-    """Returns which share of the values of each split is in each of `count` bins."""
+    """Returns the fraction of a split's values in each bin, float [splits, count].
+
+    Args:
+      bins: For each split, the number of each value's bin.
+      count: Number of bins.
+    """
     return np.array([np.bincount(each, minlength=count) / len(each) for each in bins])
 
 

@@ -1,14 +1,16 @@
-"""Records of TFRecord files, `tf.train.Example` with the same fields, assembled by NumPy without TensorFlow.
+"""Encoder of TFRecord files: NumPy assembles `tf.train.Example` records without TensorFlow.
 
-    layout = Layout([Field(name="image", kind="bytes", num_bytes=784), Field(name="label", kind="int64", num_bytes=1)])
-    records, ends = layout.encode({"image": images, "label": labels})
+    image = Field(name="image", kind="bytes", num_bytes=784)
+    label = Field(name="label", kind="int64", num_bytes=1)
+    records, ends = Layout([image, label]).encode({"image": images, "label": labels})
 
-When every value has a fixed width, a template is copied and values and checksums are filled in, many records at a time.
-Integers and lengths keep their width as varints with leading zero groups, which every protobuf parser accepts.
+All records of a layout have the same fields. Encoding copies a template for many records at a time,
+and fills in the values and checksums. Integers and lengths have a fixed width, because they are
+varints padded with zero groups, which every protobuf parser accepts.
 
-Strings differ in length, and a padded one would be another value. So they come last, behind every fixed field, and Arrow
-joins them with what stands before and between them. Fixed fields thus lie at the same offset in every record, and where
-each record starts is written to an index beside the file.
+Strings differ in length, and padding would change their values. They are therefore stored behind
+all other fields, and Arrow joins them with the bytes before and between them. All other fields have
+the same offset in every record. An index file beside the shard says where each record starts.
 """
 
 from __future__ import annotations
@@ -26,21 +28,27 @@ if TYPE_CHECKING:  # Slow to import, and images of one size do without.
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # Length and its checksum; the payload's checksum.
 
+# Values of one field in N records: an array [N, ...], or N strings.
 Column = "np.ndarray | pa.LargeBinaryArray"
-_CHUNK_BYTES = (
-    1 << 20
-)  # assembled at once: enough to hide NumPy's overhead, small enough for the cache
+# Size of the records that are assembled at once: enough to hide NumPy's overhead, and small enough
+# for the cache.
+_CHUNK_BYTES = 1 << 20
 # Feature.bytes_list = 1, .float_list = 2, .int64_list = 3
 _LISTS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Field:
-    """One value of every record, or a vector of them, by its key in the Example.
+    """One field of every record: a value, or a vector of values, under a key of the Example.
 
-    The kind is `bytes` for uint8 [N, ...] of `num_bytes` each; `float` for 32-bit numbers, [N] or
-    [N, k], and `int64` for integers as varints of one width, 10 if any is negative, which take
-    `num_bytes` together; `string` for an Arrow array of at most `num_bytes` each.
+    Attributes:
+      name: Key of the feature in the `tf.train.Example`.
+      kind: `bytes` for uint8 arrays [N, ...]; `float` for 32-bit floats, [N] or [N, k]; `int64` for
+        integers, [N] or [N, k], stored as varints of one width; `string` for an Arrow array of N
+        strings.
+      num_bytes: Bytes of the field in a record, all values of a vector together. An integer takes
+        10 bytes if any value of the field is negative. For `string`, the largest length of a
+        string.
     """
 
     name: str
@@ -49,14 +57,14 @@ class Field:
 
 
 class Layout:
-    """Where each value lies in a record.
+    """Positions of the fields in an encoded record.
 
     Attributes:
-      offsets: By name of a field that is no string, bytes from the start of the record (length
-        header included) to the value.
-      widths: By the same names, bytes of the value.
-      record_bytes: Length of a record with its framing; None if there are strings.
-      least_bytes: Length of a record whose strings are empty.
+      offsets: Bytes from the start of a record (length header included) to the value, by the name
+        of each field that is no string.
+      widths: Bytes of the value, by the same names.
+      record_bytes: Length of every record with its framing; None if there are string fields.
+      least_bytes: Length, with its framing, of a record whose strings are empty.
     """
 
     def __init__(self, fields: Sequence[Field]):
@@ -75,7 +83,8 @@ class Layout:
             len(body) + heads_bytes + sum(field.num_bytes for field in self._strings)
         )
         head = bytes(HEADER_BYTES) + b"\x0a" + bytes(self._length_bytes)
-        footer = b"" if self._strings else bytes(FOOTER_BYTES)  # Strings come between.
+        # Strings come before the footer, so the template ends before them.
+        footer = b"" if self._strings else bytes(FOOTER_BYTES)
         self._template = np.frombuffer(head + body + footer, np.uint8)
         self.offsets = {
             field.name: len(head) + ends[field.name] - field.num_bytes for field in self._fixed
@@ -85,13 +94,18 @@ class Layout:
         self.record_bytes = None if self._strings else self.least_bytes
 
     def encode(self, columns: Mapping[str, Column]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns N encoded records, one after another, uint8 [bytes], and where each ends, int64 [N].
+        """Encodes N records.
 
         Args:
-          columns: N values of each field, by its name.
+          columns: N values of each field, by field name, in the form that `Field.kind` says.
+
+        Returns:
+          The records, one after another, uint8 [bytes], and the end of each record in them, int64
+          [N].
 
         Raises:
-          ValueError: If an integer needs more than the `num_bytes` of its field.
+          ValueError: If an integer needs more than the `num_bytes` of its field, or a string is so
+            much longer than that that its length has no room.
         """
         sizes = self._sizes(columns)
         count = len(sizes)
@@ -118,7 +132,7 @@ class Layout:
             records = _join(
                 [records[:, :HEADER_BYTES], payloads, _checksum_bytes(payloads.to_pylist(), count)]
             )
-            # A new array, whose first record begins where its bytes do.
+            # Arrow has made a new array, so its bytes begin with the first record.
             records = np.frombuffer(records.buffers()[2], np.uint8, sizes.sum())
         else:
             records[:, -FOOTER_BYTES:] = _checksum_bytes(
@@ -127,14 +141,21 @@ class Layout:
         return records.reshape(-1), np.cumsum(sizes)
 
     def chunks(self, columns: Mapping[str, Column]) -> Iterator[slice]:
-        """Yields ranges of N values by field whose records have about `_CHUNK_BYTES`, if they are about equally long."""
+        """Yields slices that divide N records into chunks of about 1 MiB when they are encoded.
+
+        The estimate holds if the records are about equally long. A slice has at least one record,
+        and the last one may end beyond N.
+
+        Args:
+          columns: N values of each field, by field name; N is at least 1.
+        """
         sizes = self._sizes(columns)
         step = max(1, _CHUNK_BYTES * len(sizes) // int(sizes.sum()))
         for start in range(0, len(sizes), step):
             yield slice(start, start + step)
 
     def _sizes(self, columns: Mapping[str, Column]) -> np.ndarray:
-        """Returns the length of each record, int64 [N]."""
+        """Returns the length of each record with its framing, int64 [N]."""
         count = len(next(iter(columns.values())))
         return sum(
             (lengths(columns[field.name]) for field in self._strings),
@@ -143,14 +164,14 @@ class Layout:
 
 
 def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
-    """Returns the protobuf tags and lengths that stand before the N strings of a field in their records, uint8 [N, bytes].
+    """Returns the protobuf tags and lengths in front of each string of a field, uint8 [N, bytes].
 
     Args:
       field: The field.
-      lengths: Bytes of each string, [N].
+      lengths: Number of bytes of each string, int64 [N].
     """
     key = nested(b"\x0a", field.name.encode())
-    # All four lengths are of one width: enough for the string and what is around it.
+    # All four lengths have one width, enough for the longest string and the bytes around it.
     width = varint_bytes(field.num_bytes + len(key) + 40)
     room = bytes(width)
     template = b"\x0a" + room + key + b"\x12" + room + _LISTS["bytes"] + room + b"\x0a" + room
@@ -158,14 +179,17 @@ def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
     step = 1 + width
     innermost = len(template)
     for end in (step, innermost - 2 * step, innermost - step, innermost):
-        heads[:, end - width : end] = varints(
-            lengths + innermost - end, width
-        )  # How much comes after it.
+        # A length counts all bytes from its own end to the end of the string.
+        heads[:, end - width : end] = varints(lengths + innermost - end, width)
     return heads
 
 
 def _join(columns: Iterable[Column]) -> pa.LargeBinaryArray:
-    """Returns the bytes of each record's columns, uint8 [N, width] or strings, one after another."""
+    """Returns N strings, each of which joins the bytes that one record has in all columns.
+
+    Args:
+      columns: Arrays uint8 [N, width], or Arrow arrays of N strings.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -176,7 +200,7 @@ def _join(columns: Iterable[Column]) -> pa.LargeBinaryArray:
 
 
 def _as_strings(rows: np.ndarray) -> pa.LargeBinaryArray:
-    """Returns rows of bytes, uint8 [N, width], as N strings."""
+    """Returns the rows of an array uint8 [N, width] as an Arrow array of N strings."""
     import pyarrow as pa
 
     count, width = rows.shape
@@ -185,21 +209,30 @@ def _as_strings(rows: np.ndarray) -> pa.LargeBinaryArray:
 
 
 def lengths(strings: pa.LargeBinaryArray) -> np.ndarray:
-    """Returns how many bytes each of N strings has, int64 [N]."""
+    """Returns the number of bytes of each of N strings, int64 [N]."""
     import pyarrow.compute as pc
 
     return pc.binary_length(strings).to_numpy()
 
 
 def take(column: Column, rows: np.ndarray) -> Column:
-    """Returns the values of a column at some rows, which ascend; a range of rows without a copy."""
+    """Returns the values of a column at some positions.
+
+    Args:
+      column: N values.
+      rows: Positions in ascending order, int64 [M]; M is at least 1.
+
+    Returns:
+      M values: a view of the column if the positions are consecutive, else a copy.
+    """
     if rows[-1] - rows[0] == len(rows) - 1:
         return column[rows[0] : rows[-1] + 1]
     return column[rows] if isinstance(column, np.ndarray) else column.take(rows)
 
 
 def _headers(payloads: np.ndarray) -> np.ndarray:
-    """Returns lengths [N] of payloads as they stand before them, uint8 [N, 12]."""
+    """Returns the record headers for payloads of these lengths, uint8 [N, 12]."""
+    # Lengths repeat, so the checksum of each different one is computed once.
     lengths, which = np.unique(payloads.astype("<u8"), return_inverse=True)
     return np.hstack(
         [lengths[:, np.newaxis].view(np.uint8), _checksum_bytes(lengths, len(lengths))]
@@ -207,26 +240,40 @@ def _headers(payloads: np.ndarray) -> np.ndarray:
 
 
 def _checksum_bytes(values: Iterable[bytes | np.ndarray], count: int) -> np.ndarray:
-    """Returns the checksums as they stand behind the values, uint8 [N, 4]."""
+    """Returns the masked CRC-32C of each value as stored bytes, uint8 [count, 4]."""
     return checksums(values, count)[:, np.newaxis].view(np.uint8)
 
 
 def checksums(values: Iterable[bytes | np.ndarray], count: int) -> np.ndarray:
-    """Returns the masked CRC-32C of each of `count` values of contiguous bytes, little-endian uint32 [count]."""
+    """Returns the masked CRC-32C of each value, as TFRecord files have it.
+
+    Args:
+      values: Bytes, or contiguous arrays.
+      count: Number of the values.
+
+    Returns:
+      Little-endian uint32 [count].
+    """
     plain = np.fromiter(map(google_crc32c.value, values), np.uint32, count)
     rotated = (plain >> np.uint32(15)) | (plain << np.uint32(17))
     return (rotated + np.uint32(0xA282EAD8)).astype("<u4")
 
 
 def varint_bytes(largest: int) -> int:
-    """Bytes that a varint needs for every integer from 0 to `largest`."""
+    """Returns the number of bytes of a varint for every integer from 0 to `largest`."""
     return max(1, -(-largest.bit_length() // 7))
 
 
 def varints(values: np.ndarray, num_bytes: int) -> np.ndarray:
-    """Returns integers [...] as protobuf varints of `num_bytes` bytes each, uint8 [..., num_bytes]; zeros fill the short ones.
+    """Returns integers as protobuf varints of one width.
 
-    A negative integer is its two's complement of 64 bits and needs 10 bytes.
+    Args:
+      values: Integers [...]. A negative one is stored as its two's complement of 64 bits, in 10
+        bytes.
+      num_bytes: Width of each varint; shorter ones are padded with zero groups.
+
+    Returns:
+      uint8 [..., num_bytes].
 
     Raises:
       ValueError: If an integer needs more bytes.
@@ -244,6 +291,6 @@ def varints(values: np.ndarray, num_bytes: int) -> np.ndarray:
 
 
 def nested(tag: bytes, content: bytes) -> bytes:
-    """A length-delimited field."""
+    """Returns a length-delimited protobuf field: the tag, the content's length, the content."""
     size = len(content)
     return tag + varints(np.array([size]), varint_bytes(size)).tobytes() + content

@@ -1,11 +1,12 @@
-"""The interface `Source` of all that a dataset is made from; each kind is a file in `sources/`.
+"""Interface `Source` of what a dataset is made from; each kind is a file in `sources/`.
 
-    source = find_source("mnist")                                      # components.convert.sources.registry
-    examples = source.open("downloads/mnist", opening)                 # once
-    for block in examples.blocks(examples.pieces[0]):                  # in any process, as often as need be
-        block.columns["image"]                                         # uint8 [N, 28, 28, 1]
+    source = find_source("mnist")                       # In components.convert.sources.registry.
+    examples = source.open("downloads/mnist", opening)  # Once.
+    for block in examples.blocks(examples.pieces[0]):   # In any process, any number of times.
+        block.columns["image"]                          # uint8 [N, 28, 28, 1]
 
-A piece is the unit of work: its records become one shard of their split, or of each split that is drawn from them.
+A piece is the unit of conversion work. Its records become one shard of their split, or one of each
+split that is drawn from them.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ from components.convert.records import Column, Field, Layout, varint_bytes
 from components.convert.splits import Splits
 
 LABEL = "label"
-Paths = str | Sequence[str] | None
-_MOST_NAMES = 5  # In a line of names.
+Paths = str | Sequence[str] | None  # What `--source` gives: a path, several, or nothing.
+_MOST_NAMES = 5  # Longest list of names in a printed line.
+# Without `--shards`, small data make pieces of this size, and larger data about this many pieces.
 _MIN_PIECE_BYTES, _USUAL_PIECES = 4_000_000, 16
-_VARINT_BYTES, _STRING_BYTES = 10, 1 << 24  # Most bytes of an integer, and of a string.
+_VARINT_BYTES, _STRING_BYTES = 10, 1 << 24  # Largest size of an integer, and of a string.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,9 +45,9 @@ class Piece:
     """Records that are converted together.
 
     Attributes:
-      split: Split that the source has them in: `train`, `validation` or `test`.
-      part: Which records of the source they are, in its own terms; JSON.
-      num_bytes: Bytes of the source, about.
+      split: Split in which the source has the records: `train`, `validation` or `test`.
+      part: Which records of the source they are, as JSON. Each kind of source has its own form.
+      num_bytes: Approximate number of bytes in the source.
     """
 
     split: str
@@ -55,19 +57,19 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Block:
-    """Records of a piece, in order; few enough that every process can hold a few blocks at once.
+    """Records of a piece, in order; few enough that every process can hold several blocks.
 
     Attributes:
-      columns: By feature name, with `label`: uint8 [N, height, width, channels] (contiguous) of
-        images of one shape, float32 or int64 [N], an Arrow array of texts or of image files; the
-        label [N] or [N, k] as the task has it.
-      missing: By name of a column that has a default, where the source has no value, bool [N].
-      measures: Numbers for the statistics alone, by name such as `image.height`: float32 or int64
-        [N].
-      hashes: Content hashes, uint64 [N], where they are known already.
-      keys: uint64 [N]; records with equal keys are drawn for one split. None for the content
-        hashes.
-      assigned: By split, which records the schema puts there, bool [N].
+      columns: Values by feature name, `label` included. Images of one shape are uint8 [N, height,
+        width, channels], contiguous; numbers are float32 or int64 [N]; texts and image files are
+        Arrow arrays of N strings. The label is [N] or [N, k], as its task needs.
+      missing: By name of each column with a default, bool [N]: where the source has no value.
+      measures: Numbers for the statistics only, float32 or int64 [N], by name such as
+        `image.height`.
+      hashes: Content hashes, uint64 [N]; None to have them computed.
+      keys: Keys, uint64 [N]; records with equal keys are drawn for the same split. None for the
+        content hashes.
+      assigned: By split, bool [N]: which records the schema assigns to it.
     """
 
     columns: Mapping[str, Column]
@@ -80,16 +82,16 @@ class Block:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Opening:
-    """Settings of a conversion, and resources, that a source uses while it is opened.
+    """Settings and resources of a conversion that a source uses while it is opened.
 
     Attributes:
-      directory: Folder on this machine for files that a source makes (unpacked archives, staged
-        tables); they stay until the dataset is finished.
-      splits: Which records are drawn for which split.
-      shards: Number of training shards that was asked for, or None.
-      shard_bytes: Size of a shard, about, in bytes of the source.
-      map: Returns `[function(task) for task in tasks]`, in several processes; the function may be a
-        closure.
+      directory: Folder on this machine for files that the source makes, such as unpacked archives
+        and staged tables. They stay until the dataset is finished.
+      splits: Rule by which records are drawn for splits.
+      shards: Number of training shards that was asked for; None to choose it by size.
+      shard_bytes: Approximate largest size of a shard, in bytes of the source, without `shards`.
+      map: Returns `[function(task) for task in tasks]`, computed in several processes. The function
+        may be a closure.
     """
 
     directory: str
@@ -103,17 +105,19 @@ class Opening:
     def even_pieces(
         self, num_records: Mapping[str, int], num_bytes: Mapping[str, int]
     ) -> tuple[Piece, ...]:
-        """Divides the records of each split into pieces of consecutive records, of equal size to within one record, none empty.
+        """Divides each split into pieces of consecutive records.
 
-        Without `shards`, small data make few pieces, larger ones at least 16, and none has more
-        than `shard_bytes`.
+        The pieces of a split differ by at most one record, and none is empty. With `shards`, the
+        training split gets that many pieces, and other splits get as many in proportion to their
+        bytes. Without it, small data make few pieces, larger data at least 16, and no piece has
+        many more bytes than `shard_bytes`.
 
         Args:
-          num_records: By split.
-          num_bytes: By split, in the source.
+          num_records: Number of records, by split.
+          num_bytes: Number of bytes in the source, by split; `train` is among them.
 
         Returns:
-          The pieces, whose `part` is [start, stop].
+          The pieces in the order of the splits in `num_bytes`. Their `part` is [start, stop].
         """
         pieces = []
         for split, count in self._num_pieces(num_bytes).items():
@@ -139,15 +143,16 @@ class Opening:
 
 
 class Source(abc.ABC):
-    """One kind of data, a frozen dataclass.
+    """One kind of data that can be converted; subclasses are frozen dataclasses.
 
     Attributes:
-      name: As given with `--dataset`.
-      takes: Options that mean something to it, each a field that is None if it is not given:
-        `schema`, a file; `skip_bad`, how many rows may be wrong; `image_size`, (height, width) that
-        a model gets of image files; `encoding`, how these are stored, `raw` or `source`;
-        `export_dir`, a folder of a bucket.
-      schema: What its files hold, or the file that says so; None where that is known, or not given.
+      name: Name of the dataset, as given with `--dataset`.
+      takes: Names of the options that the source accepts. Each is a field, which is None if the
+        option is not given: `schema`, path of a schema file; `skip_bad`, largest number of wrong
+        rows that are left out; `image_size`, (height, width) that a model gets of image files;
+        `encoding`, how image files are stored, `raw` or `source`; `export_dir`, folder of a bucket.
+      schema: Schema of the files, or path of the schema file; None if the source needs none, or
+        none is given.
     """
 
     name: str
@@ -156,10 +161,13 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files that are read, in order, without the schema; nothing is read.
+        """Returns the files that `open` reads, in order, without the schema file.
+
+        Args:
+          paths: Value of `--source`.
 
         Raises:
-          UserError: If there is nothing at a path, or not what this source reads.
+          UserError: If a path does not exist, or has nothing that this source reads.
         """
 
     @abc.abstractmethod
@@ -168,12 +176,26 @@ class Source(abc.ABC):
 
         The same files and options give the same pieces.
 
+        Args:
+          paths: Value of `--source`.
+          opening: Settings and resources of the conversion.
+
         Raises:
-          UserError: If the files are missing, or are not what they should be.
+          UserError: If files are missing, or do not hold what this source reads.
         """
 
     def digest(self, paths: Paths) -> str:
-        """Returns the SHA-256 (hexadecimal) over schema, names and contents of the files: it changes when the source does."""
+        """Returns a digest of the source that changes when the source does.
+
+        Args:
+          paths: Value of `--source`.
+
+        Returns:
+          SHA-256 (hexadecimal) over the schema, and the names and contents of the files.
+
+        Raises:
+          UserError: As of `files`.
+        """
         names = relative_names(self.files(paths))
         named = [(name, file.crc32c or sha256_of(file.path)) for file, name in names.items()]
         if self.schema:
@@ -181,14 +203,18 @@ class Source(abc.ABC):
         return digest_of(named)
 
     def locate(self, paths: Paths, wanted: str) -> list[tuple[str, File | None]]:
-        """Returns each path that `--source` gives, with the file that it is, or None of a folder.
+        """Finds what is at the paths that `--source` gives.
 
         Args:
-          paths: As given.
+          paths: Value of `--source`.
           wanted: What the source needs, in words, for the error.
 
+        Returns:
+          For each path, the path without a slash at its end, and its file; None in place of the
+          file for a folder.
+
         Raises:
-          UserError: If there is no path, or nothing at one.
+          UserError: If no path is given, or a path does not exist.
         """
         needs = f"dataset {self.name!r} needs --source {wanted}"
         if not paths:
@@ -203,7 +229,18 @@ class Source(abc.ABC):
         return located
 
     def locate_one(self, paths: Paths, wanted: str) -> tuple[str, File | None]:
-        """Returns the only path that is given, as `locate` does; more are an error too."""
+        """Finds what is at the only path that `--source` gives.
+
+        Args:
+          paths: Value of `--source`.
+          wanted: What the source needs, in words, for the error.
+
+        Returns:
+          The path and its file, as from `locate`.
+
+        Raises:
+          UserError: If not exactly one path is given, or it does not exist.
+        """
         if paths and not isinstance(paths, str):
             raise UserError(
                 f"--source {' '.join(paths)}: dataset {self.name!r} takes one path, not "
@@ -212,7 +249,15 @@ class Source(abc.ABC):
         return self.locate(paths, wanted)[0]
 
     def locate_folder(self, paths: Paths, wanted: str) -> str:
-        """Returns the only path that is given, which has to be a folder."""
+        """Returns the only path that `--source` gives, which has to be a folder.
+
+        Args:
+          paths: Value of `--source`.
+          wanted: What the source needs, in words, for the error.
+
+        Raises:
+          UserError: If not exactly one path is given, or it is no folder.
+        """
         path, file = self.locate_one(paths, wanted)
         if file:
             raise UserError(
@@ -223,7 +268,17 @@ class Source(abc.ABC):
     def locate_files(
         self, paths: Paths, wanted: str, list_inside: Callable[[str], list[File]]
     ) -> list[File]:
-        """Returns the files that are given; a folder stands for those that `list_inside` finds in it."""
+        """Returns the files that `--source` gives, directly or by a folder.
+
+        Args:
+          paths: Value of `--source`.
+          wanted: What the source needs, in words, for the error.
+          list_inside: Returns the files to read in a folder.
+
+        Raises:
+          UserError: If no path is given, a path does not exist, a file is given twice, or one is a
+            link to nowhere.
+        """
         located = self.locate(paths, wanted)
         return unique_files(
             [f for path, file in located for f in ([file] if file else list_inside(path))]
@@ -232,23 +287,24 @@ class Source(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examples(abc.ABC):
-    """A source that was opened. It can be pickled, and reads its pieces in any process of this machine.
+    """Opened source, which can be pickled and reads its pieces in any process of this machine.
 
     Attributes:
       name: Name of the dataset.
-      origin: Where it comes from, in words.
-      pieces: In the order of their shards; the training pieces come first.
-      inputs: The manifest's features but for the label, without statistics.
-      task: As the manifest has it.
-      class_names: In the order of the labels, which all lie in `range(len(class_names))`; empty but
-        of classification.
-      targets: Names of the label's values, in their order; empty of classification.
-      arguments: What decides the content beside the options.
-      most: By name, the largest integer of a column that has no negative one, and the most bytes of
-        a string; a column that is not there gets as much room as a value could ever need.
-      deep: As the manifest has it, like `wide`.
-      left_out: Number of rows that the schema's filter leaves out.
-      skipped: Rows that are wrong and left out, each with its place and what is wrong.
+      origin: Where the data come from, in words.
+      pieces: Pieces in the order of their shards; those for training come first.
+      inputs: Features of the manifest, without the label and without statistics.
+      task: Task of the label, as in the manifest.
+      class_names: Names of the classes in the order of their numbers; all labels are in
+        `range(len(class_names))`. Empty unless the task is classification.
+      targets: Names of the label's values, in their order. Empty if the task is classification.
+      arguments: Values that decide the content in addition to the options.
+      most: By column name, the largest integer, or the most bytes of a string; 2**63 for a column
+        with negative integers. A column that is not listed gets room for any value.
+      deep: Encodings of the deep part of a model, as in the manifest.
+      wide: Encodings of its linear part, as in the manifest.
+      left_out: Number of rows that the schema's filter has left out.
+      skipped: A line for each wrong row that is left out: its place, and what is wrong.
     """
 
     name: str
@@ -267,21 +323,25 @@ class Examples(abc.ABC):
 
     @abc.abstractmethod
     def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Reads a piece, each byte of it once; an error names the file and the place in it."""
+        """Yields the records of a piece in order; reads every byte of the piece at most once.
+
+        Raises:
+          UserError: If a record cannot be used; the message names the file and the place in it.
+        """
 
     @property
     def native_splits(self) -> frozenset[str]:
-        """Splits that the source itself has; the others are drawn from its training records."""
+        """Splits that the source has itself. The others are drawn from its training records."""
         return frozenset(piece.split for piece in self.pieces)
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """The manifest's, without statistics."""
+        """Features of the manifest, label included, sorted by name; without statistics."""
         label = label_feature(self.task, len(self.class_names or self.targets))
         return tuple(sorted([*self.inputs, label], key=lambda feature: feature.name))
 
     def layout(self) -> Layout:
-        """Returns how a record is laid out."""
+        """Returns the layout of the encoded records."""
         return Layout([self._field(feature) for feature in self.features])
 
     def _field(self, feature: Feature) -> Field:
@@ -305,7 +365,16 @@ class Examples(abc.ABC):
 
 
 def label_feature(task: str, size: int) -> Feature:
-    """Returns the label as a feature of the manifest: one of so many classes, or that many targets."""
+    """Returns the label as a feature of the manifest.
+
+    Args:
+      task: Task of the label, as in the manifest.
+      size: Number of classes, or of targets.
+
+    Returns:
+      For a classification, an int64 scalar from 0 to `size - 1`; for a regression, a float32
+      scalar, or a vector of several targets; for `multi_label`, an int64 vector of 0 and 1.
+    """
     if task == REGRESSION:
         return Feature(name=LABEL, dtype="float32", shape=() if size == 1 else (size,))
     if task == MULTI_LABEL:
@@ -319,7 +388,13 @@ def image_feature(
     value_range: tuple[float, float] = (0.0, 255.0),
     encoding: str | None = None,
 ) -> Feature:
-    """Returns the feature `image`: pixels of that height, width and channels, or whole files that a model gets so."""
+    """Returns `image` as a feature of the manifest.
+
+    Args:
+      shape: Height, width and channels of the stored pixels, or of what a model gets of a file.
+      value_range: Smallest and largest value that a pixel can have.
+      encoding: None for pixels; `image` for whole image files.
+    """
     return Feature(
         name="image", dtype="uint8", shape=shape, encoding=encoding, value_range=value_range
     )
@@ -328,15 +403,19 @@ def image_feature(
 def list_inside(
     folder: str, patterns: Mapping[str, re.Pattern[str]], *, print_others: bool
 ) -> list[File]:
-    """Returns the files below a folder that match the first of the patterns that any matches, but for hidden ones.
+    """Returns the files below a folder that match a pattern, sorted by path.
+
+    The first pattern that matches any file decides. Files that are hidden (their name, or that of a
+    folder below `folder`, begins with `.` or `_`) or special are left out.
 
     Args:
       folder: Path of the folder.
-      patterns: Of names of files below it, with what such files are called.
-      print_others: Whether to print which other files there are.
+      patterns: Patterns for the whole path of a file within the folder; each has the name for such
+        files in messages as its key.
+      print_others: Whether to print which other files are left out.
 
     Raises:
-      UserError: If there is no such file.
+      UserError: If no file matches.
     """
     visible = {}
     for file in list_files(folder):
@@ -359,7 +438,7 @@ def list_inside(
 
 
 def relative_names(files: Sequence[File]) -> dict[File, str]:
-    """Returns the path of each file in the innermost folder that has all of them."""
+    """Returns the path of each file relative to the innermost folder that has all of them."""
     root = os.path.commonpath(
         [os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"]
     )
@@ -367,14 +446,24 @@ def relative_names(files: Sequence[File]) -> dict[File, str]:
 
 
 def print_left_out(folder: str, names: Sequence[str], taken: str) -> None:
-    """Prints a line that names what is not read of a folder, of many a few, and says what is read."""
+    """Prints a line that names files of a folder that are not read; nothing if there are none.
+
+    Args:
+      folder: Path of the folder.
+      names: Names of the files, of which at most 5 are printed.
+      taken: What is read, in words.
+    """
     if names:
         more = f" and {len(names) - _MOST_NAMES:,} more" * (len(names) > _MOST_NAMES)
         print(f"{folder}: left out: {', '.join(names[:_MOST_NAMES])}{more} ({taken})", flush=True)
 
 
 def unique_files(files: list[File]) -> list[File]:
-    """Returns the files; one that is given twice, or is a link to nowhere, is a `UserError`."""
+    """Returns the files, after a check that they are different and exist.
+
+    Raises:
+      UserError: If a file is given twice, or is a link to nowhere.
+    """
     paths = [file.path if is_remote(file.path) else os.path.abspath(file.path) for file in files]
     for path, times in collections.Counter(paths).items():
         if times > 1:
@@ -383,21 +472,33 @@ def unique_files(files: list[File]) -> list[File]:
 
 
 def existing_files(files: list[File]) -> list[File]:
-    """Returns the files; a link to nowhere is a `UserError`."""
+    """Returns the files, after a check that they exist.
+
+    Raises:
+      UserError: If one is a link to nowhere.
+    """
     if absent := [file.path for file in files if not file.version]:
         raise UserError(f"{absent[0]}: no such file")
     return files
 
 
 def downloads_dir() -> pathlib.Path:
-    """Returns where downloads are kept, in the user's cache (https://specifications.freedesktop.org/basedir-spec)."""
+    """Returns the folder for downloads in the user's cache; it may not exist yet.
+
+    The cache is `$XDG_CACHE_HOME`, or else `~/.cache`
+    (https://specifications.freedesktop.org/basedir-spec).
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
     cache = pathlib.Path(base if os.path.isabs(base) else "~/.cache").expanduser()
     return cache / "tfrecord-training-pipeline"
 
 
 def digest_of(files: Iterable[tuple[str, str]]) -> str:
-    """Returns the SHA-256 (hexadecimal) over names and checksums of contents, in this order."""
+    """Returns the SHA-256 (hexadecimal) over names and checksums.
+
+    Args:
+      files: Pairs of a name and the checksum of a content; their order counts.
+    """
     digest = hashlib.sha256()
     for name, content in files:
         digest.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))

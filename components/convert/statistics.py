@@ -1,12 +1,13 @@
-"""Statistics of a dataset: exact figures of each split, and a random sample of its records for the page.
+"""Statistics of a dataset: exact figures of each split, and a sample of its records for the page.
 
     statistics = Statistics(examples)
-    statistics.add("train", columns, missing, measures, hashes)         # of a block, all of one split
-    statistics.absorb(other.state())                                    # JSON; of the piece that comes next
+    statistics.add("train", columns, missing, measures, hashes)  # Records of a block, of one split.
+    statistics.absorb(other.state())                             # Those of the next piece, as JSON.
     statistics.describe()["train"].summaries["fare"].mean
 
-Mean and deviation are put together as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-variances" (1979). The same pieces in the same order give the same figures.
+Means and deviations are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise
+algorithm for computing sample variances" (1979). The same pieces in the same order give the same
+figures.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from components.convert.source import LABEL, Examples
 from components.convert.sources.images import decode
 from components.convert.splits import SPLITS
 
+# A sample has at most so many records, and values, but always at least `_MIN_RECORDS`.
 _SAMPLE_RECORDS, _SAMPLE_VALUES, _MIN_RECORDS = 1_000, 200_000, 20
-_MAX_CHARACTERS = 80  # Of a text in a sample.
-_PICTURES, _PICTURE_SIDE = 100, 64  # Images, and pixels of the longer side.
+_MAX_CHARACTERS = 80  # A longer text is cut off in a sample.
+_PICTURES, _PICTURE_SIDE = 100, 64  # Images of a sample, and pixels of their longer side.
 
 
 @dataclasses.dataclass
@@ -38,11 +40,12 @@ class Numbers:
     """Exact figures of the numbers of one column in one split.
 
     Attributes:
-      missing: Records without a value in the source.
-      count: Of the other records, as are all that follow.
+      missing: Number of records without a value in the source.
+      count: Number of values. The other figures are those of these values.
+      mean: Mean; 0 if there are no values.
       squares: Sum of the squared deviations from the mean.
-      min: Smallest number.
-      max: Largest number.
+      min: Smallest value; infinity if there are none.
+      max: Largest value; minus infinity if there are none.
     """
 
     missing: int = 0
@@ -53,20 +56,19 @@ class Numbers:
     max: float = -math.inf
 
     def add(self, values: np.ndarray) -> None:
-        """Adds numbers [N]."""
+        """Adds values, [N]; N may be 0."""
         if not len(values):
             return
-        ends = {
-            "min": values.min().item() + 0,
-            "max": values.max().item() + 0,
-        }  # Adding 0 makes 0.0 of -0.0.
+        # Adding 0 turns -0.0 into 0.0.
+        ends = {"min": values.min().item() + 0, "max": values.max().item() + 0}
         values = values.astype(np.float64)
-        mean = values[0] + (values - values[0]).mean()  # A constant has no deviation so.
+        # Relative to the first value, the mean of equal values is exact, and their deviation is 0.
+        mean = values[0] + (values - values[0]).mean()
         squares = ((values - mean) ** 2).sum()
         self.absorb(Numbers(count=len(values), mean=float(mean), squares=float(squares), **ends))
 
     def absorb(self, other: Numbers) -> None:
-        """Adds the numbers of another one, which come behind."""
+        """Adds the figures of another instance, whose records come after these."""
         self.missing += other.missing
         if other.count:
             total = self.count + other.count
@@ -78,7 +80,7 @@ class Numbers:
             self.max = max(self.max, other.max)
 
     def summary(self) -> Summary:
-        """Returns what the manifest says."""
+        """Returns the figures as in the manifest; without values all but `missing` are None."""
         if not self.count:
             return Summary(missing=self.missing)
         std = math.sqrt(self.squares / self.count)
@@ -86,11 +88,13 @@ class Numbers:
 
 
 class Sample:
-    """Records with the smallest content hashes, a random choice that no order or division of the data changes.
+    """Random sample of records: those with the smallest content hashes.
+
+    Neither the order of the records nor their division into pieces changes the sample.
 
     Attributes:
-      size: Number of records at most.
-      columns: Values of the records by column, in the order of their hashes.
+      size: Largest number of records.
+      columns: Values of the records in ascending order of their hashes, by name of the column.
     """
 
     def __init__(self, size: int):
@@ -99,13 +103,22 @@ class Sample:
         self._hashes: list[int] = []
 
     def candidates(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns the rows, int64 [M], of records that may belong to the sample."""
+        """Returns the positions of those new records that may belong to the sample, int64 [M].
+
+        Args:
+          hashes: Content hashes of the new records, uint64 [N].
+        """
         rows = np.argsort(hashes, kind="stable")[: self.size]
         is_full = len(self._hashes) == self.size
         return rows[hashes[rows] < np.uint64(self._hashes[-1])] if is_full else rows
 
     def add(self, hashes: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> None:
-        """Adds records, and keeps those that belong to the sample."""
+        """Adds records, and keeps those with the smallest hashes.
+
+        Args:
+          hashes: Content hashes of N records.
+          columns: N values of each column, by name; the same columns in each call.
+        """
         if not len(hashes):
             return
         known = [*self._hashes, *hashes]
@@ -116,24 +129,26 @@ class Sample:
             self.columns[name] = [merged[row] for row in order]
 
     def state(self) -> Any:
-        """Returns what `add` takes, as JSON."""
+        """Returns the arguments with which `add` of another sample takes these records."""
         return self._hashes, self.columns
 
 
 class Statistics:
-    """Figures and samples of the splits, of all pieces or `of_piece`, one of them.
+    """Figures and samples of the splits, of all pieces or of one piece.
 
     Attributes:
-      samples: By split, records with the values of their columns: numbers; texts, cut; None where a
-        value is missing; the mean pixel value of images of one shape. Image files are left out.
-      pictures: Training images as columns `label` and `picture`: as they are stored where they were
-        added, and small PPM files in base64 where the state of others was absorbed.
+      samples: Sample of each split, by name. Its columns have numbers, the first 80 characters of
+        texts, and None where the source has no value. Images of one shape are represented by their
+        mean value; image files are left out.
+      pictures: Sample of training images, with the columns `label` and `picture`. A picture is what
+        was added, pixels or a file; one from `absorb` is a small PPM file in base64.
     """
 
     def __init__(self, examples: Examples, *, of_piece: bool = False):
         self._examples = examples
         records = max(_MIN_RECORDS, min(_SAMPLE_RECORDS, _SAMPLE_VALUES // len(examples.features)))
-        # Hashes are spread evenly, so that one piece of many has few of the smallest.
+        # Hashes are spread evenly, so one piece of many has few of the smallest. Twice its share
+        # and some more are kept, so that the dataset's sample hardly ever lacks a record.
         share = 2 / len(examples.pieces) if of_piece else 1
         records, pictures = (
             min(size, int(share * size) + _MIN_RECORDS) for size in (records, _PICTURES)
@@ -160,7 +175,15 @@ class Statistics:
         measures: Mapping[str, np.ndarray],
         hashes: np.ndarray,
     ) -> None:
-        """Adds N records of a split, as in a `Block`."""
+        """Adds N records of a split.
+
+        Args:
+          split: Name of the split.
+          columns: Values of each feature, as in `Block`.
+          missing: Where the source has no value, as in `Block`.
+          measures: Numbers for the statistics only, as in `Block`.
+          hashes: Content hashes, uint64 [N].
+        """
         labels = columns[LABEL]
         self._counts[split] += len(labels)
         if self._examples.task == CLASSIFICATION:
@@ -191,7 +214,7 @@ class Statistics:
         self.samples[split].add(hashes[rows].tolist(), sampled)
 
     def state(self) -> Any:
-        """Returns the figures and samples as JSON, which `absorb` of another instance takes."""
+        """Returns the figures and samples as JSON, for `absorb` of another instance."""
         splits = {
             split: {
                 "count": self._counts[split],
@@ -210,7 +233,7 @@ class Statistics:
         return {"splits": splits, "pictures": (hashes, pictures)}
 
     def absorb(self, state: Any) -> None:
-        """Adds what another one knows, of records that come later."""
+        """Adds the state of another instance, whose records come after these."""
         for split, part in state["splits"].items():
             self._counts[split] += part["count"]
             self._classes[split] += np.array(part["classes"], np.int64)
@@ -220,7 +243,7 @@ class Statistics:
         self.pictures.add(*state["pictures"])
 
     def describe(self) -> dict[str, Split]:
-        """Returns the manifest's splits, without shards.
+        """Returns each split as in the manifest, but without shards.
 
         Raises:
           UserError: If a column that is to be normalised has no values in the training split.
@@ -245,7 +268,11 @@ class Statistics:
         }
 
     def _scalars(self, columns: Mapping[str, Column]) -> dict[str, Column]:
-        """Returns the columns with one value for each record; of the label only numbers that are predicted, by target."""
+        """Returns the columns with one value for each record.
+
+        Of the label, only the numbers of a regression are included: a column `label.TARGET` for
+        each target.
+        """
         scalars = {
             name: values
             for name, values in columns.items()
@@ -260,9 +287,11 @@ class Statistics:
 
 
 def _picture(image: np.ndarray | bytes, feature: Feature) -> str:
-    """Returns an image, which is pixels or a file, as a small one in PPM (which is not compressed) and base64.
+    """Returns an image as a small PPM file in base64.
 
-    Its pixels are stretched to the range of a byte.
+    Args:
+      image: Pixels, uint8 [height, width, channels], or an image file.
+      feature: Feature of the image. Its range of values is stretched to 0 to 255.
     """
     from PIL import Image  # Slow to import, and tables do without.
 
@@ -279,7 +308,13 @@ def _picture(image: np.ndarray | bytes, feature: Feature) -> str:
 
 
 def _values(column: Column, is_missing: np.ndarray | None, rows: np.ndarray) -> list[Any]:
-    """Returns the values of sampled records as JSON."""
+    """Returns the values of sampled records as JSON.
+
+    Args:
+      column: Values of N records.
+      is_missing: Where the source has no value, bool [N]; None if it has all.
+      rows: Positions of the M sampled records, int64 [M].
+    """
     if isinstance(column, np.ndarray):
         values = column[rows]
         values = (values.mean(axis=(1, 2, 3)) if values.ndim == 4 else values).tolist()

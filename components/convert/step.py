@@ -16,11 +16,22 @@ from components.convert.options import Options
 
 @contextlib.contextmanager
 def parsed_options(convert_args: Sequence[str], schema: str, directory: str) -> Iterator[Options]:
-    """Parses the arguments of the step; the file with the schema's text exists as long as the block lasts."""
+    """Parses the arguments of the pipeline step.
+
+    Args:
+      convert_args: Flags of `components.convert`.
+      schema: Text of the schema file; empty for none.
+      directory: Output directory. The `/gcs/` of a mounted bucket is replaced by `gs://`.
+
+    Yields:
+      The options. The file of the schema exists until the block ends.
+
+    Raises:
+      UserError: If a flag or its value is wrong.
+    """
     set_up_output()
-    directory = re.sub(
-        "^/gcs/", "gs://", directory
-    )  # of a mounted bucket no file can be renamed or locked
+    # Files of a mounted bucket can neither be renamed nor locked.
+    directory = re.sub("^/gcs/", "gs://", directory)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".yaml") as file:
         file.write(schema)
         file.flush()
@@ -29,10 +40,20 @@ def parsed_options(convert_args: Sequence[str], schema: str, directory: str) -> 
 
 
 def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, str | int]]:
-    """Makes the dataset, in the directory that runs of this machine share if there is one, and copies its page.
+    """Makes the dataset, or takes it from another run, and copies its page.
+
+    Args:
+      options: Options of the conversion.
+      directory: Folder for this dataset that the runs of this machine share; empty to write to
+        `options.output`.
+      page: Path of the copy of the dataset's page.
 
     Returns:
-      Where the dataset is, and what a console shows of it beside the page.
+      The directory of the dataset; and what a console shows of it: its name, its fingerprint, and
+      the number of examples of each split.
+
+    Raises:
+      UserError: If the dataset cannot be converted.
     """
     directory = directory or options.output
     shared = directory != options.output

@@ -1,4 +1,4 @@
-"""Warnings about a dataset that was just converted: what a newcomer would find out after hours of training.
+"""Warnings about a new dataset, which a newcomer would otherwise find out after hours of training.
 
 print_warnings(manifest, "data/flowers")
 """
@@ -11,12 +11,17 @@ import numpy as np
 from common.manifest import CLASSIFICATION, REGRESSION, Manifest
 from common.storage.files import read_bytes
 
-_MANY_MISSING = 0.5  # Share of examples that a default fills.
-MOST_COMPARED = 5_000_000  # Records, about, whose hashes are compared.
+_MANY_MISSING = 0.5  # A larger share of examples with a default in a column is worth a warning.
+MOST_COMPARED = 5_000_000  # Approximate largest number of records whose hashes are compared.
 
 
 def print_warnings(manifest: Manifest, directory: str) -> None:
-    """Prints a line for each; the dataset's files lie in the directory."""
+    """Prints a line for each warning.
+
+    Args:
+      manifest: Manifest of the dataset.
+      directory: Directory of the dataset's files.
+    """
     for line in (*_of_splits(manifest), *_of_values(manifest), *_duplicates(manifest, directory)):
         print(f"warning: {line}", flush=True)
 
@@ -39,19 +44,32 @@ def _of_splits(manifest: Manifest) -> Iterator[str]:
 def _of_values(manifest: Manifest) -> Iterator[str]:
     train = manifest.splits["train"]
     for name, summary in (train.summaries or {}).items():
-        if summary.missing == train.examples:  # Its header or key is perhaps misspelt.
-            yield f"column {name}: the source has no value of it in any training example; all have the default"
+        if summary.missing == train.examples:  # Perhaps the schema misspells its header.
+            yield (
+                f"column {name}: the source has no value of it in any training example; "
+                "all have the default"
+            )
         elif summary.missing > _MANY_MISSING * train.examples:
-            yield f"column {name}: a default fills {summary.missing / train.examples:.0%} of the training examples"
+            yield (
+                f"column {name}: a default fills {summary.missing / train.examples:.0%} "
+                "of the training examples"
+            )
     if manifest.task == REGRESSION:
         for target in manifest.targets:
             summary = (train.summaries or {})[f"{manifest.label}.{target}"]
             if summary.min == summary.max:
-                yield f"target {target} is {summary.min} in all training examples; there is nothing to learn"
+                yield (
+                    f"target {target} is {summary.min} in all training examples; "
+                    "there is nothing to learn"
+                )
 
 
 def _duplicates(manifest: Manifest, directory: str) -> Iterator[str]:
-    """Yields how many records of a split, but for the label, are in another one too; of many, by those with some hashes."""
+    """Yields a warning for each two splits that have records in common, apart from the label.
+
+    Records are compared by their content hashes. Of many records only those with certain hashes are
+    compared, and the number of common ones is an estimate.
+    """
     every = 1 + sum(split.examples for split in manifest.splits.values()) // MOST_COMPARED
     hashes = {
         name: np.unique(
@@ -65,7 +83,10 @@ def _duplicates(manifest: Manifest, directory: str) -> Iterator[str]:
     for (one, a), (other, b) in itertools.combinations(hashes.items(), 2):
         if common := every * len(np.intersect1d(a, b, assume_unique=True)):
             about = "about " if every > 1 else ""
-            yield f"{about}{common:,} different records are in both {one} and {other}; scores on {other} are too good"
+            yield (
+                f"{about}{common:,} different records are in both {one} and {other}; "
+                f"scores on {other} are too good"
+            )
 
 
 def _read_hashes(path: str, every: int) -> np.ndarray:
