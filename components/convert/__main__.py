@@ -12,18 +12,19 @@ from common.errors import UserError
 from components.convert.convert import convert
 from components.convert.options import Options, Proposal
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # Parameters of `mallopt`, from malloc.h.
 
 
 def _keep_memory() -> None:
-    """Has this process, and those that it forks, hold what they let go of up to some megabytes, and use it again.
+    """Makes this process, and those that it forks, keep and reuse freed memory.
 
-    Blocks of megabytes come and go here, and the system would clear the same pages each time: a
-    tenth of all work. Python's garbage collector looks through its objects less often, a twentieth
-    of a small conversion: they are nearly all modules.
+    A conversion allocates and frees blocks of megabytes all the time. If they went back to the
+    system, clearing their pages again would take a tenth of the time. Python's garbage collector
+    also runs less often: its runs take a twentieth of a small conversion, and nearly all objects
+    that it visits belong to modules.
     """
     gc.set_threshold(100_000, 20, 20)
-    with contextlib.suppress(AttributeError):  # of a C library other than GNU's
+    with contextlib.suppress(AttributeError):  # Only GNU's C library has `mallopt`.
         for threshold, num_bytes in ((_TRIM_THRESHOLD, 256 << 20), (_MMAP_THRESHOLD, 32 << 20)):
             ctypes.CDLL(None).mallopt(threshold, num_bytes)
 
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(["--output=-", *argv] if proposed else argv)
     options, proposal = Options.of(args), Proposal.of(args)
     if proposed:
-        from components.convert.inference import write  # what it needs is slow to import
+        from components.convert.inference import write  # What it needs is slow to import.
 
         write(options, proposal)
     elif proposal.label:
@@ -68,7 +69,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     _keep_memory()
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # on the way out, what was begun is removed
+    # Unlike the default action, an exception lets the conversion remove its temporary files.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     run_cli(main)

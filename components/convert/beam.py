@@ -1,10 +1,13 @@
-"""Independent tasks on the machines of Apache Beam: this one, or those of Flink or Dataflow.
+"""Runs independent tasks on Apache Beam: on this machine, or on those of Flink or Dataflow.
 
-    for i, result in run(write, tasks, arguments=["--runner", "DataflowRunner", ...], staged=folder, work="gs://bucket/data/.converting"):
+    flags = ["--runner", "DataflowRunner", ...]
+    work = "gs://bucket/data/.converting"
+    for i, result in run(write, tasks, arguments=flags, staged=folder, work=work):
         results[i] = result
 
-Beam only decides which machine calls the function for which task. It may call it twice for one, at the same time too; so
-results are files, and the function has to write the same bytes each time.
+Beam only decides which machine calls the function for which task. It may call the function twice
+for a task, even at the same time. Results are therefore files, and the function has to write the
+same bytes each time.
 """
 
 import functools
@@ -37,17 +40,23 @@ def run(
     staged: str,
     work: str,
 ) -> Iterator[tuple[int, Any]]:
-    """Yields position and result of each task, as `engine.run` does, once all are done.
+    """Runs a function for each task, and yields the results once all are done.
 
     Args:
-      function: Is pickled.
-      tasks: What it is called with.
+      function: Takes a task. It is pickled.
+      tasks: Tasks, which are pickled too.
       arguments: Flags of Beam and its runner.
-      staged: Folder of this machine that the function reads; other machines get it from a bucket.
-      work: Folder of all machines, for results.
+      staged: Folder of this machine that the function reads. With `work` in a bucket, other
+        machines get a copy.
+      work: Folder for results that all machines can reach.
+
+    Yields:
+      The position of a task in `tasks`, and what the function returned for it; in any order.
 
     Raises:
-      ProcessLostError: If the job failed. What `function` raises is raised.
+      UserError: If Beam is not installed, or refuses the flags.
+      ProcessLostError: If the job failed.
+      Exception: What the function raised, for the first task of which it has raised something.
     """
     try:
         import apache_beam as beam
@@ -56,8 +65,7 @@ def run(
         raise UserError(
             "--engine beam needs an environment with Apache Beam; see requirements-beam.lock"
         ) from None
-    # Of its own machines Beam tells more than anybody wants, but where to watch a job on others is
-    # worth a line.
+    # Beam logs a lot that nobody needs; but Dataflow's runner says where its job can be watched.
     logging.basicConfig(format="%(message)s")
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     logging.getLogger("apache_beam.runners.dataflow").setLevel(logging.INFO)
@@ -73,16 +81,16 @@ def run(
     jobs, faults = [], []
 
     def execute() -> None:
-        jobs.append(pipeline.run())  # Some runners return when all is done, others at once.
+        jobs.append(pipeline.run())  # Some runners return when the job is done, others at once.
         jobs[0].wait_until_finish()
 
     guard, thread = Guard(), threading.Thread(target=execute, daemon=True)
-    os.environ[MARK] = guard.mark(
-        "beam"
-    )  # Of workers on this machine, which would outlive this process.
-    tempfile.tempdir = guard.scratch  # Beam leaves folders behind.
-    # Beam's threads end so when a worker of this machine was killed, and Beam waits for it for
-    # ever.
+    # Workers on this machine would outlive this process; the guard ends all that have its mark.
+    os.environ[MARK] = guard.mark("beam")
+    # Beam leaves temporary folders behind; the guard deletes this one with all that is in it.
+    tempfile.tempdir = guard.scratch
+    # When a worker on this machine is killed, Beam's own threads end with an exception, and Beam
+    # waits for the worker forever.
     threading.excepthook = lambda ended: faults.append(first_line(ended.exc_value))
     try:
         thread.start()
@@ -115,7 +123,15 @@ def run(
 def _call(
     function: Callable[[Any], Any], staged: str, copy: str, results: str, numbered: tuple[int, Any]
 ) -> None:
-    """Computes a task on a worker of Beam, and writes its result or error to a file."""
+    """Runs a task on a worker of Beam, and writes its result or error to a file.
+
+    Args:
+      function: Takes the task.
+      staged: Folder that the function reads.
+      copy: Copy of `staged`, from which a machine without that folder gets it.
+      results: Folder for the file, which is called after the task's position.
+      numbered: Position of the task, and the task.
+    """
     i, task = numbered
     if not os.path.isdir(staged):
         with locked(f"{staged}.lock"):
@@ -123,7 +139,8 @@ def _call(
                 os.makedirs(f"{staged}.part", exist_ok=True)
                 copy_tree(copy, f"{staged}.part")
                 os.rename(f"{staged}.part", staged)
-    if not stat_file(f"{results}-failed"):  # What another one raised ends the conversion.
+    # An error in one task ends the conversion, so the tasks that follow need not run.
+    if not stat_file(f"{results}-failed"):
         result, error = attempt(function, task)
         write_bytes(f"{results}/{i}", pickle.dumps((i, result, error)), durable=False)
         if error:

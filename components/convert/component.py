@@ -4,7 +4,7 @@ from kfp import dsl
 
 
 def digest(convert_args: list[str], schema: str) -> str:
-    """What a source is now, so that a conversion of it is taken from the cache only as long as that stays so.
+    """Returns the digest of a source, so that the cache serves no conversion of an older state.
 
     Args:
       convert_args: Flags of `components.convert`; sources lie in a bucket or in BigQuery.
@@ -12,8 +12,8 @@ def digest(convert_args: list[str], schema: str) -> str:
         other.
 
     Returns:
-      SHA-256 (hexadecimal) over names and checksums of the source's files, or over when its tables
-      were changed; nothing is read for that.
+      SHA-256 (hexadecimal) over names and checksums of the source's files, or over the times of the
+      last changes of its tables. No content is read.
     """
     from components.convert.sources.registry import source_digest
     from components.convert.step import parsed_options
@@ -33,15 +33,15 @@ def convert(
     """Converts a dataset to TFRecord shards and a manifest.
 
     Args:
-      convert_args: Flags of `components.convert` beside those that are known here.
+      convert_args: Flags of `components.convert`, without those that other arguments give.
       schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any
         other.
-      source_digest: Of what decides the result beside the other arguments: an edited source is not
+      source_digest: Digest of the source. The step does not use it, but a changed source is not
         taken from the cache.
-      directory: Where runs of this machine share the dataset; empty where the step's own place is
-        to hold it.
-      output: The dataset's directory.
-      page: Its `dataset.html`, where a console shows it.
+      directory: Folder in which the runs of this machine share the dataset; empty to write it to
+        `output`.
+      output: Directory of the dataset.
+      page: The dataset's `dataset.html`, where a console shows it.
     """
     from components.convert import step
 

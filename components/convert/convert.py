@@ -36,19 +36,23 @@ from components.convert.splits import SPLITS, Splits
 from components.convert.statistics import Statistics
 from components.convert.warnings import print_warnings
 
-_PROCESS_BYTES = 1 << 23  # Of a source that make up for the start of a process.
+_PROCESS_BYTES = 1 << 23  # Bytes of a source for which starting another process pays off.
 
 
 def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
-    """Converts, or finds that the output directory already holds the result.
+    """Converts a dataset, or checks that the output directory already holds the result.
 
     Args:
-      options: What is converted, and how.
-      beam: Flags of Apache Beam, which writes the shards then.
+      options: What to convert, and how.
+      beam: Flags of Apache Beam, which then writes the shards; None for processes of this machine.
+
+    Returns:
+      The manifest of the dataset.
 
     Raises:
-      UserError: If the source cannot be read, or the output directory holds anything else. Nothing
-        is left behind.
+      UserError: If the source cannot be read or is wrong, the output directory holds anything else,
+        or the dataset cannot be written. Nothing is left behind, except by a `ProcessLostError`:
+        the next conversion continues what that has left.
     """
     started, directory = time.perf_counter(), options.directory
     page = f"{directory}/{output.PAGE}"
@@ -89,7 +93,7 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
 
 
 def _report(manifest: Manifest, examples: Examples, directory: str) -> None:
-    """Prints what was made, left out and is worth a warning; lists the wrong rows in a file."""
+    """Prints what was made, what was left out, and warnings; lists the wrong rows in a file."""
     for name, split in manifest.splits.items():
         shards = len(split.shards)
         print(
@@ -116,7 +120,16 @@ def _report(manifest: Manifest, examples: Examples, directory: str) -> None:
 def _convert(
     options: Options, beam: Sequence[str] | None, directory: str | None
 ) -> tuple[Examples, list[Any]]:
-    """Opens the source and writes its pieces, without a directory only describes them; returns the notes of all pieces."""
+    """Opens the source, and writes the pieces that are not finished yet.
+
+    Args:
+      options: What to convert, and how.
+      beam: Flags of Apache Beam; None for processes of this machine.
+      directory: Output directory; None to describe the shards without writing them.
+
+    Returns:
+      The opened source, and the notes of all its pieces in order.
+    """
     work = f"{directory}/{output.WORK}"
     splits = Splits(
         validation_fraction=options.validation_fraction,
@@ -155,7 +168,7 @@ def _convert(
 
 
 def _plan(options: Options, source: Source, files: Sequence[File]) -> dict[str, Any]:
-    """Returns what decides the shards."""
+    """Returns what decides the content of the shards, as JSON."""
     return {
         "format_version": FORMAT_VERSION,
         "arguments": options.arguments,
@@ -165,7 +178,7 @@ def _plan(options: Options, source: Source, files: Sequence[File]) -> dict[str, 
 
 
 def _default_processes(files: Sequence[File], target: str) -> int:
-    # In a bucket some send while others compute.
+    # For a bucket, some processes send while others compute.
     most = usable_cores() * (2 if is_remote(target) else 1)
     return min(most, 1 + sum(file.num_bytes for file in files) // _PROCESS_BYTES)
 
@@ -177,7 +190,18 @@ def _write_pieces(
     notes: dict[int, Any],
     run: Callable[..., Any],
 ) -> list[Any]:
-    """Writes the pieces of which there is no note, by `engine.run` or `beam.run`, and returns the notes of all."""
+    """Writes the pieces that have no note yet.
+
+    Args:
+      examples: Opened source.
+      splits: Rule by which records are drawn for splits.
+      directory: Output directory; None to describe the shards without writing them.
+      notes: Notes of the finished pieces, by number. Those of the others are added.
+      run: Runs a function for each task, as `engine.run` and `beam.run` do.
+
+    Returns:
+      The notes of all pieces in order.
+    """
     tasks = [i for i in range(len(examples.pieces)) if i not in notes]
     sizes = [examples.pieces[i].num_bytes for i in tasks]
     total, done, written = sum(sizes), 0, 0
@@ -202,16 +226,17 @@ def _write_pieces(
 def write_piece(
     examples: Examples, splits: Splits, number: int, directory: str | None
 ) -> dict[str, Any]:
-    """Writes the shards of a piece; the same piece gives the same bytes in any process, and on any machine.
+    """Writes the shards of a piece, with the same bytes in any process and on any machine.
 
     Args:
-      examples: What the piece is of.
-      splits: Which records go to which split.
+      examples: Opened source.
+      splits: Rule by which records are drawn for splits.
       number: Position of the piece in `examples.pieces`.
-      directory: Directory of the dataset; with None the shards are only described.
+      directory: Output directory; None to describe the shards without writing them.
 
     Returns:
-      What the manifest says of each shard, by split, and the state of the statistics; JSON.
+      The note of the piece, as JSON: in `shards` the manifest's entry of each shard, by split, and
+      in `statistics` the state of its statistics.
     """
     piece = examples.pieces[number]
     layout, natives = examples.layout(), examples.native_splits
@@ -246,7 +271,12 @@ def write_piece(
 def _describe(
     examples: Examples, options: Options, notes: Sequence[Mapping[str, Any]]
 ) -> tuple[Manifest, Statistics]:
-    """Returns the manifest and the statistics of all pieces."""
+    """Returns the manifest and the statistics of a dataset, given the notes of all its pieces.
+
+    Raises:
+      UserError: If there are no training examples, or none has a value of a column that is to be
+        normalised.
+    """
     statistics = Statistics(examples)
     for note in notes:
         statistics.absorb(note["statistics"])

@@ -1,9 +1,11 @@
 """SQL expressions over the columns of a row, which DuckDB parses, checks and computes.
 
-    columns_of("tips > 0.2 * fare", {"tips": "float", "fare": "float"}, "label.condition")       # {"tips", "fare"}
+    types = {"tips": "float", "fare": "float"}
+    columns_of("tips > 0.2 * fare", types, "label.condition")   # {"tips", "fare"}
     connection().sql("SELECT (tips > 0.2 * fare) FROM ...")
 
-A missing value is NULL, and a `time` is in seconds since 1970. What an expression gives depends on its row alone.
+A missing value is NULL, and a `time` is in seconds since 1970. The value of an expression depends
+on its row only.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from common.quiet import import_arrow
 if TYPE_CHECKING:
     import duckdb
 
-# In SQL, by the type that a schema gives a column.
+# SQL types by the type that a schema gives a column.
 SQL_TYPES = {
     "float": "DOUBLE",
     "int": "BIGINT",
@@ -29,10 +31,12 @@ SQL_TYPES = {
     "bool": "BOOLEAN",
     "time": "BIGINT",
 }
+# SQL types of the values that an expression may have, as patterns.
 _GIVES = {
     "condition": "BOOLEAN",
     "number": r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\)",
 }
+# Classes of nodes that the syntax tree of an expression may have.
 _NODES = {
     "BETWEEN",
     "CASE",
@@ -45,15 +49,23 @@ _NODES = {
     "OPERATOR",
     "TYPE",
 }
-# A function of which one form only depends on the clock or the zone is allowed: no column has a
-# zone. But `age` has both.
-_REFUSED = """SELECT unnest(?) EXCEPT SELECT function_name FROM duckdb_functions() WHERE function_name IN ('if', 'nullif')
-    OR function_type = 'scalar' AND stability = 'CONSISTENT' AND function_name <> 'age'"""
+# Query for those of some functions whose value does not depend on their arguments alone. If only
+# some forms of a function depend on the time zone, the others are allowed, since no column has a
+# zone. But `age` of one value depends on the clock.
+_REFUSED = (
+    "SELECT unnest(?) EXCEPT SELECT function_name FROM duckdb_functions() "
+    "WHERE function_name IN ('if', 'nullif')\n"
+    "    OR function_type = 'scalar' AND stability = 'CONSISTENT' AND function_name <> 'age'"
+)
 
 
 def connect(**settings: str) -> duckdb.DuckDBPyConnection:
-    """Opens DuckDB in memory with these settings; it neither loads an extension nor takes the time to look for one."""
-    import duckdb  # Takes a tenth of a second.
+    """Opens a DuckDB in memory, which neither loads nor looks for extensions that are not built in.
+
+    Args:
+      **settings: Settings of DuckDB by name.
+    """
+    import duckdb  # The import takes a tenth of a second.
 
     import_arrow()
     switches = ("autoinstall_known_extensions", "autoload_known_extensions")
@@ -62,23 +74,26 @@ def connect(**settings: str) -> duckdb.DuckDBPyConnection:
 
 @functools.cache
 def connection() -> duckdb.DuckDBPyConnection:
-    """Returns the DuckDB of all expressions, which reads no file, and has no threads that a fork would lose."""
+    """Returns the one connection to DuckDB on which all expressions are checked.
+
+    It reads no files, and uses one thread, since a forked process does not have the others.
+    """
     return connect(enable_external_access="false", threads="1")
 
 
 def quoted(name: str) -> str:
-    """Returns any name as an identifier of SQL, in quotes."""
+    """Returns a name as an SQL identifier in quotes."""
     return '"{}"'.format(name.replace('"', '""'))
 
 
 def literal(text: str) -> str:
-    """Returns a text as SQL has it."""
+    """Returns a text as an SQL literal."""
     return "'{}'".format(text.replace("'", "''"))
 
 
 @functools.lru_cache
 def unquoted(name: str) -> str:
-    """Returns a name as people write it in SQL: in quotes only if it is a word of SQL."""
+    """Returns a name as an SQL identifier, in quotes only if it needs them."""
     with contextlib.suppress(UserError):
         if references(name) == {name}:
             return name
@@ -86,7 +101,12 @@ def unquoted(name: str) -> str:
 
 
 def references(sql: str) -> frozenset[str]:
-    """Returns the names of the columns in an expression."""
+    """Returns the names of the columns in an expression.
+
+    Raises:
+      UserError: If the expression has a wrong syntax, or something else than values, columns and
+        functions.
+    """
     return frozenset(
         ".".join(node["column_names"]) for node in _nodes(sql) if node["class"] == "COLUMN_REF"
     )
@@ -98,16 +118,20 @@ def columns_of(
     place: str,
     wanted: Literal["condition", "number"] = "condition",
 ) -> frozenset[str]:
-    """Returns the columns that an expression is computed from. Where it stands for a value, it has to be in parentheses.
+    """Checks an expression, and returns the names of its columns.
+
+    A query that uses the expression as a value has to put it in parentheses.
 
     Args:
       sql: The expression.
-      types: The schema's type of each column that there is.
-      place: Where it stands, for errors.
-      wanted: What it has to give.
+      types: Type of each column of the schema, by name.
+      place: Place of the expression in the schema, for messages.
+      wanted: Kind of value that the expression has to give.
 
     Raises:
-      UserError: If it is none that DuckDB can compute from one row, or gives something else.
+      UserError: If DuckDB cannot compute the expression, it has an unknown column or none, its
+        value depends on more than one row (or on the clock, for example), or it gives another kind
+        of value.
     """
     import duckdb
 
@@ -134,11 +158,11 @@ def columns_of(
 
 
 def _nodes(sql: str) -> list[dict[str, Any]]:
-    """Returns the nodes of an expression's tree.
+    """Returns the nodes of an expression's syntax tree, as DuckDB's JSON has them.
 
     Raises:
-      UserError: If it has something else than values, columns and functions, such as a query, a
-        star or a parameter.
+      UserError: If the syntax is wrong, or a node is no value, column or function, but a query, a
+        star or a parameter, for example.
     """
     (text,) = connection().execute("SELECT json_serialize_sql(?)", [f"SELECT {sql}"]).fetchone()
     nodes = []

@@ -1,4 +1,4 @@
-"""Options of a conversion: flags of the command, and keys of the pipeline for its step."""
+"""Options of a conversion: flags of the command, and keys of the pipeline's step."""
 
 import dataclasses
 import re
@@ -8,7 +8,7 @@ from common.flags import Kind, at_least, local, place, positive, share
 from components.convert.sources.downloads import OFFERED
 from components.convert.sources.registry import SOURCES, TFDS
 
-_MOST_SHARDS = 99_999  # five digits in the names of files
+_MOST_SHARDS = 99_999  # The names of shards have five digits.
 _MOST_PROCESSES = 1_024
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 _source = Kind(
@@ -27,7 +27,11 @@ _seed = Kind(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Flags):
-    """Arguments of a conversion; None leaves the choice to the program. What no flag can say is a user error."""
+    """Options of a conversion. None leaves a choice to the program.
+
+    Raises:
+      UserError: If the command line would refuse a value.
+    """
 
     dataset: str = flag(
         str,
@@ -108,19 +112,25 @@ class Options(Flags):
 
     @property
     def directory(self) -> str:
-        """Directory of the output, without a slash at its end."""
+        """Output directory, without a slash at its end."""
         return self.output.rstrip("/") or "/"
 
     @property
     def source_options(self) -> dict[str, object]:
-        """Options of the source, None where one is not given."""
+        """Options of the source by name, None for each that is not given.
+
+        The size of images is (height, width).
+        """
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
         plain = ("schema", "encoding", "export_dir", "skip_bad")
         return {"image_size": size, **{name: getattr(self, name) for name in plain}}
 
     @property
     def arguments(self) -> dict[str, str | int | float]:
-        """Options that decide the content: no paths. What a schema says is added by the source."""
+        """Options that decide the content of the dataset, by name, without those that are None.
+
+        No path is among them. The source adds the content of its schema.
+        """
         names = ("dataset", "image_size", "encoding", "shards", "split_seed", "skip_bad")
         decisive = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         numbers = (
@@ -133,7 +143,7 @@ class Options(Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposal(Flags):
-    """Options for a schema that is proposed in place of a conversion."""
+    """Options for proposing a schema instead of converting a dataset."""
 
     infer_schema: str | None = flag(
         local,

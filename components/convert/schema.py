@@ -1,10 +1,10 @@
-"""Schema files, of a table or of images in records; docs/SCHEMAS.md has their keys.
+"""Schema files, of tables and of images in TFRecord files; docs/SCHEMAS.md describes their keys.
 
     schema = load("taxi.yaml")
     schema.columns["fare"].dtype         # "float32"
     schema.label.condition               # "tips > 0.2 * fare"
 
-The classes have the keys of the file as fields, so a schema can be made without one too:
+The fields of the classes are the keys of the file, so a schema can be made without a file too:
 `Label(column="tip", classes=("no", "yes"))`, `Input(column="fare", numeric="z_score")`. An error
 names the file, the line and the place in it: `taxi.yaml: line 7: deep[0]: unknown column 'fair';
 did you mean 'fare'?`
@@ -44,8 +44,8 @@ _DTYPES = {
 FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
 _NUMBERS, _CATEGORIES = ("float", "int", "time"), ("int", "string", "bool")
-# Which columns an input makes sense of: a string has no order, and the text of a float is hardly
-# ever seen twice.
+# Types of columns that each kind of input takes. A string has no order, and the text of a float
+# hardly ever occurs twice.
 _TAKES = {
     "numeric": _NUMBERS,
     "buckets": _NUMBERS,
@@ -68,7 +68,13 @@ def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _by_name(value: Any) -> Any:
-    """Returns a column, or a list of them, as a mapping from each name to itself."""
+    """Returns a name, or a list of names, as a mapping from each name to itself.
+
+    Any other value is returned as it is, for pydantic to check.
+
+    Raises:
+      UserError: If a name is in the list twice.
+    """
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list):
         return value
@@ -79,7 +85,11 @@ def _by_name(value: Any) -> Any:
 
 
 def _default(value: Any, column: ValidationInfo) -> Any:
-    """Returns the value as it is stored, if the column's type has it."""
+    """Returns the default of a column as it is stored: a boolean as `true` or `false`.
+
+    Raises:
+      UserError: If it is no value of the column's type.
+    """
     kind = column.data.get("type")
     allowed = {"float": (int, float), "string": (str,), "bool": (bool,)}.get(kind, (int,))
     most = FLOAT32_MAX if kind == "float" else 2**63 - 1
@@ -100,11 +110,16 @@ def _start(value: Any) -> int | datetime.datetime:
         raise UserError(
             f"{show(value)} is no whole number, and no date or time as in ISO 8601"
         ) from None
+    # A time without a zone is in UTC.
     return start if start.tzinfo else start.replace(tzinfo=datetime.UTC)
 
 
 def _only(model: Model, names: Iterable[str]) -> str:
-    """Returns which of these fields has a value; only one of them may."""
+    """Returns the name of the only field that has a value.
+
+    Raises:
+      UserError: If none or several of the named fields have one.
+    """
     filled = [name for name in names if getattr(model, name) is not None]
     if len(filled) != 1:
         raise UserError(f"needs exactly one of {', '.join(names)}")
@@ -119,9 +134,15 @@ _Named = Annotated[dict[Name, Name], BeforeValidator(_by_name), Field(min_length
 
 
 class Column(Model):
-    """A column of the source, which has it under its header; a missing value is its default, and an error if that is None.
+    """Column of a table.
 
-    With an indicator, a model also gets whether a value was missing.
+    Attributes:
+      name: Name of the feature.
+      header: Name in the source.
+      type: Type of the values in the source.
+      default: Stored value that replaces a missing one; None if a missing value is an error.
+      indicator: Whether a model also gets a feature that says whether the value was missing.
+      unit: Unit of the values, in words; None if it is not given and the type is not `time`.
     """
 
     name: str
@@ -137,12 +158,18 @@ class Column(Model):
 
     @property
     def dtype(self) -> str:
-        """Type of the stored values."""
+        """Type of the stored values: `float32`, `int64` or `string`."""
         return _DTYPES[self.type]
 
 
 class _Predicted(Model):
-    """Classes, numbers by name, or labels by name of which several may apply."""
+    """Prediction target: a class, or numbers by name, or labels by name of which several may apply.
+
+    Attributes:
+      classes: Names of the classes; empty if no class is predicted.
+      regression: Key or SQL of each number, by its name; None if no numbers are predicted.
+      multi_label: Key or SQL of each label, by its name; None if no such labels are predicted.
+    """
 
     classes: _Names = ()
     regression: _Named | None = None
@@ -163,30 +190,41 @@ class _Predicted(Model):
 
     @property
     def kind(self) -> str:
-        """Key of what is predicted."""
+        """Key that says what is predicted, such as `column` or `regression`."""
         kinds = (LABEL, "column", "condition", REGRESSION, MULTI_LABEL)
         return _only(self, [kind for kind in kinds if hasattr(self, kind)])
 
     @property
     def task(self) -> str:
-        """Task, as the manifest has it."""
+        """Task in the manifest: `classification`, `regression` or `multi_label`."""
         return self.kind if self.targets else CLASSIFICATION
 
     @property
     def targets(self) -> Mapping[str, str]:
-        """Numbers of a regression, or labels of `multi_label`, by name."""
+        """Key or SQL of each number or label, by its name; empty for a classification."""
         return self.regression or self.multi_label or {}
 
 
 class Label(_Predicted):
-    """Prediction target: a class by its name or number in a column, or by a condition; or numbers or labels by name."""
+    """Prediction target of a table.
+
+    It is a class, or numbers by name, or labels by name of which several may apply.
+
+    Attributes:
+      column: Column that has the name or the number of the class; else None.
+      condition: SQL of a condition, with two classes: where it is false, and where it is true; else
+        None.
+    """
 
     column: Name | None = None
     condition: Name | None = None
 
     @property
     def targets(self) -> dict[str, str]:
-        """SQL of numbers of a regression; of `multi_label` of conditions, or of columns of 0 and 1."""
+        """SQL of each number of a regression, or each label, by name; empty for a classification.
+
+        A label is a condition, or a column of 0 and 1.
+        """
         return {
             name: quoted(sql) if _NAME.fullmatch(sql) else sql
             for name, sql in super().targets.items()
@@ -194,19 +232,22 @@ class Label(_Predicted):
 
     @property
     def sources(self) -> dict[str, str]:
-        """SQL of the column, the condition or the targets, by their places in the file."""
+        """SQL of what is predicted, by its place in the schema, such as `label.column`."""
         if self.targets:
             return {f"label.{self.kind}.{name}": sql for name, sql in self.targets.items()}
         return {f"label.{self.kind}": self.condition or quoted(self.column)}
 
     @property
     def columns(self) -> frozenset[str]:
-        """Names of all columns that it is computed from."""
+        """Names of all columns from which the label is computed."""
         return frozenset().union(*map(references, self.sources.values()))
 
 
 class Input(Model):
-    """Input of a model: a column, or a cross of several."""
+    """Input of a model: a column, or a cross of several columns.
+
+    Exactly one of `numeric`, `buckets`, `vocabulary`, `hash_buckets` and `words` is set.
+    """
 
     column: Name | None = None
     columns: _Names = ()
@@ -230,12 +271,12 @@ class Input(Model):
 
     @property
     def kind(self) -> str:
-        """Its key."""
+        """Key that says how the input is encoded, such as `numeric` or `vocabulary`."""
         return _only(self, _TAKES)
 
     @property
     def encoding(self) -> Encoding:
-        """The manifest's, without a vocabulary, which is still to be counted."""
+        """Encoding in the manifest, without the vocabulary, which has yet to be counted."""
         return Encoding(
             kind="cross" if self.columns else self.kind.removesuffix("_buckets"),
             columns=self.columns or (self.column,),
@@ -246,12 +287,19 @@ class Input(Model):
 
     @property
     def vocabulary_size(self) -> int | None:
-        """Most values in the vocabulary."""
+        """Largest number of values or words in the vocabulary; None without one."""
         return self.vocabulary or self.words
 
 
 class SplitRule(Model):
-    """Rule that assigns rows to splits: equal values of a column stay together, or each split has values from its start on."""
+    """Rule that assigns the rows of a table to splits.
+
+    Attributes:
+      group: Column; rows with equal values in it are drawn for the same split.
+      time: Column by whose values rows are assigned, in place of `group`.
+      test_from: Smallest value of the test split.
+      validation_from: Smallest value of the validation split; None to draw that split.
+    """
 
     group: Name | None = None
     time: Name | None = None
@@ -275,12 +323,15 @@ class SplitRule(Model):
 
     @property
     def column(self) -> str:
-        """Name of the column."""
+        """Name of the column that decides."""
         return self.group or self.time
 
     @property
     def starts(self) -> dict[str, int]:
-        """Smallest values in the test and the validation split; none of groups."""
+        """Smallest value of each split that `time` decides, by split; empty for groups.
+
+        Dates and times are in seconds since 1970.
+        """
         starts = {"test": self.test_from, "validation": self.validation_from}
         return {
             split: start if type(start) is int else math.floor(start.timestamp())
@@ -296,10 +347,16 @@ class _Schema(Model):
 
 
 class ImageSchema(_Schema, _Predicted):
-    """Keys of the features of records that have an image and what is predicted of it.
+    """Schema of records that have an image and a prediction target.
 
-    The image is a PNG or JPEG file or, with a shape, pixels. The class is a name, or a number of
-    which the first is `label_offset`. A key may have an index, as in `box[0]`.
+    The key of a feature may have an index, as in `box[0]`.
+
+    Attributes:
+      image: Key of the image: a PNG or JPEG file or, with `shape`, pixels.
+      label: Key of the class: its name, or a number of which the first is `label_offset`. None if
+        targets are predicted.
+      label_offset: Number of the first class.
+      shape: Height, width and channels of the pixels; None for image files.
     """
 
     image: Name
@@ -310,7 +367,7 @@ class ImageSchema(_Schema, _Predicted):
     @model_validator(mode="before")
     @classmethod
     def _flatten(cls, document: Any) -> Any:
-        """Takes targets out of `label`, and gives classes names that are only counted."""
+        """Moves the keys of a mapping `label` one level up, and replaces a class count by names."""
         document = dict(document)
         if isinstance(document.get(LABEL), Mapping):
             document |= document.pop(LABEL)
@@ -326,11 +383,19 @@ class ImageSchema(_Schema, _Predicted):
 
 
 class TableSchema(_Schema):
-    """Columns of a table, what is predicted, and what a model takes.
+    """Schema of a table: its columns, what is predicted, and what a model takes.
 
-    The columns are by the names of their features; `filter` is SQL of the condition for keeping a
-    row; the texts in `missing` stand for a missing value; without a delimiter the name of a CSV
-    file decides. The content is the file as JSON.
+    Attributes:
+      content: The schema file as JSON.
+      columns: Columns by the names of their features.
+      label: Prediction target.
+      filter: SQL of the condition for keeping a row; None to keep all.
+      deep: Inputs of the deep part of a model.
+      wide: Inputs of its linear part.
+      missing: Texts that stand for a missing value.
+      other_columns: What to do about columns that the schema does not have.
+      delimiter: Character between the values of a CSV file; None to go by the name of the file.
+      split: Rule that assigns rows to splits; None to draw them by their content hashes.
     """
 
     columns: Annotated[dict[str, Column], Field(min_length=1)]
@@ -357,17 +422,20 @@ class TableSchema(_Schema):
 
     @property
     def ignore_others(self) -> bool:
-        """True if the source may have more columns."""
+        """Whether the source may have columns that the schema does not have."""
         return self.other_columns == "ignore"
 
     @property
     def stored(self) -> list[Column]:
-        """Columns that are features of their own: all but one that is named as the label is."""
+        """Columns that are features of their own: all but one with the name of the label."""
         return [column for column in self.columns.values() if column.name != LABEL]
 
     @property
     def indicators(self) -> dict[str, str]:
-        """Columns with an indicator, by the name of the feature that is 1 where a value is missing, and 0 where not."""
+        """Names of the columns with an indicator, by the name of the indicating feature.
+
+        Such a feature is 1 where the value is missing, and else 0.
+        """
         return {f"{column.name}_missing": column.name for column in self.stored if column.indicator}
 
     @model_validator(mode="after")
@@ -422,7 +490,13 @@ class TableSchema(_Schema):
         return self
 
     def _check_label(self, inputs: Collection[str], types: Mapping[str, str]) -> None:
-        """Refuses a label that cannot be computed, and one that follows from the inputs: a model would learn nothing."""
+        """Checks that the label can be computed, and does not follow from the inputs.
+
+        A model that could compute the label from its inputs would learn nothing.
+
+        Raises:
+          UserError: If the label cannot be computed, or follows from the inputs.
+        """
         label, sources = self.label, self.label.sources
         if LABEL in self.columns and [*sources.values()] != [quoted(LABEL)]:
             raise UserError(
@@ -450,7 +524,11 @@ class TableSchema(_Schema):
                 )
 
     def _require(self, name: str, place: str, types: Collection[str]) -> None:
-        """Refuses a column that is not there, or of none of the types."""
+        """Checks that there is a column of one of the types.
+
+        Raises:
+          UserError: If there is none of this name, or it has another type.
+        """
         if name not in self.columns:
             raise UserError(f"{place}: {unknown('column', name, self.columns)}")
         if (type_ := self.columns[name].type) not in types:
@@ -462,8 +540,11 @@ class TableSchema(_Schema):
 def load(path: str | os.PathLike[str]) -> TableSchema | ImageSchema:
     """Reads a schema file.
 
+    Returns:
+      An `ImageSchema` if the file has the key `image` and no `columns`, else a `TableSchema`.
+
     Raises:
-      UserError: If it cannot be read or makes no sense.
+      UserError: If the file cannot be read, or something is wrong with its content.
     """
     with readable(path), open(path, "rb") as file:
         text = file.read()
@@ -479,19 +560,23 @@ def load(path: str | os.PathLike[str]) -> TableSchema | ImageSchema:
         except UserError as error:
             line = line_of(text, str(error).partition(": ")[0])
             raise UserError(f"line {line}: {error}" if line else str(error)) from None
-        return schema.model_copy(
-            update={"content": json.loads(json.dumps(data, default=str))}
-        )  # YAML has dates.
+        # `default=str` makes texts of the dates that YAML knows.
+        return schema.model_copy(update={"content": json.loads(json.dumps(data, default=str))})
 
 
 def table_schema(
     schema: str | os.PathLike[str] | TableSchema | None, dataset: str, *, delimited: bool
 ) -> TableSchema:
-    """Returns the schema of a dataset that is a table, read if it is a path.
+    """Returns the schema of a dataset that is a table.
+
+    Args:
+      schema: Schema, or path of the schema file.
+      dataset: Name of the dataset, for messages.
+      delimited: Whether the files of the dataset have a delimiter.
 
     Raises:
-      UserError: If there is none, or it is of images, or has a delimiter where the files are not
-        `delimited`.
+      UserError: If there is no schema, it is one of images, or it has a delimiter and the files
+        have none.
     """
     if schema is None:
         raise UserError(f"dataset {dataset!r} needs --schema FILE, which says what the columns are")

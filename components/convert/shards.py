@@ -1,11 +1,11 @@
-"""Shards: TFRecord files with, beside each, the content hashes of its records and an index of where they start.
+"""Shards: TFRecord files, each beside the content hashes and an index of its records.
 
     writer = ShardWriter("data/mnist/train-00003", layout)
     writer.append({"image": images, "label": labels}, hashes)
-    shard = writer.close()                                # as the manifest describes it
+    shard = writer.close()                                # As the manifest describes it.
 
-The hashes are little-endian uint64 [N]. The index, where records differ in length, is little-endian
-int64 [N + 1]: byte offsets of the records and of the end.
+The hashes are little-endian uint64 [N]. There is an index only if records differ in length:
+little-endian int64 [N + 1], the byte offsets of the records, and of the end.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
 
 
 class ShardWriter:
-    """Writes one shard; its files appear, complete, when it is closed.
+    """Writes one shard. Its files appear, complete, when it is closed.
 
     Args:
       stem: Path of the files without their suffixes.
-      layout: How a record is laid out.
-      writes: False if nothing is written, only described.
+      layout: Layout of the records.
+      writes: Whether to write files; if not, the shard is only described.
     """
 
     def __init__(self, stem: str, layout: Layout, *, writes: bool = True):
@@ -48,7 +48,7 @@ class ShardWriter:
         """Appends N records.
 
         Args:
-          columns: Values by field, [N, ...] each.
+          columns: N values of each field, by its name, as `Layout.encode` takes them.
           hashes: Content hashes, uint64 [N].
 
         Raises:
@@ -67,7 +67,7 @@ class ShardWriter:
             self._num_bytes += records.nbytes
 
     def close(self) -> Shard:
-        """Makes the files appear, and returns what the manifest says of the shard."""
+        """Makes the files appear, and returns the manifest's entry of the shard."""
         closed = {suffix: file.close().crc32c for suffix, file in self._files.items()}
         return Shard(
             file=f"{self._name}{RECORDS}",
@@ -82,13 +82,13 @@ class ShardWriter:
         )
 
     def abandon(self) -> None:
-        """Discards what was not closed."""
+        """Discards the files if they were not closed; does nothing after `close`."""
         for file in self._files.values():
             file.abandon()
 
 
 class _Nothing:
-    """Takes the place of a file that is not written."""
+    """Stands in for a file that is not written, but whose checksum is needed."""
 
     def __init__(self) -> None:
         self._checksum = google_crc32c.Checksum()

@@ -1,10 +1,10 @@
-"""Training, validation or test, drawn for each record by a hash of it.
+"""Draws each record for training, validation or test, by a hash.
 
     splits = Splits(validation_fraction=0.1, test_fraction=0.2, seed=0)
-    splits.assign(hashes, native="train", natives={"train"})           # int8 [N]: places in SPLITS
+    splits.assign(hashes, native="train", natives={"train"})    # int8 [N]: positions in SPLITS
 
-A record's split depends on the seed and on its hash alone, so it stays where it is when data are
-added.
+The split of a record depends on the seed and the record's hash only, so it stays the same when data
+are added.
 """
 
 import dataclasses
@@ -16,7 +16,8 @@ from common.errors import UserError
 from components.convert.hashes import splitmix64
 
 SPLITS = ("train", "validation", "test")
-NAMES = {  # That others give to splits.
+# Split by each name that other programs give it.
+NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
@@ -25,12 +26,12 @@ NAMES = {  # That others give to splits.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Splits:
-    """Shares of the training records that become the other splits, where the source has none of its own.
+    """Fractions of the training records that are drawn for splits that the source does not have.
 
     Attributes:
-      validation_fraction: Part of the records that the test split leaves.
-      test_fraction: Part of the training records.
-      seed: Decides which records these are, and nothing else.
+      validation_fraction: Fraction of the records that are not drawn for the test split.
+      test_fraction: Fraction of the training records.
+      seed: Decides which records are drawn, and nothing else.
     """
 
     validation_fraction: float = 0.1
@@ -45,17 +46,18 @@ class Splits:
         natives: Collection[str],
         assigned: Mapping[str, np.ndarray] | None = None,
     ) -> np.ndarray:
-        """Returns the split of each record, int8 [N], as places in `SPLITS`.
+        """Returns the split of each record, as its position in `SPLITS`, int8 [N].
 
         Args:
-          keys: uint64 [N]; equal ones go to one split.
-          native: Split that the source has the records in.
+          keys: Hashes, uint64 [N]; records with equal ones get the same split.
+          native: Split in which the source has the records. Only those of `train` are drawn for
+            others.
           natives: All splits that the source has.
-          assigned: By split, the records that a schema puts there, bool [N]; no hash decides of
-            that split then.
+          assigned: By split, bool [N]: which records the schema assigns to it. No hash decides on
+            such a split.
 
         Raises:
-          UserError: If a schema assigns records, and the source has splits of its own.
+          UserError: If the schema assigns records, and the source has splits other than `train`.
         """
         assigned = assigned or {}
         if assigned and set(natives) != {"train"}:
@@ -70,7 +72,8 @@ class Splits:
         seeds = splitmix64(self.seed, np.arange(2))
         for split, seed, fraction in (
             ("validation", seeds[1], self.validation_fraction),
-            ("test", seeds[0], self.test_fraction),  # Last: it takes of all records.
+            # The test split is last, so that it takes its fraction of all records.
+            ("test", seeds[0], self.test_fraction),
         ):
             if split in natives:
                 continue

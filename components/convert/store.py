@@ -1,4 +1,4 @@
-"""Datasets that several runs share: each is converted once, by whoever needs it first.
+"""Datasets that several runs share: the first run that needs a dataset converts it.
 
 with held(directory):
     manifest = ready(directory) or convert(Options(..., output=str(directory)))
@@ -17,7 +17,13 @@ from components.convert import output
 
 
 def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
-    """Keeps others from converting, or deleting, a dataset of the store; waits as long as they do."""
+    """Returns a context in which no other run converts or deletes a dataset of the store.
+
+    On entering, it waits while another run holds the dataset, and prints a line about that.
+
+    Args:
+      directory: Directory of the dataset; the folder above it is made.
+    """
     directory.parent.mkdir(parents=True, exist_ok=True)
     print_once = functools.cache(
         lambda: print(f"waiting for another run to convert {directory}", flush=True)
@@ -26,9 +32,18 @@ def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
 
 
 def ready(directory: pathlib.Path) -> Manifest | None:
-    """Returns the dataset if it is complete, and notes its use; anything else is deleted, but for work that can go on.
+    """Returns the manifest of a dataset that is complete, and deletes what is not.
 
-    Names and sizes tell; whoever reads a shard compares its checksum.
+    A dataset is complete if its page is there, and its shards are there with the sizes that the
+    manifest says; checksums are left to those who read the shards. The time of the directory is set
+    to now, as that of its last use.
+
+    Args:
+      directory: Directory of the dataset.
+
+    Returns:
+      The manifest; None if there is no complete dataset. The directory is deleted then, unless it
+      has an unfinished conversion, which can be continued.
     """
     with contextlib.suppress(UserError, OSError):
         manifest = Manifest.load(directory)
