@@ -1,8 +1,9 @@
-"""Files that the publishers of datasets offer, as `downloads.toml` lists them: downloaded once and checked.
+"""Downloads the files that publishers of datasets offer, which `downloads.toml` lists.
 
     (path,) = download(OFFERED["cifar10"], directory)
 
-A file gets its name when its checksum is right. Proxies are taken from the environment.
+A file is downloaded once. It gets its name when its checksum has been found right. Proxies are
+taken from the environment.
 """
 
 import dataclasses
@@ -19,18 +20,23 @@ from common.locks import locked
 from common.storage.files import sha256_of
 
 _CHUNK_BYTES = 1 << 16
-_CONNECT_S, _READ_S = (
-    3.0,
-    30.0,
-)  # To wait for a connection, to each address of a host, and for the next bytes.
-_ATTEMPTS = 3  # At a URL.
-_PAUSE_S = 0.5  # Before the second one, and twice as long before the third.
+# Longest wait for a connection to each address of a host, and for the next bytes.
+_CONNECT_S, _READ_S = 3.0, 30.0
+_ATTEMPTS = 3  # Attempts for each URL.
+_PAUSE_S = 0.5  # Pause before the second attempt; before the third it is twice as long.
 _REPAIR = "check the network, or get the files elsewhere and give their place with --source"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """A file that any of the URLs offers, its size, and its SHA-256 (hexadecimal)."""
+    """A file that can be downloaded.
+
+    Attributes:
+      name: Name of the file.
+      urls: Addresses, each of which has the whole file.
+      num_bytes: Size of the file.
+      sha256: SHA-256 of the file, hexadecimal.
+    """
 
     name: str
     urls: tuple[str, ...]
@@ -55,10 +61,19 @@ OFFERED: Mapping[str, tuple[RemoteFile, ...]] = {
 
 
 def download(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the files in the directory, each downloaded unless it is there; another process's download is awaited.
+    """Downloads the files that are not in a directory yet.
+
+    While another process downloads files to the directory, it waits.
+
+    Args:
+      files: The files.
+      directory: The directory, which is made if it does not exist.
+
+    Returns:
+      The paths of the files, in order. Their checksums are right.
 
     Raises:
-      UserError: If no URL gives a file, or the directory cannot be written.
+      UserError: If no URL provides a file, or the directory cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -75,7 +90,11 @@ def download(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathl
 
 
 def _download(file: RemoteFile, path: pathlib.Path) -> pathlib.Path:
-    """Returns the path, with the file there, from the first URL that gives it."""
+    """Downloads a file, unless it is there, from the first URL that provides it; returns its path.
+
+    Raises:
+      UserError: If no URL provides the file.
+    """
     import requests  # Slow to import.
     import urllib3
 
@@ -91,7 +110,8 @@ def _download(file: RemoteFile, path: pathlib.Path) -> pathlib.Path:
                 return part.replace(path)
             except (requests.RequestException, urllib3.exceptions.HTTPError, UserError) as error:
                 fault = f"{url}: {first_line(error)}"
-                # A firewall that drops what is sent, and a publisher of other bytes, will go on to.
+                # Another attempt does not help if a firewall drops the packets, or if the file has
+                # another content than was published.
                 if isinstance(error, (requests.ConnectTimeout, UserError)):
                     break
             finally:
@@ -101,12 +121,17 @@ def _download(file: RemoteFile, path: pathlib.Path) -> pathlib.Path:
 
 
 def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
-    """Writes what a URL sends to a path; it is a `UserError` if that is not what was published."""
+    """Writes what a URL sends to a path.
+
+    Raises:
+      UserError: If that is not the file that was published.
+      requests.RequestException: If the host cannot be reached, or refuses.
+      urllib3.exceptions.HTTPError: If the connection fails in the middle.
+    """
     import requests
 
-    headers = {
-        "Accept-Encoding": "identity"
-    }  # A server may take the file's own compression for one of the transfer.
+    # Otherwise a server may take the file's own compression for one of the transfer.
+    headers = {"Accept-Encoding": "identity"}
     with requests.get(url, headers=headers, stream=True, timeout=(_CONNECT_S, _READ_S)) as response:
         response.raise_for_status()
         print(f"downloading {url}, {file.num_bytes / 1e6:,.1f} MB", flush=True)
@@ -124,10 +149,14 @@ def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
 
 
 def require_reachable(urls: Iterable[str], prefix: str = "") -> None:
-    """Asks the hosts, or the proxies that the environment names for them, until one answers.
+    """Asks hosts until one of them answers, through the proxies of the environment.
+
+    Args:
+      urls: Addresses on the hosts. Those that are not of HTTP are left out.
+      prefix: Beginning of the error's message.
 
     Raises:
-      UserError: If none does; it names them, after `prefix`.
+      UserError: If no host answers. If there are no hosts, nothing is raised.
     """
     import requests
 

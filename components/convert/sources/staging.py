@@ -1,7 +1,7 @@
-"""Rows of tables, checked, labelled and filtered by DuckDB, in one Arrow file of stored values.
+"""Staging of tables: DuckDB checks, labels and filters rows, which go to an Arrow file.
 
     with Staging(schema, "train.arrow") as staging:
-        staging.add_csv(path, "trips.csv", ",")                       # a file of this machine
+        staging.add_csv(path, "trips.csv", ",")                 # A file of this machine.
         staging.add_json(path, "trips.jsonl")
         staging.add_batch(batch, texts, lambda row: f"{path}: row {row + 1:,}")
     staging.left_out, staging.skipped
@@ -42,15 +42,18 @@ from components.convert.sources.text_rows import (
 )
 
 _STORED = {"float32": pa.float32(), "int64": pa.int64(), "string": pa.large_string()}
-BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20  # Of rows that are checked, and written, together.
+# Bytes of the rows that are checked together, and of those that are written together.
+BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20
+# Number of the rows that are written together, and of those that DuckDB hands over at a time.
 _GROUP_ROWS, _READ_ROWS = 1 << 14, 2048
-_LEFT_OUT = -1  # In place of the number of a check.
-_CELL_BYTES = 50  # Of a Python string, without its characters.
+_LEFT_OUT = -1  # Takes the place of a check's number in a row that the filter leaves out.
+_CELL_BYTES = 50  # Size of a Python string without its characters.
 _NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
 _TEXTS = (
     *(pt.is_string, pt.is_large_string, pt.is_string_view),
     *(pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary),
 )
+# By the type of a column: predicates of the Arrow types that it takes, and what these are in words.
 _TAKES = {
     "float": (_NUMBERS, "numbers"),
     "int": ((*_NUMBERS, pt.is_time), "whole numbers, and times of day as seconds since midnight"),
@@ -62,14 +65,14 @@ _TAKES = {
 
 @dataclasses.dataclass(frozen=True)
 class _Check:
-    """Fault that a row may have.
+    """Check that a row may fail.
 
     Attributes:
-      name: Of the column, or of what is predicted.
-      wrong: SQL of a condition for wrong rows.
-      text: SQL of what is wrong in them.
-      message: What to say of the text.
-      absent: What to say if there is none.
+      name: Name of the column, or of what is predicted.
+      wrong: SQL of the condition that a wrong row fulfils.
+      text: SQL of the wrong value.
+      message: What the message says of the wrong value.
+      absent: What the message says if that is null.
     """
 
     name: str
@@ -80,11 +83,16 @@ class _Check:
 
 
 class Staging:
-    """Writes rows to an Arrow file, in batches of some megabytes and in the order in which they are added.
+    """Writes rows to an Arrow file, in the order in which they are added; a context manager.
+
+    Args:
+      schema: Schema of the table.
+      path: Path of the Arrow file on this machine.
+      skip_bad: Largest number of wrong rows that are left out.
 
     Attributes:
       left_out: Number of rows that the filter has left out.
-      skipped: Wrong rows that are left out, each with its place and what is wrong.
+      skipped: A line for each wrong row that is left out: its place, and what is wrong.
     """
 
     def __init__(self, schema: TableSchema, path: str, *, skip_bad: int = 0) -> None:
@@ -108,15 +116,20 @@ class Staging:
     def __exit__(self, *_: object) -> None:
         self._flush()
         self._writer.close()
-        self._connection.close()  # A fork must not have its threads.
+        self._connection.close()  # Its threads would not survive a fork.
 
     def add_csv(self, path: str, name: str, delimiter: str) -> None:
-        """Adds the rows of a CSV file in UTF-8, as RFC 4180 has it, with a header; blank lines are none.
+        """Adds the rows of a CSV file in UTF-8, as in RFC 4180, with a header.
+
+        Blank lines are no rows.
 
         Args:
-          path: Path on this machine.
-          name: How errors name it.
-          delimiter: Between values.
+          path: Path of the file on this machine.
+          name: Name of the file in messages.
+          delimiter: Character between values.
+
+        Raises:
+          UserError: If the header or a quote is wrong, or more rows are wrong than may be left out.
         """
         with about(name):
             header_end, header = read_header(path, delimiter)
@@ -130,7 +143,8 @@ class Staging:
         query, _ = self._query(
             relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()}
         )
-        # The line of what is wrong is known only to the reader below, which goes on from there.
+        # DuckDB is fast, but does not say in which line a wrong row is. From the batch with the
+        # first one on, the reader below takes over.
         with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
             for batch in self._connection.sql(query).to_arrow_reader(_READ_ROWS):
                 values = pa.Table.from_batches([batch])
@@ -144,7 +158,15 @@ class Staging:
         self._add_rows(itertools.islice(rows, num_rows, None), [*columns], name)
 
     def add_json(self, path: str, name: str) -> None:
-        """Adds the rows of a file of JSON objects in lines; arguments as of `add_csv`."""
+        """Adds the rows of a file that has a JSON object on each line; blank lines are no rows.
+
+        Args:
+          path: Path of the file on this machine.
+          name: Name of the file in messages.
+
+        Raises:
+          UserError: If more rows are wrong than may be left out.
+        """
         self._add_rows(read_json(path, self._schema), [*self._schema.columns], name)
 
     def add_batch(
@@ -153,12 +175,16 @@ class Staging:
         texts: Mapping[str, str | None],
         locate: Callable[[int], str],
     ) -> None:
-        """Adds typed rows, whose columns `check_columns` takes.
+        """Adds rows with typed values, whose columns `check_columns` has accepted.
 
         Args:
-          batch: The rows; columns are by their headers.
-          texts: Columns of one value, which is a text whatever the schema's type.
-          locate: Returns where a row of the batch is.
+          batch: The rows; the names of their columns are the headers.
+          texts: Further columns by header: a text that all rows have, whatever the column's type,
+            or None.
+          locate: Returns the place of a row for messages, given its position in the batch.
+
+        Raises:
+          UserError: If more rows are wrong than may be left out.
         """
         arrays = {}
         for name, column in self._schema.columns.items():
@@ -169,10 +195,13 @@ class Staging:
         self._add(pa.table(arrays), locate)
 
     def skip(self, message: str) -> None:
-        """Takes note of a row that is wrong.
+        """Notes a wrong row, which is left out.
+
+        Args:
+          message: Place of the row, and what is wrong.
 
         Raises:
-          UserError: If there are too many of them.
+          UserError: If more rows are wrong than may be left out.
         """
         self.skipped.append(message)
         if len(self.skipped) > self._skip_bad:
@@ -180,7 +209,12 @@ class Staging:
             raise UserError(message + more * bool(self._skip_bad))
 
     def _check_header(self, header: Sequence[str], delimiter: str) -> dict[str, int]:
-        """Returns the position of each of the schema's columns in a CSV header, by the column's name."""
+        """Returns the position of each column of the schema in a CSV header, by name of the column.
+
+        Raises:
+          UserError: If the header lacks a column, has one twice, or has columns that the schema
+            does not have and does not ignore.
+        """
         wanted = [column.header for column in self._schema.columns.values()]
         if not {*wanted} & {*header}:
             raise UserError(
@@ -194,13 +228,15 @@ class Staging:
         return {name: positions[column.header] for name, column in self._schema.columns.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
-        """Adds the rows of a text file, in batches; a row that is wrong is skipped or ends the conversion.
+        """Adds the rows of a text file in batches.
 
         Args:
-          rows: Of each the number of its line, and its values or, if it cannot be read, the fault
-            as a text.
+          rows: The number of each row's line, and its values, or what is wrong with it.
           columns: Names of the values.
-          name: Path of the file, for errors.
+          name: Name of the file in messages.
+
+        Raises:
+          UserError: If more rows are wrong than may be left out.
         """
         rows = _about(rows, name)
         while True:
@@ -223,7 +259,15 @@ class Staging:
             )
 
     def _add(self, table: pa.Table, locate: Callable[[int], str]) -> None:
-        """Adds columns by their names."""
+        """Adds the rows of a table that has the schema's columns by name.
+
+        Args:
+          table: The rows.
+          locate: Returns the place of a row for messages, given its position in the table.
+
+        Raises:
+          UserError: If more rows are wrong than may be left out.
+        """
         query, checks = self._query(
             "rows", {field.name: (quoted(field.name), field.type) for field in table.schema}
         )
@@ -231,7 +275,8 @@ class Staging:
         try:
             values = self._connection.sql(query).to_arrow_table()
         except (duckdb.DataError, duckdb.InvalidInputException) as error:
-            # An expression cannot be computed of a row; DuckDB does not tell which.
+            # An expression cannot be computed for some row, and DuckDB does not say for which:
+            # halving the rows finds it.
             if len(table) == 1:
                 return self.skip(f"{locate(0)}: {first_line(error)}")
             half = len(table) // 2
@@ -245,7 +290,7 @@ class Staging:
         self._take(values)
 
     def _take(self, values: pa.Table) -> None:
-        """Takes the rows of an answer that have no fault."""
+        """Takes the rows of a query's result without a fault; counts those that the filter leaves out."""
         checks = pc.struct_field(values[".fault"], "check")
         self.left_out += pc.sum(pc.equal(checks, _LEFT_OUT)).as_py() or 0
         values = values.filter(checks.is_null()).drop_columns([".fault"])
@@ -262,22 +307,30 @@ class Staging:
     def _query(
         self, rows: str, fields: Mapping[str, tuple[str, pa.DataType]]
     ) -> tuple[str, list[_Check]]:
-        """Returns SQL over a relation that has the schema's columns under those names, of those types.
+        """Builds the query that checks rows, and computes what is stored of them.
+
+        Args:
+          rows: SQL of a relation with the rows.
+          fields: By name of each of the schema's columns, the SQL of its values in the relation,
+            and their type.
 
         Returns:
-          A query for the stored columns and `.fault`, which is null of a right row; else it has
-          `check`, the first that the row fails, or `_LEFT_OUT`, and the `text` that is wrong; and
-          these checks.
+          The query, and its checks. The query has the stored columns, the columns of the label, and
+          `.fault`. This is null for a right row. For any other row, it has `check`, the number of
+          the first check that the row fails, or `_LEFT_OUT`; and `text`, the wrong value.
         """
         schema = self._schema
         raw, values, checks, final = [], [], [], {}
         predicted, labels, outputs, label_checks = self._label()
-        label_columns = schema.label.columns  # They are found by parsing.
+        label_columns = schema.label.columns  # Computed once, because that parses SQL.
         for i, (name, column) in enumerate(schema.columns.items()):
+            # `x` is the value without the texts that stand for a missing one, `v` that value in the
+            # type of the schema, and `final[name]` is `v` without the numbers that mean the same.
             (source, kind), x, v = fields[name], f'"x.{i}"', f'"v.{i}"'
             raw.append(f"{_without_missing(source, kind, column.type, schema.missing)} AS {x}")
             values.append(f"{_value(x, kind, column.type)} AS {v}")
             fits = f"abs({v}) <= {FLOAT32_MAX!r}" if column.type == "float" else f"{v} IS NOT NULL"
+            # A missing value of the label's columns is a fault of the label; its checks find it.
             is_required = column.default is None and name not in label_columns
             present = "" if is_required else f"{x} IS NOT NULL AND "
             checks.append(
@@ -296,12 +349,14 @@ class Staging:
         wrong = ", ".join(check.wrong for check in checks)
         named.append(f'list_position([{wrong}], true) AS ".first"')
         inner = f"SELECT {', '.join(raw)} FROM {rows}"
+        # Each layer is computed from the columns of those before it.
         for layer in (values, named, predicted, labels):
             inner = f"SELECT *, {', '.join(layer)} FROM ({inner})"
         stored = [f"{final[column.name]} AS {quoted(column.name)}" for column in schema.stored]
         texts = ", ".join(f"CAST({check.text} AS VARCHAR)" for check in checks)
         faults = [_when('".first" > 0', '".first" - 1', f'[{texts}][".first"]')]
         if schema.filter:
+            # The line break ends a comment that the filter may end with.
             faults.append(_when(f"({schema.filter}\n) IS NOT TRUE", _LEFT_OUT, "NULL"))
         faults += [
             _when(check.wrong, i, check.text) for i, check in enumerate(label_checks, len(checks))
@@ -313,7 +368,12 @@ class Staging:
         )
 
     def _label(self) -> tuple[list[str], list[str], list[str], list[_Check]]:
-        """Returns SQL of what is predicted, of the labels that it means, and of these as they are stored; and the checks."""
+        """Builds the SQL of the label.
+
+        Returns:
+          Four lists: SQL of what the schema predicts; of the labels, as numbers, that follow from
+          it; of the labels as they are stored; and the checks of the labels.
+        """
         label = self._schema.label
         predicted, labels, outputs, checks = [], [], [], []
         kept = " AND ".join(f"{unquoted(name)} IS NOT NULL" for name in sorted(label.columns))
@@ -356,7 +416,17 @@ class Staging:
 
 
 def check_columns(given: pa.Schema, texts: Mapping[str, Any], schema: TableSchema) -> None:
-    """Refuses columns of types, and further ones that are texts, if they can never be the schema's."""
+    """Checks that columns can have the values of the schema's columns.
+
+    Args:
+      given: Names and types of the columns.
+      texts: Further columns, which are texts, by header.
+      schema: Schema of the table.
+
+    Raises:
+      UserError: If a column is missing, there is another one that the schema does not ignore, or
+        one has a type whose values its type in the schema never takes.
+    """
     check_names([*given.names, *texts], schema)
     for column in schema.columns.values():
         if column.header not in texts:
@@ -373,7 +443,10 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(array: pa.Array, type_: str) -> pa.Array:
-    """Returns values as DuckDB takes them: texts as bytes, decimals as texts, and floats of 64 bits."""
+    """Returns the values of a column in types that DuckDB reads without a change.
+
+    Texts become bytes, decimals become texts, and floats get 64 bits.
+    """
     kind = _value_type(array.type)
     if pt.is_null(kind):
         return array.cast(pa.string())
@@ -382,7 +455,7 @@ def _plain(array: pa.Array, type_: str) -> pa.Array:
     if pt.is_floating(kind):
         return array.cast(pa.float64())
     if pt.is_decimal(kind):
-        # Of a decimal Arrow and DuckDB take a number near it, not the nearest.
+        # Arrow and DuckDB convert a decimal to a number near it, not always to the nearest.
         texts = array.cast(pa.string())
         whole = r"^(-?\d+)\.0*$|^(-?0)E[-+]?\d+$"
         return pc.replace_substring_regex(texts, whole, r"\1\2") if type_ == "int" else texts
@@ -396,7 +469,14 @@ def _decoded(x: str, kind: pa.DataType) -> str:
 
 
 def _without_missing(x: str, kind: pa.DataType, type_: str, missing: Sequence[str]) -> str:
-    """Returns SQL of the values, null also where they are NaN, or texts that stand for a missing one."""
+    """Returns SQL of the values, with null for NaN and for texts that stand for a missing value.
+
+    Args:
+      x: SQL of the values.
+      kind: Their type.
+      type_: Type of the column in the schema.
+      missing: Texts that stand for a missing value.
+    """
     if pt.is_floating(kind):
         return f"nullif({x}, 'nan')"
     if not missing or not (pt.is_string(kind) or pt.is_large_binary(kind) or type_ == "bool"):
@@ -408,7 +488,13 @@ def _without_missing(x: str, kind: pa.DataType, type_: str, missing: Sequence[st
 
 
 def _value(x: str, kind: pa.DataType, type_: str) -> str:
-    """Returns SQL of the values as the schema's type has them, null where they are none."""
+    """Returns SQL of the values in the type of the schema, null where they are no such values.
+
+    Args:
+      x: SQL of the values.
+      kind: Their type.
+      type_: Type of the column in the schema.
+    """
     text, is_text = _decoded(x, kind), pt.is_string(kind)
     if type_ == "string":
         return text if is_text else f"CASE WHEN octet_length({x}) <= {MAX_BYTES} THEN {text} END"
@@ -426,8 +512,8 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
         moment = x if pt.is_temporal(kind) else iso_8601
         return f"epoch_us(date_trunc('second', CAST({moment} AS TIMESTAMP))) // 1000000"
     if is_text:
-        # DuckDB takes 1_000, +-1 and white space of other kinds, too; its time for CASE WHEN is
-        # quadratic in the columns.
+        # DuckDB's cast would also take 1_000, +-1 and other white space. A CASE WHEN would refuse
+        # these too, but DuckDB's time for that is quadratic in the number of columns.
         x = f"regexp_extract({x}, '^{NUMBER if type_ == 'float' else WHOLE_NUMBER}$')"
     cast = f"TRY_CAST({x} AS {'DOUBLE' if type_ == 'float' else 'BIGINT'})"
     return (
@@ -438,12 +524,12 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
 
 
 def _when(condition: str, check: int | str, text: str) -> str:
-    """Returns a branch of SQL's CASE, which gives `.fault`."""
+    """Returns a WHEN branch of the CASE expression that computes `.fault`."""
     return f"WHEN {condition} THEN {{'check': {check}, 'text': CAST({text} AS VARCHAR)}}"
 
 
 def _wrong_rows(values: pa.Table) -> list[int]:
-    """Returns the positions of the rows of an answer that fail a check."""
+    """Returns the positions of those rows of a query's result that fail a check."""
     return pc.indices_nonzero(
         pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)
     ).to_pylist()

@@ -1,8 +1,10 @@
-"""Rows of text files: CSV as RFC 4180 has it, read strictly, and JSON objects in lines; with the line of each.
+"""Rows of text files: CSV, read strictly as in RFC 4180, and lines of JSON objects.
 
-for number, values in read_csv("trips.csv", ",", 3, {"fare": 2}): ...
-for number, values in read_json("trips.jsonl", schema): ...      # or what is wrong in place of the
-values
+    for line, values in read_csv("trips.csv", ",", 3, {"fare": 2}): ...
+    for line, values in read_json("trips.jsonl", schema): ...
+
+Each row has the number of its line. In place of the values, a wrong row has a text that says what
+is wrong.
 """
 
 from __future__ import annotations
@@ -22,13 +24,24 @@ from common.spellings import KINDS
 from components.convert.expressions import literal
 from components.convert.schema import TableSchema
 
-MAX_BYTES = 1 << 24  # Of a text; also characters of a line or value.
+MAX_BYTES = 1 << 24  # Most bytes of a text; also most characters of a line, or of a value.
+# Types of the values that JSON may have in a column, by the column's type.
 _JSON = {"float": {float, int}, "int": {int}, "bool": {bool}, "string": {str}, "time": {str}}
+# Number of the line, and the values, None for a missing one; or what is wrong in place of them.
 Row = tuple[int, "list[str | None] | str"]
 
 
 def refuse_others(names: Set[str], wanted: Set[str], schema: TableSchema) -> None:
-    """Raises a `UserError` if there are names that are not wanted, unless the schema ignores them."""
+    """Checks that there are no further columns, unless the schema ignores them.
+
+    Args:
+      names: Names of the columns.
+      wanted: Names that the schema has.
+      schema: Schema of the table.
+
+    Raises:
+      UserError: If there are other names, and the schema does not ignore them.
+    """
     if not schema.ignore_others and (others := sorted(names - wanted)):
         raise UserError(
             f"{unknown('column', others[0], wanted)}; add it to the schema, or 'other_columns: "
@@ -37,7 +50,16 @@ def refuse_others(names: Set[str], wanted: Set[str], schema: TableSchema) -> Non
 
 
 def check_names(names: Sequence[str], schema: TableSchema) -> None:
-    """Raises a `UserError` unless each column of the schema is there once, and others only if the schema ignores them."""
+    """Checks the names of a table's columns.
+
+    Args:
+      names: Names of the columns.
+      schema: Schema of the table.
+
+    Raises:
+      UserError: If a column of the schema is missing or there more than once, or there are further
+        columns, and the schema does not ignore them.
+    """
     headers = [column.header for column in schema.columns.values()]
     refuse_others({*names}, {*headers}, schema)
     counts = collections.Counter(names)
@@ -52,14 +74,21 @@ def check_names(names: Sequence[str], schema: TableSchema) -> None:
 
 
 def check_quotes(path: str, delimiter: str) -> bool:
-    """Returns whether a CSV file has quotes.
+    """Checks the quotes of a CSV file, and returns whether it has any.
+
+    Args:
+      path: Path of the file on this machine; it is not empty.
+      delimiter: Character between values.
 
     Raises:
-      UserError: If there are some where RFC 4180 has none, or zero bytes: readers of CSV differ
-        about these.
+      UserError: If there are quotes where RFC 4180 has none, or zero bytes. Readers of CSV differ
+        in what they make of these.
     """
     beside = re.escape(delimiter).encode() + rb"\r\n"
+    # A quoted value without its closing quote: at the start of the file (perhaps behind a byte
+    # order mark), behind a delimiter, or at the start of a line. Possessive `*+` never backtracks.
     opened = rb'(?:(?<![^%b])|(?<=\A\xef\xbb\xbf))"[^"]*(?:""[^"]*)*+' % beside
+    # Its closing quote comes before a delimiter, the end of a line, or that of the file.
     value = rb'%b"(?![^%b])' % (opened, beside)
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         zero = content.find(b"\0")
@@ -88,15 +117,16 @@ def csv_relation(
     null: str = "",
     is_parallel: bool = False,
 ) -> str:
-    """Returns SQL of a CSV file's values, all texts; nothing is guessed.
+    """Returns SQL for the values of a CSV file, all as texts. DuckDB guesses nothing.
 
     Args:
-      path: Path on this machine.
-      names: Of the columns, all different.
-      skipped: Lines of the header.
-      delimiter: Between values.
+      path: Path of the file on this machine.
+      names: Names of the columns, all different.
+      skipped: Number of lines of the header.
+      delimiter: Character between values.
       null: Text that becomes null.
-      is_parallel: Whether several threads may read it, which do not find quotes around line ends.
+      is_parallel: Whether several threads may read the file. They would not notice line ends in
+        quotes.
     """
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     return (
@@ -109,12 +139,16 @@ def csv_relation(
 
 
 def _line_of(content: mmap.mmap, end: int) -> int:
-    """Returns the number, from 1, of the line at a position."""
+    """Returns the number of the line, from 1, in which a byte position is."""
     return 1 + sum(1 for _ in re.compile(rb"\r\n?|\n").finditer(content, 0, end))
 
 
 def _lines(path: str) -> Iterator[str]:
-    """Yields the lines of a text file; bytes that are not UTF-8 become surrogates."""
+    """Yields the lines of a text file, with their ends; bytes that are not UTF-8 become surrogates.
+
+    Raises:
+      UserError: If a line has `MAX_BYTES` characters or more.
+    """
     with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_BYTES), ""), 1):
             if len(line) == MAX_BYTES:
@@ -125,7 +159,17 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def read_records(path: str, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
-    """Yields the first and last line and the values of each record of a CSV file that `check_quotes` takes."""
+    """Yields the first line, the last line and the values of each record of a CSV file.
+
+    Blank lines are passed over.
+
+    Args:
+      path: Path of the file on this machine.
+      delimiter: Character between values.
+
+    Raises:
+      UserError: If the file is no CSV.
+    """
     csv.field_size_limit(MAX_BYTES)
     reader = csv.reader(_lines(path), delimiter=delimiter, strict=True)
     first = 1
@@ -141,10 +185,14 @@ def read_records(path: str, delimiter: str) -> Iterator[tuple[int, int, list[str
 
 
 def read_header(path: str, delimiter: str) -> tuple[int, list[str]]:
-    """Returns the last line of a CSV file's header, from 1, and the names in it.
+    """Returns the last line of a CSV file's header, counted from 1, and the names in the header.
+
+    Args:
+      path: Path of the file on this machine.
+      delimiter: Character between values.
 
     Raises:
-      UserError: If the file has nothing but blank lines.
+      UserError: If the file has no lines that are not blank, or is no CSV.
     """
     for _, end, names in read_records(path, delimiter):
         return end, names
@@ -154,7 +202,21 @@ def read_header(path: str, delimiter: str) -> tuple[int, list[str]]:
 def read_csv(
     path: str, delimiter: str, num_columns: int, columns: Mapping[str, int]
 ) -> Iterator[Row]:
-    """Yields the values of the columns at these positions from the records of a CSV file, its header left out."""
+    """Yields the rows of a CSV file with a header.
+
+    Args:
+      path: Path of the file on this machine.
+      delimiter: Character between values.
+      num_columns: Number of columns in the header; a row with another number is wrong.
+      columns: Positions of the wanted columns, by name.
+
+    Yields:
+      The first line of each row, and its values in the order of `columns`; or, if the row is wrong,
+      a text that says why.
+
+    Raises:
+      UserError: If the file is no CSV.
+    """
     records = read_records(path, delimiter)
     next(records)
     for number, _, cells in records:
@@ -166,7 +228,19 @@ def read_csv(
 
 
 def read_json(path: str, schema: TableSchema) -> Iterator[Row]:
-    """Yields the values of the schema's columns in JSON objects, as texts."""
+    """Yields the rows of a file that has a JSON object on each line; blank lines are passed over.
+
+    Args:
+      path: Path of the file on this machine.
+      schema: Schema of the table.
+
+    Yields:
+      The line of each row, and the values of the schema's columns as texts, None for a missing one;
+      or, if the row is wrong, a text that says why.
+
+    Raises:
+      UserError: If a line is too long.
+    """
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
     columns = [(name, column.header, column.type) for name, column in schema.columns.items()]
     headers = {header for _, header, _ in columns}
@@ -192,7 +266,7 @@ def _json_text(name: str, value: Any, type_: str) -> str | None:
 
 
 def _encoding_fault(names: Iterable[str], values: Sequence[str | None]) -> str | None:
-    """Returns what is wrong if a value has surrogates: it was not UTF-8."""
+    """Returns what is wrong if a value is not UTF-8, by its surrogates; None if all are."""
     if "".join(filter(None, values)).isascii():
         return None
     for name, value in zip(names, values, strict=True):

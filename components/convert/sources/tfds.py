@@ -1,16 +1,18 @@
-"""Datasets of TensorFlow Datasets, by name.
+"""Datasets of TensorFlow Datasets (TFDS), by name.
 
     source = TfdsSource(name="tfds:mnist")
     examples = source.open("~/tensorflow_datasets", opening)
 
-`--source` is a directory of prepared datasets, or one prepared dataset, or a directory of the files
-that one is prepared from, under their original names; without it the dataset is downloaded.
-Prepared files are TFRecord files, and are read as such, without TensorFlow. Another process
-prepares them: `python -m components.convert.sources.tfds NAME DATA_DIR MANUAL_DIR`; this one may
-have to be forked, which TensorFlow's threads do not survive.
+`--source` is a directory of prepared datasets, or one prepared dataset, or a directory with the
+files from which a dataset is prepared, under their original names. Without it, the dataset is
+downloaded.
 
-An 8-bit image and a `ClassLabel` say all that has to be known. Of anything else nobody says what a
-model makes of it but a schema.
+Prepared files are TFRecord files, and are read as such, without TensorFlow. A dataset is prepared
+in another process, `python -m components.convert.sources.tfds NAME DATA_DIR MANUAL_DIR`, because
+this process may have to fork, which does not work with TensorFlow's threads.
+
+A dataset with an 8-bit image and a `ClassLabel` needs no schema. For any other dataset, only a
+schema can say what a model makes of its features.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ if TYPE_CHECKING:
     from components.convert.schema import ImageSchema, TableSchema
 
 TFDS = "tfds:"
-_WIDTH = 400  # Characters of what others wrote, in an error.
+_WIDTH = 400  # Most characters of a text from TFDS or a dataset's code in an error.
 _REPAIR = "name another one, or see --source"
-_MOUNT = pathlib.Path("/gcs")  # Where steps on Vertex AI see all buckets.
+_MOUNT = pathlib.Path("/gcs")  # Folder in which steps on Vertex AI have all buckets.
 _NAME = re.compile(r"[A-Za-z_]\w*(/[^/:]+)?(:\d+\.\d+\.\d+)?")
 
 
@@ -53,10 +55,10 @@ class TfdsSource(Source):
     """A dataset of TensorFlow Datasets; its name is `tfds:NAME[/CONFIG][:VERSION]`.
 
     Attributes:
-      schema: File with the schema of the records, as of `TfrecordSource`; None if they are images
-        with classes.
-      image_size: As `open_records` takes it.
-      encoding: The same.
+      schema: File with the schema of the records, as of `TfrecordSource`; None for an 8-bit image
+        with a class.
+      image_size: Height and width, as `open_records` takes them.
+      encoding: How image files are stored, as `open_records` takes it.
     """
 
     name: str
@@ -77,25 +79,57 @@ class TfdsSource(Source):
         return self.name.removeprefix(TFDS)
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files of the prepared dataset, or those that it would be prepared from; none if they are downloaded."""
+        """Returns the files of the prepared dataset, or else those from which it would be prepared.
+
+        Args:
+          paths: Directory of the dataset; None if it is downloaded.
+
+        Returns:
+          The files, sorted by path; none if the dataset has yet to be downloaded. For a bucket, all
+          files in the directory.
+
+        Raises:
+          UserError: If the directory does not exist, cannot be read from this machine, or holds
+            another dataset.
+        """
         source_dir = self._source_dir(paths)
         if is_remote(str(paths)):
-            return list_files(
-                str(paths)
-            )  # The store knows checksums, and to find out more would be to read.
+            # The store knows the checksums of all files. To find the dataset among them would
+            # mean reading some.
+            return list_files(str(paths))
         prepared = self._find(source_dir)
         directory = prepared.data_path if prepared else source_dir
         return list_files(directory) if directory else []
 
     def digest(self, paths: Paths) -> str:
-        """Returns the SHA-256 (hexadecimal) over schema and files; of what is downloaded, over its name with the version."""
+        """Returns a digest of the source that changes when the source does.
+
+        Args:
+          paths: Directory of the dataset; None if it is downloaded.
+
+        Returns:
+          SHA-256 (hexadecimal) over the schema, and the names and contents of the files. For a
+          dataset that is downloaded, over the schema, and the dataset's name with its version.
+
+        Raises:
+          UserError: If there is no such directory or dataset.
+        """
         if paths is not None:
             return super().digest(paths)
         full_name = (self._find(None) or self._builder()).info.full_name
         return digest_of([(full_name, sha256_of(self.schema) if self.schema else "")])
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Has the dataset prepared if need be; that it cannot be had, or needs a schema, shows within seconds."""
+        """Opens the dataset, after it has been prepared if necessary.
+
+        Args:
+          paths: Directory of the dataset; None to download it.
+          opening: Settings and resources of the conversion.
+
+        Raises:
+          UserError: If the dataset cannot be prepared, or is not what the schema says. That it
+            cannot be downloaded, or needs a schema, is found within seconds.
+        """
         from components.convert.sources import tfrecords
 
         source_dir = self._source_dir(paths)
@@ -120,7 +154,7 @@ class TfdsSource(Source):
         )
 
     def _data_dir(self, source_dir: pathlib.Path | None) -> pathlib.Path:
-        """Returns where we keep what was prepared from the network, or from the files in a directory."""
+        """Returns our folder for what is prepared from downloads, or from files in a directory."""
         base = downloads_dir() / "tfds"
         if source_dir is None:
             return base
@@ -128,7 +162,15 @@ class TfdsSource(Source):
         return base / f"from-{digest[:16]}"
 
     def _find(self, source_dir: pathlib.Path | None) -> DatasetBuilder | None:
-        """Returns the prepared dataset, if there is one."""
+        """Returns the prepared dataset; None if there is none.
+
+        Args:
+          source_dir: Directory of the dataset, or of several; None for the one that TFDS uses by
+            default. In any case, our own folder is searched too.
+
+        Raises:
+          UserError: If the directory holds another dataset, or the dataset cannot be read.
+        """
         from tensorflow_datasets.core import read_only_builder, registered
 
         with reading(f"dataset {self.name!r}", _REPAIR):
@@ -138,20 +180,28 @@ class TfdsSource(Source):
                 if not f"{name}/".startswith(self._tfds_name.replace(":", "/") + "/"):
                     raise UserError(f"{source_dir}: holds {TFDS}{name}, not {self.name}")
                 return prepared
-            # What others prepared, in the given directory or where TFDS keeps it; then what we did.
+            # First what others have prepared, in the given directory or where TFDS keeps it by
+            # default, and then what this program has prepared.
             for data_dir in (source_dir, self._data_dir(source_dir)):
                 with contextlib.suppress(registered.DatasetNotFoundError):
                     return read_only_builder.builder_from_files(self._tfds_name, data_dir=data_dir)
         return None
 
     def _builder(self, data_dir: pathlib.Path | None = None) -> DatasetBuilder:
-        """Returns the code that prepares the dataset."""
+        """Returns the TFDS builder, which can prepare the dataset.
+
+        Args:
+          data_dir: Folder for what is prepared; None for the one that TFDS uses by default.
+
+        Raises:
+          UserError: If TFDS has no such dataset, or its code fails.
+        """
         import tensorflow_datasets as tfds
         from tensorflow_datasets.core import registered
 
         with reading(f"dataset {self.name!r}", _REPAIR):
             try:
-                with quiet.without_advice():  # The code of some imports TensorFlow.
+                with quiet.without_advice():  # The code of some datasets imports TensorFlow.
                     return tfds.builder(self._tfds_name, data_dir=data_dir)
             except registered.DatasetNotFoundError:
                 name = re.split("[/:]", self._tfds_name)[0]
@@ -164,10 +214,17 @@ class TfdsSource(Source):
                 ) from None
 
     def _prepare(self, source_dir: pathlib.Path | None) -> DatasetBuilder:
-        """Has the dataset prepared: downloaded, or from the files in a directory."""
+        """Prepares the dataset in another process, and returns it.
+
+        Args:
+          source_dir: Directory of the files from which it is prepared; None to download them.
+
+        Raises:
+          UserError: If that fails, or the dataset needs a schema.
+        """
         data_dir = self._data_dir(source_dir)
         builder = self._builder(data_dir)
-        self._schema(builder.info)  # What is wrong with it shows before a download.
+        self._schema(builder.info)  # Raises its errors here already, before a download.
         self._require_files(builder, source_dir)
         print(f"TensorFlow Datasets prepares {builder.info.full_name} in {data_dir}", flush=True)
         command = [
@@ -188,14 +245,18 @@ class TfdsSource(Source):
         return prepared
 
     def _require_files(self, builder: DatasetBuilder, source_dir: pathlib.Path | None) -> None:
-        """Refuses a dataset whose files are neither in the directory nor to be downloaded."""
+        """Checks that the files of a dataset are in the directory, or can be downloaded.
+
+        Raises:
+          UserError: If some are missing, and no host that has them can be reached.
+        """
         instructions = builder.MANUAL_DOWNLOAD_INSTRUCTIONS
         if instructions and source_dir is None:
             raise UserError(
                 f"dataset {self.name!r} cannot be downloaded; get its files and give --source "
                 f"DIR: {shorten(instructions, _WIDTH)}"
             )
-        # Of what is not downloaded only the dataset's code knows the names.
+        # If people have to get the files, only the dataset's code knows their names.
         files = {} if instructions else builder.url_infos or {}
         names = {url: info.filename for url, info in files.items()}
         missing = {
@@ -208,14 +269,18 @@ class TfdsSource(Source):
             f"{source_dir}: holds neither {self.name} prepared nor all its files (missing "
             f"{listed}); "
         )
-        # TFDS would try for minutes, and say nothing meanwhile.
+        # TFDS would try to reach the hosts for minutes, without a message.
         downloads.require_reachable(missing, prefix if source_dir else "")
 
     def _schema(self, info: DatasetInfo) -> TableSchema | ImageSchema:
-        """Returns the given schema, or that of an 8-bit image and a `ClassLabel`: those of `supervised_keys`, or the only ones.
+        """Returns the given schema, or that of an 8-bit image and a `ClassLabel`.
+
+        Without a schema file, these are the features in `supervised_keys`, or else the only ones of
+        their kinds.
 
         Raises:
-          UserError: If there are none; it lists the features.
+          UserError: If there is no schema, and not exactly one such image and one such label. The
+            message lists the features.
         """
         from components.convert.schema import ImageSchema, load
 
@@ -266,7 +331,7 @@ class TfdsSource(Source):
 
 
 def _flat(features: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the features by the keys that they have in a record."""
+    """Returns the features by the keys that they have in a record, such as `outer/inner`."""
     flat = {}
     for key, feature in sorted(features.items()):
         if type(feature).__name__ == "FeaturesDict":
@@ -277,14 +342,23 @@ def _flat(features: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main(name: str, data_dir: str, manual_dir: str) -> str | None:
-    """Prepares a dataset from files in `manual_dir`, or from downloads. Returns what went wrong, in one line."""
+    """Prepares a dataset, from files in a folder or from downloads.
+
+    Args:
+      name: Name of the dataset for TFDS.
+      data_dir: Folder for what is prepared.
+      manual_dir: Folder of the files that TFDS does not download.
+
+    Returns:
+      None if all went well; else what went wrong, in one line.
+    """
     import tensorflow_datasets as tfds
 
     tfds.disable_progress_bar()
     config = tfds.download.DownloadConfig(manual_dir=manual_dir, try_download_gcs=False)
     try:
         tfds.builder(name, data_dir=data_dir).download_and_prepare(download_config=config)
-    except Exception as error:  # Of whatever type, by the dataset's own code.
+    except Exception as error:  # The dataset's own code may raise any type.
         return f"{type(error).__name__}: {shorten(str(error), _WIDTH)}"
 
 
