@@ -1,14 +1,18 @@
-"""Images of one size in arrays: the IDX files of MNIST and its relatives, and the binary files of CIFAR.
+"""Images of one size in arrays: the IDX files of MNIST and its relatives, and CIFAR's binary files.
 
-    examples = IdxSource(name="mnist", origin="MNIST, original IDX files").open("downloads/mnist", opening)
-    next(examples.blocks(examples.pieces[0])).columns["image"].shape      # (N, 28, 28, 1)
+    source = IdxSource(name="mnist", origin="MNIST, original IDX files")
+    examples = source.open("downloads/mnist", opening)
+    block = next(examples.blocks(examples.pieces[0]))
+    block.columns["image"].shape      # (N, 28, 28, 1)
 
-IDX (http://yann.lecun.com/exdb/mnist): two zero bytes, an element type, the number of dimensions, each dimension as a
-big-endian 32-bit number, then the elements. CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html): a record is the label
-(CIFAR-100: the coarse label, then the fine one, which is the class), then 1,024 red, 1,024 green and 1,024 blue bytes.
-The pickles of its Python version are never loaded.
+IDX (http://yann.lecun.com/exdb/mnist): two zero bytes, a byte with the type of the elements, a byte
+with the number of dimensions, each dimension as a big-endian 32-bit number, then the elements.
 
-What is packed or in a bucket is first copied to this machine, and unpacked by that.
+CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html): a record is the label (for CIFAR-100 the coarse
+label, then the fine one, which is the class), then 1,024 red, 1,024 green and 1,024 blue bytes. The
+pickles of its Python version are never loaded.
+
+Files that are packed or in a bucket are first copied to this machine and unpacked.
 """
 
 from __future__ import annotations
@@ -42,8 +46,8 @@ from components.convert.source import (
 )
 from components.convert.sources.unpacking import plain_path
 
-_UINT8 = 8
-_BLOCK_BYTES = 1 << 21  # Of records that are read at once.
+_UINT8 = 8  # IDX's number for this type of elements.
+_BLOCK_BYTES = 1 << 21  # Bytes of the records that are read at once.
 _CIFAR_SHAPE = (32, 32, 3)
 DIGITS = pathlib.Path(__file__).with_name("digits")
 _IDX_NAMES = [
@@ -56,13 +60,14 @@ _IDX_FOLDER = "DIR, the directory of {train,t10k}-{images-idx3,labels-idx1}-ubyt
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Array:
-    """Images with their labels.
+    """Images of one file, and their labels.
 
     Attributes:
-      path: File with records of one length, whose ends are the pixels, a channel after the other.
-      offset: Where the first record begins.
-      shape: Number of records, and bytes of one.
-      labels: uint8 [N].
+      path: File with records of one length. A record ends with the pixels, one channel after the
+        other.
+      offset: Offset of the first record in the file.
+      shape: Number of records, and bytes of a record.
+      labels: Class of each record, uint8 [N].
     """
 
     path: str
@@ -71,26 +76,29 @@ class _Array:
     labels: np.ndarray
 
 
-_Splits = Mapping[str, Sequence[_Array]]  # By split.
-_Unpacked = tuple[
-    str, str
-]  # A file of the source, as errors name it, and the path of the plain file.
+_Splits = Mapping[str, Sequence[_Array]]  # The arrays of each split, in order.
+# A file of the source as errors name it, and the path of the plain file.
+_Unpacked = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArrayExamples(Examples):
-    """Images in arrays, by split.
+    """Images in arrays.
 
     Attributes:
-      arrays: Of each split.
-      files: Files of the source that are read where they are.
+      arrays: Arrays of each split, in order.
+      files: Files of the source that are read where they lie, and must not change.
     """
 
     arrays: _Splits
     files: tuple[File, ...]
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Reads the records of a piece."""
+        """Yields the records of a piece in order.
+
+        Raises:
+          FileChangedError: If a file was changed since it was opened.
+        """
         self._require_unchanged()
         height, width, channels = shape = self.inputs[0].shape
         start, stop = piece.part
@@ -101,10 +109,10 @@ class ArrayExamples(Examples):
             for first in range(max(0, start), min(stop, count), num_rows):
                 rows = slice(first, min(first + num_rows, stop))
                 planes = records[rows, -math.prod(shape) :].reshape(-1, channels, height, width)
-                # Some times as fast as a copy of the transposed array.
+                # This is several times as fast as a copy of the transposed array.
                 pixels = np.stack(planes.swapaxes(0, 1), axis=-1)
                 yield Block(columns={"image": pixels, LABEL: array.labels[rows].astype(np.int64)})
-            # What follows is counted from the next array's first record.
+            # From here on, positions are counted from the first record of the next array.
             start -= count
             stop -= count
         self._require_unchanged()
@@ -117,11 +125,12 @@ class ArrayExamples(Examples):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ArraySource(Source):
-    """Arrays with labels.
+    """Images in arrays, with labels.
 
     Attributes:
-      origin: Where they come from, in words.
-      class_names: In the order of the class; None for the numbers from 0 to the largest label.
+      origin: Where the images come from, in words.
+      class_names: Names of the classes in the order of their numbers; None to use the numbers from
+        0 to the largest label.
       value_range: Smallest and largest value that a pixel can have.
     """
 
@@ -132,10 +141,25 @@ class _ArraySource(Source):
 
     @abc.abstractmethod
     def _read(self, files: list[_Unpacked]) -> tuple[_Splits, tuple[int, ...]]:
-        """Returns the arrays of each split, and height, width and channels of an image."""
+        """Returns the arrays of each split, and height, width and channels of an image.
+
+        Args:
+          files: Files of the source, in the order of `files`.
+
+        Raises:
+          UserError: If a file is not what this source reads.
+        """
 
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
-        """Unpacks what is packed, and reads all labels."""
+        """Unpacks what is packed, and reads all labels.
+
+        Args:
+          paths: Value of `--source`.
+          opening: Settings and resources of the conversion.
+
+        Raises:
+          UserError: If a file is missing, damaged, or not what this source reads.
+        """
         files = self.files(paths)
         copies = [
             plain_path(f, os.path.join(opening.directory, os.path.basename(f.path))) for f in files
@@ -160,13 +184,16 @@ class _ArraySource(Source):
     def _array(
         self, origin: str, records: np.memmap, labels: np.ndarray, limits: Sequence[int]
     ) -> _Array:
-        """Returns records as an array.
+        """Returns records as an array, after a check of their labels.
 
         Args:
-          origin: Names the file that has the labels.
-          records: uint8 [N, ...].
+          origin: Name of the file of the labels, for messages.
+          records: Records, uint8 [N, ...].
           labels: Label bytes of each record, uint8 [N, k]; the last one is the class.
           limits: Number of different values of each label byte.
+
+        Raises:
+          UserError: If a label byte is too large.
         """
         for row, byte in np.argwhere(labels >= np.array(limits))[:1]:
             raise UserError(
@@ -183,7 +210,17 @@ class _ArraySource(Source):
 
 
 def _select(names: Sequence[str], files: Mapping[str, Any], path: str, hint: str) -> list[Any]:
-    """Returns the files of those names in order; refuses a path that lacks any."""
+    """Returns the files of some names, in order.
+
+    Args:
+      names: Names of the wanted files.
+      files: Files by name.
+      path: Path where the files are, for messages.
+      hint: End of the message.
+
+    Raises:
+      UserError: If a file is missing.
+    """
     missing = [name for name in names if name not in files]
     if missing:
         raise UserError(f"{path}: missing {', '.join(missing)}{hint}")
@@ -195,22 +232,31 @@ class IdxSource(_ArraySource):
     """A set of IDX files.
 
     Attributes:
-      embedded: Whether the set is the one that we ship.
-      needs_test: Whether the set has to have a test split; else both of its files or neither.
+      embedded: Whether this is the set that comes with this program.
+      needs_test: Whether the set must have a test split. If not, it has both files of that split or
+        neither.
     """
 
     embedded: bool = False
     needs_test: bool = True
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns images and labels of the training split, and of the test split."""
+        """Returns the images' and the labels' file of the training split, then those of the test split.
+
+        Args:
+          paths: Folder of the files; None for the set that comes with this program.
+
+        Raises:
+          UserError: If a path is given for that set, there is no such folder, or a file is missing.
+        """
         if self.embedded and paths is not None:
             raise UserError(
                 f"dataset {self.name!r} is built in; leave out --source {paths}, or use --dataset "
                 "idx"
             )
         folder = str(DIGITS) if self.embedded else self.locate_folder(paths, _IDX_FOLDER)
-        listed = reversed(list_folder(folder)[1])  # Of two a plain file comes after its packed one.
+        # A plain file comes after the same file packed, and so takes its place below.
+        listed = reversed(list_folder(folder)[1])
         files = {
             os.path.basename(f.path).removesuffix(".gz").replace(".idx", "-idx"): f for f in listed
         }
@@ -236,7 +282,16 @@ class IdxSource(_ArraySource):
 
 
 def _read_idx(origin: str, path: str, dimensions: int) -> np.memmap:
-    """Returns the elements of an IDX file of unsigned bytes, which errors name so."""
+    """Returns the elements of an IDX file of unsigned bytes, mapped into memory.
+
+    Args:
+      origin: Name of the file, for messages.
+      path: Path of the plain file.
+      dimensions: Number of dimensions that it must have.
+
+    Raises:
+      UserError: If it is no such file, or has another size than its header says.
+    """
     offset, magic = 4 + 4 * dimensions, bytes((0, 0, _UINT8, dimensions))
     header = np.fromfile(path, np.uint8, offset).tobytes()
     if header[:4] != magic or len(header) < offset:
@@ -260,8 +315,8 @@ class CifarSource(_ArraySource):
 
     Attributes:
       folder: Folder of the files in the archive.
-      files_of: By split, its files in order, each with any number of records.
-      limits: Number of different values of each label byte; the last one is the class.
+      files_of: Names of the files of each split in order, each with any number of records.
+      limits: Number of different values of each label byte; the last byte is the class.
     """
 
     folder: str
@@ -269,7 +324,14 @@ class CifarSource(_ArraySource):
     limits: Sequence[int]
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files of a directory, or the archive."""
+        """Returns the archive, or the files of a directory, in order.
+
+        Args:
+          paths: Path of the archive, or of the directory.
+
+        Raises:
+          UserError: If there is nothing at the path, or a file is missing.
+        """
         path, archive = self.locate_one(
             paths, "PATH, its binary version: a directory or an archive"
         )
@@ -289,7 +351,15 @@ class CifarSource(_ArraySource):
         }, _CIFAR_SHAPE
 
     def _members(self, archive: str, path: str) -> list[tuple[str, str, int, int]]:
-        """Returns the arguments of `_records` for the files in an archive, which is not compressed any more at the path."""
+        """Returns the arguments of `_records` for each file in an archive.
+
+        Args:
+          archive: Name of the archive, for messages.
+          path: Path of the archive after decompression.
+
+        Raises:
+          UserError: If it is no tar archive, or a file is missing.
+        """
         try:
             with tarfile.open(path, "r:") as tar:
                 members = {

@@ -1,4 +1,4 @@
-"""Tables of BigQuery, and answers to queries: BigQuery exports them once as Parquet files in a bucket, which are read.
+"""Tables of BigQuery and results of queries, which are exported once as Parquet files to a bucket.
 
 source = BigQuerySource(schema="trips.yaml", export_dir="gs://bucket/exports")
 examples = source.open("SELECT fare, tips FROM `project.dataset.trips`", opening)
@@ -23,14 +23,16 @@ from components.convert.source import Paths, digest_of
 from components.convert.sources.tables import ParquetSource
 
 POLL_S = 2.0
-_LEAST_BYTES = 10 << 20  # That are billed of each table.
-_RECORD = "export.json"  # Beside the files, and written last.
+_LEAST_BYTES = 10 << 20  # Least number of bytes that BigQuery bills for each table of a query.
+_RECORD = "export.json"  # Lies beside the exported files, and is written last.
 _TABLE = re.compile(r"[a-z0-9][\w.:-]*\.\w+\.[\w-]+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BigQuerySource(ParquetSource):
-    """A table, PROJECT.DATASET.TABLE, or the answer to a query, which are exported when their files are first listed.
+    """A table, PROJECT.DATASET.TABLE, or the result of a query.
+
+    It is exported when its files are first listed.
 
     Attributes:
       export_dir: `gs://` folder of all exports.
@@ -41,13 +43,36 @@ class BigQuerySource(ParquetSource):
     export_dir: str | None = None
 
     def digest(self, paths: Paths) -> str:
-        """Returns the SHA-256 over schema, question, and when each table was changed; nothing is exported."""
+        """Returns a digest of the source that changes when the source does; nothing is exported.
+
+        Args:
+          paths: The table, or the query.
+
+        Returns:
+          SHA-256 (hexadecimal) over the schema, the table or query, and the times of the last
+          changes of all tables that are read.
+
+        Raises:
+          UserError: If BigQuery refuses the table or query.
+        """
         return digest_of([("schema", sha256_of(self.schema)), ("export", plan_export(paths).name)])
 
     def parts(
         self, paths: Paths, *, print_others: bool = False
     ) -> list[tuple[File, dict[str, str]]]:
-        """Returns the exported files."""
+        """Exports the table or query, unless that has been done, and returns the exported files.
+
+        Args:
+          paths: The table, or the query.
+          print_others: Has no effect.
+
+        Returns:
+          For each file, the file and an empty mapping.
+
+        Raises:
+          UserError: If there is no `export_dir` or schema, a column is not what the schema says, or
+            BigQuery refuses.
+        """
         if not self.export_dir:
             raise UserError(
                 "dataset 'bigquery' needs --export-dir gs://BUCKET/DIR, where the files may be kept"
@@ -57,7 +82,7 @@ class BigQuerySource(ParquetSource):
 
         schema = table_schema(self.schema, self.name, delimited=False)
         plan = plan_export(paths)
-        if plan.columns:  # A missing column costs nothing yet.
+        if plan.columns:  # An error about columns is better raised before the export is paid for.
             with about(f"BigQuery's {plan.question}"):
                 check_names(plan.columns, schema)
         return super().parts(export(plan, self.export_dir))
@@ -65,15 +90,15 @@ class BigQuerySource(ParquetSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Tables that an export reads, and the most bytes that BigQuery bills for it.
+    """Plan of an export: what it reads, and what BigQuery bills for it.
 
     Attributes:
       question: The table, or the query.
-      query: What is to be run; empty of a table, which is copied as it is.
-      tables: Those that are read, each with the time of its last change.
-      location: Where BigQuery has them.
+      query: SQL to run; empty for a table, which is copied as it is.
+      tables: Tables that are read, each with the time of its last change.
+      location: Location of the tables in BigQuery.
       num_bytes: Most bytes that are billed; 0 if a table is copied, or if BigQuery cannot tell.
-      columns: Their names; empty if BigQuery does not say.
+      columns: Names of the columns; empty if BigQuery does not say.
     """
 
     question: str
@@ -85,16 +110,19 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """One for each question and each state of the tables."""
+        """Name that depends on the question and the state of the tables only."""
         content = json.dumps([self.question, self.tables]).encode()
         return f"bigquery-{hashlib.sha256(content).hexdigest()[:20]}"
 
 
 def plan_export(paths: Paths) -> Plan:
-    """Looks up what an export would read: BigQuery checks the query, and runs nothing.
+    """Plans an export: BigQuery checks the query, and runs nothing.
 
     Args:
-      paths: One query, or table.
+      paths: One query, or one table as PROJECT.DATASET.TABLE.
+
+    Raises:
+      UserError: If that is neither a query nor a table, or BigQuery refuses it.
     """
     from google.cloud import bigquery
 
@@ -131,19 +159,20 @@ def plan_export(paths: Paths) -> Plan:
 
 
 def export(plan: Plan, directory: str) -> str:
-    """Has BigQuery write Parquet files to a new folder, unless that of the same question and tables is there.
+    """Lets BigQuery write Parquet files to a folder, unless an export of the same plan is there.
 
-    Whoever was interrupted, or is one of several, waits for the job that was begun.
+    If a job for this export was begun already, by an interrupted call or by another process, it
+    waits for that job.
 
     Args:
-      plan: What is exported.
+      plan: What to export.
       directory: `gs://` folder of all exports.
 
     Returns:
       The folder of the files.
 
     Raises:
-      UserError: If the job fails; the next export begins another one.
+      UserError: If the job fails. The next call begins another one.
     """
     with _client(plan.question) as client:
         for attempt in itertools.count():
@@ -151,7 +180,7 @@ def export(plan: Plan, directory: str) -> str:
             with parsed_json(f"{folder}/{_RECORD}") as record:
                 if record and record["files"] == _list_parquet(folder):
                     return folder
-            if record:  # Files have been changed or deleted since.
+            if record:  # Files have been changed or deleted since, so another folder is used.
                 continue
             job_id = f"{plan.name}-{crc32c(folder.encode())}"
             bound = (
@@ -175,7 +204,11 @@ def export(plan: Plan, directory: str) -> str:
 
 
 def _begin(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool]:
-    """Returns the job of this id, and whether it was begun now."""
+    """Begins a job, unless there is one with this id.
+
+    Returns:
+      The job, and whether this call has begun it.
+    """
     from google.api_core.exceptions import Conflict
     from google.cloud import bigquery
 
@@ -198,7 +231,7 @@ def _begin(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool
 
 
 def _list_parquet(folder: str) -> list[list[str]]:
-    """Returns paths and versions of the Parquet files in a folder."""
+    """Returns [path, version] of each Parquet file in a folder."""
     return [
         [file.path, file.version] for file in list_files(folder) if file.path.endswith(".parquet")
     ]
@@ -207,8 +240,8 @@ def _list_parquet(folder: str) -> list[list[str]]:
 @contextlib.contextmanager
 def _client(question: str) -> Iterator[Any]:
     with refusals(f"BigQuery refuses {question}"):
-        from google.cloud import bigquery  # Takes 1 s.
+        from google.cloud import bigquery  # The import takes 1 s.
 
-        # The machines of a job on Vertex AI are in a project of Google's; it says which one the job
-        # is of.
+        # The machines of a job on Vertex AI belong to a project of Google's. This variable has the
+        # project of the job.
         yield bigquery.Client(project=os.environ.get("CLOUD_ML_PROJECT_ID"))

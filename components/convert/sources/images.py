@@ -1,13 +1,17 @@
-"""PNG and JPEG files: a folder with a folder for each class, and what every source of image files shares.
+"""PNG and JPEG files in a folder for each class, and what all sources of image files share.
 
     source = FolderSource()
-    examples = source.open("flowers", opening)     # flowers/rose/1.jpg, or flowers/{train,test}/rose/1.jpg
-    next(examples.blocks(examples.pieces[0])).columns["image"]     # uint8 [N, height, width, channels], or files
+    # The files are flowers/rose/1.jpg, or flowers/{train,test}/rose/1.jpg.
+    examples = source.open("flowers", opening)
+    block = next(examples.blocks(examples.pieces[0]))
+    block.columns["image"]    # uint8 [N, height, width, channels], or N files
 
-Classes are the folders' names in their order. Images are taken in the order of a hash of class and file name, so that
-every piece has all classes. Which split an image is drawn for follows from its file's bytes alone, however it is stored.
+The classes are the names of the folders, sorted. The images are in the order of a hash of class and
+file name, so that every piece has all classes. The split for which an image is drawn depends on the
+bytes of its file only, not on how it is stored.
 
-Pixels are those of the file: an EXIF orientation is not applied, as TensorFlow does not when it decodes such a file.
+Pixels are those of the file. An EXIF orientation is not applied, since TensorFlow's decoders do not
+apply it either.
 """
 
 from __future__ import annotations
@@ -48,12 +52,11 @@ from components.convert.source import (
 )
 from components.convert.splits import NAMES, SPLITS
 
-_MOST_RAW_BYTES = 1 << 16  # Of an image that is stored as pixels without being asked for.
-_DEFAULT_SIZE = (224, 224)  # That a model gets of images that differ in size.
-_BLOCK_BYTES = 1 << 22  # Of images that are held together, about.
-_HEAD_BYTES = (
-    1 << 12
-)  # That are read of a file while only its head is looked at, unless that is longer.
+_MOST_RAW_BYTES = 1 << 16  # Without `--encoding`, larger images are stored as files.
+_DEFAULT_SIZE = (224, 224)  # Size that a model gets if the images differ in size.
+_BLOCK_BYTES = 1 << 22  # Approximate size of the images of a block, as files and pixels.
+# Bytes of a file that are fetched if only its head is needed; more are if the head is longer.
+_HEAD_BYTES = 1 << 12
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _LAYOUT = "DIR/class/name.png, or DIR/{train,validation,test}/class/name.png"
 _GRAY = frozenset({"1", "L", "LA", "I", "I;16", "I;16B"})
@@ -62,12 +65,12 @@ _ORIENTATION = 0x0112
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """An image file, wherever it lies.
+    """An image file, wherever it lies, and its label.
 
     Attributes:
-      origin: Names it.
-      content: The file, or its beginning, from which the rest is read when it is needed.
-      label: The number of its class, or its targets.
+      origin: Place of the image, for messages.
+      content: The file. Perhaps only its beginning has been fetched; the rest is when it is read.
+      label: Number of the class, or the values of the targets.
     """
 
     origin: str
@@ -77,13 +80,13 @@ class Picture:
 
 @dataclasses.dataclass(kw_only=True)
 class _Heads:
-    """Facts from the heads of images.
+    """Facts from the heads of some images.
 
     Attributes:
-      sizes: Each height and width, with the first image that has it.
-      is_gray: Whether all are grey.
-      rotated: Images that have an orientation.
-      longest: Bytes of the longest file.
+      sizes: Origin of the first image of each (height, width).
+      is_gray: Whether all images are grey.
+      rotated: Origins of the images with an EXIF orientation other than the normal one.
+      longest: Number of bytes of the longest file.
     """
 
     sizes: dict[tuple[int, int], str] = dataclasses.field(default_factory=dict)
@@ -93,13 +96,17 @@ class _Heads:
 
 
 def _read_heads(pictures: Iterable[Picture]) -> _Heads:
-    """Returns what the heads of the images say; no pixel is decoded."""
+    """Returns what the heads of images say, without decoding a pixel.
+
+    Raises:
+      UserError: If one is no PNG or JPEG image, broken or too large.
+    """
     heads = _Heads()
     for picture in pictures:
         with readable(picture.origin), opened(picture.content, picture.origin) as image:
             heads.sizes.setdefault((image.height, image.width), picture.origin)
             heads.is_gray &= image.mode in _GRAY
-            # Without that key Pillow would decode a PNG to its end to look for an orientation.
+            # If a PNG has no such key, `getexif` decodes all of it to look for an orientation.
             if "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1:
                 heads.rotated.append(picture.origin)
             heads.longest = max(heads.longest, picture.content.seek(0, os.SEEK_END))
@@ -108,30 +115,40 @@ def _read_heads(pictures: Iterable[Picture]) -> _Heads:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageExamples(Examples):
-    """Images with their labels; how they are stored is known after `choose_storage`."""
+    """Images with their labels. `choose_storage` decides how they are stored."""
 
     inputs: tuple[Feature, ...] = ()
 
     @abc.abstractmethod
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a piece; the content of one is closed when the next one is asked for.
+        """Yields the images of a piece.
+
+        The content of an image is closed when the next one is asked for.
 
         Args:
-          piece: Of the examples.
-          heads_only: Whether only the heads are going to be read.
+          piece: One of `pieces`.
+          heads_only: Whether only the heads of the files are going to be read.
         """
 
     def choose_storage(
         self, opening: Opening, size: tuple[int, int] | None, encoding: str | None
     ) -> Self:
-        """Decides, after a look at the heads of all images, how they are stored; and prints it.
+        """Decides how the images are stored, after a look at the heads of all, and prints that.
 
         Args:
-          opening: As given.
-          size: Height and width that a model gets; None for the images' own, or a usual one if
-            these differ.
-          encoding: `raw` for pixels, which need one size, or `source` for whole files; None for
-            pixels if a size is given, or if all have one size of at most 64 KiB.
+          opening: Settings and resources of the conversion.
+          size: Height and width that a model gets. None for those of the images or, if these
+            differ, 224 x 224.
+          encoding: `raw` to store pixels, which need one size; `source` to store whole files. None
+            for pixels if a size is given, or if all images have one size and at most 64 KiB of
+            pixels; else for files.
+
+        Returns:
+          A copy of the examples with `inputs` and `most`.
+
+        Raises:
+          UserError: If an image is broken, or pixels are to be stored, the images differ in size,
+            and no size is given.
         """
         heads = opening.map(
             lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces
@@ -177,7 +194,11 @@ class ImageExamples(Examples):
         )
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Reads the images, each of which has to be whole."""
+        """Yields the images of a piece in order.
+
+        Raises:
+          UserError: If an image is broken or cannot be read.
+        """
         records, num_bytes = [], 0
         for picture in self.pictures(piece):
             with readable(picture.origin):
@@ -192,14 +213,30 @@ class ImageExamples(Examples):
             yield self._block(records)
 
     def decode(self, data: bytes, origin: str) -> np.ndarray:
-        """Returns the pixels of an image that is stored so, else its height and width."""
+        """Decodes an image file.
+
+        Args:
+          data: Content of the file.
+          origin: Place of the image, for messages.
+
+        Returns:
+          If pixels are stored, these, uint8 [height, width, channels]; else the height and width of
+          the image, int [2].
+
+        Raises:
+          UserError: If the image is broken.
+        """
         (feature,) = self.inputs
         if feature.encoding:
             return np.array(require_whole(data, origin))
         return decode(data, origin, channels=feature.shape[2], size=feature.shape[:2])
 
     def _block(self, records: Sequence[tuple[bytes, np.ndarray, Sequence[int | float]]]) -> Block:
-        """Returns images, each a file with its pixels or its height and width, and its label."""
+        """Returns a block of images.
+
+        Args:
+          records: For each image its file, the result of `decode`, and its label.
+        """
         files, images, labels = zip(*records, strict=True)
         label = label_feature(self.task, len(self.class_names or self.targets))
         image, measures = np.stack(images), {}
@@ -219,12 +256,19 @@ class ImageExamples(Examples):
 
 
 def require_whole(data: bytes, origin: str) -> tuple[int, int]:
-    """Reads an image file to its end, and returns its height and width; a `UserError` says that it is broken."""
+    """Reads an image file to its end, and returns the height and width of the image.
+
+    Args:
+      data: Content of the file.
+      origin: Place of the image, for messages.
+
+    Raises:
+      UserError: If the image is broken.
+    """
     with opened(io.BytesIO(data), origin) as image:
         size = image.height, image.width
-        image.draft(
-            None, (1, 1)
-        )  # Of a JPEG every byte is unpacked, but no more pixels than needed are computed.
+        # All bytes of a JPEG are unpacked even so, but only few pixels are computed.
+        image.draft(None, (1, 1))
         image.load()
     return size
 
@@ -232,11 +276,20 @@ def require_whole(data: bytes, origin: str) -> tuple[int, int]:
 def decode(data: bytes, origin: str, *, channels: int, size: tuple[int, int]) -> np.ndarray:
     """Returns the pixels of an image file, uint8 [height, width, channels].
 
-    Colour comes from grey by repetition and grey from colour by luma; transparency is left out, of
-    16 bits the upper 8 are kept. An image of another size is cut to its largest central part of the
-    proportions asked for, and that is resized by Pillow's bilinear filter, which widens when it
-    shrinks (antialiasing) and computes in whole numbers, so that the result is the same on every
-    machine. The trainer's reader does the same to whole files.
+    Colour is made from grey by repetition, and grey from colour by luma. Transparency is dropped,
+    and of 16 bits the upper 8 are kept. An image of another size is cut to its largest central part
+    with the wanted proportions, and this is resized with Pillow's bilinear filter. That filter
+    antialiases when it shrinks an image, and computes with integers, so the result is the same on
+    every machine. The trainer's reader does the same to whole files.
+
+    Args:
+      data: Content of the file.
+      origin: Place of the image, for messages.
+      channels: 1 for grey, 3 for colour.
+      size: Height and width of the result.
+
+    Raises:
+      UserError: If the image is broken.
     """
     with opened(io.BytesIO(data), origin) as image:
         from PIL import Image
@@ -256,7 +309,19 @@ def decode(data: bytes, origin: str, *, channels: int, size: tuple[int, int]) ->
 
 @contextlib.contextmanager
 def opened(stream: IO[bytes], origin: str) -> Iterator[Any]:
-    """Opens a Pillow image; what is wrong with it, or comes out when it is decoded, is a `UserError` that names the origin."""
+    """Opens a PNG or JPEG image with Pillow until the block ends.
+
+    Args:
+      stream: The file.
+      origin: Place of the image, for messages.
+
+    Yields:
+      The image of Pillow. Its pixels are not decoded yet.
+
+    Raises:
+      UserError: If it is another kind of file, has more pixels than Pillow allows, or is broken,
+        even if that shows only when the block decodes it.
+    """
     from PIL import Image, UnidentifiedImageError  # Slow to import.
 
     try:
@@ -291,11 +356,13 @@ def _product(lengths: Sequence[int]) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FolderSource(Source):
-    """A folder with one folder of images for each class, or with `train`, `validation` and `test` folders that have these.
+    """A folder of images: a folder for each class, perhaps inside of one for each split.
+
+    The folders of splits are `train`, `validation` and `test`.
 
     Attributes:
-      image_size: As `ImageExamples.choose_storage` takes it.
-      encoding: The same.
+      image_size: Height and width, as `ImageExamples.choose_storage` takes them.
+      encoding: How images are stored, as `ImageExamples.choose_storage` takes it.
     """
 
     name: str = "images"
@@ -304,11 +371,27 @@ class FolderSource(Source):
     encoding: str | None = None
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the images."""
+        """Returns the images of all splits, in their order.
+
+        Args:
+          paths: Path of the folder.
+
+        Raises:
+          UserError: If there is no such folder, or it has no images in folders of classes.
+        """
         return [*itertools.chain(*self._find(paths).values())]
 
     def open(self, paths: Paths, opening: Opening) -> FolderExamples:
-        """Prints what is left out, and reads the heads of all images."""
+        """Prints what is left out, and reads the heads of all images.
+
+        Args:
+          paths: Path of the folder.
+          opening: Settings and resources of the conversion.
+
+        Raises:
+          UserError: If there is no such folder, it has fewer than two classes, a class has no
+            training images, or an image is broken.
+        """
         images = self._find(paths, print_others=True)
         class_names = sorted({_class(file) for file in itertools.chain(*images.values())})
         trained = {_class(file) for file in images["train"]}
@@ -334,13 +417,22 @@ class FolderSource(Source):
         return examples.choose_storage(opening, self.image_size, self.encoding)
 
     def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
-        """Returns the images of each split in their order."""
+        """Returns the images of each split, in their order.
+
+        Args:
+          paths: Path of the folder.
+          print_others: Whether to print what is left out.
+
+        Raises:
+          UserError: If there is no such folder, two of its folders are for one split, or a split
+            has no images.
+        """
         root = self.locate_folder(paths, f"DIR, with {_LAYOUT}")
         folders = [
             (NAMES.get(os.path.basename(path).lower()), path) for path in list_folder(root)[0]
         ]
         if not any(split == "train" and list_folder(path)[0] for split, path in folders):
-            folders = [("train", root)]  # A class may be called so, too.
+            folders = [("train", root)]  # The names are those of classes, even one like `test`.
         classes = {
             path: split for split, folder in folders if split for path in list_folder(folder)[0]
         }
@@ -375,6 +467,7 @@ class FolderSource(Source):
 
 
 def _order(image: File) -> bytes:
+    # The hash of class and file name: it mixes the classes, and does not depend on the root folder.
     return hashlib.sha256(os.fsencode("/".join(image.path.split("/")[-2:]))).digest()
 
 
@@ -384,12 +477,16 @@ def _class(image: File) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FolderExamples(ImageExamples):
-    """Images of a folder, by split."""
+    """Images in folders.
+
+    Attributes:
+      images: Files of each split, in their order.
+    """
 
     images: Mapping[str, Sequence[File]]
 
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a piece."""
+        """Yields the images of a piece with their classes, as `ImageExamples.pictures` says."""
         files = self.images[piece.split][slice(*piece.part)]
         with readable(self.name):
             for file, content in zip(

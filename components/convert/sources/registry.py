@@ -1,10 +1,11 @@
-"""Sources by name: what `--dataset` can say.
+"""Sources by name: the values of `--dataset`.
 
     source = find_source("mnist")
-    examples = source.open(find_paths("mnist", None), opening)      # downloads the files
+    examples = source.open(find_paths("mnist", None), opening)      # Downloads the files.
 
-A new kind of source is another `Source` and an entry in `SOURCES`: the command, its --help and the
-pipeline know it then. One that is `OFFERED` is downloaded unless its files are given.
+A new kind of source is another subclass of `Source`, and an entry in `SOURCES`; the command, its
+--help and the pipeline then know it. A source in `OFFERED` is downloaded unless its files are
+given.
 """
 
 import dataclasses
@@ -41,7 +42,15 @@ SOURCES: Mapping[str, Source] = {
 
 
 def find_source(dataset: str, **options: object) -> Source:
-    """Returns the source of that name, with options that it has to take, each None if it is not given."""
+    """Returns the source of a dataset.
+
+    Args:
+      dataset: Name of the dataset.
+      **options: Options of the source by name; None for one that is not given.
+
+    Raises:
+      UserError: If there is no such dataset, or it does not take an option that is given.
+    """
     source = TfdsSource(name=dataset) if dataset.startswith(TFDS) else SOURCES.get(dataset)
     if source is None:
         raise UserError(
@@ -58,7 +67,19 @@ def find_source(dataset: str, **options: object) -> Source:
 
 
 def find_paths(dataset: str, paths: Paths) -> Paths:
-    """Returns the paths, or, if there are none, that of the files that are offered, which are downloaded."""
+    """Returns the paths of a dataset's files, which are downloaded if none are given.
+
+    Args:
+      dataset: Name of the dataset.
+      paths: Value of `--source`.
+
+    Returns:
+      The given paths; else the path of the downloaded file, or of the folder of several. None if no
+      path is given, and no files are offered for download.
+
+    Raises:
+      UserError: If the download fails.
+    """
     if paths is None and dataset in OFFERED:
         files = download(OFFERED[dataset], downloads_dir() / dataset)
         return str(files[0] if len(files) == 1 else files[0].parent)
@@ -66,9 +87,19 @@ def find_paths(dataset: str, paths: Paths) -> Paths:
 
 
 def source_digest(dataset: str, paths: Paths, schema: str | None = None) -> str:
-    """Returns the SHA-256 (hexadecimal) over names and contents of a source's files: it changes when the source does.
+    """Returns a digest of a dataset's source that changes when the source does.
 
-    Of files that are to be downloaded it is known beforehand.
+    Args:
+      dataset: Name of the dataset.
+      paths: Value of `--source`.
+      schema: Path of the schema file.
+
+    Returns:
+      SHA-256 (hexadecimal) over names and contents of the files. For files that are offered for
+      download it is known without them.
+
+    Raises:
+      UserError: If there is no such dataset, or its files cannot be read.
     """
     if paths is None and dataset in OFFERED:
         return digest_of((file.name, file.sha256) for file in OFFERED[dataset])

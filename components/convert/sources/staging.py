@@ -290,7 +290,10 @@ class Staging:
         self._take(values)
 
     def _take(self, values: pa.Table) -> None:
-        """Takes the rows of a query's result without a fault; counts those that the filter leaves out."""
+        """Takes the rows of a query's result that have no fault.
+
+        Rows that the filter leaves out are counted; wrong rows are passed over.
+        """
         checks = pc.struct_field(values[".fault"], "check")
         self.left_out += pc.sum(pc.equal(checks, _LEFT_OUT)).as_py() or 0
         values = values.filter(checks.is_null()).drop_columns([".fault"])

@@ -1,8 +1,9 @@
-"""Tables in CSV files, in lines of JSON and in Parquet files, with a schema that says what their columns are.
+"""Tables in CSV files, lines of JSON and Parquet files, with a schema that describes the columns.
 
-    examples = TextSource(name="csv", schema="trips.yaml").open("trips.csv", opening)
+    source = TextSource(name="csv", schema="trips.yaml")
+    examples = source.open("trips.csv", opening)
 
-All rows are staged first, in one file of each split; pieces are ranges of its rows.
+All rows are staged first, in one file for each split. Pieces are ranges of rows of these files.
 """
 
 from __future__ import annotations
@@ -46,29 +47,31 @@ if TYPE_CHECKING:  # They are slow to import, and `--help` needs none.
     from components.convert.schema import Input, TableSchema
     from components.convert.sources.staging import Staging
 
+# Endings of the files of each dataset.
 ENDINGS = {
     "csv": ("csv", "tsv"),
     "jsonl": ("jsonl", "ndjson"),
     "parquet": ("parquet", "parq", "pq"),
 }
 _PARQUET = re.compile(rf".*\.({'|'.join(ENDINGS['parquet'])})", re.IGNORECASE | re.DOTALL)
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # Stands for a missing value in the name of a folder.
+# Most bytes and rows of a Parquet file that are read together, and bytes of all read buffers.
 _BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES = 16 << 20, 1 << 15, 32 << 20
 _PUNCTUATION = string.punctuation.encode()
-_TASK_ROWS = 1 << 18
-Part = tuple[
-    File | str, Mapping[str, str | None]
-]  # A Parquet file, and what the names of its folders say.
+_TASK_ROWS = 1 << 18  # Rows that one process surveys at a time.
+# A Parquet file, or its path, and columns that it does not have itself, such as those in the names
+# of its folders.
+Part = tuple[File | str, Mapping[str, str | None]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSource(Source):
-    """A table in CSV files, or in lines of JSON.
+    """A table in CSV files, or in files that have a JSON object on each line.
 
     Attributes:
-      schema: Its schema, or the file of it.
+      schema: Schema of the table, or path of the schema file.
       json: Whether the files are lines of JSON.
-      skip_bad: Number of wrong rows that may be left out.
+      skip_bad: Largest number of wrong rows that are left out; None for 0.
     """
 
     name: str
@@ -78,11 +81,27 @@ class TextSource(Source):
     skip_bad: int | None = None
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files of the table; a folder stands for those below it, in the order of their names."""
+        """Returns the files of the table, in order.
+
+        Args:
+          paths: Files and folders; a folder stands for the files below it, sorted by path.
+
+        Raises:
+          UserError: If a path does not exist, a folder has no such files, a file is given twice, or
+            one lies there both packed and not.
+        """
         return self._files(paths, print_others=False)
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Stages the rows."""
+        """Checks and stages all rows.
+
+        Args:
+          paths: Files and folders, as of `files`.
+          opening: Settings and resources of the conversion.
+
+        Raises:
+          UserError: If there is no schema, or the files are not what it says.
+        """
         from components.convert.schema import table_schema
         from components.convert.sources.staging import Staging
 
@@ -123,10 +142,10 @@ class TextSource(Source):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParquetSource(Source):
-    """A table in Parquet files, whose folders may be named `year=2024`.
+    """A table in Parquet files, whose folders may give columns by names such as `year=2024`.
 
     Attributes:
-      schema: Its schema, or the file of it.
+      schema: Schema of the table, or path of the schema file.
     """
 
     name: str = "parquet"
@@ -134,11 +153,26 @@ class ParquetSource(Source):
     takes: frozenset[str] = frozenset({"schema"})
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files of the table, in order."""
+        """Returns the files of the table, in order.
+
+        Args:
+          paths: Files and folders; a folder stands for the files below it, sorted by path.
+
+        Raises:
+          UserError: If a path does not exist, a folder has no such files, or a file is given twice.
+        """
         return [file for file, _ in self.parts(paths)]
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Stages the rows."""
+        """Checks and stages all rows.
+
+        Args:
+          paths: Files and folders, as of `files`.
+          opening: Settings and resources of the conversion.
+
+        Raises:
+          UserError: If there is no schema, or the files are not what it says.
+        """
         from components.convert.schema import table_schema
 
         schema = table_schema(self.schema, self.name, delimited=False)
@@ -147,7 +181,19 @@ class ParquetSource(Source):
     def parts(
         self, paths: Paths, *, print_others: bool = False
     ) -> list[tuple[File, dict[str, str | None]]]:
-        """Returns the files, each with the columns that the names of its folders say."""
+        """Returns the files, each with the columns that the names of its folders give.
+
+        Args:
+          paths: Files and folders, as of `files`.
+          print_others: Whether to print which other files are left out.
+
+        Returns:
+          For each file, the file and the values of such columns by name, None for a missing one.
+          Only folders below one of the paths count.
+
+        Raises:
+          UserError: As of `files`.
+        """
         parts = []
         for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):
             inside = (
@@ -162,18 +208,18 @@ class ParquetSource(Source):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableExamples(Examples):
-    """Rows of a table.
+    """Staged rows of a table.
 
     Attributes:
-      schema: What they hold.
-      paths: Staged file of each split.
+      schema: Schema of the table.
+      paths: Path of the staged file of each split.
     """
 
     schema: TableSchema
     paths: Mapping[str, str]
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Reads batches of the staged file, a few megabytes each."""
+        """Yields the rows of a piece in order, a few megabytes at a time."""
         for batch in _read_staged(self.paths[piece.split], *piece.part).to_batches():
             yield _block(self.schema, batch)
 
@@ -184,17 +230,19 @@ def open_typed(
     opening: Opening,
     describe_row: Callable[[str, int], str] = lambda path, row: f"{path}: row {row + 1:,}",
 ) -> TableExamples:
-    """Stages the rows of Parquet files.
+    """Checks and stages the rows of Parquet files.
 
     Args:
-      schema: What they hold.
-      parts: Of each split the files, and columns of one text each that they do not have themselves,
-        by their headers.
-      opening: As of `Source.open`.
-      describe_row: Returns where a row is, given the file and its position there, for errors.
+      schema: Schema of the table.
+      parts: By split, its files, each with columns that it does not have itself: by header, one
+        text for all rows, None for a missing value.
+      opening: Settings and resources of the conversion.
+      describe_row: Returns the place of a row for messages, given the path of its file and its
+        position there.
 
     Raises:
-      UserError: If a file is damaged, or a row is not what the schema says.
+      UserError: If a file is damaged, a row or column is not what the schema says, or no rows are
+        left.
     """
     from components.convert.sources.staging import Staging
 
@@ -235,7 +283,21 @@ def _add_parquet(
 
 @contextlib.contextmanager
 def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
-    """Yields the opened file; whatever is wrong with it becomes a `UserError`."""
+    """Opens a Parquet file until the block ends.
+
+    Args:
+      file: The file.
+      buffer_bytes: Size of the read buffer of a column.
+
+    Yields:
+      The `pyarrow.parquet.ParquetFile`.
+
+    Raises:
+      UserError: If the file is damaged, encrypted, or no Parquet file, even if that shows only in
+        the block.
+      OSError: If the system cannot read it.
+      pyarrow.ArrowMemoryError: If there is not enough memory.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -252,13 +314,25 @@ def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
         raise
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
-            raise  # Of the system; what Arrow finds has no number.
+            raise  # It is of the system: Arrow's own errors are plain `OSError`s without a number.
         what = " ".join(str(error).split())
         raise UserError(f"{file.path}: damaged, encrypted or no Parquet file ({what})") from None
 
 
 def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, str]]:
-    """Yields the files with paths on this machine; what is packed or in a bucket is there as long as it is read."""
+    """Yields the files, each with the path of its unpacked content on this machine.
+
+    A file that is packed or in a bucket is copied. The copy is deleted when the next file is asked
+    for.
+
+    Args:
+      files: The files.
+      directory: Folder of this machine for the copies.
+
+    Raises:
+      FileChangedError: If a file was changed since it was listed.
+      UserError: If a file is damaged or cannot be read.
+    """
 
     def path_of(i: int) -> str:
         return plain_path(files[i], os.path.join(directory, f"unpacked-{i}"))
@@ -269,17 +343,21 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
             yield files[i], path
             if path != files[i].path:
                 os.unlink(path)
-            elif stat_file(path) != files[i]:  # DuckDB reads it without a look at its version.
+            elif stat_file(path) != files[i]:  # DuckDB does not notice such a change itself.
                 raise FileChangedError(path)
 
 
 def delimiter_of(path: str) -> str:
-    """Returns what stands between the values of a CSV file of this name, which may be packed: a tab in `.tsv`, else a comma."""
+    """Returns the delimiter that the name of a CSV file implies: a tab for `.tsv`, else a comma.
+
+    Args:
+      path: Path of the file, which may be packed, as `.tsv.gz` is.
+    """
     return "\t" if re.search(r"(?i)\.tsv(\.gz|\.zst)?$", path) else ","
 
 
 def _folder_values(path: str) -> dict[str, str | None]:
-    """Returns the columns that folders such as `year=2024` stand for."""
+    """Returns the values of the columns that folders such as `year=2024` give, by name."""
     pairs = (folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
     return {unquote(name): None if value == _NULL else unquote(value) for name, value in pairs}
 
@@ -291,7 +369,19 @@ def _staged(opening: Opening, split: str) -> str:
 def _examples(
     schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str
 ) -> TableExamples:
-    """Returns the examples of staged files, after a pass over them for what has to be known of all rows."""
+    """Returns the examples of staged files.
+
+    That takes a pass over all rows, for sizes and vocabularies.
+
+    Args:
+      schema: Schema of the table.
+      staged: Finished staging of each split.
+      opening: Settings and resources of the conversion.
+      first_path: Path of the first file, for messages.
+
+    Raises:
+      UserError: If there are no rows, or a column has no words for a vocabulary.
+    """
     paths = {split: _staged(opening, split) for split in sorted(staged, key=SPLITS.index)}
     num_rows = {split: len(_read_staged(path)) for split, path in paths.items()}
     if not any(num_rows.values()):
@@ -346,11 +436,12 @@ def _examples(
 def _survey(
     schema: TableSchema, paths: Mapping[str, str], splits: Splits, split: str, start: int
 ) -> tuple[int, collections.Counter[str], Mapping[tuple[str, bool], collections.Counter[Any]]]:
-    """Looks at the rows of a task.
+    """Surveys staged rows of a split: at most `_TASK_ROWS`, from `start` on.
 
     Returns:
-      The bytes of their values; by column the largest integer, more than any if one is negative, or
-      the most bytes of a text; how often the words or values of columns occur in training rows.
+      The number of bytes of their values. By column, the largest integer, 2**63 if one is negative,
+      or the most bytes of a text. By column, and by whether its words are counted, how often each
+      value or word occurs in rows for training.
     """
     import pyarrow as pa
 
@@ -382,16 +473,19 @@ def _survey(
 
 
 def words(texts: Sequence[bytes]) -> Mapping[bytes, int]:
-    """Returns each different word of some texts, with how many there are.
+    """Returns each different word of some texts, with the number of its occurrences.
 
-    Words are those of `keras.layers.TextVectorization` unless it is told otherwise: ASCII letters
-    are made small, ASCII punctuation is taken out, and ASCII white space is between words.
+    Words are those of `keras.layers.TextVectorization` by default: ASCII letters become lower case,
+    ASCII punctuation is removed, and words are separated by ASCII white space.
+
+    Args:
+      texts: Texts in UTF-8.
     """
     return collections.Counter(b" ".join(texts).lower().translate(None, _PUNCTUATION).split())
 
 
 def _count(values: pa.Array) -> dict[bytes | int, int]:
-    """Returns each different value with how often it occurs."""
+    """Returns each different value, with the number of its occurrences."""
     counted = values.value_counts()
     return dict(
         zip(*(counted.field(part).to_pylist() for part in ("values", "counts")), strict=True)
@@ -399,7 +493,7 @@ def _count(values: pa.Array) -> dict[bytes | int, int]:
 
 
 def _counted(entry: Input) -> tuple[str, bool]:
-    """Returns of which column something is counted, and whether it is words, not values."""
+    """Returns the column that is counted for an input, and whether its words are counted."""
     return entry.encoding.columns[0], entry.encoding.kind == "words"
 
 
@@ -408,7 +502,7 @@ def _encodings(
     entries: Sequence[Input],
     counters: Mapping[tuple[str, bool], collections.Counter[Any]],
 ) -> tuple[Encoding, ...]:
-    """Returns the manifest's encodings of inputs, and of the indicators of their columns."""
+    """Returns the manifest's encodings of inputs, and of the indicators of the inputs' columns."""
     encodings = [_encoding(entry, counters) for entry in entries]
     taken = {name for encoding in encodings for name in encoding.columns}
     indicators = (name for name, column in schema.indicators.items() if column in taken)
@@ -418,7 +512,14 @@ def _encodings(
 def _encoding(
     entry: Input, counters: Mapping[tuple[str, bool], collections.Counter[Any]]
 ) -> Encoding:
-    """Returns the manifest's encoding, with the most frequent values of training rows, equals by value."""
+    """Returns the manifest's encoding of an input.
+
+    A vocabulary has the most frequent values of training rows; values that are equally frequent are
+    sorted.
+
+    Raises:
+      UserError: If a column has no words for a vocabulary.
+    """
     if entry.vocabulary_size is None:
         return entry.encoding
     name, is_words = _counted(entry)
@@ -431,7 +532,10 @@ def _encoding(
 
 
 def _read_staged(path: str, start: int = 0, stop: int | None = None) -> pa.Table:
-    """Returns the rows from `start` to `stop` of a staged file, which is mapped: only what is used is read."""
+    """Returns the rows from `start` up to `stop` of a staged file, by default all.
+
+    The file is mapped into memory, so only what is used of it is read.
+    """
     import pyarrow as pa
 
     return pa.ipc.open_file(pa.memory_map(path)).read_all()[start:stop]

@@ -1,10 +1,11 @@
-"""TFRecord files that other programs wrote, each record a `tf.train.Example`: images, or rows of a table.
+"""TFRecord files of other programs: records of `tf.train.Example` with images or rows of a table.
 
     source = TfrecordSource(schema="flowers.yaml")
     examples = source.open("downloads/flowers", opening)
 
-Each file is a piece. Which split a file belongs to, its name says, or the names of its folders. A
-column's header is the key of its feature; `sizes[2]` is the third value of the feature `sizes`.
+The name of a file, or else those of its folders, says to which split it belongs. For images, each
+file is a piece. The header of a column is the key of its feature; `sizes[2]` is the third value of
+the feature `sizes`.
 """
 
 from __future__ import annotations
@@ -46,25 +47,30 @@ if TYPE_CHECKING:  # Slow to import, and most datasets have none.
     from components.convert.schema import ImageSchema, TableSchema
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
-# Most such files have that in their names; what is with them in a folder is something else.
+# Most TFRecord files have `.tfrec` in their names. If a folder has such files, all others in it are
+# taken for something else.
 _PATTERNS = {
     "*.tfrec* files": re.compile(r"(?s)(.*/)?[^/]*\.tfrec[^/]*"),
     "files": re.compile("(?s).*"),
 }
-_MAX_BYTES = 1 << 31  # No protobuf message has more.
+_MAX_BYTES = 1 << 31  # Protobuf messages are smaller.
 _GZIP = b"\x1f\x8b\x08"
-_FIRST_BYTES = 65_536  # That the first record is likely to have at most.
-_GROUP_BYTES = 1_000_000  # Of records whose rows are held together.
-_KINDS = {
-    "int": "int64",
-    "float": "float",
-}  # Of features, by the type of a column; other types are read from bytes.
+_FIRST_BYTES = 65_536  # Bytes that are fetched at once if only the first record is needed.
+_GROUP_BYTES = 1_000_000  # Bytes of the records whose rows are held together.
+# Kinds of features by the type of a column; other types are read from bytes.
+_KINDS = {"int": "int64", "float": "float"}
 _HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfrecordSource(Source):
-    """TFRecord files; the schema is of a table or of images."""
+    """TFRecord files; the schema is of a table or of images.
+
+    Attributes:
+      schema: Path of the schema file.
+      image_size: Height and width, as `open_records` takes them.
+      encoding: How image files are stored, as `open_records` takes it.
+    """
 
     name: str = "tfrecord"
     takes = frozenset({"schema", "image_size", "encoding"})
@@ -73,11 +79,28 @@ class TfrecordSource(Source):
     encoding: str | None = None
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files; without a schema, an error says what the first record holds."""
+        """Returns the files, in order.
+
+        Args:
+          paths: Files and folders; a folder stands for the files below it, sorted by path.
+
+        Raises:
+          UserError: If a path does not exist, a folder has no files, a file is given twice, or
+            there is no schema. In that case, the message lists what the first record holds.
+        """
         return self._list_files(paths, print_others=False)
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Finds the split of each file, and prints what is left out of a folder."""
+        """Finds the split of each file, and prints what is left out of a folder.
+
+        Args:
+          paths: Files and folders, as of `files`.
+          opening: Settings and resources of the conversion.
+
+        Raises:
+          UserError: If there is no schema, the names of the files do not say clearly which splits
+            they are for, or the records are not what the schema says.
+        """
         from components.convert.schema import load
 
         splits = _split_files(self._list_files(paths, print_others=True))
@@ -108,17 +131,19 @@ def open_records(
     size: tuple[int, int] | None,
     encoding: str | None,
 ) -> Examples:
-    """Returns what TFRecord files hold.
+    """Opens TFRecord files as images or as a table, as the schema says.
 
     Args:
-      schema: Of a table or of images.
+      schema: Schema of a table or of images.
       splits: Files by split, `train` among them.
-      opening: As of `Source.open`.
-      size: Height and width that a model gets of image files.
-      encoding: How these are stored, `raw` or `source`.
+      opening: Settings and resources of the conversion.
+      size: Height and width that a model gets of image files, as `ImageExamples.choose_storage`
+        takes them; None for a table or pixels.
+      encoding: How image files are stored, as `ImageExamples.choose_storage` takes it; None for a
+        table or pixels.
 
     Raises:
-      UserError: If there are no records, or they are not what the schema says.
+      UserError: If there are no records for training, or the records are not what the schema says.
     """
     from components.convert.schema import TableSchema
 
@@ -157,19 +182,37 @@ def open_records(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordImages(ImageExamples):
-    """Images in records: files, or pixels as they are stored. The `part` of a piece is the number of its file."""
+    """Images in records: files, or pixels, which are stored as they are.
+
+    Attributes:
+      schema: Schema of the records.
+      files: Files; the `part` of a piece is the position of its file in them.
+    """
 
     schema: ImageSchema
     files: tuple[File, ...]
 
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a file."""
+        """Yields the images of a piece. Whole records are read, even if only the heads are needed."""
         for record in read_records(self.files[piece.part]):
             content = io.BytesIO(record.value(self.schema.image, "bytes"))
             yield Picture(origin=record.place, content=content, label=_label(record, self.schema))
 
     def decode(self, data: bytes, place: str) -> np.ndarray:
-        """Returns what is stored of an image."""
+        """Returns the image of a record as it is stored.
+
+        Args:
+          data: Pixels, or content of an image file.
+          place: Place of the record, for messages.
+
+        Returns:
+          Pixels, uint8 [height, width, channels], if the schema has their shape; else as of
+          `ImageExamples.decode`.
+
+        Raises:
+          UserError: If the number of pixels is not that of the schema's shape, or the image is
+            broken.
+        """
         shape = self.schema.shape
         if not shape:
             return super().decode(data, place)
@@ -183,7 +226,11 @@ class RecordImages(ImageExamples):
 
 
 def _label(record: Record, schema: ImageSchema) -> tuple[int | float, ...]:
-    """Returns the class of an image, or its targets; one that is not allowed is a `UserError`."""
+    """Returns the number of an image's class, or the values of its targets.
+
+    Raises:
+      UserError: If the record has no such value, or the schema does not allow it.
+    """
     if schema.label:
         return (_class(record, schema),)
     return tuple(_target(record, header, schema.task) for header in schema.targets.values())
@@ -215,7 +262,11 @@ def _target(record: Record, header: str, task: str) -> int | float:
 def _open_table(
     schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening
 ) -> Examples:
-    """Writes the wanted features of each file to a Parquet file, and opens these."""
+    """Copies the features that are columns to Parquet files, and opens these.
+
+    Raises:
+      UserError: If the schema has a delimiter, or the records are not what it says.
+    """
     if schema.delimiter:
         raise UserError(
             f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema"
@@ -234,7 +285,14 @@ def _open_table(
 
 
 def _write_parquet(schema: TableSchema, file: File, path: str) -> None:
-    """Writes the features that are columns, null where a record has no value; their names are the headers."""
+    """Writes the features that are columns to a Parquet file, under the columns' headers.
+
+    A value is null where a record has none.
+
+    Raises:
+      UserError: If a file is damaged, a feature is not what the schema says, or there is one that
+        the schema neither has nor ignores.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -269,9 +327,9 @@ class Record:
     """A record.
 
     Attributes:
-      path: Its file.
-      start: Its first byte there; of a file that is packed, after unpacking.
-      features: By key their kind, `int64`, `float` or `bytes`, and their values.
+      path: Path of its file.
+      start: Offset of its first byte in the file, after unpacking.
+      features: By key, the kind of a feature, `int64`, `float` or `bytes`, and its values.
     """
 
     path: str
@@ -280,23 +338,23 @@ class Record:
 
     @property
     def place(self) -> str:
-        """Says where it is."""
+        """Place of the record, for messages."""
         return f"{self.path}: record at byte {self.start:,}"
 
     def error(self, message: str) -> UserError:
-        """Returns an error that names the record."""
+        """Returns an error whose message begins with the place of the record."""
         return UserError(f"{self.place}: {message}")
 
     def value(self, header: str, *kinds: str, required: bool = True) -> Any:
-        """Returns the only value of a feature, or the one at the header's index.
+        """Returns the only value of a feature, or the one at an index.
 
         Args:
-          header: Key of the feature, perhaps with an index.
-          *kinds: Kinds that the feature may be of.
-          required: False for None where the feature has no values.
+          header: Key of the feature, with an index for one of several values, as in `sizes[2]`.
+          *kinds: Kinds that the feature may have.
+          required: Whether the feature must have values. If not, None is returned for one without.
 
         Raises:
-          UserError: If the value is not there, or of another kind.
+          UserError: If the value is missing, not the only one, or of another kind.
         """
         key, index = _parse_header(header)
         kind, values = self.features.get(key, ("", ()))
@@ -311,13 +369,17 @@ class Record:
 
 @functools.cache
 def _parse_header(header: str) -> tuple[str, int | None]:
-    """Splits a column's header, such as `sizes[2]`, into the key of a feature and the index of its value; None without an index."""
+    """Splits a header such as `sizes[2]` into the key of a feature and the index of its value.
+
+    Returns:
+      The key, and the index, or None if there is none.
+    """
     key, index = _HEADER.fullmatch(header).groups()
     return key, int(index) if index else None
 
 
 def _describe(kind: str, values: Sequence[Any]) -> str:
-    """Returns what a feature holds, in words."""
+    """Returns a description of what a feature holds, such as `3 int64 values`."""
     if kind == "bytes" and len(values) == 1:
         return f"{len(values[0]):,} bytes"
     return f"{len(values):,} {kind} value{'s' * (len(values) > 1)}" if values else "no value"
@@ -328,8 +390,8 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
 
     Args:
       file: The file.
-      stop: Byte up to which a file of a bucket is fetched at once, for whoever needs the first
-        records only; None for all.
+      stop: Offset up to which a file in a bucket is fetched at once, for callers that need the
+        first records only. None to fetch all.
 
     Raises:
       UserError: If the file is damaged, or a record is no `tf.train.Example` with features.
@@ -352,7 +414,7 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
 
 
 def _parse(payload: bytes) -> dict[str, Any]:
-    """Returns the features of a `tf.train.Example`; none if it is something else."""
+    """Returns the features of a `tf.train.Example` by key; empty if it is something else."""
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 
@@ -369,16 +431,15 @@ def _unpacked(file: File, stop: int | None) -> Iterator[Any]:
     try:
         with readable(file.path), open_file(file, stop=stop) as raw:
             head = raw.peek(HEADER_BYTES)[:HEADER_BYTES]
-            is_packed = head.startswith(_GZIP) and not _is_header(
-                head
-            )  # The first length may begin with these bytes.
+            # The length at the start of a plain file may happen to begin with the bytes of gzip.
+            is_packed = head.startswith(_GZIP) and not _is_header(head)
             with gzip.open(raw) if is_packed else raw as data:
                 yield data
     except (EOFError, zlib.error) as error:
         raise UserError(f"{file.path}: damaged: {error}") from None
 
 
-@functools.lru_cache  # Lengths repeat.
+@functools.lru_cache  # Many records have equal lengths.
 def _is_header(head: bytes) -> bool:
     is_small = int.from_bytes(head[:8], "little") < _MAX_BYTES
     return is_small and head[8:] == checksums([head[:8]], 1).tobytes()
@@ -392,7 +453,12 @@ def _first_record(files: Sequence[File]) -> Record:
 
 
 def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
-    """Returns the files by split: what their name says, else what their folders' do, or all as `train` if nobody's does."""
+    """Returns the files by split; all as `train` if no name says a split.
+
+    Raises:
+      UserError: If only some of the names say a split, one says several, or there is no file for
+        `train`.
+    """
     splits = {}
     for file, name in relative_names(files).items():
         splits.setdefault(_split_of(name), []).append(file)
@@ -416,7 +482,17 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
 
 
 def _split_of(path: str) -> str | None:
-    """Returns the split that the name of a file says, or else that of its innermost folder that says one."""
+    """Returns the split that the name of a file says, or else its innermost folder that says one.
+
+    Args:
+      path: Path of the file.
+
+    Returns:
+      The split; None if no name says one.
+
+    Raises:
+      UserError: If one name says several.
+    """
     for name in reversed(path.split("/")):
         splits = {_SPLITS.get(word) for word in re.findall("[a-z]+", name.lower())} - {None}
         if len(splits) > 1:

@@ -1,6 +1,8 @@
-"""Files that are packed (gzip, xz or zstd, known by what they begin with) or in a bucket, as plain files of this machine.
+"""Unpacks files, and copies them from buckets, to plain files of this machine.
 
-path = plain_path(file, "work/trips.csv")
+    path = plain_path(file, "work/trips.csv")
+
+Files may be packed with gzip, xz or zstd, which their first bytes tell.
 """
 
 import gzip
@@ -19,16 +21,28 @@ _CHUNK_BYTES = 1 << 20
 
 
 def _open_zstd(raw: io.BufferedReader) -> Any:
-    import pyarrow as pa  # Takes memory that the other two do without.
+    import pyarrow as pa  # The import takes memory, which the other two do not need.
 
     return pa.CompressedInputStream(raw, "zstd")
 
 
+# By the first two bytes of a file.
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"\x28\xb5": _open_zstd}
 
 
 def plain_path(file: File, path: str) -> str:
-    """Returns the path of a file that is on this machine and not packed, else what `unpack` does."""
+    """Returns the path of a plain file of this machine with the content of a file.
+
+    Args:
+      file: The file, which may be packed or in a bucket.
+      path: Path of this machine for a copy, if one is needed.
+
+    Returns:
+      The path of the file itself if it is plain and on this machine; else `path`.
+
+    Raises:
+      UserError: If the file cannot be read or is damaged, or the copy cannot be written.
+    """
     if not is_remote(file.path):
         with readable(file.path), open_file(file, stop=2) as raw:
             if raw.read(2) not in _OPENERS:
@@ -39,8 +53,12 @@ def plain_path(file: File, path: str) -> str:
 def unpack(file: File, path: str | os.PathLike[str]) -> str:
     """Copies a file, unpacked if it is packed, to a path of this machine, and returns this path.
 
+    Args:
+      file: The file.
+      path: Path of the copy.
+
     Raises:
-      UserError: If the file cannot be read or is damaged, or the path cannot be written.
+      UserError: If the file cannot be read or is damaged, or the copy cannot be written.
     """
     with writable(path), open(path, "wb") as copy:
         copy.writelines(_content(file))
@@ -48,7 +66,11 @@ def unpack(file: File, path: str | os.PathLike[str]) -> str:
 
 
 def _content(file: File) -> Iterator[bytes]:
-    """Yields the content of a file; errors of reading, unlike those of writing what it yields, are `UserError`s of it."""
+    """Yields the content of a file, unpacked if it is packed.
+
+    Raises:
+      UserError: If the file cannot be read or is damaged.
+    """
     try:
         with readable(file.path), open_file(file) as raw:
             content = _OPENERS.get(raw.peek(2)[:2], lambda plain: plain)(raw)

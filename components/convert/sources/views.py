@@ -1,4 +1,4 @@
-"""Tables in files as a view of DuckDB, with the columns and types that the files have; no schema is needed.
+"""Tables in files as a DuckDB view, with the files' own columns and types; no schema is needed.
 
 create_view(connection, "csv", files, folder)
 connection.sql("SELECT count(*) FROM source")
@@ -16,9 +16,10 @@ from components.convert.sources.tables import delimiter_of
 from components.convert.sources.text_rows import check_quotes, csv_relation, read_header
 from components.convert.sources.unpacking import plain_path
 
+# SQL of the table in files of each kind. That of CSV files depends on their headers.
 TABLES = {
     "csv": None,
-    # Dates that are not as in ISO 8601 stay texts.
+    # With these formats, dates that are not as in ISO 8601 stay texts.
     "jsonl": "read_json($paths, format='newline_delimited', sample_size=-1, union_by_name=true, "
     "dateformat='%Y-%m-%d', timestampformat='%Y-%m-%d %H:%M:%S')",
     "parquet": "read_parquet($paths, union_by_name=true, hive_partitioning=true, "
@@ -29,17 +30,17 @@ TABLES = {
 def create_view(
     connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequence[File], folder: str
 ) -> None:
-    """Makes a view `source` of a table of one of the kinds in `TABLES`.
+    """Creates a view `source` of a table.
 
     Args:
-      connection: Of DuckDB.
-      dataset: Kind.
-      files: Of the table; what is packed or in a bucket is copied.
-      folder: Folder of this machine for the copies, which have to stay as long as the view is used.
+      connection: Connection to DuckDB.
+      dataset: Kind of the table, a key of `TABLES`.
+      files: Files of the table. Those that are packed or in a bucket are copied.
+      folder: Folder of this machine for the copies. They must stay as long as the view is used.
 
     Raises:
-      UserError: If a file cannot be read.
-      duckdb.Error: If one is not of this kind.
+      UserError: If a file cannot be read, or is no CSV file with different names in its header.
+      duckdb.Error: If a file is not of this kind.
     """
     paths = [plain_path(file, os.path.join(folder, str(i))) for i, file in enumerate(files)]
     if table := TABLES[dataset]:
