@@ -50,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     end = argv.index("--") if "--" in argv else len(argv)
     argv, beam = argv[:end], argv[end + 1 :]
     proposed = any(arg.partition("=")[0] == "--infer-schema" for arg in argv)
+    # The parser requires `--output`, which has no meaning for a proposal.
     args = parser.parse_args(["--output=-", *argv] if proposed else argv)
     options, proposal = Options.of(args), Proposal.of(args)
     if proposed:

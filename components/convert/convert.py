@@ -60,6 +60,7 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
         if existing:
             output.refuse_other(directory, existing.arguments, options.arguments)
             output.verify(directory, existing)
+        # The shards of an existing dataset are only described, to compare them with its manifest.
         examples, notes = _convert(options, beam, None if existing else directory)
         manifest, statistics = _describe(examples, options, notes)
         if existing:
@@ -142,6 +143,7 @@ def _convert(
             paths = registry.find_paths(options.dataset, options.source)
             files = source.files(paths)
             notes = output.begin(directory, _plan(options, source, files)) if directory else {}
+            # DuckDB and Arrow fail with a path that is not UTF-8.
             if directory and work.isprintable() and not is_remote(work):
                 folder = f"{work}/source"
                 os.makedirs(folder, exist_ok=True)

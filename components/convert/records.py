@@ -74,6 +74,7 @@ class Layout:
         heads_bytes = sum(
             _string_heads(field, np.zeros(1, np.int64)).size for field in self._strings
         )
+        # A template has the tags and lengths of all fields but strings, and zeros for their values.
         body, ends = b"", {}
         for field in self._fixed:
             values = nested(_LISTS[field.kind], nested(b"\x0a", bytes(field.num_bytes)))

@@ -192,6 +192,7 @@ class _Predicted(Model):
     def kind(self) -> str:
         """Key that says what is predicted, such as `column` or `regression`."""
         kinds = (LABEL, "column", "condition", REGRESSION, MULTI_LABEL)
+        # Each subclass has some of these fields only.
         return _only(self, [kind for kind in kinds if hasattr(self, kind)])
 
     @property
@@ -340,6 +341,8 @@ class SplitRule(Model):
         }
 
 
+# Keys of every schema file: name of the dataset, and where it comes from. The content is the file as
+# JSON, which the manifest keeps.
 class _Schema(Model):
     name: Name
     origin: Name
@@ -422,7 +425,7 @@ class TableSchema(_Schema):
 
     @property
     def ignore_others(self) -> bool:
-        """Whether the source may have columns that the schema does not have."""
+        """True if the source may have columns that the schema does not have."""
         return self.other_columns == "ignore"
 
     @property

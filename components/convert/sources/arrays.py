@@ -241,7 +241,7 @@ class IdxSource(_ArraySource):
     needs_test: bool = True
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the images' and the labels' file of the training split, then those of the test split.
+        """Returns the files of images and labels, first of the training and then of the test split.
 
         Args:
           paths: Folder of the files; None for the set that comes with this program.

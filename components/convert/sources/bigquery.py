@@ -175,6 +175,7 @@ def export(plan: Plan, directory: str) -> str:
       UserError: If the job fails. The next call begins another one.
     """
     with _client(plan.question) as client:
+        # The id of a failed job cannot be used again, so each attempt has its own folder and id.
         for attempt in itertools.count():
             folder = f"{directory.rstrip('/')}/{plan.name}/{attempt}"
             with parsed_json(f"{folder}/{_RECORD}") as record:

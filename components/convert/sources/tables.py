@@ -271,6 +271,7 @@ def _add_parquet(
             check_columns(data.schema_arrow, texts, schema)
         groups = [data.metadata.row_group(i) for i in range(data.num_row_groups)]
         num_bytes = sum(group.total_byte_size for group in groups)
+        # By the average of the file's rows, a batch has at most `_BATCH_BYTES`.
         batch_size = min(_BATCH_ROWS, _BATCH_BYTES * data.metadata.num_rows // max(1, num_bytes))
         for batch in data.iter_batches(
             batch_size=max(1, batch_size), columns=wanted, use_threads=False
@@ -556,6 +557,7 @@ def _block(schema: TableSchema, batch: pa.RecordBatch) -> Block:
     }
     labels = [batch[name].to_numpy() for name in batch.schema.names if name.startswith(f"{LABEL}.")]
     columns[LABEL] = labels[0] if len(labels) == 1 else np.stack(labels, axis=1)
+    # The schema either assigns rows by their values, or draws rows with equal values together.
     rule, keys, assigned = schema.split, None, {}
     if rule and rule.starts:
         assigned = {split: columns[rule.column] >= start for split, start in rule.starts.items()}

@@ -193,7 +193,7 @@ class RecordImages(ImageExamples):
     files: tuple[File, ...]
 
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a piece. Whole records are read, even if only the heads are needed."""
+        """Yields the images of a piece. Whole records are read, even if only heads are needed."""
         for record in read_records(self.files[piece.part]):
             content = io.BytesIO(record.value(self.schema.image, "bytes"))
             yield Picture(origin=record.place, content=content, label=_label(record, self.schema))
