@@ -8,8 +8,8 @@ def digest(convert_args: list[str], schema: str) -> str:
 
     Args:
       convert_args: Flags of `components.convert`; sources lie in a bucket or in BigQuery.
-      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any
-        other.
+      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for
+        any other.
 
     Returns:
       SHA-256 (hexadecimal) over names and checksums of the source's files, or over the times of the
@@ -34,12 +34,12 @@ def convert(
 
     Args:
       convert_args: Flags of `components.convert`, without those that other arguments give.
-      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for any
-        other.
+      schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for
+        any other.
       source_digest: Digest of the source. The step does not use it, but a changed source is not
         taken from the cache.
-      directory: Folder in which the runs of this machine share the dataset; empty to write it to
-        `output`.
+      directory: Folder in which the runs of this machine share the dataset; empty to write it
+        to `output`.
       output: Directory of the dataset.
       page: The dataset's `dataset.html`, where a console shows it.
     """

@@ -276,8 +276,8 @@ def _describe(
     """Returns the manifest and the statistics of a dataset, given the notes of all its pieces.
 
     Raises:
-      UserError: If there are no training examples, or none has a value of a column that is to be
-        normalised.
+      UserError: If there are no training examples, or none has a value of a column that is to
+        be normalised.
     """
     statistics = Statistics(examples)
     for note in notes:

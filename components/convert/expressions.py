@@ -104,8 +104,8 @@ def references(sql: str) -> frozenset[str]:
     """Returns the names of the columns in an expression.
 
     Raises:
-      UserError: If the expression has a wrong syntax, or something else than values, columns and
-        functions.
+      UserError: If the expression has a wrong syntax, or something else than values, columns
+        and functions.
     """
     return frozenset(
         ".".join(node["column_names"]) for node in _nodes(sql) if node["class"] == "COLUMN_REF"

@@ -115,8 +115,8 @@ class _Column:
       type: Type in the schema; None if the schema has none for such values, as for lists.
       name: Name in the schema, which differs from all others in more than capitals.
       has_gaps: Whether some values are empty, or one of `_MARKS`.
-      needs_marks: Whether `_MARKS` have to stand for missing values, so that the others fit the
-        type.
+      needs_marks: Whether `_MARKS` have to stand for missing values, so that the others fit
+        the type.
       entry: Keys of the column in the schema; None for a key that is left out.
       input: Keys of the column as an input of a model, likewise.
       num_codes: Number of classes if the values can be the numbers of classes; else 0.
@@ -139,8 +139,8 @@ class _Column:
     def line(self, *, is_label: bool) -> str:
         """Returns the column's line in the schema file.
 
-        A column that no model should take is commented out, with the reason, unless it is the
-        label.
+        A column that no model should take is commented out, with the reason, unless it is
+        the label.
 
         Args:
           is_label: Whether the column is what is predicted. It gets no default then.

@@ -193,8 +193,8 @@ def begin(output: str, plan: Mapping[str, Any]) -> dict[int, Any]:
       plan: Values that decide the content of the shards, as JSON.
 
     Returns:
-      Notes of the finished pieces, by number. A piece whose shards are missing or damaged is not
-      finished.
+      Notes of the finished pieces, by number. A piece whose shards are missing or damaged is
+      not finished.
 
     Raises:
       UserError: If the directory cannot be read or written.

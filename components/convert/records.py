@@ -43,12 +43,12 @@ class Field:
 
     Attributes:
       name: Key of the feature in the `tf.train.Example`.
-      kind: `bytes` for uint8 arrays [N, ...]; `float` for 32-bit floats, [N] or [N, k]; `int64` for
-        integers, [N] or [N, k], stored as varints of one width; `string` for an Arrow array of N
-        strings.
-      num_bytes: Bytes of the field in a record, all values of a vector together. An integer takes
-        10 bytes if any value of the field is negative. For `string`, the largest length of a
-        string.
+      kind: `bytes` for uint8 arrays [N, ...]; `float` for 32-bit floats, [N] or [N, k]; `int64`
+        for integers, [N] or [N, k], stored as varints of one width; `string` for an Arrow array of
+        N strings.
+      num_bytes: Bytes of the field in a record, all values of a vector together. An integer
+        takes 10 bytes if any value of the field is negative. For `string`, the largest length of
+        a string.
     """
 
     name: str
@@ -101,12 +101,12 @@ class Layout:
           columns: N values of each field, by field name, in the form that `Field.kind` says.
 
         Returns:
-          The records, one after another, uint8 [bytes], and the end of each record in them, int64
-          [N].
+          The records, one after another, uint8 [bytes], and the end of each record in them,
+          int64 [N].
 
         Raises:
-          ValueError: If an integer needs more than the `num_bytes` of its field, or a string is so
-            much longer than that that its length has no room.
+          ValueError: If an integer needs more than the `num_bytes` of its field, or a string is far
+            longer than that.
         """
         sizes = self._sizes(columns)
         count = len(sizes)
@@ -269,8 +269,8 @@ def varints(values: np.ndarray, num_bytes: int) -> np.ndarray:
     """Returns integers as protobuf varints of one width.
 
     Args:
-      values: Integers [...]. A negative one is stored as its two's complement of 64 bits, in 10
-        bytes.
+      values: Integers [...]. A negative one is stored as its two's complement of 64 bits, in
+        10 bytes.
       num_bytes: Width of each varint; shorter ones are padded with zero groups.
 
     Returns:

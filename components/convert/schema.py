@@ -213,8 +213,8 @@ class Label(_Predicted):
 
     Attributes:
       column: Column that has the name or the number of the class; else None.
-      condition: SQL of a condition, with two classes: where it is false, and where it is true; else
-        None.
+      condition: SQL of a condition, with two classes: where it is false, and where it is true;
+        else None.
     """
 
     column: Name | None = None
@@ -341,8 +341,8 @@ class SplitRule(Model):
         }
 
 
-# Keys of every schema file: name of the dataset, and where it comes from. The content is the file as
-# JSON, which the manifest keeps.
+# Keys of every schema file: name of the dataset, and where it comes from. The content is the file
+# as JSON, which the manifest keeps.
 class _Schema(Model):
     name: Name
     origin: Name

@@ -60,12 +60,12 @@ class Block:
     """Records of a piece, in order; few enough that every process can hold several blocks.
 
     Attributes:
-      columns: Values by feature name, `label` included. Images of one shape are uint8 [N, height,
-        width, channels], contiguous; numbers are float32 or int64 [N]; texts and image files are
-        Arrow arrays of N strings. The label is [N] or [N, k], as its task needs.
+      columns: Values by feature name, `label` included. Images of one shape are uint8
+        [N, height, width, channels], contiguous; numbers are float32 or int64 [N]; texts and image
+        files are Arrow arrays of N strings. The label is [N] or [N, k], as its task needs.
       missing: By name of each column with a default, bool [N]: where the source has no value.
-      measures: Numbers for the statistics only, float32 or int64 [N], by name such as
-        `image.height`.
+      measures: Numbers for the statistics only, float32 or int64 [N], by name such
+        as `image.height`.
       hashes: Content hashes, uint64 [N]; None to have them computed.
       keys: Keys, uint64 [N]; records with equal keys are drawn for the same split. None for the
         content hashes.

@@ -50,8 +50,8 @@ class Splits:
 
         Args:
           keys: Hashes, uint64 [N]; records with equal ones get the same split.
-          native: Split in which the source has the records. Only those of `train` are drawn for
-            others.
+          native: Split in which the source has the records. Only those of `train` are drawn
+            for others.
           natives: All splits that the source has.
           assigned: By split, bool [N]: which records the schema assigns to it. No hash decides on
             such a split.

@@ -5,9 +5,9 @@
     statistics.absorb(other.state())                             # Those of the next piece, as JSON.
     statistics.describe()["train"].summaries["fare"].mean
 
-Means and deviations are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise
-algorithm for computing sample variances" (1979). The same pieces in the same order give the same
-figures.
+Means and deviations are combined as in Chan, Golub and LeVeque, "Updating formulae and a
+pairwise algorithm for computing sample variances" (1979). The same pieces in the same order give
+the same figures.
 """
 
 from __future__ import annotations

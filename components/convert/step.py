@@ -44,8 +44,8 @@ def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, st
 
     Args:
       options: Options of the conversion.
-      directory: Folder for this dataset that the runs of this machine share; empty to write to
-        `options.output`.
+      directory: Folder for this dataset that the runs of this machine share; empty to write
+        to `options.output`.
       page: Path of the copy of the dataset's page.
 
     Returns:

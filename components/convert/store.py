@@ -1,7 +1,9 @@
 """Datasets that several runs share: the first run that needs a dataset converts it.
 
-with held(directory):
-    manifest = ready(directory) or convert(Options(..., output=str(directory)))
+    with held(directory):
+        manifest = ready(directory) or convert(Options(..., output=str(directory)))
+
+Other runs that need the dataset at the same time wait.
 """
 
 import contextlib

@@ -1,6 +1,9 @@
 """Warnings about a new dataset, which a newcomer would otherwise find out after hours of training.
 
-print_warnings(manifest, "data/flowers")
+    print_warnings(manifest, "data/flowers")
+
+They are about empty splits, classes without examples, values that are missing or constant, and
+records that two splits share.
 """
 
 import itertools

@@ -63,8 +63,8 @@ class _Array:
     """Images of one file, and their labels.
 
     Attributes:
-      path: File with records of one length. A record ends with the pixels, one channel after the
-        other.
+      path: File with records of one length. A record ends with the pixels, one channel after
+        the other.
       offset: Offset of the first record in the file.
       shape: Number of records, and bytes of a record.
       labels: Class of each record, uint8 [N].
@@ -233,8 +233,8 @@ class IdxSource(_ArraySource):
 
     Attributes:
       embedded: Whether this is the set that comes with this program.
-      needs_test: Whether the set must have a test split. If not, it has both files of that split or
-        neither.
+      needs_test: Whether the set must have a test split. If not, it has both files of that split
+        or neither.
     """
 
     embedded: bool = False

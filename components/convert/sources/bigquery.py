@@ -1,7 +1,9 @@
 """Tables of BigQuery and results of queries, which are exported once as Parquet files to a bucket.
 
-source = BigQuerySource(schema="trips.yaml", export_dir="gs://bucket/exports")
-examples = source.open("SELECT fare, tips FROM `project.dataset.trips`", opening)
+    source = BigQuerySource(schema="trips.yaml", export_dir="gs://bucket/exports")
+    examples = source.open("SELECT fare, tips FROM `project.dataset.trips`", opening)
+
+Another export is made only if the query, a table that it reads or the exported files have changed.
 """
 
 import contextlib

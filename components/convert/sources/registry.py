@@ -3,9 +3,9 @@
     source = find_source("mnist")
     examples = source.open(find_paths("mnist", None), opening)      # Downloads the files.
 
-A new kind of source is another subclass of `Source`, and an entry in `SOURCES`; the command, its
---help and the pipeline then know it. A source in `OFFERED` is downloaded unless its files are
-given.
+A new kind of source is another subclass of `Source`, and an entry in `SOURCES`; the command,
+its --help and the pipeline then know it. A source in `OFFERED` is downloaded unless its files
+are given.
 """
 
 import dataclasses

@@ -241,8 +241,8 @@ def open_typed(
         position there.
 
     Raises:
-      UserError: If a file is damaged, a row or column is not what the schema says, or no rows are
-        left.
+      UserError: If a file is damaged, a row or column is not what the schema says, or no rows
+        are left.
     """
     from components.convert.sources.staging import Staging
 
@@ -323,8 +323,8 @@ def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
 def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, str]]:
     """Yields the files, each with the path of its unpacked content on this machine.
 
-    A file that is packed or in a bucket is copied. The copy is deleted when the next file is asked
-    for.
+    A file that is packed or in a bucket is copied. The copy is deleted when the next file is
+    asked for.
 
     Args:
       files: The files.
@@ -515,8 +515,8 @@ def _encoding(
 ) -> Encoding:
     """Returns the manifest's encoding of an input.
 
-    A vocabulary has the most frequent values of training rows; values that are equally frequent are
-    sorted.
+    A vocabulary has the most frequent values of training rows; values that are equally frequent
+    are sorted.
 
     Raises:
       UserError: If a column has no words for a vocabulary.

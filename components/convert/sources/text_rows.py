@@ -125,8 +125,8 @@ def csv_relation(
       skipped: Number of lines of the header.
       delimiter: Character between values.
       null: Text that becomes null.
-      is_parallel: Whether several threads may read the file. They would not notice line ends in
-        quotes.
+      is_parallel: Whether several threads may read the file. They would not notice line ends
+        in quotes.
     """
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     return (

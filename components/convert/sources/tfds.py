@@ -3,9 +3,9 @@
     source = TfdsSource(name="tfds:mnist")
     examples = source.open("~/tensorflow_datasets", opening)
 
-`--source` is a directory of prepared datasets, or one prepared dataset, or a directory with the
-files from which a dataset is prepared, under their original names. Without it, the dataset is
-downloaded.
+`--source` is a directory of prepared datasets, or one prepared dataset, or a directory with
+the files from which a dataset is prepared, under their original names. Without it, the dataset
+is downloaded.
 
 Prepared files are TFRecord files, and are read as such, without TensorFlow. A dataset is prepared
 in another process, `python -m components.convert.sources.tfds NAME DATA_DIR MANUAL_DIR`, because
@@ -94,8 +94,8 @@ class TfdsSource(Source):
         """
         source_dir = self._source_dir(paths)
         if is_remote(str(paths)):
-            # The store knows the checksums of all files. To find the dataset among them would
-            # mean reading some.
+            # The store knows the checksums of all files. To find the dataset among them would mean
+            # reading some.
             return list_files(str(paths))
         prepared = self._find(source_dir)
         directory = prepared.data_path if prepared else source_dir

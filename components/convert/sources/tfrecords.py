@@ -206,12 +206,12 @@ class RecordImages(ImageExamples):
           place: Place of the record, for messages.
 
         Returns:
-          Pixels, uint8 [height, width, channels], if the schema has their shape; else as of
-          `ImageExamples.decode`.
+          Pixels, uint8 [height, width, channels], if the schema has their shape; else as
+          of `ImageExamples.decode`.
 
         Raises:
-          UserError: If the number of pixels is not that of the schema's shape, or the image is
-            broken.
+          UserError: If the number of pixels is not that of the schema's shape, or the image
+            is broken.
         """
         shape = self.schema.shape
         if not shape:
@@ -456,8 +456,8 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     """Returns the files by split; all as `train` if no name says a split.
 
     Raises:
-      UserError: If only some of the names say a split, one says several, or there is no file for
-        `train`.
+      UserError: If only some of the names say a split, one says several, or there is no file
+        for `train`.
     """
     splits = {}
     for file, name in relative_names(files).items():

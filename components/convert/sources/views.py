@@ -1,7 +1,9 @@
 """Tables in files as a DuckDB view, with the files' own columns and types; no schema is needed.
 
-create_view(connection, "csv", files, folder)
-connection.sql("SELECT count(*) FROM source")
+    create_view(connection, "csv", files, folder)
+    connection.sql("SELECT count(*) FROM source")
+
+Files that are packed or in a bucket are copied to the folder first.
 """
 
 import glob
