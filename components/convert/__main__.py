@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="python -m components.convert",
         description="Convert a dataset to TFRecord shards and a manifest. The same source and "
-        "arguments give the same "
-        "bytes. Done again, it changes nothing; it never overwrites anything else.",
+        "arguments give the same bytes. Done again, it changes nothing; it never overwrites "
+        "anything else.",
     )
     Options.add_flags(parser)
     parser.add_argument(
@@ -42,8 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         choices=("processes", "beam"),
         default="processes",
         help="what writes the shards: processes of this machine, or Apache Beam, whose flags "
-        "follow behind --, as in "
-        "--engine beam -- --runner DataflowRunner",
+        "follow behind --, as in --engine beam -- --runner DataflowRunner",
     )
     Proposal.add_flags(parser.add_argument_group("a schema to begin with"))
     argv = [*(sys.argv[1:] if argv is None else argv)]

@@ -86,8 +86,7 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     print(
         f"{directory}: {manifest.name} {outcome}: {num_examples:,} examples in {len(shards)} "
-        "shards, "
-        f"{sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, "
+        f"shards, {sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, "
         f"{num_examples / seconds:,.0f} examples/s"
     )
     return manifest

@@ -70,8 +70,7 @@ def run(
             except (EOFError, OSError):
                 raise ProcessLostError(
                     "a process of the conversion was ended from outside, perhaps for want of "
-                    "memory; convert again, with fewer "
-                    "--processes; what is done is not done again"
+                    "memory; convert again, with fewer --processes; what is done is not done again"
                 ) from None
             if error:
                 raise error

@@ -256,8 +256,7 @@ def _predicted(
     """
     query = (
         f"SELECT DISTINCT text FROM (SELECT CAST({quoted(column.header)} AS VARCHAR) AS text FROM "
-        "source) "
-        f"WHERE text NOT IN $missing ORDER BY text LIMIT {_MOST_CLASSES + 1}"
+        f"source) WHERE text NOT IN $missing ORDER BY text LIMIT {_MOST_CLASSES + 1}"
     )
     values = [value for (value,) in connection.sql(query, params={"missing": missing}).fetchall()]
     classes = values if column.type in ("string", "bool") else [*map(str, range(column.num_codes))]

@@ -58,15 +58,13 @@ class Options(Flags):
     image_size: str | None = flag(
         _size,
         "of image files: cut to these proportions and resize; pixels are stored, or with "
-        "--encoding source a model "
-        "gets this size",
+        "--encoding source a model gets this size",
         metavar="HEIGHTxWIDTH",
     )
     encoding: str | None = flag(
         ("raw", "source"),
         "how image files are stored: pixels, or the files as they are; without it pixels if "
-        "--image-size is given "
-        "or all have one size of at most 64 KiB",
+        "--image-size is given or all have one size of at most 64 KiB",
     )
     export_dir: str | None = flag(
         _folder,
@@ -77,8 +75,7 @@ class Options(Flags):
     shards: int | None = flag(
         at_least(1, _MOST_SHARDS),
         "files of the training split, about; the others get as many in proportion; of tfrecord a "
-        "file is a file. Without it "
-        "there are 16, fewer of small data, more if --shard-mb says so",
+        "file is a file. Without it there are 16, fewer of small data, more if --shard-mb says so",
     )
     shard_mb: float = flag(
         positive,
@@ -148,8 +145,7 @@ class Proposal(Flags):
     infer_schema: str | None = flag(
         local,
         "write a schema for --source of csv, jsonl or parquet to be edited, with what each column "
-        "is and what a model might "
-        "make of it, and convert nothing",
+        "is and what a model might make of it, and convert nothing",
         metavar="FILE",
     )
     label: str | None = flag(

@@ -273,8 +273,7 @@ class IdxSource(_ArraySource):
             if images.shape != labels.shape + shape:
                 raise UserError(
                     f"{image_file[0]}: its shape is {images.shape}; train has images of {shape}, "
-                    "and there are "
-                    f"{len(labels)} labels"
+                    f"and there are {len(labels)} labels"
                 )
             limits = [len(self.class_names or range(256))]
             arrays[split] = [self._array(label_file[0], images, labels.reshape(-1, 1), limits)]
@@ -296,9 +295,8 @@ def _read_idx(origin: str, path: str, dimensions: int) -> np.memmap:
     header = np.fromfile(path, np.uint8, offset).tobytes()
     if header[:4] != magic or len(header) < offset:
         raise UserError(
-            f"{origin}: starts with {header[:4].hex() or 'nothing'}; an IDX file of unsigned "
-            "bytes in "
-            f"{dimensions} dimension(s) starts with {magic.hex()} and its sizes"
+            f"{origin}: starts with {header[:4].hex() or 'nothing'}; an IDX file of unsigned bytes "
+            f"in {dimensions} dimension(s) starts with {magic.hex()} and its sizes"
         )
     shape = struct.unpack(f">{dimensions}I", header[4:])
     num_bytes = math.prod(shape)

@@ -219,9 +219,8 @@ class Staging:
         if not {*wanted} & {*header}:
             raise UserError(
                 f"its first line {delimiter.join(header)[:80]!r} names no column of the schema "
-                f"({', '.join(wanted)}); "
-                "it needs a header, and the schema a 'delimiter' if what stands between values "
-                f"is not {delimiter!r}"
+                f"({', '.join(wanted)}); it needs a header, and the schema a 'delimiter' if what "
+                f"stands between values is not {delimiter!r}"
             )
         check_names(header, self._schema)
         positions = {text: i for i, text in enumerate(header)}
@@ -382,8 +381,7 @@ class Staging:
         kept = " AND ".join(f"{unquoted(name)} IS NOT NULL" for name in sorted(label.columns))
         absent = (
             "is missing, and nothing can be learnt of a row without what is predicted; leave such "
-            "rows out with "
-            f"'filter: {kept}', unless its header in the schema is another's"
+            f"rows out with 'filter: {kept}', unless its header in the schema is another's"
         )
         for j, (place, sql) in enumerate(label.sources.items()):
             p, v, name, last = f'"p.{j}"', f'"l.{j}"', place.split(".")[-1], len(label.classes) - 1

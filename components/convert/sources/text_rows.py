@@ -98,9 +98,8 @@ def check_quotes(path: str, delimiter: str) -> bool:
         if right < len(content):
             fault = (
                 "a quote in a value that does not start with one, or text behind a closing quote; "
-                "write a quote within "
-                "a value twice, and the value in quotes; values have to stand between "
-                f"{delimiter!r}"
+                "write a quote within a value twice, and the value in quotes; values have to stand "
+                f"between {delimiter!r}"
             )
             if re.compile(rb"%b\Z" % opened).match(content, right):
                 fault = "the value that a quote opens here has no end"
@@ -131,10 +130,8 @@ def csv_relation(
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     return (
         f"read_csv({literal(glob.escape(os.path.abspath(path)))}, columns={{{types}}}, "
-        f"skip={skipped}, "
-        f"delim='{delimiter}', quote='\"', escape='\"', nullstr='{null}', auto_detect=false, "
-        "header=false, "
-        f"compression='none', parallel={is_parallel})"
+        f"skip={skipped}, delim='{delimiter}', quote='\"', escape='\"', nullstr='{null}', "
+        f"auto_detect=false, header=false, compression='none', parallel={is_parallel})"
     )
 
 

@@ -296,8 +296,7 @@ class TfdsSource(Source):
             )
             raise UserError(
                 f"dataset {self.name!r} needs --schema FILE, of a table or of images, for it is "
-                "not one 8-bit image with "
-                f"one ClassLabel; its features are {listed}"
+                f"not one 8-bit image with one ClassLabel; its features are {listed}"
             )
         return ImageSchema.read(
             {
@@ -321,9 +320,8 @@ class TfdsSource(Source):
         }
         if "train" not in files or len(files) < len(taken):
             raise UserError(
-                f"dataset {self.name!r} needs examples in one split train, and at most one each "
-                "of validation and test; "
-                f"it has {', '.join(info.splits) or 'none'}"
+                f"dataset {self.name!r} needs examples in one split train, and at most one each of "
+                f"validation and test; it has {', '.join(info.splits) or 'none'}"
             )
         if others := sorted(info.splits.keys() - taken):
             print(f"left out, being none of train, validation and test: {', '.join(others)}")

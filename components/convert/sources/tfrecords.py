@@ -117,9 +117,8 @@ class TfrecordSource(Source):
                 f"{key} ({_describe(*first.features[key])})" for key in sorted(first.features)
             )
             raise UserError(
-                f"dataset {self.name!r} needs --schema FILE, which says what the features are; "
-                "the first record of "
-                f"{first.path} has {listed}"
+                f"dataset {self.name!r} needs --schema FILE, which says what the features are; the "
+                f"first record of {first.path} has {listed}"
             )
         return files
 
@@ -219,8 +218,7 @@ class RecordImages(ImageExamples):
         if len(data) != math.prod(shape):
             raise UserError(
                 f"{place}: {self.schema.image} holds {len(data):,} bytes, not the "
-                f"{math.prod(shape):,} of "
-                f"{' x '.join(map(str, shape))}"
+                f"{math.prod(shape):,} of {' x '.join(map(str, shape))}"
             )
         return np.frombuffer(data, np.uint8).reshape(shape)
 
@@ -403,8 +401,7 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
             if payload is None or data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
                 raise UserError(
                     f"{file.path}: damaged, or no TFRecord file (plain, or packed with gzip): "
-                    "wrong length or checksum "
-                    f"of the record at byte {start:,}"
+                    f"wrong length or checksum of the record at byte {start:,}"
                 )
             record = Record(path=file.path, start=start, features=_parse(payload))
             if not record.features:
@@ -470,8 +467,7 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     if unnamed:
         raise UserError(
             f"{unnamed[0].path}: its name says no split, and that of {example.path} does "
-            f"({split}); rename it, or give "
-            "--source the files to take"
+            f"({split}); rename it, or give --source the files to take"
         )
     if "train" not in splits:
         raise UserError(
