@@ -68,13 +68,7 @@ def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _by_name(value: Any) -> Any:
-    """Returns a name, or a list of names, as a mapping from each name to itself.
-
-    Any other value is returned as it is, for pydantic to check.
-
-    Raises:
-      UserError: If a name is in the list twice.
-    """
+    """Returns a name, or a list of different names, as a mapping from each name to itself."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list):
         return value
@@ -85,11 +79,7 @@ def _by_name(value: Any) -> Any:
 
 
 def _default(value: Any, column: ValidationInfo) -> Any:
-    """Returns the default of a column as it is stored: a boolean as `true` or `false`.
-
-    Raises:
-      UserError: If it is no value of the column's type.
-    """
+    """Returns a default as it is stored; a `UserError` if it is not of the column's type."""
     kind = column.data.get("type")
     allowed = {"float": (int, float), "string": (str,), "bool": (bool,)}.get(kind, (int,))
     most = FLOAT32_MAX if kind == "float" else 2**63 - 1
@@ -115,11 +105,7 @@ def _start(value: Any) -> int | datetime.datetime:
 
 
 def _only(model: Model, names: Iterable[str]) -> str:
-    """Returns the name of the only field that has a value.
-
-    Raises:
-      UserError: If none or several of the named fields have one.
-    """
+    """Returns the name of the only field that has a value, or raises a `UserError`."""
     filled = [name for name in names if getattr(model, name) is not None]
     if len(filled) != 1:
         raise UserError(f"needs exactly one of {', '.join(names)}")
@@ -134,15 +120,10 @@ _Named = Annotated[dict[Name, Name], BeforeValidator(_by_name), Field(min_length
 
 
 class Column(Model):
-    """Column of a table.
+    """Column of a table, which the source has under the header.
 
-    Attributes:
-      name: Name of the feature.
-      header: Name in the source.
-      type: Type of the values in the source.
-      default: Stored value that replaces a missing one; None if a missing value is an error.
-      indicator: Whether a model also gets a feature that says whether the value was missing.
-      unit: Unit of the values, in words; None if it is not given and the type is not `time`.
+    A missing value is replaced by the default, and is an error if that is None. With an indicator,
+    a model also gets a feature that says whether the value was missing. The unit is in words.
     """
 
     name: str
@@ -163,13 +144,7 @@ class Column(Model):
 
 
 class _Predicted(Model):
-    """Prediction target: a class, or numbers by name, or labels by name of which several may apply.
-
-    Attributes:
-      classes: Names of the classes; empty if no class is predicted.
-      regression: Key or SQL of each number, by its name; None if no numbers are predicted.
-      multi_label: Key or SQL of each label, by its name; None if no such labels are predicted.
-    """
+    """Prediction target: a class, numbers by name, or labels by name that may all apply."""
 
     classes: _Names = ()
     regression: _Named | None = None
@@ -207,25 +182,14 @@ class _Predicted(Model):
 
 
 class Label(_Predicted):
-    """Prediction target of a table.
-
-    It is a class, or numbers by name, or labels by name of which several may apply.
-
-    Attributes:
-      column: Column that has the name or the number of the class; else None.
-      condition: SQL of a condition, with two classes: where it is false, and where it is true;
-        else None.
-    """
+    """Prediction target of a table. The classes of a condition are where it is false, then true."""
 
     column: Name | None = None
     condition: Name | None = None
 
     @property
     def targets(self) -> dict[str, str]:
-        """SQL of each number of a regression, or each label, by name; empty for a classification.
-
-        A label is a condition, or a column of 0 and 1.
-        """
+        """SQL of each number, or of each label (a condition, or a column of 0 and 1), by name."""
         return {
             name: quoted(sql) if _NAME.fullmatch(sql) else sql
             for name, sql in super().targets.items()
@@ -245,10 +209,7 @@ class Label(_Predicted):
 
 
 class Input(Model):
-    """Input of a model: a column, or a cross of several columns.
-
-    Exactly one of `numeric`, `buckets`, `vocabulary`, `hash_buckets` and `words` is set.
-    """
+    """Input of a model: a column, or a cross of several columns, with one key of `_TAKES`."""
 
     column: Name | None = None
     columns: _Names = ()
@@ -295,11 +256,9 @@ class Input(Model):
 class SplitRule(Model):
     """Rule that assigns the rows of a table to splits.
 
-    Attributes:
-      group: Column; rows with equal values in it are drawn for the same split.
-      time: Column by whose values rows are assigned, in place of `group`.
-      test_from: Smallest value of the test split.
-      validation_from: Smallest value of the validation split; None to draw that split.
+    Rows with equal values of `group` are drawn for the same split. Or rows with a `time` of at
+    least `test_from` are for test, and of the others those of at least `validation_from` for
+    validation; without `validation_from`, these are drawn.
     """
 
     group: Name | None = None
@@ -329,10 +288,7 @@ class SplitRule(Model):
 
     @property
     def starts(self) -> dict[str, int]:
-        """Smallest value of each split that `time` decides, by split; empty for groups.
-
-        Dates and times are in seconds since 1970.
-        """
+        """Smallest `time` of each split, as a number or in seconds since 1970; empty for groups."""
         starts = {"test": self.test_from, "validation": self.validation_from}
         return {
             split: start if type(start) is int else math.floor(start.timestamp())
@@ -341,8 +297,7 @@ class SplitRule(Model):
         }
 
 
-# Keys of every schema file: name of the dataset, and where it comes from. The content is the file
-# as JSON, which the manifest keeps.
+# Keys of every schema file. The content is the file as JSON, which the manifest keeps.
 class _Schema(Model):
     name: Name
     origin: Name
@@ -350,16 +305,10 @@ class _Schema(Model):
 
 
 class ImageSchema(_Schema, _Predicted):
-    """Schema of records that have an image and a prediction target.
+    """Schema of records with an image and a prediction target: keys of features, as in `box[0]`.
 
-    The key of a feature may have an index, as in `box[0]`.
-
-    Attributes:
-      image: Key of the image: a PNG or JPEG file or, with `shape`, pixels.
-      label: Key of the class: its name, or a number of which the first is `label_offset`. None if
-        targets are predicted.
-      label_offset: Number of the first class.
-      shape: Height, width and channels of the pixels; None for image files.
+    The image is a PNG or JPEG file or, with a shape (height, width, channels), pixels. The class is
+    a name, or a number of which the first is `label_offset`.
     """
 
     image: Name
@@ -388,17 +337,9 @@ class ImageSchema(_Schema, _Predicted):
 class TableSchema(_Schema):
     """Schema of a table: its columns, what is predicted, and what a model takes.
 
-    Attributes:
-      content: The schema file as JSON.
-      columns: Columns by the names of their features.
-      label: Prediction target.
-      filter: SQL of the condition for keeping a row; None to keep all.
-      deep: Inputs of the deep part of a model.
-      wide: Inputs of its linear part.
-      missing: Texts that stand for a missing value.
-      other_columns: What to do about columns that the schema does not have.
-      delimiter: Character between the values of a CSV file; None to go by the name of the file.
-      split: Rule that assigns rows to splits; None to draw them by their content hashes.
+    Columns are by the names of their features. `filter` is SQL of the condition for keeping a row,
+    and `missing` has the texts that stand for a missing value. Without a `delimiter`, the name of a
+    CSV file decides; without `split`, rows are drawn for splits by their content hashes.
     """
 
     columns: Annotated[dict[str, Column], Field(min_length=1)]
@@ -435,10 +376,7 @@ class TableSchema(_Schema):
 
     @property
     def indicators(self) -> dict[str, str]:
-        """Names of the columns with an indicator, by the name of the indicating feature.
-
-        Such a feature is 1 where the value is missing, and else 0.
-        """
+        """Columns with an indicator, by the feature that is 1 for a missing value, else 0."""
         return {f"{column.name}_missing": column.name for column in self.stored if column.indicator}
 
     @model_validator(mode="after")
@@ -493,13 +431,7 @@ class TableSchema(_Schema):
         return self
 
     def _check_label(self, inputs: Collection[str], types: Mapping[str, str]) -> None:
-        """Checks that the label can be computed, and does not follow from the inputs.
-
-        A model that could compute the label from its inputs would learn nothing.
-
-        Raises:
-          UserError: If the label cannot be computed, or follows from the inputs.
-        """
+        """Raises a `UserError` if the label cannot be computed, or follows from the inputs."""
         label, sources = self.label, self.label.sources
         if LABEL in self.columns and [*sources.values()] != [quoted(LABEL)]:
             raise UserError(
@@ -527,11 +459,7 @@ class TableSchema(_Schema):
                 )
 
     def _require(self, name: str, place: str, types: Collection[str]) -> None:
-        """Checks that there is a column of one of the types.
-
-        Raises:
-          UserError: If there is none of this name, or it has another type.
-        """
+        """Raises a `UserError` unless there is a column of this name and of one of the types."""
         if name not in self.columns:
             raise UserError(f"{place}: {unknown('column', name, self.columns)}")
         if (type_ := self.columns[name].type) not in types:
@@ -541,10 +469,7 @@ class TableSchema(_Schema):
 
 
 def load(path: str | os.PathLike[str]) -> TableSchema | ImageSchema:
-    """Reads a schema file.
-
-    Returns:
-      An `ImageSchema` if the file has the key `image` and no `columns`, else a `TableSchema`.
+    """Reads a schema file, which is of images if it has the key `image` and no `columns`.
 
     Raises:
       UserError: If the file cannot be read, or something is wrong with its content.
@@ -570,16 +495,11 @@ def load(path: str | os.PathLike[str]) -> TableSchema | ImageSchema:
 def table_schema(
     schema: str | os.PathLike[str] | TableSchema | None, dataset: str, *, delimited: bool
 ) -> TableSchema:
-    """Returns the schema of a dataset that is a table.
-
-    Args:
-      schema: Schema, or path of the schema file.
-      dataset: Name of the dataset, for messages.
-      delimited: Whether the files of the dataset have a delimiter.
+    """Returns the schema of a table, read from a file if a path is given.
 
     Raises:
-      UserError: If there is no schema, it is one of images, or it has a delimiter and the files
-        have none.
+      UserError: If there is no schema, or it is one of images, or it has a delimiter and the files
+        of the dataset are not `delimited`.
     """
     if schema is None:
         raise UserError(f"dataset {dataset!r} needs --schema FILE, which says what the columns are")

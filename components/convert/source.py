@@ -163,11 +163,8 @@ class Source(abc.ABC):
     def files(self, paths: Paths) -> list[File]:
         """Returns the files that `open` reads, in order, without the schema file.
 
-        Args:
-          paths: Value of `--source`.
-
         Raises:
-          UserError: If a path does not exist, or has nothing that this source reads.
+          UserError: If a path of `--source` does not exist, or has nothing that this source reads.
         """
 
     @abc.abstractmethod
@@ -176,25 +173,14 @@ class Source(abc.ABC):
 
         The same files and options give the same pieces.
 
-        Args:
-          paths: Value of `--source`.
-          opening: Settings and resources of the conversion.
-
         Raises:
           UserError: If files are missing, or do not hold what this source reads.
         """
 
     def digest(self, paths: Paths) -> str:
-        """Returns a digest of the source that changes when the source does.
+        """Returns the SHA-256 (hexadecimal) over the schema, and the files' names and contents.
 
-        Args:
-          paths: Value of `--source`.
-
-        Returns:
-          SHA-256 (hexadecimal) over the schema, and the names and contents of the files.
-
-        Raises:
-          UserError: As of `files`.
+        It changes when the source does. Errors are those of `files`.
         """
         names = relative_names(self.files(paths))
         named = [(name, file.crc32c or sha256_of(file.path)) for file, name in names.items()]
@@ -203,15 +189,14 @@ class Source(abc.ABC):
         return digest_of(named)
 
     def locate(self, paths: Paths, wanted: str) -> list[tuple[str, File | None]]:
-        """Finds what is at the paths that `--source` gives.
+        """Finds what is at each path that `--source` gives.
 
         Args:
           paths: Value of `--source`.
           wanted: What the source needs, in words, for the error.
 
         Returns:
-          For each path, the path without a slash at its end, and its file; None in place of the
-          file for a folder.
+          Each path, without a slash at its end, and its file, or None for a folder.
 
         Raises:
           UserError: If no path is given, or a path does not exist.
@@ -229,14 +214,7 @@ class Source(abc.ABC):
         return located
 
     def locate_one(self, paths: Paths, wanted: str) -> tuple[str, File | None]:
-        """Finds what is at the only path that `--source` gives.
-
-        Args:
-          paths: Value of `--source`.
-          wanted: What the source needs, in words, for the error.
-
-        Returns:
-          The path and its file, as from `locate`.
+        """Returns the only path that `--source` gives, and its file, as `locate` does.
 
         Raises:
           UserError: If not exactly one path is given, or it does not exist.
@@ -251,10 +229,6 @@ class Source(abc.ABC):
     def locate_folder(self, paths: Paths, wanted: str) -> str:
         """Returns the only path that `--source` gives, which has to be a folder.
 
-        Args:
-          paths: Value of `--source`.
-          wanted: What the source needs, in words, for the error.
-
         Raises:
           UserError: If not exactly one path is given, or it is no folder.
         """
@@ -268,12 +242,7 @@ class Source(abc.ABC):
     def locate_files(
         self, paths: Paths, wanted: str, list_inside: Callable[[str], list[File]]
     ) -> list[File]:
-        """Returns the files that `--source` gives, directly or by a folder.
-
-        Args:
-          paths: Value of `--source`.
-          wanted: What the source needs, in words, for the error.
-          list_inside: Returns the files to read in a folder.
+        """Returns the files that `--source` gives, those in a folder as `list_inside` finds them.
 
         Raises:
           UserError: If no path is given, a path does not exist, a file is given twice, or one is a
@@ -365,15 +334,10 @@ class Examples(abc.ABC):
 
 
 def label_feature(task: str, size: int) -> Feature:
-    """Returns the label as a feature of the manifest.
+    """Returns the label as a feature of the manifest, given the number of classes or targets.
 
-    Args:
-      task: Task of the label, as in the manifest.
-      size: Number of classes, or of targets.
-
-    Returns:
-      For a classification, an int64 scalar from 0 to `size - 1`; for a regression, a float32
-      scalar, or a vector of several targets; for `multi_label`, an int64 vector of 0 and 1.
+    For a classification, it is an int64 scalar from 0 to `size - 1`; for a regression, a float32
+    scalar, or a vector of several targets; for `multi_label`, an int64 vector of 0 and 1.
     """
     if task == REGRESSION:
         return Feature(name=LABEL, dtype="float32", shape=() if size == 1 else (size,))
@@ -405,13 +369,12 @@ def list_inside(
 ) -> list[File]:
     """Returns the files below a folder that match a pattern, sorted by path.
 
-    The first pattern that matches any file decides. Files that are hidden (their name, or that of a
-    folder below `folder`, begins with `.` or `_`) or special are left out.
+    The first pattern that matches any file decides. Files that are hidden (by a name of a file or
+    folder with `.` or `_` in front) or special are left out.
 
     Args:
       folder: Path of the folder.
-      patterns: Patterns for the whole path of a file within the folder; each has the name for such
-        files in messages as its key.
+      patterns: Patterns for paths within the folder, by what such files are called in messages.
       print_others: Whether to print which other files are left out.
 
     Raises:
@@ -446,24 +409,14 @@ def relative_names(files: Sequence[File]) -> dict[File, str]:
 
 
 def print_left_out(folder: str, names: Sequence[str], taken: str) -> None:
-    """Prints a line that names files of a folder that are not read; nothing if there are none.
-
-    Args:
-      folder: Path of the folder.
-      names: Names of the files, of which at most 5 are printed.
-      taken: What is read, in words.
-    """
+    """Prints a line that names at most 5 of the files that are not read, if there are any."""
     if names:
         more = f" and {len(names) - _MOST_NAMES:,} more" * (len(names) > _MOST_NAMES)
         print(f"{folder}: left out: {', '.join(names[:_MOST_NAMES])}{more} ({taken})", flush=True)
 
 
 def unique_files(files: list[File]) -> list[File]:
-    """Returns the files, after a check that they are different and exist.
-
-    Raises:
-      UserError: If a file is given twice, or is a link to nowhere.
-    """
+    """Returns the files; a `UserError` if one is given twice, or is a link to nowhere."""
     paths = [file.path if is_remote(file.path) else os.path.abspath(file.path) for file in files]
     for path, times in collections.Counter(paths).items():
         if times > 1:
@@ -472,21 +425,16 @@ def unique_files(files: list[File]) -> list[File]:
 
 
 def existing_files(files: list[File]) -> list[File]:
-    """Returns the files, after a check that they exist.
-
-    Raises:
-      UserError: If one is a link to nowhere.
-    """
+    """Returns the files; a `UserError` if one is a link to nowhere."""
     if absent := [file.path for file in files if not file.version]:
         raise UserError(f"{absent[0]}: no such file")
     return files
 
 
 def downloads_dir() -> pathlib.Path:
-    """Returns the folder for downloads in the user's cache; it may not exist yet.
+    """Returns the folder for downloads in the user's cache, which may not exist yet.
 
-    The cache is `$XDG_CACHE_HOME`, or else `~/.cache`
-    (https://specifications.freedesktop.org/basedir-spec).
+    See https://specifications.freedesktop.org/basedir-spec.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     cache = pathlib.Path(base if os.path.isabs(base) else "~/.cache").expanduser()
@@ -494,11 +442,7 @@ def downloads_dir() -> pathlib.Path:
 
 
 def digest_of(files: Iterable[tuple[str, str]]) -> str:
-    """Returns the SHA-256 (hexadecimal) over names and checksums.
-
-    Args:
-      files: Pairs of a name and the checksum of a content; their order counts.
-    """
+    """Returns the SHA-256 (hexadecimal) over pairs of a name and a checksum, in their order."""
     digest = hashlib.sha256()
     for name, content in files:
         digest.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))

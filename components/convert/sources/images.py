@@ -121,13 +121,9 @@ class ImageExamples(Examples):
 
     @abc.abstractmethod
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a piece.
+        """Yields the images of a piece; the content of one is closed when the next is asked for.
 
-        The content of an image is closed when the next one is asked for.
-
-        Args:
-          piece: One of `pieces`.
-          heads_only: Whether only the heads of the files are going to be read.
+        With `heads_only`, only the heads of the files are fetched at once.
         """
 
     def choose_storage(
@@ -194,11 +190,7 @@ class ImageExamples(Examples):
         )
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Yields the images of a piece in order.
-
-        Raises:
-          UserError: If an image is broken or cannot be read.
-        """
+        """Yields the images of a piece; a broken one is a `UserError`."""
         records, num_bytes = [], 0
         for picture in self.pictures(piece):
             with readable(picture.origin):
@@ -213,18 +205,11 @@ class ImageExamples(Examples):
             yield self._block(records)
 
     def decode(self, data: bytes, origin: str) -> np.ndarray:
-        """Decodes an image file.
-
-        Args:
-          data: Content of the file.
-          origin: Place of the image, for messages.
+        """Decodes an image file; a `UserError` if it is broken.
 
         Returns:
           If pixels are stored, these, uint8 [height, width, channels]; else the height and width of
           the image, int [2].
-
-        Raises:
-          UserError: If the image is broken.
         """
         (feature,) = self.inputs
         if feature.encoding:
@@ -232,11 +217,7 @@ class ImageExamples(Examples):
         return decode(data, origin, channels=feature.shape[2], size=feature.shape[:2])
 
     def _block(self, records: Sequence[tuple[bytes, np.ndarray, Sequence[int | float]]]) -> Block:
-        """Returns a block of images.
-
-        Args:
-          records: For each image its file, the result of `decode`, and its label.
-        """
+        """Returns a block of images: of each its file, the result of `decode`, and its label."""
         files, images, labels = zip(*records, strict=True)
         label = label_feature(self.task, len(self.class_names or self.targets))
         image, measures = np.stack(images), {}
@@ -258,10 +239,6 @@ class ImageExamples(Examples):
 def require_whole(data: bytes, origin: str) -> tuple[int, int]:
     """Reads an image file to its end, and returns the height and width of the image.
 
-    Args:
-      data: Content of the file.
-      origin: Place of the image, for messages.
-
     Raises:
       UserError: If the image is broken.
     """
@@ -274,22 +251,16 @@ def require_whole(data: bytes, origin: str) -> tuple[int, int]:
 
 
 def decode(data: bytes, origin: str, *, channels: int, size: tuple[int, int]) -> np.ndarray:
-    """Returns the pixels of an image file, uint8 [height, width, channels].
+    """Returns the pixels of an image file, uint8 [height, width, channels]; 1 or 3 channels.
 
     Colour is made from grey by repetition, and grey from colour by luma. Transparency is dropped,
-    and of 16 bits the upper 8 are kept. An image of another size is cut to its largest central part
-    with the wanted proportions, and this is resized with Pillow's bilinear filter. That filter
-    antialiases when it shrinks an image, and computes with integers, so the result is the same on
-    every machine. The trainer's reader does the same to whole files.
-
-    Args:
-      data: Content of the file.
-      origin: Place of the image, for messages.
-      channels: 1 for grey, 3 for colour.
-      size: Height and width of the result.
+    and of 16 bits the upper 8 are kept. An image of another size (height, width) is cut to its
+    largest central part with the wanted proportions, and this is resized with Pillow's bilinear
+    filter. That filter antialiases when it shrinks an image, and computes with integers, so the
+    result is the same on every machine. The trainer's reader does the same to whole files.
 
     Raises:
-      UserError: If the image is broken.
+      UserError: If the image is broken; the message names the `origin`.
     """
     with opened(io.BytesIO(data), origin) as image:
         from PIL import Image
@@ -309,18 +280,11 @@ def decode(data: bytes, origin: str, *, channels: int, size: tuple[int, int]) ->
 
 @contextlib.contextmanager
 def opened(stream: IO[bytes], origin: str) -> Iterator[Any]:
-    """Opens a PNG or JPEG image with Pillow until the block ends.
-
-    Args:
-      stream: The file.
-      origin: Place of the image, for messages.
-
-    Yields:
-      The image of Pillow. Its pixels are not decoded yet.
+    """Yields a PNG or JPEG image opened with Pillow, whose pixels are not decoded yet.
 
     Raises:
-      UserError: If it is another kind of file, has more pixels than Pillow allows, or is broken,
-        even if that shows only when the block decodes it.
+      UserError: If the stream has no such image or one with too many pixels, or the image is
+        broken, even if that shows only in the block. The message names the `origin`.
     """
     from PIL import Image, UnidentifiedImageError  # Slow to import.
 
@@ -371,26 +335,15 @@ class FolderSource(Source):
     encoding: str | None = None
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the images of all splits, in their order.
-
-        Args:
-          paths: Path of the folder.
-
-        Raises:
-          UserError: If there is no such folder, or it has no images in folders of classes.
-        """
+        """Returns the images of all splits, in their order; errors are those of `_find`."""
         return [*itertools.chain(*self._find(paths).values())]
 
     def open(self, paths: Paths, opening: Opening) -> FolderExamples:
         """Prints what is left out, and reads the heads of all images.
 
-        Args:
-          paths: Path of the folder.
-          opening: Settings and resources of the conversion.
-
         Raises:
-          UserError: If there is no such folder, it has fewer than two classes, a class has no
-            training images, or an image is broken.
+          UserError: If there are fewer than two classes, one has no training images, or an image
+            is broken.
         """
         images = self._find(paths, print_others=True)
         class_names = sorted({_class(file) for file in itertools.chain(*images.values())})
@@ -418,10 +371,6 @@ class FolderSource(Source):
 
     def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
         """Returns the images of each split, in their order.
-
-        Args:
-          paths: Path of the folder.
-          print_others: Whether to print what is left out.
 
         Raises:
           UserError: If there is no such folder, two of its folders are for one split, or a split
@@ -477,16 +426,12 @@ def _class(image: File) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FolderExamples(ImageExamples):
-    """Images in folders.
-
-    Attributes:
-      images: Files of each split, in their order.
-    """
+    """Images in folders: the files of each split, in their order."""
 
     images: Mapping[str, Sequence[File]]
 
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a piece with their classes, as `ImageExamples.pictures` says."""
+        """Yields the images of a piece with their classes."""
         files = self.images[piece.split][slice(*piece.part)]
         with readable(self.name):
             for file, content in zip(

@@ -121,12 +121,7 @@ class Staging:
     def add_csv(self, path: str, name: str, delimiter: str) -> None:
         """Adds the rows of a CSV file in UTF-8, as in RFC 4180, with a header.
 
-        Blank lines are no rows.
-
-        Args:
-          path: Path of the file on this machine.
-          name: Name of the file in messages.
-          delimiter: Character between values.
+        Blank lines are no rows. Errors name the file as `name`.
 
         Raises:
           UserError: If the header or a quote is wrong, or more rows are wrong than may be left out.
@@ -158,11 +153,9 @@ class Staging:
         self._add_rows(itertools.islice(rows, num_rows, None), [*columns], name)
 
     def add_json(self, path: str, name: str) -> None:
-        """Adds the rows of a file that has a JSON object on each line; blank lines are no rows.
+        """Adds the rows of a file that has a JSON object on each line.
 
-        Args:
-          path: Path of the file on this machine.
-          name: Name of the file in messages.
+        Blank lines are no rows. Errors name the file as `name`.
 
         Raises:
           UserError: If more rows are wrong than may be left out.
@@ -195,10 +188,7 @@ class Staging:
         self._add(pa.table(arrays), locate)
 
     def skip(self, message: str) -> None:
-        """Notes a wrong row, which is left out.
-
-        Args:
-          message: Place of the row, and what is wrong.
+        """Notes a wrong row, which is left out; the message has its place, and what is wrong.
 
         Raises:
           UserError: If more rows are wrong than may be left out.
@@ -211,9 +201,7 @@ class Staging:
     def _check_header(self, header: Sequence[str], delimiter: str) -> dict[str, int]:
         """Returns the position of each column of the schema in a CSV header, by name of the column.
 
-        Raises:
-          UserError: If the header lacks a column, has one twice, or has columns that the schema
-            does not have and does not ignore.
+        Raises a `UserError` if the header is not what the schema says.
         """
         wanted = [column.header for column in self._schema.columns.values()]
         if not {*wanted} & {*header}:
@@ -227,15 +215,12 @@ class Staging:
         return {name: positions[column.header] for name, column in self._schema.columns.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
-        """Adds the rows of a text file in batches.
+        """Adds the rows of a text file in batches, and notes the wrong ones.
 
         Args:
           rows: The number of each row's line, and its values, or what is wrong with it.
           columns: Names of the values.
           name: Name of the file in messages.
-
-        Raises:
-          UserError: If more rows are wrong than may be left out.
         """
         rows = _about(rows, name)
         while True:
@@ -258,14 +243,9 @@ class Staging:
             )
 
     def _add(self, table: pa.Table, locate: Callable[[int], str]) -> None:
-        """Adds the rows of a table that has the schema's columns by name.
+        """Adds the rows of a table that has the schema's columns by name, and notes the wrong ones.
 
-        Args:
-          table: The rows.
-          locate: Returns the place of a row for messages, given its position in the table.
-
-        Raises:
-          UserError: If more rows are wrong than may be left out.
+        `locate` returns the place of a row for messages, given its position in the table.
         """
         query, checks = self._query(
             "rows", {field.name: (quoted(field.name), field.type) for field in table.schema}
@@ -470,14 +450,7 @@ def _decoded(x: str, kind: pa.DataType) -> str:
 
 
 def _without_missing(x: str, kind: pa.DataType, type_: str, missing: Sequence[str]) -> str:
-    """Returns SQL of the values, with null for NaN and for texts that stand for a missing value.
-
-    Args:
-      x: SQL of the values.
-      kind: Their type.
-      type_: Type of the column in the schema.
-      missing: Texts that stand for a missing value.
-    """
+    """Returns SQL of the values with null for NaN and for texts that stand for a missing value."""
     if pt.is_floating(kind):
         return f"nullif({x}, 'nan')"
     if not missing or not (pt.is_string(kind) or pt.is_large_binary(kind) or type_ == "bool"):
@@ -489,13 +462,7 @@ def _without_missing(x: str, kind: pa.DataType, type_: str, missing: Sequence[st
 
 
 def _value(x: str, kind: pa.DataType, type_: str) -> str:
-    """Returns SQL of the values in the type of the schema, null where they are no such values.
-
-    Args:
-      x: SQL of the values.
-      kind: Their type.
-      type_: Type of the column in the schema.
-    """
+    """Returns SQL of the values in the type of the schema, null where they are no such values."""
     text, is_text = _decoded(x, kind), pt.is_string(kind)
     if type_ == "string":
         return text if is_text else f"CASE WHEN octet_length({x}) <= {MAX_BYTES} THEN {text} END"

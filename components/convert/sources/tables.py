@@ -81,27 +81,16 @@ class TextSource(Source):
     skip_bad: int | None = None
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files of the table, in order.
-
-        Args:
-          paths: Files and folders; a folder stands for the files below it, sorted by path.
+        """Returns the files of the table; a folder stands for the files below it, sorted by path.
 
         Raises:
-          UserError: If a path does not exist, a folder has no such files, a file is given twice, or
-            one lies there both packed and not.
+          UserError: If a path has no such files, a file is given twice, or lies there both packed
+            and not.
         """
         return self._files(paths, print_others=False)
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Checks and stages all rows.
-
-        Args:
-          paths: Files and folders, as of `files`.
-          opening: Settings and resources of the conversion.
-
-        Raises:
-          UserError: If there is no schema, or the files are not what it says.
-        """
+        """Checks and stages all rows; a `UserError` if they are not what the schema says."""
         from components.convert.schema import table_schema
         from components.convert.sources.staging import Staging
 
@@ -153,26 +142,15 @@ class ParquetSource(Source):
     takes: frozenset[str] = frozenset({"schema"})
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files of the table, in order.
-
-        Args:
-          paths: Files and folders; a folder stands for the files below it, sorted by path.
+        """Returns the files of the table; a folder stands for the files below it, sorted by path.
 
         Raises:
-          UserError: If a path does not exist, a folder has no such files, or a file is given twice.
+          UserError: If a path has no such files, or a file is given twice.
         """
         return [file for file, _ in self.parts(paths)]
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Checks and stages all rows.
-
-        Args:
-          paths: Files and folders, as of `files`.
-          opening: Settings and resources of the conversion.
-
-        Raises:
-          UserError: If there is no schema, or the files are not what it says.
-        """
+        """Checks and stages all rows; a `UserError` if they are not what the schema says."""
         from components.convert.schema import table_schema
 
         schema = table_schema(self.schema, self.name, delimited=False)
@@ -181,18 +159,10 @@ class ParquetSource(Source):
     def parts(
         self, paths: Paths, *, print_others: bool = False
     ) -> list[tuple[File, dict[str, str | None]]]:
-        """Returns the files, each with the columns that the names of its folders give.
+        """Returns the files of `files`, each with the columns that the names of its folders give.
 
-        Args:
-          paths: Files and folders, as of `files`.
-          print_others: Whether to print which other files are left out.
-
-        Returns:
-          For each file, the file and the values of such columns by name, None for a missing one.
-          Only folders below one of the paths count.
-
-        Raises:
-          UserError: As of `files`.
+        These are texts by name of the column, None for a missing value. Only folders below one of
+        the paths count.
         """
         parts = []
         for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):
@@ -284,20 +254,11 @@ def _add_parquet(
 
 @contextlib.contextmanager
 def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
-    """Opens a Parquet file until the block ends.
-
-    Args:
-      file: The file.
-      buffer_bytes: Size of the read buffer of a column.
-
-    Yields:
-      The `pyarrow.parquet.ParquetFile`.
+    """Yields a `pyarrow.parquet.ParquetFile` with a read buffer of this size for each column.
 
     Raises:
       UserError: If the file is damaged, encrypted, or no Parquet file, even if that shows only in
-        the block.
-      OSError: If the system cannot read it.
-      pyarrow.ArrowMemoryError: If there is not enough memory.
+        the block. Errors of the system and of memory stay as they are.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -323,12 +284,8 @@ def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
 def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, str]]:
     """Yields the files, each with the path of its unpacked content on this machine.
 
-    A file that is packed or in a bucket is copied. The copy is deleted when the next file is
-    asked for.
-
-    Args:
-      files: The files.
-      directory: Folder of this machine for the copies.
+    A file that is packed or in a bucket is copied to the directory. The copy is deleted when the
+    next file is asked for.
 
     Raises:
       FileChangedError: If a file was changed since it was listed.
@@ -349,11 +306,7 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
 
 
 def delimiter_of(path: str) -> str:
-    """Returns the delimiter that the name of a CSV file implies: a tab for `.tsv`, else a comma.
-
-    Args:
-      path: Path of the file, which may be packed, as `.tsv.gz` is.
-    """
+    """Returns the delimiter of a CSV file by its name: a tab for `.tsv[.gz]`, else a comma."""
     return "\t" if re.search(r"(?i)\.tsv(\.gz|\.zst)?$", path) else ","
 
 
@@ -370,15 +323,7 @@ def _staged(opening: Opening, split: str) -> str:
 def _examples(
     schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str
 ) -> TableExamples:
-    """Returns the examples of staged files.
-
-    That takes a pass over all rows, for sizes and vocabularies.
-
-    Args:
-      schema: Schema of the table.
-      staged: Finished staging of each split.
-      opening: Settings and resources of the conversion.
-      first_path: Path of the first file, for messages.
+    """Returns the examples of staged files, after a pass over all rows for sizes and vocabularies.
 
     Raises:
       UserError: If there are no rows, or a column has no words for a vocabulary.
@@ -515,11 +460,8 @@ def _encoding(
 ) -> Encoding:
     """Returns the manifest's encoding of an input.
 
-    A vocabulary has the most frequent values of training rows; values that are equally frequent
-    are sorted.
-
-    Raises:
-      UserError: If a column has no words for a vocabulary.
+    A vocabulary has the most frequent values of training rows, equally frequent ones in order. If a
+    column has no words at all, a `UserError` is raised.
     """
     if entry.vocabulary_size is None:
         return entry.encoding

@@ -64,13 +64,7 @@ _HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfrecordSource(Source):
-    """TFRecord files; the schema is of a table or of images.
-
-    Attributes:
-      schema: Path of the schema file.
-      image_size: Height and width, as `open_records` takes them.
-      encoding: How image files are stored, as `open_records` takes it.
-    """
+    """TFRecord files, with the schema file of a table or of images."""
 
     name: str = "tfrecord"
     takes = frozenset({"schema", "image_size", "encoding"})
@@ -81,25 +75,18 @@ class TfrecordSource(Source):
     def files(self, paths: Paths) -> list[File]:
         """Returns the files, in order.
 
-        Args:
-          paths: Files and folders; a folder stands for the files below it, sorted by path.
-
         Raises:
-          UserError: If a path does not exist, a folder has no files, a file is given twice, or
-            there is no schema. In that case, the message lists what the first record holds.
+          UserError: If a path has no files, a file is given twice, or there is no schema. In that
+            case, the message lists what the first record holds.
         """
         return self._list_files(paths, print_others=False)
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
         """Finds the split of each file, and prints what is left out of a folder.
 
-        Args:
-          paths: Files and folders, as of `files`.
-          opening: Settings and resources of the conversion.
-
         Raises:
-          UserError: If there is no schema, the names of the files do not say clearly which splits
-            they are for, or the records are not what the schema says.
+          UserError: If the names of the files do not say clearly which splits they are for, or as
+            of `files` and `open_records`.
         """
         from components.convert.schema import load
 
@@ -135,11 +122,9 @@ def open_records(
     Args:
       schema: Schema of a table or of images.
       splits: Files by split, `train` among them.
-      opening: Settings and resources of the conversion.
-      size: Height and width that a model gets of image files, as `ImageExamples.choose_storage`
-        takes them; None for a table or pixels.
-      encoding: How image files are stored, as `ImageExamples.choose_storage` takes it; None for a
-        table or pixels.
+      opening: As of `Source.open`.
+      size: As of `ImageExamples.choose_storage`; None for a table or pixels.
+      encoding: As of `ImageExamples.choose_storage`; None for a table or pixels.
 
     Raises:
       UserError: If there are no records for training, or the records are not what the schema says.
@@ -183,9 +168,7 @@ def open_records(
 class RecordImages(ImageExamples):
     """Images in records: files, or pixels, which are stored as they are.
 
-    Attributes:
-      schema: Schema of the records.
-      files: Files; the `part` of a piece is the position of its file in them.
+    The `part` of a piece is the position of its file in `files`.
     """
 
     schema: ImageSchema
@@ -198,19 +181,10 @@ class RecordImages(ImageExamples):
             yield Picture(origin=record.place, content=content, label=_label(record, self.schema))
 
     def decode(self, data: bytes, place: str) -> np.ndarray:
-        """Returns the image of a record as it is stored.
-
-        Args:
-          data: Pixels, or content of an image file.
-          place: Place of the record, for messages.
-
-        Returns:
-          Pixels, uint8 [height, width, channels], if the schema has their shape; else as
-          of `ImageExamples.decode`.
+        """Returns the pixels of the schema's shape, or else as `ImageExamples.decode` does.
 
         Raises:
-          UserError: If the number of pixels is not that of the schema's shape, or the image
-            is broken.
+          UserError: If the number of pixels is not that of the shape, or the image is broken.
         """
         shape = self.schema.shape
         if not shape:
@@ -224,11 +198,7 @@ class RecordImages(ImageExamples):
 
 
 def _label(record: Record, schema: ImageSchema) -> tuple[int | float, ...]:
-    """Returns the number of an image's class, or the values of its targets.
-
-    Raises:
-      UserError: If the record has no such value, or the schema does not allow it.
-    """
+    """Returns an image's class or targets; a `UserError` if a value is missing or not allowed."""
     if schema.label:
         return (_class(record, schema),)
     return tuple(_target(record, header, schema.task) for header in schema.targets.values())
@@ -260,11 +230,7 @@ def _target(record: Record, header: str, task: str) -> int | float:
 def _open_table(
     schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening
 ) -> Examples:
-    """Copies the features that are columns to Parquet files, and opens these.
-
-    Raises:
-      UserError: If the schema has a delimiter, or the records are not what it says.
-    """
+    """Copies the features that are columns to Parquet files, and opens these."""
     if schema.delimiter:
         raise UserError(
             f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema"
@@ -285,11 +251,8 @@ def _open_table(
 def _write_parquet(schema: TableSchema, file: File, path: str) -> None:
     """Writes the features that are columns to a Parquet file, under the columns' headers.
 
-    A value is null where a record has none.
-
-    Raises:
-      UserError: If a file is damaged, a feature is not what the schema says, or there is one that
-        the schema neither has nor ignores.
+    A value is null where a record has none. A `UserError` is raised if the file is damaged, or if
+    its features are not what the schema says.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -349,7 +312,7 @@ class Record:
         Args:
           header: Key of the feature, with an index for one of several values, as in `sizes[2]`.
           *kinds: Kinds that the feature may have.
-          required: Whether the feature must have values. If not, None is returned for one without.
+          required: Whether the feature must have values; if not, None is returned for one without.
 
         Raises:
           UserError: If the value is missing, not the only one, or of another kind.
@@ -367,11 +330,7 @@ class Record:
 
 @functools.cache
 def _parse_header(header: str) -> tuple[str, int | None]:
-    """Splits a header such as `sizes[2]` into the key of a feature and the index of its value.
-
-    Returns:
-      The key, and the index, or None if there is none.
-    """
+    """Splits a header such as `sizes[2]` into a key and an index, which is None without one."""
     key, index = _HEADER.fullmatch(header).groups()
     return key, int(index) if index else None
 
@@ -386,10 +345,8 @@ def _describe(kind: str, values: Sequence[Any]) -> str:
 def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
     """Yields the records of a TFRecord file, plain or packed with gzip.
 
-    Args:
-      file: The file.
-      stop: Offset up to which a file in a bucket is fetched at once, for callers that need the
-        first records only. None to fetch all.
+    With `stop`, a file in a bucket is fetched at once up to this offset only, for callers that need
+    the first records.
 
     Raises:
       UserError: If the file is damaged, or a record is no `tf.train.Example` with features.
@@ -453,8 +410,7 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     """Returns the files by split; all as `train` if no name says a split.
 
     Raises:
-      UserError: If only some of the names say a split, one says several, or there is no file
-        for `train`.
+      UserError: If only some of the names say a split, one says several, or none says `train`.
     """
     splits = {}
     for file, name in relative_names(files).items():
@@ -478,13 +434,7 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
 
 
 def _split_of(path: str) -> str | None:
-    """Returns the split that the name of a file says, or else its innermost folder that says one.
-
-    Args:
-      path: Path of the file.
-
-    Returns:
-      The split; None if no name says one.
+    """Returns the split that a file's name says, or its innermost folder that says one; else None.
 
     Raises:
       UserError: If one name says several.
