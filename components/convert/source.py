@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from common.cli import as_list
 from common.errors import UserError
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
 from common.storage.files import list_files, list_folder, sha256_of, stat_file
@@ -132,10 +133,9 @@ class Opening:
     def _num_pieces(self, num_bytes: Mapping[str, int]) -> dict[str, int]:
         """Returns the number of pieces of each split, given its bytes in the source."""
         if self.shards:
-            return {
-                split: max(1, round(self.shards * n / num_bytes["train"]))
-                for split, n in num_bytes.items()
-            }
+            # Without bytes for training a conversion fails later, with a message.
+            share = self.shards / (num_bytes["train"] or math.inf)
+            return {split: max(1, round(share * n)) for split, n in num_bytes.items()}
         most = min(
             self.shard_bytes, max(_MIN_PIECE_BYTES, sum(num_bytes.values()) // _USUAL_PIECES)
         )
@@ -219,10 +219,10 @@ class Source(abc.ABC):
         Raises:
           UserError: If not exactly one path is given, or it does not exist.
         """
-        if paths and not isinstance(paths, str):
+        if len(several := as_list(paths)) > 1:
             raise UserError(
-                f"--source {' '.join(paths)}: dataset {self.name!r} takes one path, not "
-                f"{len(paths)}"
+                f"--source {' '.join(several)}: dataset {self.name!r} takes one path, not "
+                f"{len(several)}"
             )
         return self.locate(paths, wanted)[0]
 

@@ -124,15 +124,9 @@ class Scheduling(Model, use_attribute_docstrings=True):
     strategy: Annotated[Literal["STANDARD", "SPOT"], VERTEX_ONLY] = "STANDARD"
     """STANDARD machines stay, SPOT ones are cheap and may be taken away."""
     timeout: Duration | None = None
-    (
-        "Time limit of the job: a number with s, m, h or d, at most 30d; without it the back end's "
-        "(Vertex AI: 7d)."
-    )
+    """Time limit of the job, such as 90m or 12h, at most 30d; without it Vertex AI's 7d."""
     max_restarts: number(0, 1000) = 5
-    (
-        "Bound on restarts after errors and, counted apart, after preemptions; of those after "
-        "Vertex AI's own, too."
-    )
+    """Most restarts after errors, and as many after preemptions and Vertex AI's own failures."""
 
     @property
     def timeout_s(self) -> int | None:
