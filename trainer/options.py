@@ -4,6 +4,7 @@ One command line serves every replica; differences between replicas come from th
 (`trainer.cluster.member`). A flag is a field of `Options`, and is declared nowhere else.
 """
 
+import argparse
 import dataclasses
 import functools
 import math
@@ -35,6 +36,12 @@ from trainer.models import registry
 _LEARNT = ("model", "batches", "network", "learning")
 _MOST_THREADS = 1024
 _batch_size = at_least(1, 2**24)
+_model_option = Kind(
+    str,
+    re.compile(r"[a-z_]\w*=[^,]*", re.IGNORECASE).fullmatch,
+    "NAME=VALUE without a comma",
+    "NAME=VALUE",
+)
 _class_weight = Kind(
     str,
     lambda text: "=" in text and positive.holds(float(text.rpartition("=")[2])),
@@ -80,6 +87,11 @@ class Options(Flags):
         str,
         f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for "
         "images, wide_deep for a table)",
+    )
+    model_options: tuple[str, ...] | None = _model(
+        several(_model_option),
+        "options of a model of your own: keywords of its function and of its optimizer. "
+        "--width 12 is the same as --model-options width=12",
     )
     init_from: str | None = _model(
         place,
@@ -282,7 +294,7 @@ class Options(Flags):
         Raises:
           UserError: If there is no such model, or an option of `network` is not one of its own.
         """
-        return registry.builder(self.model, manifest, self.network)
+        return registry.builder(self.model, manifest, self.network, self.model_options or ())
 
     @property
     def network(self) -> dict[str, Any]:
@@ -385,10 +397,44 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     # .../logs, as in a job directory. So the directory around them can be one.
     if base := re.fullmatch(r"(.+)/model/?", environ.get("AIP_MODEL_DIR", "")):
         argv = ["--job-dir", base[1], *argv]
-    values = vars(parser().parse_args(argv))
+    p = parser()
+    if {"-h", "--help"} & {*argv}:
+        _add_own_options(p, argv)
+    args, others = p.parse_known_args(argv)
+    values = vars(args)
+    if others:
+        if ":" not in (values["model"] or ""):
+            p.error(f"unrecognized arguments: {' '.join(others)}")
+        own = (*(values["model_options"] or ()), *_own_options(others, p))
+        values["model_options"] = tuple(sorted(own))  # Their order means nothing.
     values["threads"] = values["threads"] or variable(
         "TRAINER_THREADS", at_least(0, _MOST_THREADS), environ
     )
     if values["model"]:
         registry.check_name(values["model"])
     return Options(**values)
+
+
+def _add_own_options(p: Parser, argv: Sequence[str]) -> None:
+    """Adds the options of a model of the user's own, if the flags name one, to the help."""
+    only_model = Parser(add_help=False)
+    only_model.add_argument("--model", default="")
+    name = only_model.parse_known_args(argv)[0].model
+    if ":" in name:
+        group = p.add_argument_group(name)
+        for key, value in registry.own_options(name, ()).items():
+            if key not in {field.name for field in dataclasses.fields(Options)}:
+                flag = f"--{key.replace('_', '-')}"
+                group.add_argument(flag, default=value, metavar="VALUE", help="as its module says")
+
+
+def _own_options(argv: Sequence[str], p: Parser) -> list[str]:
+    """Returns the flags of a model of the user's own as `NAME=VALUE`; a flag needs a value."""
+    words = [word for arg in argv for word in (arg.split("=", 1) if arg[:2] == "--" else [arg])]
+    pairs = list(zip(words[::2], words[1::2], strict=False))
+    if len(words) % 2 or not all(re.fullmatch("--[a-z][a-z0-9-]*", name) for name, _ in pairs):
+        p.error(f"unrecognized arguments: {' '.join(argv)}")
+    try:
+        return [_model_option(f"{name[2:].replace('-', '_')}={value}") for name, value in pairs]
+    except argparse.ArgumentTypeError as error:
+        p.error(str(error))

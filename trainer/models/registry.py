@@ -28,7 +28,7 @@ import importlib
 import inspect
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from common.errors import UserError, unknown
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 _OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)
 NAMES = (*_OF_IMAGES, *_OF_TABLES)
+# How texts become values of options of a model of the user's own, by the type of the default.
+_CONVERT = {int: int, float: float}
+_BOOLEANS = {"true": True, "false": False}
 # Defaults for names that a model's module does not state.
 DEFAULTS = {
     "OPTIMIZER": "adam",
@@ -126,13 +129,16 @@ class Builder:
         return self.build()
 
 
-def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builder:
+def builder(
+    name: str, manifest: Manifest, network: Mapping[str, Any], own: Sequence[str] = ()
+) -> Builder:
     """Returns the builder of a model.
 
     Args:
       name: Value of `--model`.
       manifest: Manifest of the dataset.
-      network: Keywords of the model's function.
+      network: Keywords of the model's function that are flags of the trainer.
+      own: Others, as `own_options` takes them.
 
     Raises:
       UserError: If there is no such model, or its function does not take a keyword.
@@ -140,11 +146,13 @@ def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builde
     if useless := network.keys() - options(name).keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {name}; leave it out")
+    values = {**own_options(name, own), **network}
+    chosen = {key: values[key] for key in options(name)}
     module = _module(name)
     prepare = functools.partial(getattr(module, "prepare", _inputs_and_label), manifest)
 
     def build() -> keras.Model:
-        model = _function(name)(manifest, **network)
+        model = _function(name)(manifest, **chosen)
         if name in NAMES:
             return model
         from trainer.models.by_name import by_name
@@ -161,12 +169,37 @@ def options(name: str) -> dict[str, Any]:
     Raises:
       UserError: If there is no such function.
     """
-    _, *keywords = inspect.signature(_function(name)).parameters.values()
-    return {
-        keyword.name: keyword.default
-        for keyword in keywords
-        if keyword.default is not keyword.empty
-    }
+    return keywords(_function(name))
+
+
+def keywords(function: Callable[..., Any] | None) -> dict[str, Any]:
+    """Returns the keywords of a function that have defaults, with these; none of None."""
+    parameters = inspect.signature(function).parameters.values() if function else ()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
+
+
+def own_options(name: str, given: Sequence[str]) -> dict[str, Any]:
+    """Returns the options of a model's function, and of its module's `optimizer`, by name.
+
+    Args:
+      name: Value of `--model`.
+      given: Values as `NAME=VALUE`, in the type of the default; others have their defaults.
+
+    Raises:
+      UserError: If there is no such option, or its value is of another type.
+    """
+    defaults = {**options(name), **keywords(getattr(_module(name), "optimizer", None))}
+    values = dict(defaults)
+    for key, _, text in (each.partition("=") for each in given):
+        if key not in defaults:
+            raise UserError(f"--model {name}: {unknown('option', key, defaults)}")
+        kind = type(defaults[key])
+        try:
+            values[key] = _BOOLEANS[text] if kind is bool else _CONVERT.get(kind, str)(text)
+        except (KeyError, ValueError):
+            allowed = " or ".join(_BOOLEANS) if kind is bool else f"of type {kind.__name__}"
+            raise UserError(f"--model {name}: {key}={text} is not {allowed}") from None
+    return values
 
 
 def task(function: str | None, manifest: Manifest) -> Task:
