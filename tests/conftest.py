@@ -36,7 +36,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Leaves what the imports made, all to stay, out of each later search for garbage: a tenth of the time of all."""
+    """Leaves what the imports made out of later searches for garbage, a tenth of all the time."""
     gc.disable()
     result = yield
     gc.freeze()
@@ -52,7 +52,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Returns a function that tells how many bytes local files, and stores on this machine, have been read so far."""
+    """Returns a function for the bytes read so far from local files and stores of this machine."""
     sizes = []
 
     def open_counted(storage: LocalStorage, *arguments: Any) -> io.RawIOBase:
@@ -104,7 +104,7 @@ def store(tmp_path: pathlib.Path) -> Generator[epath.Path, None, None]:
 
 @pytest.fixture(scope="session")
 def container() -> list[str]:
-    """What to put before a command to have it run in a pid namespace of its own, as in a container."""
+    """Returns the words before a command that run it in a pid namespace, as in a container."""
     words = ["unshare", "--pid", "--fork", "--kill-child"]
     if not shutil.which("unshare") or subprocess.call([*words, "true"], stderr=subprocess.DEVNULL):
         pytest.skip("pid namespaces cannot be made here")

@@ -26,7 +26,7 @@ def evaluate(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def evaluate_step(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
-    """Runs the pipeline's step; returns its artifacts by name, with the answer of the step as `output`."""
+    """Runs the pipeline's step; returns its artifacts by name, and its result as `output`."""
 
     def run(job, data, *flags):
         types = typing.get_type_hints(component.evaluate)

@@ -90,7 +90,7 @@ def test_accuracy_p_is_binomial_tail(won, lost):
 
 
 def test_permutation_p_counts_swaps():
-    """Few records have all swaps counted, and of many a quarter moves all or none of three different answers."""
+    """All swaps of few records count; of many, a quarter moves all or none of three answers."""
     ours = np.zeros((8, 1))
     theirs = 0.1 * np.arange(1, 9).reshape(8, 1)
     assert compared(ours, theirs, np.zeros(8), task=NUMBER).p == 0.5**8
@@ -113,7 +113,7 @@ def test_record_order_irrelevant(task, n, seed):
 
 @given(st.sampled_from([TWO, LABELS]), st.integers(10, 40), st.integers(0, 2**32))
 def test_auc_scale_irrelevant(task, n, seed):
-    """Scores that are a growing function of others are as good, whatever the other model's scores."""
+    """Scores that are a growing function of others are as good, whatever the other scores."""
     ours, theirs, labels = answered(task, n, seed)
     one, other = (
         compared(each, theirs, labels, task=task, swaps=19) for each in (ours, 0.001 * ours**3)
@@ -162,7 +162,7 @@ def test_error_less_is_better():
 
 
 def scores(draw, n, positive, shared):
-    """Returns two models with scores of another scale each, and labels of which this share is positive."""
+    """Returns scores of two models on different scales, and labels with this positive share."""
     labels = (np.arange(n) < n * positive).astype(int)
     hard = labels + shared * draw.normal(size=n)
     odds = (np.exp((hard + draw.normal(size=n)) * scale) for scale in (1, 9))
@@ -191,7 +191,7 @@ def numbers(draw, n, freedom, shared):
     ],
 )
 def test_type_one_error(models, shape, shared, task, n, trials, swaps):
-    """Equally good models beat each other in one of twenty trials at most, but for chance in so many trials."""
+    """Equally good models beat each other in one of twenty trials at most, beyond chance."""
     draw = np.random.default_rng(7)
     wins = sum(
         compared(*models(draw, n, shape, shared), task=task, swaps=swaps).passed

@@ -40,7 +40,7 @@ def share(part: int, total: int) -> float | None:
 
 @given(classified())
 def test_figures_by_class_and_top_k(data):
-    """Each class has its shares, and top k the share of labels with fewer than k likelier classes, ties aside."""
+    """Each class has its shares; top k counts labels with fewer than k likelier classes."""
     answers, labels = data
     predicted, names = answers.argmax(axis=1), list("abcd")[: answers.shape[1]]
     values = plain(figures("classification", names, answers, labels))

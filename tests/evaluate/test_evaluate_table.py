@@ -115,7 +115,7 @@ def test_slices_are_shown(model, data, evaluate, tmp_path):
 
 
 def make_with_own_test(directory: pathlib.Path, **splits: list[dict]) -> pathlib.Path:
-    """Converts files of `train` and `test` rows, whose splits remain; returns the dataset's directory."""
+    """Converts files of `train` and `test` rows, which keep their splits; returns the dataset."""
     schema = trips.write(directory, splits["train"])["schema"]
     kinds = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
     files = []

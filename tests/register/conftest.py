@@ -31,7 +31,7 @@ def client(vertex: Any) -> Any:
 
 @pytest.fixture
 def uploaded(bucket: pathlib.Path) -> Callable[[pathlib.Path, str], str]:
-    """Copies a model and the files beside it to a run's directory in the bucket; returns its place."""
+    """Copies a model and its files to a run's directory in the bucket; returns its place."""
 
     def upload(model: pathlib.Path, run: str) -> str:
         shutil.copytree(model.parent, bucket / "runs" / run / "job")
@@ -42,7 +42,7 @@ def uploaded(bucket: pathlib.Path) -> Callable[[pathlib.Path, str], str]:
 
 @pytest.fixture
 def job(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
-    """Makes the directory of a job with files in `model/` as TensorFlow lays them out; the name tells them apart."""
+    """Makes the directory of a job with a model that is unique to the name."""
 
     def make(name: str = "job", **settings: Any) -> pathlib.Path:
         model = tmp_path / name / "model"
@@ -61,7 +61,7 @@ def job(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
 def evaluated(
     job: Callable[..., pathlib.Path],
 ) -> Callable[..., tuple[pathlib.Path, dict[str, Any]]]:
-    """Makes a job with an evaluation in which any lead counts; returns its directory and the evaluation's content."""
+    """Makes a job with an evaluation in which any lead counts; returns directory and content."""
 
     def make(
         name: str = "job",

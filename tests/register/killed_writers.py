@@ -1,4 +1,6 @@
-"""Writers of one registry that are killed at random: `python killed_writers.py REGISTRY MODEL_DIR WRITERS KILLS SEED`.
+"""Writers of one registry that are killed at random.
+
+`python killed_writers.py REGISTRY MODEL_DIR WRITERS KILLS SEED`.
 
 Each operation that has returned is a line in the file `done` beside the registry.
 """

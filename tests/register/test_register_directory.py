@@ -26,7 +26,16 @@ STUCK = """
 import shutil, sys, time
 from components.register.directory import DirectoryRegistry
 copy = shutil.copyfileobj
-shutil.copyfileobj = lambda *files: (copy(*files), sys.stdout.write("copying\\n"), sys.stdout.flush(), time.sleep(60))
+
+
+def copy_and_stop(*files):
+    copy(*files)
+    sys.stdout.write("copying\\n")  # At once, since several threads copy.
+    sys.stdout.flush()
+    time.sleep(60)
+
+
+shutil.copyfileobj = copy_and_stop
 DirectoryRegistry(sys.argv[1]).register("m", sys.argv[2], {})
 """
 

@@ -100,7 +100,7 @@ VERSIONS = st.tuples(
 @example([({}, {"champion"})], None)
 @given(st.lists(VERSIONS, max_size=3), st.none() | CONTENTS)
 def test_foreign_versions_on_vertex_stay(vertex, vertex_place, client, bucket, versions, record):
-    """Versions and folders of others stay as they are; one whose alias is needed ends the promotion in one line."""
+    """Versions and folders of others stay; one that has a needed alias ends the promotion."""
     from google.cloud import aiplatform_v1 as v1
 
     vertex.models.versions.clear()

@@ -1,4 +1,4 @@
-"""The gate's step, registration, promotion, the registry, the page and the summary agree on one decision."""
+"""Gate, registration, promotion, registry, page and summary agree on one decision."""
 
 import json
 

@@ -86,7 +86,7 @@ def serving(
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Returns a registry with three versions of a model: the first is the champion, the last is damaged."""
+    """Returns a registry with three versions: the first is the champion, the last is damaged."""
     folder = tmp_path_factory.mktemp("rides")
     manifest = convert_quietly(source(folder, typed_rows(300)))
     models = open_registry(str(folder / "registry"))
@@ -127,7 +127,7 @@ def images(
 
 @pytest.fixture(scope="session")
 def slow_model(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Returns a model that counts to the largest number that it is given, and answers with its inputs."""
+    """Returns a model that counts to the largest of its inputs, and answers with these."""
     import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="count")])

@@ -154,7 +154,10 @@ def test_images_as_files_and_pixels(images, tmp_path):
         ({"inputs": {"fare": [1, 2], "Stops": [1]}}, "Stops: give a list, as long as that of each "
             "other column"),
         ({"inputs": {"fare": "12"}}, "fare: give a list, as long as that of each other column"),
-        ({"rows": [ROW]}, 'send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}'),
+        (
+            {"rows": [ROW]},
+            'send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}',
+        ),
         ({"instances": [ROW], "signature_name": "row"}, "unknown signature 'row'; did you mean "
             "'raw'? (known: fau"),
         ({"instances": [ROW], "signature_name": "serving_default"}, " of shape () (row 0)"),
@@ -234,7 +237,7 @@ def malformed(draw: random.Random) -> tuple[str, bytes]:
 
 
 def test_malformed_requests_leave_server_answering(server):
-    """Each gets one JSON object with an error of one line; the server answers others as before, and grows no more."""
+    """Each gets one JSON error of one line; the server still answers, and grows no more."""
     expected = server.ask(instances=[ROW])
     draw = random.Random(0)
     memory = psutil.Process(server.process.pid).memory_full_info

@@ -147,8 +147,8 @@ class VertexBackend(Backend):
     directory then follows it.
 
     Ignored here: nothing of the cluster file. Refused: a job directory outside of buckets, a
-    dataset on this machine, an image without a digest, pools without a machine type, and the flags of
-    processes of this machine (`--code`, `--log-dir`, ...).
+    dataset on this machine, an image without a digest, pools without a machine type, and the flags
+    of processes of this machine (`--code`, `--log-dir`, ...).
     """
 
     name = "vertex"
