@@ -135,7 +135,11 @@ class Encoding:
 
     @property
     def categories(self) -> int | None:
-        """Number of categories, including the one for unknown values; None for numbers."""
+        """Number of categories; None for `numeric`, whose input is a number.
+
+        For `buckets` it is the number of boundaries and 1. For `vocabulary` and `words` it is the
+        size of the vocabulary and 1, as all unknown values are one more category.
+        """
         if self.boundaries is not None:
             return len(self.boundaries) + 1
         return self.hash_buckets if self.vocabulary is None else len(self.vocabulary) + 1

@@ -173,10 +173,12 @@ def write(
 def task_of(model_dir: str) -> str | None:
     """Returns `package.module:function` that makes a model's task.
 
-    Returns None if the dataset's label defines the task, or if another program made the model.
+    Returns None if the dataset's label defines the task, or if the model has no `dataset.json`, as
+    one that another program made.
 
     Raises:
       UserError: If the model's `dataset.json` cannot be used.
+      ConnectionError: If a store does not answer.
     """
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
         return None if facts is None else facts["task"]
@@ -186,10 +188,11 @@ def taken_by(model_dir: str) -> tuple[list[str], list[Feature]]:
     """Returns the names of a model's signatures, and the columns of a table that it takes.
 
     The columns are those of the source of its dataset; there are none for images. Both lists are
-    empty if another program made the model.
+    empty if the model has no `dataset.json`, as one that another program made.
 
     Raises:
       UserError: If the model's `dataset.json` cannot be used.
+      ConnectionError: If a store does not answer.
     """
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
         if facts is None:
@@ -204,6 +207,7 @@ def records_of(model_dir: str) -> TrainedOn | None:
 
     Raises:
       UserError: If that file cannot be used.
+      ConnectionError: If a store does not answer.
     """
     return TrainedOn.load(os.path.join(model_dir, _ASSETS))
 
@@ -211,10 +215,11 @@ def records_of(model_dir: str) -> TrainedOn | None:
 def trained_on(model_dir: str) -> tuple[str, Mapping[str, Any]] | None:
     """Returns the name of a model's dataset and the arguments of that dataset's conversion.
 
-    Returns None if another program made the model.
+    Returns None if the model has no `dataset.json`, as one that another program made.
 
     Raises:
       UserError: If the model's `dataset.json` cannot be used.
+      ConnectionError: If a store does not answer.
     """
     with parsed_json(os.path.join(model_dir, _ASSETS, _FILE)) as facts:
         return None if facts is None else (facts["dataset"], dict(facts["arguments"]))

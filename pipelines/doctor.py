@@ -93,9 +93,10 @@ def check_packages() -> Iterator[str]:
 
 
 def check_modules() -> Iterator[str]:
-    """Yields each module of the project that cannot be imported.
+    """Yields a problem for each module of the project that cannot be imported.
 
-    Any module may be what a step runs.
+    It imports all of them, since a step may run any. A problem is a text with the name of the
+    module, the error, and what to do.
     """
     from common.quiet import without_advice
 
@@ -115,7 +116,7 @@ def check_modules() -> Iterator[str]:
 
 
 def check_project(project: str, bucket: str, location: str) -> Iterator[str]:
-    """Yields what a project, a bucket and the user's permissions lack for runs on Vertex AI.
+    """Yields the problems of a project, a bucket and the user's permissions for runs on Vertex AI.
 
     Raises:
       UserError: While iterating, if there are no credentials.

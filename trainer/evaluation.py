@@ -305,9 +305,19 @@ def has_evaluator() -> bool:
 
 
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
-    """Runs an evaluator: scores checkpoints, newest first, until the last step's is scored.
+    """Runs an evaluator until the job is done and its last checkpoint is scored.
 
-    Returns the exit code, 0. Without a validation split it returns at once.
+    Each time it scores the newest readable checkpoint after the last one scored, so some may be
+    left out. A SIGTERM ends the process at once, with `saved_code()`.
+
+    Args:
+      opts: Options of the job.
+      manifest: Manifest of the dataset. If it has no validation examples, this returns at once.
+      journal: Journal of this replica.
+      stop: Stop request of this process.
+
+    Returns:
+      The exit code, 0.
     """
     if not manifest.splits[SPLIT].examples:
         print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate")

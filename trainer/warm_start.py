@@ -35,7 +35,7 @@ _WEIGHT = re.compile(rf"variables/model\.S(.*){_VALUE}")
 def learnt_from(source: str) -> TrainedOn | None:
     """Returns the records that the source's weights were trained on.
 
-    Returns None if the source does not say, as a `.keras` file does not.
+    Returns None if the source has no list of them, such as a `.keras` file.
 
     Raises:
       UserError: If the source's list of records cannot be used.
@@ -109,7 +109,20 @@ def take(source: str, model: keras.Model) -> str:
 
 
 def _read(source: str) -> tuple[Mapping[str, np.ndarray], str]:
-    """Returns the source's weights by the names of `trainer.nn.weights`, and its kind in words."""
+    """Reads the weights of a source.
+
+    Args:
+      source: A `.keras` file, the directory of a SavedModel that a job has exported, a job
+        directory, or its `best/`. Of several checkpoints the newest counts.
+
+    Returns:
+      The weights by the names of `trainer.nn.weights`, and text that says where they are from, such
+      as `the checkpoint of step 500`.
+
+    Raises:
+      FileNotFoundError: If the directory has neither a SavedModel nor a checkpoint.
+      Exception: Of any type, from Keras or TensorFlow, if the source cannot be read.
+    """
     if source.endswith(".keras"):
         saved = keras.saving.load_model(source, compile=False)
         return {name: weight.numpy() for name, weight in weights.named(saved).items()}, "the file"

@@ -111,7 +111,11 @@ def delete(run_dir: str, leftovers: Iterable[Leftover]) -> None:
 def num_bytes(path: pathlib.Path) -> int:
     """Returns the size in bytes of a file, or of all files below a directory.
 
-    A symbolic link in the directory counts with its own size.
+    A symbolic link in the directory counts with its own size, or not at all if it leads to another
+    directory.
+
+    Raises:
+      OSError: If there is nothing at the path.
     """
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_dir())

@@ -39,7 +39,7 @@ from components.convert.engine import ProcessLostError
 
 PAGE, SKIPPED = "dataset.html", "skipped.txt"
 WORK = ".converting"
-# Names of the files that a conversion writes before its manifest.
+# Names of what a conversion writes into the output directory before the manifest.
 _OURS = re.compile(
     r"((train|validation|test)-\d{5,}\.(tfrecord|hashes|index)"
     rf"|{re.escape(PAGE)}|{re.escape(SKIPPED)})(\.\w+\.tmp)?"
@@ -115,7 +115,7 @@ def _load_finished(output: str) -> Manifest | None:
     names = {os.path.basename(path) for path in (*folders, *(file.path for file in files))}
     if FILE in names:
         return Manifest.load(output)
-    # A name is ours only in a directory with the mark of an unfinished conversion.
+    # Files are known by their names only if the directory has the mark of an unfinished conversion.
     if foreign := sorted(name for name in names if WORK not in names or not _OURS.fullmatch(name)):
         reason = "whose manifest is gone" if _OURS.fullmatch(foreign[0]) else "which is not ours"
         raise UserError(
@@ -288,7 +288,14 @@ def discard(output: str) -> None:
 
 
 def _delete(output: str, suffix: str) -> None:
-    """Deletes the plan, all notes, and those of our files whose names end with a suffix."""
+    """Deletes `.converting`, which has the plan and the notes, and files of a conversion.
+
+    Args:
+      output: Directory of the dataset.
+      suffix: End of the names of the files to delete. Of the files directly in the directory, only
+        those go whose names a conversion gives: shards, page and list of skipped rows, and
+        temporary files. The manifest stays.
+    """
     paths = [file.path for file in list_folder(output)[1]]
     delete_files(
         path for path in paths if path.endswith(suffix) and _OURS.fullmatch(os.path.basename(path))

@@ -163,7 +163,13 @@ def format_number(value: float | None, unit: str | None = None) -> str:
 
 
 def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Histogram:
-    """Returns a histogram whose edges span the central 98 % of the first sample."""
+    """Returns the histogram of a column of numbers.
+
+    Args:
+      name: Name of the column.
+      samples: Values in each split, None for a missing one; the training split first. The edges of
+        the bins span the central 98 % of its values.
+    """
     # None becomes NaN, which sorts behind infinity and so falls into the last bin.
     samples = [np.array(sample, np.float64) for sample in samples]
     values = samples[0][~np.isnan(samples[0])]
@@ -174,7 +180,13 @@ def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Hist
 
 
 def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
-    """Returns a histogram of the most frequent values of the first sample."""
+    """Returns the histogram of a column of categories.
+
+    Args:
+      name: Name of the column.
+      samples: Values in each split, the training split first. Its most frequent values get a bin
+        each, and all other values of any split share the last bin.
+    """
     categories = [
         category for category, _ in collections.Counter(samples[0]).most_common(_CATEGORIES)
     ]

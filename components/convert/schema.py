@@ -68,7 +68,10 @@ def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _by_name(value: Any) -> Any:
-    """Returns a name, or a list of different names, as a mapping from each name to itself."""
+    """Turns a name, or a list of names, into a mapping from each name to itself.
+
+    Returns any other value unchanged. Raises a `UserError` if two names are equal.
+    """
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list):
         return value
@@ -165,7 +168,7 @@ class _Predicted(Model):
 
     @property
     def kind(self) -> str:
-        """Key that says what is predicted, such as `column` or `regression`."""
+        """Key of the target: `label`, `column`, `condition`, `regression` or `multi_label`."""
         kinds = (LABEL, "column", "condition", REGRESSION, MULTI_LABEL)
         # Each subclass has some of these fields only.
         return _only(self, [kind for kind in kinds if hasattr(self, kind)])
@@ -288,7 +291,7 @@ class SplitRule(Model):
 
     @property
     def starts(self) -> dict[str, int]:
-        """Smallest `time` of each split, as a number or in seconds since 1970; empty for groups."""
+        """Smallest `time` of `test` and `validation`, where set; times in seconds since 1970."""
         starts = {"test": self.test_from, "validation": self.validation_from}
         return {
             split: start if type(start) is int else math.floor(start.timestamp())

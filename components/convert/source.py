@@ -180,7 +180,7 @@ class Source(abc.ABC):
     def digest(self, paths: Paths) -> str:
         """Returns the SHA-256 (hexadecimal) over the schema, and the files' names and contents.
 
-        It changes when the source does. Errors are those of `files`.
+        It changes when the source does. Raises the errors that `files` raises.
         """
         names = relative_names(self.files(paths))
         named = [(name, file.crc32c or sha256_of(file.path)) for file, name in names.items()]

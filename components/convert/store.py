@@ -19,12 +19,17 @@ from components.convert import output
 
 
 def held(directory: pathlib.Path) -> contextlib.AbstractContextManager[int]:
-    """Returns a context in which no other run converts or deletes a dataset of the store.
+    """Returns a context manager that holds the lock of one dataset.
 
-    On entering, it waits while another run holds the dataset, and prints a line about that.
+    Runs convert or delete a dataset only while they hold its lock. On entering, it waits while
+    another run holds it, and prints one line about that. It yields the descriptor of the lock file.
 
     Args:
-      directory: Directory of the dataset; the folder above it is made.
+      directory: Directory of the dataset. The folder above it is created at once, and on entering
+        `<directory>.lock`, the lock file, beside the directory.
+
+    Raises:
+      OSError: If the folder or the lock file cannot be created.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     print_once = functools.cache(

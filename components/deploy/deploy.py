@@ -106,8 +106,10 @@ class Deployment:
     def rollback(self) -> None:
         """Sends all requests to the version that was deployed before the one that answers.
 
-        If several versions answer, the newest of them counts. It is a UserError if there is no
-        earlier deployment.
+        If several versions answer, the newest of them counts.
+
+        Raises:
+          UserError: If there is no earlier deployment.
         """
         endpoint = self._found()
         split, deployed = (
@@ -150,8 +152,12 @@ class Deployment:
     def _check(self, version: Version) -> None:
         """Checks that a version answers as its evaluation recorded.
 
-        The endpoint chooses who answers, so requests are repeated until it is this version. A
+        The endpoint chooses which version answers, so requests are repeated until it is this one. A
         version whose evaluation has no recorded requests is not checked.
+
+        Raises:
+          UserError: If the version answers otherwise, refuses the requests, or is not the one that
+            answers in any of many attempts.
         """
 
         def ask(rows: list) -> Mapping[str, Any]:

@@ -58,7 +58,10 @@ class DirectoryRegistry(Registry):
         return str(self._root)
 
     def names(self) -> list[str]:
-        """Returns the names of the models in order. Skips foreign directories, with a note."""
+        """Returns the names of the models in order.
+
+        Skips directories that another program has made, and prints a note about each.
+        """
         names = []
         for directory in sorted(self._root.glob("[a-z0-9]*/")):
             try:
@@ -71,11 +74,8 @@ class DirectoryRegistry(Registry):
     def versions(self, name: str) -> list[Version]:
         """Returns the versions of a model, oldest first.
 
-        Versions that were deleted by this registry are left out. The list is empty for an unknown
-        model.
-
-        The files of a version may have been removed by others. The list is empty for an unknown
-        model.
+        Versions that were deleted by this registry are left out. The files of the others may have
+        been removed without it. The list is empty for an unknown model.
         """
         numbers, aliases = [], {}
         for event in self.history(name):
@@ -196,7 +196,12 @@ def _delete(partial: pathlib.Path) -> None:
 
 
 def _is_foreign(path: pathlib.Path) -> bool:
-    """Returns whether there is a file other than an `aliases.json` of ours, with a note if so."""
+    """Returns whether another program wrote the file at the path of an `aliases.json`.
+
+    If so, a note about the file is printed on standard error. A file that cannot be read, or lacks
+    this program's label or a champion, counts as another program's. The result is False if there is
+    no file.
+    """
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if not path.exists() or (
             is_ours(content := json.loads(path.read_bytes())) and CHAMPION in content

@@ -37,6 +37,8 @@ TEMPLATES.filters["shown"] = shown
 def write(record: RunRecord, progress: Progress, status: str, seconds: float) -> dict[str, Any]:
     """Writes `summary.json` and `report.html` from the files of a run.
 
+    Also copies the newest evaluation to `evaluation.json` in the run's directory.
+
     Args:
       record: Record of the run.
       progress: Its steps, which have ended.

@@ -138,11 +138,16 @@ def naming_lost_replicas(member: Member) -> Iterator[None]:
 
 
 def serve(member: Member, stop: Stop, channel: ControlChannel) -> None:
-    """Serves as a parameter server, or as its worker, until the process is ended; never returns.
+    """Runs the server of a parameter server or worker until the process ends; never returns.
 
-    On SIGTERM it asks the chief to save, and ends when the chief has saved, is gone, or 24 seconds
-    have passed. It also ends if the chief was started again or is gone for long, since such a chief
-    must meet its servers anew.
+    On SIGTERM it asks the chief to save, and ends the process when the chief has saved, is gone, or
+    24 seconds have passed. It also ends the process if the chief was started again or is gone for a
+    minute: a new chief waits until all replicas have connected to it again.
+
+    Args:
+      member: This replica, of role `ps` or `worker` in a parameter-server job.
+      stop: Stop request of this process.
+      channel: Connection to the chief.
 
     Raises:
       UserError: If the machine lacks the GPUs that the cluster file has.

@@ -62,7 +62,18 @@ def parse(examples: tf.Tensor, manifest: Manifest) -> Columns:
 
 
 def decode_files(columns: Columns, manifest: Manifest) -> Columns:
-    """Returns the columns with pixels, uint8 [N, *shape], in place of image files."""
+    """Decodes the image files of a batch.
+
+    Args:
+      columns: Columns [N, ...] by name; those of image files are strings [N].
+      manifest: Manifest of the dataset, which says which features are image files.
+
+    Returns:
+      All columns, with pixels, uint8 [N, *shape], in place of image files.
+
+    Raises:
+      tf.errors.InvalidArgumentError: When it runs, if a file cannot be decoded.
+    """
     files = {
         f.name: decode_images(columns[f.name], f.shape)
         for f in manifest.features

@@ -182,7 +182,16 @@ def _parse_int(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _parse_time(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns seconds since 1970 in UTC, and a mask of the texts that are times."""
+    """Parses dates and times as in ISO 8601, such as `2024-01-31` or `2024-01-31T12:30:00+01:00`.
+
+    Args:
+      texts: Strings [N].
+
+    Returns:
+      Seconds since 1970 in UTC, int64 [N], without fractions; and a mask, bool [N], of the texts
+      that are such dates or times. A text without a zone is in UTC. The seconds of any other text
+      are meaningless.
+    """
     is_right = tf.strings.regex_full_match(texts, ISO_8601)
     texts = tf.where(is_right, texts, _EMPTY["time"])
     for pattern, replacement in (

@@ -79,7 +79,12 @@ class BatchNormalization(keras.layers.Layer):
     def _normalise_by_batch(
         self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the normalised x, and mean and variance of the whole batch."""
+        """Normalises x by the moments of the whole batch, over all replicas in sync.
+
+        Returns:
+          x normalised, then scaled by gamma and shifted by beta; and mean and variance of each
+          channel, float32 [channels].
+        """
         replica = tf.distribute.get_replica_context()
         if replica is None or replica.num_replicas_in_sync == 1:
             return self._fused(x, gamma, beta)[:3]
@@ -124,7 +129,13 @@ class BatchNormalization(keras.layers.Layer):
         return synchronised(x, gamma, beta)
 
     def _fused(self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns the normalised x, and mean, variance and count, of this replica's part alone."""
+        """Normalises x by the moments of this replica's part of the batch alone.
+
+        Returns:
+          x normalised, then scaled by gamma and shifted by beta; mean and variance (divided by n)
+          of each channel, float32 [channels]; and n, the number of values of x in each channel, a
+          float32 scalar.
+        """
         y, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=self.epsilon)
         count = tf.cast(tf.size(x) // x.shape[-1], tf.float32)
         return y, mean, variance * (tf.maximum(count - 1, 1) / count), count

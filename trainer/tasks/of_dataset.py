@@ -135,7 +135,7 @@ class MultiLabel(Task):
         return len(self.targets)
 
     def default_loss(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the binary cross-entropy in nats of each example, [N].
+        """Returns the binary cross-entropy in nats of each example, float32 [N].
 
         It is the mean over the example's labels.
         """
@@ -230,14 +230,18 @@ class Regression(Task):
 
 
 def _mean_log_loss(probabilities: np.ndarray) -> float:
-    """Returns the mean cross-entropy in nats, given the probabilities of the true values."""
+    """Returns the mean cross-entropy in nats.
+
+    Args:
+      probabilities: Probabilities of the true values. Those below 1e-7 count as 1e-7.
+    """
     return -np.log(np.maximum(probabilities, _MIN_PROBABILITY, dtype=np.float64)).mean()
 
 
 def _mean_auc(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Returns `auc`, the mean over those columns [N, k] whose labels are not all equal.
+    """Returns `auc` by name, the mean over those columns [N, k] whose labels are not all equal.
 
-    Returns nothing if there is no such column.
+    The mapping is empty if there is no such column.
     """
     # Imported when needed, as this takes a second and most models do without.
     from sklearn.metrics import roc_auc_score

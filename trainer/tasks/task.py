@@ -193,7 +193,7 @@ class Task(abc.ABC):
 
     @property
     def num_states(self) -> int:
-        """Number of values in `states`."""
+        """Total number of values in all vectors that `states` returns."""
         return sum(math.prod(v.shape) for metric in self.all_metrics for v in metric.variables)
 
     def results(self, states: Iterable[float]) -> dict[str, float]:

@@ -112,7 +112,7 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """Name that depends on the question and the state of the tables only."""
+        """Name of the export, which depends on `question` and `tables` only."""
         content = json.dumps([self.question, self.tables]).encode()
         return f"bigquery-{hashlib.sha256(content).hexdigest()[:20]}"
 
@@ -207,10 +207,16 @@ def export(plan: Plan, directory: str) -> str:
 
 
 def _begin(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool]:
-    """Begins a job, unless there is one with this id.
+    """Begins the job of an export in BigQuery, unless there is one with this id.
+
+    Args:
+      client: Client of BigQuery.
+      plan: What to export.
+      folder: `gs://` folder of the exported files.
+      job_id: Id of the job.
 
     Returns:
-      The job, and whether this call has begun it.
+      The job, new or existing, and whether this call has begun it.
     """
     from google.api_core.exceptions import Conflict
     from google.cloud import bigquery

@@ -61,7 +61,7 @@ OFFERED: Mapping[str, tuple[RemoteFile, ...]] = {
 
 
 def download(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathlib.Path]:
-    """Downloads the files that are not in a directory yet.
+    """Downloads the files that are not in a directory yet, or have a wrong checksum there.
 
     While another process downloads files to the directory, it waits.
 
@@ -90,10 +90,14 @@ def download(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathl
 
 
 def _download(file: RemoteFile, path: pathlib.Path) -> pathlib.Path:
-    """Downloads a file, unless it is there, from the first URL that provides it; returns its path.
+    """Downloads a file, unless the path has its content already, and returns the path.
+
+    A file at the path with another SHA-256 is replaced. The URLs are tried in their order, each up
+    to three times, until one provides the file.
 
     Raises:
-      UserError: If no URL provides the file.
+      UserError: If no URL provides the file with its SHA-256.
+      OSError: If the path cannot be read or written.
     """
     import requests  # Slow to import.
     import urllib3

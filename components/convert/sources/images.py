@@ -335,15 +335,22 @@ class FolderSource(Source):
     encoding: str | None = None
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the images of all splits, in their order; errors are those of `_find`."""
+        """Returns the images of all splits, one split after the other.
+
+        Those of a split are sorted by a hash of class and file name, which mixes the classes.
+
+        Raises:
+          UserError: If there is no such folder, two of its folders are for one split, or a split
+            has no images.
+        """
         return [*itertools.chain(*self._find(paths).values())]
 
     def open(self, paths: Paths, opening: Opening) -> FolderExamples:
         """Prints what is left out, and reads the heads of all images.
 
         Raises:
-          UserError: If there are fewer than two classes, one has no training images, or an image
-            is broken.
+          UserError: If `files` raises one, there are fewer than two classes, one has no training
+            images, or an image is broken.
         """
         images = self._find(paths, print_others=True)
         class_names = sorted({_class(file) for file in itertools.chain(*images.values())})
@@ -370,7 +377,7 @@ class FolderSource(Source):
         return examples.choose_storage(opening, self.image_size, self.encoding)
 
     def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
-        """Returns the images of each split, in their order.
+        """Returns the images of each split, sorted as `files` returns them.
 
         Raises:
           UserError: If there is no such folder, two of its folders are for one split, or a split

@@ -269,7 +269,7 @@ class Staging:
         self._take(values)
 
     def _take(self, values: pa.Table) -> None:
-        """Takes the rows of a query's result that have no fault.
+        """Adds the rows of a query's result that have no fault to the file.
 
         Rows that the filter leaves out are counted; wrong rows are passed over.
         """
@@ -397,16 +397,18 @@ class Staging:
 
 
 def check_columns(given: pa.Schema, texts: Mapping[str, Any], schema: TableSchema) -> None:
-    """Checks that columns can have the values of the schema's columns.
+    """Checks the names and types of the columns of rows that are to be added.
 
     Args:
-      given: Names and types of the columns.
-      texts: Further columns, which are texts, by header.
+      given: Names and types of the columns that a file has.
+      texts: Further columns by header, as `Staging.add_batch` takes them: one text for all rows, or
+        None. Only their headers are checked.
       schema: Schema of the table.
 
     Raises:
-      UserError: If a column is missing, there is another one that the schema does not ignore, or
-        one has a type whose values its type in the schema never takes.
+      UserError: If a column of the schema is missing or there more than once, if there are further
+        columns and the schema does not ignore them, or if the schema's type of a column never takes
+        values of the file's type, as `float` takes no dates.
     """
     check_names([*given.names, *texts], schema)
     for column in schema.columns.values():

@@ -154,7 +154,13 @@ class TfdsSource(Source):
         )
 
     def _data_dir(self, source_dir: pathlib.Path | None) -> pathlib.Path:
-        """Returns our folder for what is prepared from downloads, or from files in a directory."""
+        """Returns the folder in which this program prepares the dataset.
+
+        It is in the user's cache, and may not exist yet.
+
+        Args:
+          source_dir: Directory of the files from which the dataset is prepared; None for downloads.
+        """
         base = downloads_dir() / "tfds"
         if source_dir is None:
             return base
@@ -166,7 +172,7 @@ class TfdsSource(Source):
 
         Args:
           source_dir: Directory of the dataset, or of several; None for the one that TFDS uses by
-            default. In any case, our own folder is searched too.
+            default. What is not there may be in `_data_dir`, which is searched next.
 
         Raises:
           UserError: If the directory holds another dataset, or the dataset cannot be read.
@@ -247,8 +253,16 @@ class TfdsSource(Source):
     def _require_files(self, builder: DatasetBuilder, source_dir: pathlib.Path | None) -> None:
         """Checks that the files of a dataset are in the directory, or can be downloaded.
 
+        Nothing is checked of a dataset whose files people have to get, if a directory is given:
+        their names are not known here.
+
+        Args:
+          builder: Builder of the dataset.
+          source_dir: Directory of files; None to download all of them.
+
         Raises:
-          UserError: If some are missing, and no host that has them can be reached.
+          UserError: If some files are missing and no host that has them can be reached; or if
+            people have to get the files, and no directory is given.
         """
         instructions = builder.MANUAL_DOWNLOAD_INSTRUCTIONS
         if instructions and source_dir is None:

@@ -156,9 +156,16 @@ class Backend(abc.ABC):
         )
 
     def _ignored(self, model: Model, above: str) -> Iterator[str]:
-        """Yields the names of the ignored keys of a model that differ from their defaults.
+        """Yields the keys of the cluster file, or of a part of it, that are set but ignored here.
 
-        `above` is the path of the model in the file; a pool's keys are named without the role.
+        Args:
+          model: The cluster, or a part of it.
+          above: Path of the part in the file, with a dot behind it; empty for the cluster and for a
+            pool, whose keys are named without the role.
+
+        Yields:
+          Path of each key that this back end ignores and that is neither None nor its default, such
+          as `scheduling.strategy`.
         """
         for key, field in type(model).model_fields.items():
             value = getattr(model, key)

@@ -164,8 +164,8 @@ def read_hosts(path: str) -> list[Host]:
     """Returns the hosts of a host file, in its order; an empty list if it has none.
 
     Raises:
-      UserError: If the file cannot be read, has a wrong line, or names a host twice. The message
-        has the number of the line.
+      UserError: If the file cannot be read, has a wrong line, or names a host twice. For a line,
+        the message has its number.
     """
     with readable(path):
         lines = Path(path).read_text("utf-8", "replace").splitlines()

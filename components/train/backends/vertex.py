@@ -388,7 +388,8 @@ class Training:
     def _is_done(self) -> bool:
         """Returns whether the training is done, so that no job is needed.
 
-        The record of the project's trainer decides, if there is one; else the end of the last job.
+        If the project's trainer has left its record `DONE.json`, the training is done if that has
+        reached the steps or epochs asked for. Otherwise it is done if the last job has succeeded.
         """
         attempts, program = self._store.attempts, self._plan.job.program
         goal = program.trainer
@@ -463,8 +464,18 @@ class Training:
     def _patiently(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a function that uses Google Cloud, and returns its result.
 
-        Once a job has been followed, the call is repeated during an outage; before, and if it is
-        refused, its error is raised.
+        Once this process has begun to follow its first job, a call that fails is repeated every
+        `POLL_S` seconds until it succeeds or is refused. Before that, any error is raised.
+
+        Args:
+          call: The function.
+          *arguments: Its arguments.
+
+        Raises:
+          RefusedError: If Google Cloud refuses the call.
+          UserError: If the call raises it, before the first job is followed.
+          ConnectionError: If Google Cloud does not answer, before the first job is followed.
+          _LeftError: As `_wait` raises it, between two attempts.
         """
         while self._link:
             with self._outages.tolerated():

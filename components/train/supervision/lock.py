@@ -65,7 +65,8 @@ class Launcher(BaseModel, frozen=True):
     def of(cls, pid: int) -> Self:
         """Returns the identity of a process of this machine or container.
 
-        If there is no such process, or it is a zombie, `started` is 0, so that `is_alive` is false.
+        If there is no such process, or it is a zombie, `started` is 0, by which `is_alive` of a
+        launcher that had this id knows that it has ended.
         """
         started = 0.0
         with contextlib.suppress(psutil.NoSuchProcess):

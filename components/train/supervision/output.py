@@ -37,7 +37,10 @@ class _Log:
                 yield from self.rest()
 
     def rest(self) -> Iterator[str]:
-        """Yields what has been read of a line without an end; nothing if there is no such line."""
+        """Yields what has been read but not yielded yet; nothing if there is no such text.
+
+        A carriage return separates lines too.
+        """
         line, self._line = self._line, b""
         if line:
             # The lines of a progress bar end with a carriage return alone.

@@ -98,7 +98,8 @@ class Budget:
         """Counts the end of a replica or job.
 
         Args:
-          kind: Cause of the end.
+          kind: Cause of the end. After a user error nothing can start again, and the budget stays
+            as it is.
           exit_code: Exit code. 143 counts as a restart, but not as a failure in a row.
           max_restarts: Bound on the restarts after errors, and on those after preemptions.
           reports: Whether the program reports its steps. If not, and no step is known, each end
