@@ -74,6 +74,7 @@ def flag(
     return dataclasses.field(default=takes.get("default", dataclasses.MISSING), metadata=metadata)
 
 
+@dataclasses.dataclass(frozen=True)
 class Flags:
     """Base class of frozen dataclasses all of whose fields are made by `flag`.
 
@@ -173,7 +174,7 @@ def as_list(values: str | tuple[str, ...] | None) -> list[str]:
     return [values] if isinstance(values, str) else list(values or ())
 
 
-def check_value(field: dataclasses.Field, value: Any) -> Any:
+def check_value(field: dataclasses.Field[Any], value: Any) -> Any:
     """Returns the value of a field made by `flag` unchanged, after checking it.
 
     Raises:
@@ -193,7 +194,7 @@ def check_value(field: dataclasses.Field, value: Any) -> Any:
     return value
 
 
-def _flag(field: dataclasses.Field) -> str:
+def _flag(field: dataclasses.Field[Any]) -> str:
     return "--" + field.name.replace("_", "-")
 
 

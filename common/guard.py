@@ -69,8 +69,7 @@ class Guard:
 
     def close(self) -> None:
         """Makes the guard kill the processes and clean up, and waits until it has finished."""
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()
 
 
 def kill_marked(*marks: str) -> None:

@@ -177,7 +177,7 @@ class Shard:
     @property
     def checksums(self) -> dict[str, str]:
         """CRC-32C (hexadecimal) of each file of the shard, by the file's name."""
-        index = {self.index: self.index_crc32c} if self.index else {}
+        index = {self.index: self.index_crc32c or ""} if self.index else {}
         return {self.file: self.crc32c, self.hashes: self.hashes_crc32c, **index}
 
 

@@ -106,7 +106,8 @@ class TrainedOn:
     def save(self, directory: str) -> None:
         """Writes `trained_on.npz` into a directory, complete or not at all."""
         content = io.BytesIO()
-        np.savez(content, **{_FORM: np.array(self.form)}, **self.hashes)
+        # mypy also compares the arrays with the flag `allow_pickle`.
+        np.savez(content, **{_FORM: np.array(self.form)}, **self.hashes)  # type: ignore[arg-type]
         write_bytes(os.path.join(directory, RECORDS), content.getvalue())
 
     @classmethod

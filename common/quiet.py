@@ -52,7 +52,7 @@ def import_keras() -> None:
     long as the process, and scanning them again and again takes a sixth of the time.
     """
     hidden = _EXTRAS.difference(sys.modules)
-    sys.modules.update(dict.fromkeys(hidden))
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None is allowed.
     gc.disable()
     import keras  # noqa: F401
 

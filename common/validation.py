@@ -3,7 +3,7 @@
 class Disk(Model):
     \"\"\"Boot disk of each replica.\"\"\"
 
-    size_gb: number(100, 64_000) = 100
+    size_gb: Annotated[int, number(100, 64_000)] = 100
     \"\"\"Size in GB.\"\"\"
 
 Disk.read({"size_gb": 200}).size_gb == 200
@@ -69,7 +69,7 @@ class Model(BaseModel):
             value. The message is about the first fault and begins with its place.
         """
         with about("top level"):
-            cls._check_keys(document)
+            cls._check_keys(document)  # type: ignore[operator]  # pydantic leaves it callable.
         try:
             return cls.model_validate(document)
         except ValidationError as error:
@@ -106,8 +106,8 @@ Duration = Annotated[str, BeforeValidator(_check_duration)]
 Name = Annotated[str, Field(strict=True, pattern=r"\S")]
 
 
-def number(low: int, high: int) -> Any:
-    """Returns the type of a field that is an integer from `low` to `high`, both included.
+def number(low: int, high: int) -> BeforeValidator:
+    """Returns the check of an `int` field from `low` to `high`, both included.
 
     The value may also be a float without a fraction, or a text, as Google's JSON has it. Any other
     is a `UserError`.
@@ -121,7 +121,8 @@ def number(low: int, high: int) -> Any:
             )
         return int(float(value))
 
-    return Annotated[int, Field(ge=low, le=high), BeforeValidator(parse)]
+    bounded = Annotated[int, Field(ge=low, le=high)]  # For the JSON Schema.
+    return BeforeValidator(parse, json_schema_input_type=bounded)
 
 
 def _message(error: ValidationError) -> str:

@@ -45,11 +45,11 @@ class Bucket(Storage):
             blob = bucket.get_blob(name) if name and not name.endswith("/") else None
             return blob and _file(blob)
 
-    def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
-        return _list(folder)[1]
-
     def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
         return _list(folder, delimiter="/")
+
+    def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
+        return _list(folder)[1]
 
     def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
         return _Reader(file, start, stop, self.chunk_bytes)
@@ -127,7 +127,7 @@ class _Reader(io.RawIOBase):
             }
             content = memoryview(self._chunks[chunk].result())[offset : offset + stop - start]
         else:
-            content = _download_range(self._file, range(start, stop))
+            content = memoryview(_download_range(self._file, range(start, stop)))
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)
@@ -158,10 +158,10 @@ def connect(path: str) -> Iterator[tuple[Any, str]]:
 
 @functools.cache
 def _client(_emulator: str | None) -> Any:
-    from google.cloud import storage  # Imported when needed, as this takes 1 s.
+    from google.cloud.storage import Client  # Imported when needed, as this takes 1 s.
     from requests.adapters import HTTPAdapter
 
-    client = storage.Client(project=None)
+    client = Client(project=None)
     for scheme in ("https://", "http://"):  # An emulator uses http.
         client._http.mount(scheme, HTTPAdapter(pool_maxsize=2 * MAX_THREADS, pool_block=True))
     return client

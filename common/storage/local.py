@@ -22,14 +22,14 @@ class LocalStorage(Storage):
     def stat(self, path: str) -> File | None:
         return _stat(path) if os.path.isfile(path) else None
 
-    def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
-        return list(filter(None, map(_stat_if_exists, sorted(_walk(folder, follow_links)))))
-
     def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
         paths = sorted(entry.path for entry in os.scandir(folder)) if os.path.isdir(folder) else []
         folders = list(filter(os.path.isdir, paths))
         files = map(_stat_if_exists, sorted({*paths} - {*folders}))
         return folders, list(filter(None, files))
+
+    def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
+        return list(filter(None, map(_stat_if_exists, sorted(_walk(folder, follow_links)))))
 
     def open(self, file: File, start: int, stop: int) -> io.RawIOBase:
         return _Reader(file, start, stop)
@@ -71,7 +71,7 @@ class _Reader(io.FileIO):
     """Unbuffered reader of a part of a file; the operating system reads ahead."""
 
     # These read by `readinto` below, unlike the methods of `FileIO`.
-    read, readall = io.RawIOBase.read, io.RawIOBase.readall
+    read, readall = io.RawIOBase.read, io.RawIOBase.readall  # type: ignore[assignment]
 
     def __init__(self, file: File, start: int, stop: int) -> None:
         self._listed = file

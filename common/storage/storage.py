@@ -82,6 +82,13 @@ class Storage(abc.ABC):
         """Returns the file of a path; None if there is none, or if it is a folder."""
 
     @abc.abstractmethod
+    def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
+        """Returns the paths of folders and the files directly in a folder, each sorted by path.
+
+        Both lists are empty if there is no such folder.
+        """
+
+    @abc.abstractmethod
     def list(self, folder: str, *, follow_links: bool = True) -> list[File]:
         """Returns all files below a folder, sorted by path; none if there is no such folder.
 
@@ -91,13 +98,6 @@ class Storage(abc.ABC):
 
         Raises:
           UserError: If links lead to one folder twice.
-        """
-
-    @abc.abstractmethod
-    def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
-        """Returns the paths of folders and the files directly in a folder, each sorted by path.
-
-        Both lists are empty if there is no such folder.
         """
 
     @abc.abstractmethod

@@ -115,7 +115,7 @@ def _only(model: Model, names: Iterable[str]) -> str:
     return filled[0]
 
 
-_Positive = number(1, 999_999_999)
+_Positive = Annotated[int, number(1, 999_999_999)]
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _Start = Annotated[Any, AfterValidator(_start)]
 _Names = Annotated[tuple[Name, ...], AfterValidator(_different)]

@@ -61,12 +61,12 @@ class _Theirs(Model, extra="ignore"):
 
 class _Accelerator(_Theirs):
     type: Annotated[Name, AfterValidator(_check_accelerator)]
-    count: number(1, 16)
+    count: Annotated[int, number(1, 16)]
 
 
 class _Disk(_Theirs):
     bootDiskType: Literal["pd-ssd", "pd-standard"] = "pd-ssd"
-    bootDiskSizeGb: number(100, 64_000) = 100
+    bootDiskSizeGb: Annotated[int, number(100, 64_000)] = 100
 
 
 class _Config(_Theirs):
@@ -79,19 +79,18 @@ class _Scheduling(_Theirs):
 
 
 class _Input(_Theirs):
-    scaleTier: Literal[(*_TIERS, _CUSTOM)] = "BASIC"
     args: tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...] = ()
     jobDir: Name | None = None
     region: Name | None = None
     scheduling: _Scheduling = _Scheduling()
 
 
-_FIELDS: dict[str, Any] = {}
+_FIELDS: dict[str, Any] = {"scaleTier": (Literal[(*_TIERS, _CUSTOM)], "BASIC")}
 for _prefix in _PREFIXES.values():
     _FIELDS[f"{_prefix}Type"] = (Annotated[Name, AfterValidator(_check_type)] | None, None)
-    _FIELDS[f"{_prefix}Count"] = (number(0, 1000), 0)
+    _FIELDS[f"{_prefix}Count"] = (Annotated[int, number(0, 1000)], 0)
     _FIELDS[f"{_prefix}Config"] = (_Config, _Config())
-_Job = create_model(
+_Job: Any = create_model(
     "_Job", __base__=_Theirs, trainingInput=create_model("_Pools", __base__=_Input, **_FIELDS)
 )
 

@@ -56,15 +56,14 @@ class Accelerator(Model, use_attribute_docstrings=True):
 
     type: Annotated[Name, AfterValidator(check_gpu), VERTEX_ONLY]
     """GPU type, as Vertex AI calls it."""
-    count: number(1, 16) = 1
+    count: Annotated[int, number(1, 16)] = 1
     """GPUs of each machine; every machine type has its own allowed counts."""
 
 
-class MachineSpec(Model, use_attribute_docstrings=True):
-    """A machine and its GPUs."""
+class _Hardware(Model, use_attribute_docstrings=True):
+    """GPUs, and the machine that they belong to if it is named."""
 
-    machine: MachineType
-    """Machine type."""
+    machine: MachineType | None
     accelerator: Accelerator | None = None
     """GPUs of each replica; none without it."""
 
@@ -86,12 +85,19 @@ class MachineSpec(Model, use_attribute_docstrings=True):
         return f"{self.machine}{gpus}"
 
 
-class Pool(MachineSpec):
+class MachineSpec(_Hardware):
+    """A machine and its GPUs."""
+
+    machine: MachineType
+    """Machine type."""
+
+
+class Pool(_Hardware):
     """Equal replicas of one role."""
 
     machine: Annotated[MachineType | None, VERTEX_ONLY] = None
     """Machine type; only Vertex AI needs one."""
-    replicas: number(1, 1000) = 1
+    replicas: Annotated[int, number(1, 1000)] = 1
     """How many; exactly 1 of chief and evaluator."""
     alternatives: Annotated[tuple[MachineSpec, ...], VERTEX_ONLY] = ()
     """What to take, in this order, when Vertex AI has none of these machines."""
@@ -103,7 +109,7 @@ class Pool(MachineSpec):
           k: 0 for the pool's own machine, k for its k-th alternative. If there are fewer
             alternatives, the last one is taken.
         """
-        spec = [self, *self.alternatives][: k + 1][-1]
+        spec = (self.alternatives[:k] or (self,))[-1]
         return self.model_copy(
             update={"machine": spec.machine, "accelerator": spec.accelerator, "alternatives": ()}
         )
@@ -114,7 +120,7 @@ class Disk(Model, use_attribute_docstrings=True):
 
     type: Literal["pd-ssd", "pd-standard", "hyperdisk-balanced"] = "pd-ssd"
     """Kind of disk."""
-    size_gb: number(100, 64_000) = 100
+    size_gb: Annotated[int, number(100, 64_000)] = 100
     """Size in GB."""
 
 
@@ -125,7 +131,7 @@ class Scheduling(Model, use_attribute_docstrings=True):
     """STANDARD machines stay, SPOT ones are cheap and may be taken away."""
     timeout: Duration | None = None
     """Time limit of the job, such as 90m or 12h, at most 30d; without it Vertex AI's 7d."""
-    max_restarts: number(0, 1000) = 5
+    max_restarts: Annotated[int, number(0, 1000)] = 5
     """Most restarts after errors, and as many after preemptions and Vertex AI's own failures."""
 
     @property
@@ -235,7 +241,7 @@ class Cluster(Model, use_attribute_docstrings=True):
                     f"{role}.accelerator: {pool.gpus} GPUs, but the {role} of a {self.strategy} "
                     f"job computes on {most}; leave the others out, or write another strategy"
                 )
-            allowed = BOOT_DISKS.get(pool.machine)
+            allowed = BOOT_DISKS.get(pool.machine or "")
             if self.disk and allowed and self.disk.type not in allowed:
                 raise UserError(
                     f"disk.type: {role}'s {pool.machine} does not boot from {self.disk.type} "
