@@ -1,7 +1,7 @@
 """Steps of a parameter-server job, several per call, which the chief schedules on free workers."""
 
-import collections
 import time
+from typing import Any
 
 import tensorflow as tf
 
@@ -35,7 +35,7 @@ class AsyncSteps:
             )
         )
         self._function = tf.function(self._call)
-        self._under_way = collections.deque()  # Number of steps and result of each call.
+        self._under_way: list[tuple[int, Any]] = []  # Number of steps and result of each call.
         self._scheduled = 0
         self._steps_a_call = 1
         self._fetched = 0
@@ -80,7 +80,7 @@ class AsyncSteps:
                 (steps, self._coordinator.schedule(self._function, args=arguments))
             )
             self._scheduled += steps
-        steps, result = self._under_way.popleft()
+        steps, result = self._under_way.pop(0)
         sums = self._sums(result)
         now = time.perf_counter()
         seconds, self._last_s = now - self._last_s, now
@@ -107,7 +107,7 @@ class AsyncSteps:
                     raise
                 time.sleep(_PAUSE_S)
 
-    def _call(self, source, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+    def _call(self, source: Any, step: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
         loaded = next(source)
         totals = tf.zeros([self._step.values])
         for i in tf.range(steps):
@@ -117,6 +117,6 @@ class AsyncSteps:
         return totals
 
     @tf.autograph.experimental.do_not_convert
-    def _one(self, loaded, step: tf.Tensor) -> tf.Tensor:
+    def _one(self, loaded: Any, step: tf.Tensor) -> tf.Tensor:
         all_examples = (0, self._reader.global_batch)
         return self._step(self._reader.batch(loaded, step, *all_examples), step, *all_examples)

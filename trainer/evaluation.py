@@ -117,7 +117,7 @@ class Scores:
             since_best = []
             with store_errors():
                 state.checkpoint.write(self._best(step))
-        elif is_finite and step > best["step"]:
+        elif is_finite and best and step > best["step"]:
             since_best.append(step)
         record = {"latest": latest, "best": latest if better else best, "since_best": since_best}
         write_text(self._path, json.dumps(record, indent=1) + "\n")

@@ -199,6 +199,7 @@ def main_loop(
             decayed=decayed,
             jit_compile=opts.jit_compile,
         )
+        steps: SyncSteps | AsyncSteps
         if synchronous:
             steps = SyncSteps(distribution, train_step, reader, is_chief, first_step)
         else:
@@ -283,10 +284,10 @@ def _train(
 
     def evaluate(step: int) -> bool:
         checkpoints.copy_state(step)
-        return validator.evaluate(checkpoints.state, is_stop_requested)
+        return not validator or validator.evaluate(checkpoints.state, is_stop_requested)
 
     def is_training_enough(step: int) -> bool:
-        return bool(opts.patience) and steps.agree(
+        return opts.patience is not None and steps.agree(
             meter.is_chief and scores.is_exhausted(step, opts.patience)
         )
 

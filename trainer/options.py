@@ -83,10 +83,11 @@ class Options(Flags):
         required=True,
         metavar="DIR",
     )
-    model: str | None = _model(
+    model: str = _model(
         str,
         f"{', '.join(registry.NAMES)}, or package.module:function of your own (default: cnn for "
         "images, wide_deep for a table)",
+        default="",
     )
     model_options: tuple[str, ...] | None = _model(
         several(_model_option),
@@ -204,9 +205,10 @@ class Options(Flags):
     )
     keep_checkpoints: int = _checkpoints(at_least(1), "newest checkpoints to keep", default=3)
 
-    strategy: str | None = _machine(
+    strategy: str = _machine(
         ("one_device", "mirrored", "multi_worker_mirrored", "parameter_server"),
         "how replicas work together (default: by the cluster's shape)",
+        default="",
     )
     sync: bool = _machine(
         bool,
@@ -241,17 +243,14 @@ class Options(Flags):
             )
         if (self.boundaries_epochs is None) != (self.factors is None):
             raise UserError("--boundaries-epochs and --factors belong together")
-        if self.factors and len(self.factors) != len(self.boundaries_epochs) + 1:
+        boundaries, factors = self.boundaries_epochs or (), self.factors or ()
+        if factors and len(factors) != len(boundaries) + 1:
             raise UserError(
-                f"--factors: {len(self.factors)} given for {len(self.boundaries_epochs)} "
+                f"--factors: {len(factors)} given for {len(boundaries)} "
                 "boundaries; one more is needed"
             )
-        if self.boundaries_epochs and list(self.boundaries_epochs) != sorted(
-            set(self.boundaries_epochs)
-        ):
-            raise UserError(
-                f"--boundaries-epochs {','.join(map(str, self.boundaries_epochs))} do not rise"
-            )
+        if list(boundaries) != sorted(set(boundaries)):
+            raise UserError(f"--boundaries-epochs {','.join(map(str, boundaries))} do not rise")
         asynchronous = self.strategy == "parameter_server" and not self.sync
         if asynchronous and self.jit_compile:
             raise UserError(
@@ -323,7 +322,7 @@ class Options(Flags):
         """
         if self.train_steps is not None:
             return self.train_steps
-        step = math.ceil(self.train_epochs * examples / self.global_batch_size(replicas))
+        step = math.ceil((self.train_epochs or 0) * examples / self.global_batch_size(replicas))
         if step > MOST:
             raise UserError(
                 f"--train-epochs {self.train_epochs:g} is {step} steps, and {MOST} are the most "
@@ -338,11 +337,7 @@ class Options(Flags):
         """
         if self.patience and record.stopped_early and self.patience <= record.stopped_early:
             return True
-        return (
-            record.epochs >= self.train_epochs
-            if self.train_steps is None
-            else record.step >= self.train_steps
-        )
+        return record.step >= (self.train_steps or 0) and record.epochs >= (self.train_epochs or 0)
 
     def identity(self) -> dict[str, Any]:
         """Returns the options that decide what is learnt, by name.

@@ -106,7 +106,7 @@ class SyncSteps:
 
         return self._strategy.experimental_distribute_values_from_function(copy)
 
-    def _call(self, source, step: tf.Tensor, steps: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
+    def _call(self, source: Any, step: tf.Tensor, steps: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
         totals = tf.zeros([self._step.values])
         for i in tf.range(steps):
             loaded = next(source) if self._reader.ahead else source
@@ -126,7 +126,7 @@ class SyncSteps:
     # Only the loop over steps needs AutoGraph. Converting
     # the rest too would take half of the time of tracing.
     @tf.autograph.experimental.do_not_convert
-    def _replica(self, loaded, step: tf.Tensor) -> tf.Tensor:
+    def _replica(self, loaded: Any, step: tf.Tensor) -> tf.Tensor:
         replica = tf.distribute.get_replica_context()
         part = share(
             replica.replica_id_in_sync_group,

@@ -140,7 +140,7 @@ def test_help_has_groups_defaults_and_units():
     assert "None" not in text
     for action in parser._actions:
         assert action.help, action.dest
-        if action.default not in (None, False, argparse.SUPPRESS):
+        if action.default not in (None, False, "", argparse.SUPPRESS):
             assert f"(default: {action.default})" in text, action.dest
         if action.dest.endswith(("_secs", "_timeout_s")):
             assert action.metavar == "SECONDS", action.dest

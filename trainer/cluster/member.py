@@ -91,7 +91,7 @@ class Member:
 
 class _Task(pydantic.BaseModel):
     type: str = "chief"
-    index: int = pydantic.Field(0, ge=0, lt=10**6)
+    index: int = pydantic.Field(default=0, ge=0, lt=10**6)
 
 
 class _Spec(pydantic.BaseModel):

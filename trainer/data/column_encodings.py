@@ -67,7 +67,9 @@ def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
             continue
         numbers = [encoding.columns[0] for encoding in encodings]
         statistics = [manifest.feature(number).statistics for number in numbers]
-        mean, std = np.array([(summary.mean, summary.std) for summary in statistics], np.float64).T
+        mean, std = np.array(
+            [(summary.mean, summary.std) for summary in filter(None, statistics)], np.float64
+        ).T
         # In float64, as float32 would round large integers before the mean is taken off.
         values = tf.stack([tf.cast(columns[number], tf.float64) for number in numbers], axis=1)
         prepared[name] = tf.cast(tf.math.divide_no_nan(values - mean, std), tf.float32)
@@ -87,7 +89,7 @@ def category(encoding: Encoding, columns: Mapping[str, tf.Tensor]) -> tf.Tensor:
         values = values if values.dtype == tf.float32 else tf.cast(values, tf.float64)
         boundaries = tf.constant(encoding.boundaries, values.dtype)
         return tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
-    if encoding.kind == "vocabulary":
+    if encoding.vocabulary is not None:
         return _position(encoding.vocabulary, values)
     texts = [_texts(columns[name]) for name in encoding.columns]
     return tf.strings.to_hash_bucket_fast(tf.strings.join(texts, "_X_"), encoding.hash_buckets)

@@ -23,6 +23,7 @@ def decode(records: tf.Tensor, manifest: Manifest) -> Columns:
     """
     columns = {}
     for f in manifest.features:
+        assert f.offset and f.num_bytes
         width = f.num_bytes // math.prod(f.shape)
         raw = tf.reshape(records[:, f.offset : f.offset + f.num_bytes], [-1, *f.shape, width])
         if f.dtype == "uint8":

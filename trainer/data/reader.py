@@ -65,10 +65,19 @@ class Reader(abc.ABC):
           indices: Indices in the split, int64 [N].
         """
 
-    # True if making batches takes so long that `dataset` makes them in threads ahead of their
-    # steps. Otherwise `batch` makes them in the step, as it always does in a parameter-server job.
-    ahead = True
-    prepares_once = False  # True if `load` prepares the columns, in place of `batch`.
+    @property
+    def ahead(self) -> bool:
+        """True if making batches takes so long that `dataset` makes them ahead of their steps.
+
+        It does so in threads. Otherwise `batch` makes them in the step, as it always does in a
+        parameter-server job.
+        """
+        return True
+
+    @property
+    def prepares_once(self) -> bool:
+        """True if `load` prepares the columns, in place of `batch`."""
+        return False
 
     @property
     def has_files(self) -> bool:
@@ -218,7 +227,7 @@ class IndexedReader(Reader):
 
     def load(self) -> tf.Tensor:
         """Returns the offset of each record in its file, int64 [examples]."""
-        indexes = [os.path.join(self.data_dir, shard.index) for shard in self._shards]
+        indexes = [os.path.join(self.data_dir, shard.index or "") for shard in self._shards]
         offsets = [tf.io.decode_raw(tf.io.read_file(path), tf.int64) for path in indexes]
         return tf.concat([of_file[:-1] for of_file in offsets], 0)
 
@@ -254,7 +263,6 @@ def open_reader(place: Choice, manifest: Manifest, **options: Any) -> Reader:
       UserError: If a file is missing, or is not the one that was provided.
     """
     check_files(place.data_dir, manifest.split("train").shards)
-    kind = MappedReader if manifest.record_bytes else IndexedReader
-    if place.mode == "resident":
-        kind = ResidentReader
+    by_length = MappedReader if manifest.record_bytes else IndexedReader
+    kind = ResidentReader if place.mode == "resident" else by_length
     return kind(manifest=manifest, data_dir=place.data_dir, **options)

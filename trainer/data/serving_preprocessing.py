@@ -8,6 +8,7 @@
 Training itself reads records that the converter has converted already.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -79,17 +80,13 @@ def parse_texts(
     columns = {}
     faults = tf.zeros_like(next(iter(texts.values())))
     for feature in manifest.source_columns:
-        name, text = feature.name, texts[feature.name]
+        name, kind, text = feature.name, feature.type or "", texts[feature.name]
         is_missing = _is_in(text, feature.missing or ())
-        values, is_right = _PARSERS[feature.type](tf.where(is_missing, _EMPTY[feature.type], text))
+        values, is_right = _PARSERS[kind](tf.where(is_missing, _EMPTY[kind], text))
         columns[name], is_missing, others = _finish(feature, values, is_missing)
-        faults = _add_faults(
-            faults, ~is_right, lambda text=text, feature=feature: _no_kind(feature, text)
-        )
+        faults = _add_faults(faults, ~is_right, functools.partial(_no_kind, feature, text))
         for is_wrong, fault in others:
-            faults = _add_faults(
-                faults, is_wrong, lambda name=name, fault=fault: f"{name}: {fault}"
-            )
+            faults = _add_faults(faults, is_wrong, functools.partial(str, f"{name}: {fault}"))
         for indicator in manifest.inputs:
             if indicator.indicates == name:
                 columns[indicator.name] = tf.cast(is_missing, tf.int64)
@@ -133,7 +130,7 @@ def _no_kind(feature: Feature, texts: tf.Tensor) -> tf.Tensor:
     shown = tf.strings.substr(
         tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), 0, _SHOWN, unit="UTF8_CHAR"
     )
-    return tf.strings.join([f"{feature.name}: '", shown, f"' is no {KINDS[feature.type]}"])
+    return tf.strings.join([f"{feature.name}: '", shown, f"' is no {KINDS[str(feature.type)]}"])
 
 
 def _finish(

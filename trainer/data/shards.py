@@ -7,7 +7,6 @@ Imports no TensorFlow.
 """
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -16,11 +15,11 @@ from etils import epath
 from common.errors import UserError, store_errors
 from common.manifest import HEAD_BYTES, Manifest, Shard
 from common.storage.files import crc32c, crc32c_of, require_file
-from common.storage.storage import map_in_threads
+from common.storage.storage import Path, map_in_threads
 
 
 def damaged(
-    path: os.PathLike[str], what: str = "is not the file that the manifest lists (CRC-32C differs)"
+    path: Path, what: str = "is not the file that the manifest lists (CRC-32C differs)"
 ) -> UserError:
     """Returns an error about a file that is not as it was written.
 
@@ -32,7 +31,7 @@ def damaged(
 
 
 @contextlib.contextmanager
-def readable(path: os.PathLike[str]) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
     """Context manager that turns errors of reading a dataset's file into a `UserError`.
 
     Args:

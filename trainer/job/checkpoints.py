@@ -125,12 +125,12 @@ class Checkpoints:
           OSError: If the save before has failed.
         """
         self._saved_at = time.monotonic()
-        if self._journal:
-            self._journal.status("saving", step)
+        if journal := self._journal:
+            journal.status("saving", step)
             start = time.perf_counter()
             self.copy_state(step)
             waited_s = time.perf_counter() - start
-            self._saving = self._thread.submit(self._write, step, waited_s)
+            self._saving = self._thread.submit(self._write, journal, step, waited_s)
 
     def copy_state(self, step: int) -> None:
         """Waits until the save before has ended, and copies the state of this step.
@@ -150,7 +150,7 @@ class Checkpoints:
         if self._saving:
             self._saving.result()
 
-    def _write(self, step: int, waited_s: float) -> None:
+    def _write(self, journal: Journal, step: int, waited_s: float) -> None:
         start = time.perf_counter()
         try:
             self.state.checkpoint.write(self._path(step))
@@ -169,9 +169,7 @@ class Checkpoints:
         for s in old:
             remove(self._path(s))
         seconds = time.perf_counter() - start
-        self._journal.event(
-            "checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4)
-        )
+        journal.event("checkpoint", step, seconds=round(seconds, 4), waited_s=round(waited_s, 4))
 
     def _path(self, step: int) -> str:
         return os.path.join(self._directory, f"ckpt-{step}")

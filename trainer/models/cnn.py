@@ -25,6 +25,7 @@ def build(manifest: Manifest) -> keras.Model:
     image = manifest.feature("image")
     padding = "valid" if min(image.shape[:2]) >= _UNPADDED_SIDE else "same"
     inputs = keras.Input(image.shape, dtype=image.dtype, name=image.name)
+    assert image.value_range
     low, high = image.value_range
     x = keras.layers.Rescaling(1 / (high - low), offset=-low / (high - low))(inputs)
     for filters, pool in ((32, True), (64, True), (64, False)):

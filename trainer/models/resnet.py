@@ -81,6 +81,7 @@ def build(
 
     image = manifest.feature("image")
     inputs = keras.Input(image.shape, dtype=image.dtype, name=image.name)
+    assert image.value_range
     low, high = image.value_range
     # Values are scaled to [-1, 1): bytes become x / 128 - 1.
     half = (high - low + np.issubdtype(image.dtype, np.integer)) / 2

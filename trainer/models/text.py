@@ -29,7 +29,7 @@ def vocabulary(manifest: Manifest, column: str, size: int | None = None) -> list
     """
     for encoding in (*manifest.deep, *manifest.wide):
         if encoding.kind == "words" and encoding.columns == (column,):
-            return list(encoding.vocabulary[:size])
+            return list(map(str, encoding.vocabulary or ()))[:size]
     raise UserError(
         f"dataset {manifest.name!r} has no words of {manifest.feature(column).name}; convert it "
         f"with {{column: {column}, words: 10000}} among the inputs of its schema"

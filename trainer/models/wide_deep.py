@@ -26,7 +26,8 @@ def build(
       hidden_units: Units of the hidden layers of the deep part.
       dropout: Share of values that training drops behind each hidden layer.
     """
-    columns, classes, logits = {}, manifest.outputs, []
+    columns: dict[str, keras.KerasTensor] = {}
+    classes, logits = manifest.outputs, []
     if manifest.wide:
         logits.append(_affine("wide", manifest, classes, columns, dtype="float32"))
     if manifest.deep:

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 
-class Summing:
+class Summing(keras.Optimizer):
     """Mixin for an optimizer of Keras that clips the sum of all replicas' gradients, by one norm.
 
     Keras clips each replica's part before they are added up, so that the effect of
@@ -45,7 +45,7 @@ class Adam(Summing, keras.optimizers.Adam):
     """
 
     def _backend_update_step(
-        self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate
+        self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: tf.Tensor
     ) -> None:
         """Corrects the rate for the moments' start at zero, once for all variables."""
         step, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(learning_rate, tf.float32)
@@ -53,7 +53,10 @@ class Adam(Summing, keras.optimizers.Adam):
         super()._backend_update_step(grads, trainable_variables, corrected)
 
     def update_step(
-        self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable, learning_rate
+        self,
+        gradient: tf.Tensor | tf.IndexedSlices,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
     ) -> None:
         """Updates a variable, or the used rows of a table, and its moments.
 

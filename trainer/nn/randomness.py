@@ -48,7 +48,7 @@ class _Place:
     added: list[tf.Tensor]  # Losses that layers have added.
 
 
-_place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("place", default=None)
+_place: contextvars.ContextVar[_Place] = contextvars.ContextVar("place")
 
 
 @contextlib.contextmanager
@@ -149,14 +149,14 @@ def _drawn() -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _next_by_place(self: keras.random.SeedGenerator, ordered: bool = True) -> tf.Tensor:
-    return tf.cast(seed() & 0xFFFFFFFF, tf.uint32) if _place.get() else _next(self, ordered)
+    return tf.cast(seed() & 0xFFFFFFFF, tf.uint32) if _place.get(None) else _next(self, ordered)
 
 
 def _dropout_by_place(
     self: keras.layers.Dropout, inputs: tf.Tensor, training: bool = False
 ) -> tf.Tensor:
     whole = self.noise_shape is None and 0 < self.rate < 1
-    if not (training and whole and _place.get()):
+    if not (training and whole and _place.get(None)):
         return _dropout(self, inputs, training)
     return tf.where(
         uniform(tf.shape(inputs)) >= self.rate, inputs / (1 - self.rate), tf.zeros([], inputs.dtype)
@@ -164,7 +164,7 @@ def _dropout_by_place(
 
 
 def _add_loss_by_replica(self: keras.layers.Layer, loss: Any) -> None:
-    if place := _place.get():
+    if place := _place.get(None):
         place.added.extend(tf.convert_to_tensor(part) for part in keras.tree.flatten(loss))
     else:
         _add_loss(self, loss)
@@ -181,4 +181,4 @@ class _Stateless:
 keras.random.SeedGenerator.next = _next_by_place
 keras.layers.Dropout.call = _dropout_by_place
 keras.layers.Layer.add_loss = _add_loss_by_replica
-seed_generator.global_seed_generator = lambda: _Stateless() if _place.get() else _of_process()
+seed_generator.global_seed_generator = lambda: _Stateless() if _place.get(None) else _of_process()

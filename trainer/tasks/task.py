@@ -214,7 +214,9 @@ class Task(abc.ABC):
 
     def ranked_by(self, score: Mapping[str, float]) -> str:
         """Returns the name of the metric that decides whether a score is better than another."""
-        return next(name for name in (self.rank_by, *self.ranking, "loss") if name in score)
+        return next(
+            name for name in (self.rank_by, *self.ranking, "loss") if name and name in score
+        )
 
     def better(self, one: float, other: float, metric: str) -> bool:
         """Returns whether one value of a metric is better than another.
