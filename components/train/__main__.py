@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from common.cli import Flags, Parser, flag, run_cli
 from common.errors import UserError
 from common.flags import at_least
-from components.train.backends.backend import Job
+from components.train.backends.backend import Backend, Job
 from components.train.backends.docker import DockerBackend
 from components.train.backends.process import ProcessBackend
 from components.train.backends.program import own_program, trainer_program
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = parse(argv)
     backend_class = BACKENDS[args.backend]
-    backend = backend_class(backend_class.Options.of(args))
+    backend: Backend = backend_class(backend_class.Options.of(args))
     if args.status:
         print("\n".join(backend.status(args.status).lines))
         return 0

@@ -1,5 +1,7 @@
 """The pipeline steps `plan` and, for pipelines that run on this machine, `train`."""
 
+from typing import Any
+
 from kfp import dsl
 
 
@@ -12,7 +14,7 @@ def plan(
     job_dir: str,
     evaluate_args: list[str],
     dataset: dsl.Input[dsl.Dataset],
-) -> list:
+) -> list[dict[str, Any]]:
     """Translates the cluster into worker pools, after a check of what training and evaluation need.
 
     The check finds mistakes before machines are started: it compares the flags with the dataset,
@@ -71,7 +73,7 @@ def plan(
     )
 
 
-def train(cluster: str, worker_pool_specs: list, log_dir: str) -> None:
+def train(cluster: str, worker_pool_specs: list[dict[str, Any]], log_dir: str) -> None:
     """Runs the worker pools as processes of this machine.
 
     Exits with the exit code of the job if that is not 0.

@@ -91,7 +91,7 @@ class Attempt:
     error: str = ""
     jobs: list[str] = dataclasses.field(default_factory=list)
 
-    @pydantic.computed_field
+    @pydantic.computed_field  # type: ignore[prop-decorator]
     @property
     def machine_hours(self) -> float:
         """Hours that its machines ran, summed over all machines."""

@@ -11,6 +11,8 @@ and newer, and is ASCII. The first line of standard input is a request as JSON:
   process never meets the new one when a replica starts again elsewhere.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -19,6 +21,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import Any
 
 # Begins the line with the answer, as a login script of the host may print lines too.
 ANSWER = "training:"
@@ -26,7 +29,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 SILENCE_S = 10.0  # Shorter than the time after which ssh reports a lost connection.
 
 
-def main(request):
+def main(request: dict[str, Any]) -> int:
     """Answers a request, or runs its replica.
 
     Args:
@@ -49,7 +52,7 @@ def main(request):
     return 0
 
 
-def usable_gpus():
+def usable_gpus() -> list[str]:
     """Returns the ids of the GPUs that this process may use, as strings.
 
     They are those of CUDA_VISIBLE_DEVICES if it is set, else all that `nvidia-smi` lists; none if
@@ -67,7 +70,7 @@ def usable_gpus():
         return []
 
 
-def run(request):
+def run(request: dict[str, Any]) -> int:
     """Runs a replica until it ends, then kills what is left of its process group.
 
     Args:
@@ -92,13 +95,13 @@ def run(request):
     return min(code, 254) if code >= 0 else 128 - code
 
 
-def obey(child):
+def obey(child: subprocess.Popen[bytes]) -> None:
     """Reads standard input: sends SIGTERM to the replica for `stop`, kills it at the end.
 
     Returns after the kill, when standard input has ended or was silent for `SILENCE_S`.
     """
     while select.select([sys.stdin], [], [], SILENCE_S)[0]:
-        text = sys.stdin.buffer.read1(4096)
+        text = sys.stdin.buffer.read1(4096)  # type: ignore[union-attr]  # It has the method.
         if not text:
             break
         if b"stop" in text:
@@ -106,7 +109,7 @@ def obey(child):
     signal_group(child, signal.SIGKILL)
 
 
-def signal_group(child, number):
+def signal_group(child: subprocess.Popen[bytes], number: int) -> None:
     """Sends a signal to the replica's process group; does nothing if no process is left in it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, number)

@@ -133,8 +133,7 @@ class SshBackend(LocalBackend):
         copies = {code: program.code} if program.code else {}
         if program.trainer:
             copies = {
-                f"{code}/{package.__name__}": os.path.dirname(package.__file__)
-                for package in (common, trainer)
+                f"{code}/{package.__name__}": package.__path__[0] for package in (common, trainer)
             }
 
         # Returns the replica with the command and environment of its ssh client.
@@ -225,14 +224,13 @@ def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, dict[s
         ask_one = functools.partial(_ask, ssh_client.message({"path": marker.name}))
         with ThreadPoolExecutor(max_workers=64) as pool:
             answers = dict(zip(commands, pool.map(ask_one, commands.values()), strict=True))
-    if reasons := [
-        f"{name} ({answer})" for name, answer in answers.items() if isinstance(answer, str)
-    ]:
+    reasons = [f"{name} ({answer})" for name, answer in answers.items() if isinstance(answer, str)]
+    if reasons:
         raise UserError(
             f"cannot run on {len(reasons)} of {len(answers)} hosts: {'; '.join(reasons)}; mend "
             "them, leave them out, or name a --job-dir or --log-dir that they share"
         )
-    return answers
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
 
 
 def _ask(message: str, command: Sequence[str]) -> dict[str, Any] | str:

@@ -95,6 +95,7 @@ def run(request: dict[str, Any]) -> int:
 
     def send(text: str) -> None:
         with contextlib.suppress(OSError):  # The connection is lost, and its end says so.
+            assert ssh.stdin
             ssh.stdin.write(text.encode())
 
     signal.signal(signal.SIGTERM, lambda *_: send("stop\n"))

@@ -226,18 +226,19 @@ class CloudLogs:
         from google.auth.transport.requests import AuthorizedSession
         from google.cloud import aiplatform
 
-        body = {
-            "resourceNames": [f"projects/{self._project}"],
-            "orderBy": "timestamp asc",
-            "pageSize": 1000,
-        }
-        body["filter"] = self._filter
+        wanted = self._filter
         if self._written:
             # Recent entries are read again, as late ones may be among them. `_written` tells which
             # of them are new, and forgets those that are older.
             since = max(self._written.values()) - _LATE
-            body["filter"] += f' AND timestamp>="{since.isoformat()}"'
+            wanted += f' AND timestamp>="{since.isoformat()}"'
             self._written = {key: time for key, time in self._written.items() if time >= since}
+        body = {
+            "resourceNames": [f"projects/{self._project}"],
+            "orderBy": "timestamp asc",
+            "pageSize": 1000,
+            "filter": wanted,
+        }
         session = AuthorizedSession(aiplatform.initializer.global_config.credentials)
         while True:
             with refusals("Cloud Logging"):

@@ -33,7 +33,7 @@ class Child:
     Attributes:
       replica: The replica.
       attempt: Number of the start, from 0.
-      exit_code: Exit code as a shell has it, 128+n after signal n; None before `finish`.
+      exit_code: Exit code as a shell has it, 128+n after signal n; 0 before `finish`.
       ending: How it ended, for people: `exit code 3`, `SIGKILL`, or `frozen (...)` with the reason;
         empty before `finish`.
       frozen: Reason why it was killed as frozen; empty if it was not.
@@ -58,7 +58,7 @@ class Child:
           UserError: If the process cannot be started, or its log file cannot be opened.
         """
         self.replica, self.attempt = replica, attempt
-        self.exit_code: int | None = None
+        self.exit_code = 0
         self.ending = ""
         self.frozen = ""
         self.is_signalled = False

@@ -187,7 +187,7 @@ class _Job:
         self._selector.close()
 
     def _running(self) -> list[Child]:
-        return [child for child in self._children.values() if child.exit_code is None]
+        return [child for child in self._children.values() if not child.ending]
 
     def _start(self, replica: Replica) -> None:
         before = self._children.get(replica.name)
@@ -338,8 +338,9 @@ class _Job:
             "ending": child.ending,
             "exit_code": child.exit_code,
             "why": why,
+            "log": replica.log,
+            "tail": child.tail(),
         }
-        fields |= {"log": replica.log, "tail": child.tail()}
         self._report("blame", failure_message(fields), **fields, kind=child.kind, step=budget.step)
         if not why:
             # Processes that the replicas have left behind could disturb the new start.
