@@ -25,7 +25,7 @@ class Kind:
     """Type of a flag's value, for argparse."""
 
     convert: Callable[[str], Any]  # Converts a text to a value, or raises ValueError.
-    holds: Callable[[Any], bool]  # Says whether a value is allowed.
+    holds: Callable[[Any], object]  # Returns something true if a value is allowed.
     says: str  # Allowed values in words, for messages.
     metavar: str = "X"  # Placeholder for a value in the help.
 

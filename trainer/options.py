@@ -398,7 +398,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     args, others = p.parse_known_args(argv)
     values = vars(args)
     if others:
-        if ":" not in (values["model"] or ""):
+        if ":" not in values["model"]:
             p.error(f"unrecognized arguments: {' '.join(others)}")
         own = (*(values["model_options"] or ()), *_own_options(others, p))
         values["model_options"] = tuple(sorted(own))  # Their order means nothing.
