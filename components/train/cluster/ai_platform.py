@@ -79,6 +79,7 @@ class _Scheduling(_Theirs):
 
 
 class _Input(_Theirs):
+    scaleTier: Any  # `_FIELDS` has its type, which mypy cannot read.
     args: tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...] = ()
     jobDir: Name | None = None
     region: Name | None = None
