@@ -12,8 +12,8 @@ import jinja2
 def templates(package: str) -> jinja2.Environment:
     """Returns a Jinja environment with the templates in the folder `templates` of a package.
 
-    Values are escaped in templates called `.html`, `.htm` or `.xml`, and not in others. An
-    undefined variable is an error. The filter `figure` is the function below.
+    Values are escaped in templates called `.html`, `.htm` or `.xml`, and not in others. It is an
+    error to render an undefined variable. The filter `figure` is the function of this module.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(package),

@@ -188,8 +188,9 @@ def task_of(model_dir: str) -> str | None:
 def taken_by(model_dir: str) -> tuple[list[str], list[Feature]]:
     """Returns the names of a model's signatures, and the columns of a table that it takes.
 
-    The columns are those of the source of its dataset; there are none for images. Both lists are
-    empty if the model has no `dataset.json`, as one that another program made.
+    The columns are the inputs as the source of its dataset has them, without their statistics;
+    there are none for images. Both lists are empty if the model has no `dataset.json`, as one that
+    another program made.
 
     Raises:
       UserError: If the model's `dataset.json` cannot be used.

@@ -109,8 +109,8 @@ Name = Annotated[str, Field(strict=True, pattern=r"\S")]
 def number(low: int, high: int) -> BeforeValidator:
     """Returns the check of an `int` field from `low` to `high`, both included.
 
-    The value may also be a float without a fraction, or a text, as Google's JSON has it. Any other
-    is a `UserError`.
+    The bounds may not be negative. The value has at most nine digits; it may also be a float
+    without a fraction, or a text, as Google's JSON has it. Any other is a `UserError`.
     """
 
     def parse(value: Any) -> int:

@@ -32,7 +32,18 @@ _EXIT_CODES = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line. Returns the exit code, as the help explains it."""
+    """Submits or resumes a run, lists runs, or cancels one. Returns the exit code.
+
+    It is 0 after a success, 1 if the run failed, and with --fail-on-reject 3 if its model is
+    rejected. The failure of a run, and a rejection, show only with --wait.
+
+    Args:
+      argv: Arguments without the program's name; those of this process if None.
+
+    Raises:
+      UserError: If the arguments or what they name are wrong.
+      ConnectionError: If Google Cloud does not answer.
+    """
     args = _parser().parse_args(argv)
     config = KEYS.read(args)
     if not config.project:

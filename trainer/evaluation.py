@@ -265,11 +265,11 @@ class Validator:
 def replica_batches(
     manifest: Manifest, data_dir: str, batch_size: int, replica: int, replicas: int
 ) -> Iterator[tuple[Columns, bool]]:
-    """Yields the batches of one replica, each with whether it counts.
+    """Yields the validation batches of one replica, each with whether it counts.
 
-    The batches are those of the whole split, for any number of replicas. All replicas get equally
-    many, since they agree before each whether to go on; so a replica with a shorter part also gets
-    batches of its neighbours, which do not count.
+    The batches of all replicas together are those of the whole split, in its order; only its last
+    batch may be smaller. All replicas get equally many, since they agree before each whether to go
+    on; so a replica with a shorter part also gets batches of its neighbours, which do not count.
 
     Args:
       manifest: Manifest of the dataset.
@@ -277,6 +277,9 @@ def replica_batches(
       batch_size: Number of examples in a batch.
       replica: Number of the replica, from 0.
       replicas: Number of replicas.
+
+    Raises:
+      UserError: If the validation split is empty, or one of its files is missing or damaged.
     """
     count = math.ceil(manifest.split(SPLIT).examples / batch_size)
     rounds = math.ceil(count / replicas)

@@ -422,6 +422,8 @@ def _compare_starts(
 ) -> None:
     """Ends a job whose replicas have loaded different checkpoints or built different models.
 
+    Every replica must call it.
+
     Raises:
       OSError: On all replicas, if they differ.
     """

@@ -64,16 +64,19 @@ def check_unseen(source: str, manifest: Manifest) -> None:
 
 
 def take(source: str, model: keras.Model) -> str:
-    """Assigns the weights of a source to those of the model that have the same name and shape.
+    """Assigns weights of a source to those of the model that have the same name and shape.
 
-    Every replica must call it.
+    If a layer of the model, such as a backbone, fits more of the source's weights than the model
+    itself does, names are relative to that layer, and only its weights are assigned. Every replica
+    must call this.
 
     Args:
       source: Value of `--init-from`.
       model: The live model.
 
     Returns:
-      A line that says how many weights were taken, from what, and which were missing.
+      A line that says how many of the model's weights were taken, from what, into which layer, and
+      which were missing.
 
     Raises:
       UserError: If the source cannot be read, or no weight fits.

@@ -26,7 +26,8 @@ def watch(journal: Journal, stop: Stop, *, silent_s: float = _SILENT_S) -> None:
 
     Args:
       journal: Journal of this replica.
-      stop: Ends the process, with `failed_code()`.
+      stop: Ends the process with the code of `shutdown.failed_code`, after which the same command
+        may resume the job.
       silent_s: Seconds without a sign of life.
     """
 

@@ -68,7 +68,11 @@ class ProjectState:
     files: Mapping[str, File] = dataclasses.field(default_factory=dict)
 
     def below(self, folder: str) -> list[str]:
-        """Returns the names of the files below a folder, whose name ends with a slash."""
+        """Returns the names in the bucket of the files below a folder.
+
+        Args:
+          folder: Name of the folder in the bucket, with a slash at its end.
+        """
         return [name for name in self.files if name.startswith(folder)]
 
     def leftover(self, names: Sequence[str], **fields: str) -> Leftover:

@@ -105,8 +105,8 @@ class Layout:
           int64 [N].
 
         Raises:
-          ValueError: If an integer needs more than the `num_bytes` of its field, or a string is far
-            longer than that.
+          ValueError: If an integer needs more than the `num_bytes` of its field, or a length more
+            than the bytes that are kept for it. Strings longer than their `num_bytes` may fit.
         """
         sizes = self._sizes(columns)
         count = len(sizes)

@@ -236,7 +236,7 @@ class Input(Model):
 
     @property
     def kind(self) -> str:
-        """Key that says how the input is encoded, such as `numeric` or `vocabulary`."""
+        """Key of `_TAKES` that is set, such as `numeric`; a `UserError` if not exactly one is."""
         return _only(self, _TAKES)
 
     @property

@@ -76,6 +76,10 @@ def _targets(labels: np.ndarray, manifest: Manifest) -> np.ndarray:
 def _rule(values: np.ndarray, targets: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Learns a rule over one column: the mean of the targets in each category of its values.
 
+    Categories are those of the class `Categories`: values, or ranges of a column with many numbers.
+    A mean includes one more example that has the mean of all targets, and this is also the
+    prediction for values of a category that the training split does not have.
+
     Args:
       values: The column's values in the training split, [N].
       targets: Rows of numbers to predict, [N, k].

@@ -52,12 +52,13 @@ class EvalSet:
 
         Args:
           data_dir: Directory of the dataset.
-          split: Name of the split.
+          split: Name of the split, which is not checked here; reading its records fails without it.
           task: `package.module:function` that makes the task from the manifest; None for the usual
             task of the dataset's label.
 
         Raises:
-          UserError: If there is no finished dataset in the directory, or no such function.
+          UserError: If there is no finished dataset in the directory, its manifest cannot be used,
+            or there is no such function.
         """
         manifest = Manifest.load(data_dir)
         return cls(

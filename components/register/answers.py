@@ -85,10 +85,14 @@ def compare(
 ) -> None:
     """Sends recorded requests to a server of a version, and compares the answers.
 
+    Answers may differ by 1 % of the largest recorded one. If there is a bound on the latency, each
+    row is sent once more, on its own.
+
     Args:
       place: Name of the server or the version, for errors.
       ask: Sends a list of rows, and returns the JSON of the server's answer.
-      answered: Requests and answers as for `check`.
+      answered: Requests and answers as `check` takes them, with the keys `instances`, `answers` and
+        `output`, and perhaps `latency_ms`.
 
     Raises:
       UserError: If the server refuses the rows, or if its answers differ or come too late.

@@ -14,7 +14,8 @@ def register(
 ) -> str:
     """Adds the model of a finished job to a registry. Returns the number of its version.
 
-    The evaluation has to be of this very model, and must not reject it.
+    If the run has a version already, nothing is added, and its number is returned. It is a
+    UserError if the evaluation is of another model or rejects this one.
     """
     from components.register import register as step
 

@@ -128,8 +128,9 @@ class Registry(abc.ABC):
     ) -> contextlib.AbstractContextManager[object]:
         """Returns a context in which a decision is made and carried out.
 
-        Where possible, it keeps others from changing the model meanwhile, and first completes what
-        a killed writer had begun. With `create`, it makes a place for a model that is new.
+        By default it does nothing. Where possible, a subclass keeps others from changing the model
+        meanwhile, and first completes what a killed writer had begun. With `create`, it makes a
+        place for a model that is new.
         """
         return contextlib.nullcontext()
 
@@ -209,12 +210,15 @@ class Registry(abc.ABC):
                 return version
 
     def delete(self, name: str, version: str, why: str = "") -> None:
-        """Deletes a version.
+        """Deletes a version with its files.
 
         Args:
           name: Name of the model.
-          version: Number of the version. It is a UserError if an alias points at it.
+          version: Number of the version.
           why: Reason, for the history.
+
+        Raises:
+          UserError: If there is no such model or version, or if an alias points at it.
         """
         with self._changing(name):
             if aliases := self.find(name, version).aliases:

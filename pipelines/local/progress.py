@@ -53,7 +53,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds until the step ended, or until now."""
+        """Duration in seconds, from the start to the end of the step; until now while it runs."""
         return (self.ended or time.monotonic()) - self.started
 
 

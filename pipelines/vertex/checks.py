@@ -123,12 +123,19 @@ def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
 
 
 def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
-    """Yields a problem if a bucket is missing, lies in another region, or may not be written to.
+    """Yields a problem if a bucket is missing, in another region, or may not be read or written.
 
     Args:
       ask: Client.
       bucket: `gs://BUCKET`.
       location: Region of the run.
+
+    Yields:
+      A message with the remedy; at most one.
+
+    Raises:
+      ConnectionError: If Google Cloud does not answer, so that the check cannot be made.
+      UserError: If the credentials are refused.
     """
     bucket = bucket.removeprefix("gs://")
     url = f"https://storage.googleapis.com/storage/v1/b/{bucket}"

@@ -211,7 +211,12 @@ class MappedReader(Reader):
         )
 
     def gather(self, loaded: tuple[tf.Tensor, ...], indices: tf.Tensor) -> Columns:
-        """Returns decoded examples, in the order of `indices`."""
+        """Returns examples of the split as columns [N, ...] by name; image files are not decoded.
+
+        Args:
+          loaded: Records of each file, as `load` returns them.
+          indices: Indices in the split, int64 [N]; they count on from one file to the next.
+        """
         file = tf.searchsorted(self._ends, indices, side="right")
         rows = indices - tf.gather(np.append(0, self._ends), file)
         rows = tf.dynamic_partition(rows, file, len(loaded))

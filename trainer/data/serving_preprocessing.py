@@ -126,7 +126,10 @@ def _add_faults(
 
 
 def _no_kind(feature: Feature, texts: tf.Tensor) -> tf.Tensor:
-    """Returns messages [N] for texts [N] that are not of the column's type."""
+    """Returns a message for each text, strings [N], that says that it is not of the column's type.
+
+    The texts [N] are not examined; a message shows the first 40 characters of one.
+    """
     shown = tf.strings.substr(
         tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8"), 0, _SHOWN, unit="UTF8_CHAR"
     )

@@ -85,8 +85,13 @@ def suited(name: str | None, manifest: Manifest) -> str:
 
     A model of the user's own is not compared with the dataset.
 
+    Args:
+      name: Name of the model, which `check_name` accepts; None to choose one.
+      manifest: Manifest of the dataset.
+
     Raises:
-      UserError: If the model is not for such a dataset, or does not read its texts.
+      UserError: If the named model is not for such a dataset; or if an input of the dataset is
+        encoded as words, which none of the trainer's models reads, not even the first one.
     """
     fitting = _OF_TABLES if manifest.is_table else _OF_IMAGES
     name = name or fitting[0]

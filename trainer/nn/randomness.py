@@ -135,7 +135,12 @@ def uniform(shape: tf.Tensor) -> tf.Tensor:
 
 
 def _drawn() -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a new seed, int64 [2], and the position in the global batch."""
+    """Returns a new seed, and the position of this replica's first example in the global batch.
+
+    It must be called inside `deterministic_context`. The seed, int64 [2], follows from the seed and
+    step there, the number of earlier calls, and the iterations of the loops around it; it is the
+    same for all replicas. The position is an int64 scalar.
+    """
     place = _place.get()
     draw = tf.constant(next(place.draws), tf.int64)
     drawn = tf.random.fold_in(place.key, draw, alg=_PHILOX)

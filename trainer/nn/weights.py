@@ -24,7 +24,9 @@ from keras.src.utils.naming import to_snake_case
 def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
     """Returns the weights of a model or a layer, by name.
 
-    A weight that layers share has the name of the first one.
+    A name is the path of layers below the model and the weight's own name, such as `dense/kernel`.
+    Numbers in names that Keras has made are left out; equal names in one layer become `dense`,
+    `dense:1` and so on. A weight that layers share appears once, under the first layer's path.
     """
     weights: dict[str, keras.Variable] = {}
     seen = {id(model)}
@@ -54,7 +56,11 @@ def named(model: keras.layers.Layer) -> dict[str, keras.Variable]:
 
 
 def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
-    """Assigns values to the weights of these names.
+    """Assigns values to all weights of a model.
+
+    Args:
+      values: Values by the names that `named` gives the weights.
+      model: The model.
 
     Raises:
       ValueError: If the names are not exactly those of the model's weights.

@@ -96,10 +96,12 @@ class _Heads:
 
 
 def _read_heads(pictures: Iterable[Picture]) -> _Heads:
-    """Returns what the heads of images say, without decoding a pixel.
+    """Returns the sizes of images, whether all are grey, which are rotated, and the longest file.
+
+    No pixel is decoded.
 
     Raises:
-      UserError: If one is no PNG or JPEG image, broken or too large.
+      UserError: If one is no PNG or JPEG image, broken, or has more pixels than Pillow allows.
     """
     heads = _Heads()
     for picture in pictures:
@@ -346,11 +348,11 @@ class FolderSource(Source):
         return [*itertools.chain(*self._find(paths).values())]
 
     def open(self, paths: Paths, opening: Opening) -> FolderExamples:
-        """Prints what is left out, and reads the heads of all images.
+        """Prints what is left out, reads the heads of all images, and decides how they are stored.
 
         Raises:
-          UserError: If `files` raises one, there are fewer than two classes, one has no training
-            images, or an image is broken.
+          UserError: For each reason of `files` and `choose_storage`; if there are fewer than two
+            classes, one has no training images, or the name of one is not UTF-8.
         """
         images = self._find(paths, print_others=True)
         class_names = sorted({_class(file) for file in itertools.chain(*images.values())})

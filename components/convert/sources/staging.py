@@ -158,7 +158,7 @@ class Staging:
         Blank lines are no rows. Errors name the file as `name`.
 
         Raises:
-          UserError: If more rows are wrong than may be left out.
+          UserError: If a line is too long, or more rows are wrong than may be left out.
         """
         self._add_rows(read_json(path, self._schema), [*self._schema.columns], name)
 
@@ -215,7 +215,7 @@ class Staging:
         return {name: positions[column.header] for name, column in self._schema.columns.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
-        """Adds the rows of a text file in batches, and notes the wrong ones.
+        """Adds the rows of a text file in batches. A `UserError` is raised as by `skip`.
 
         Args:
           rows: The number of each row's line, and its values, or what is wrong with it.
@@ -499,7 +499,7 @@ def _when(condition: str, check: int | str, text: str) -> str:
 
 
 def _wrong_rows(values: pa.Table) -> list[int]:
-    """Returns the positions of those rows of a query's result that fail a check."""
+    """Returns the positions of the rows whose `.fault` in a query's result is a failed check."""
     return pc.indices_nonzero(
         pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)
     ).to_pylist()

@@ -448,13 +448,15 @@ def _encodings(
     entries: Sequence[Input],
     counters: Mapping[tuple[str, bool], collections.Counter[Any]],
 ) -> tuple[Encoding, ...]:
-    """Returns the manifest's encodings of inputs, and of the indicators of the inputs' columns.
+    """Returns the manifest's encodings of inputs, then of the indicators of their columns.
+
+    An indicator is a feature that is 1 where the column has no value, else 0.
 
     Args:
       schema: Schema of the table.
       entries: Inputs of one part of the model, `schema.deep` or `schema.wide`.
       counters: How often each value occurs in rows for training, by (column, False); and how often
-        each word does, by (column, True).
+        each word does, by (column, True). A column without words is a `UserError`.
     """
     encodings = [_encoding(entry, counters) for entry in entries]
     taken = {name for encoding in encodings for name in encoding.columns}

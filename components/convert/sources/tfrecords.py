@@ -175,7 +175,11 @@ class RecordImages(ImageExamples):
     files: tuple[File, ...]
 
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a piece. Whole records are read, even if only heads are needed."""
+        """Yields the images of a piece. Whole records are read, even if only heads are needed.
+
+        Raises:
+          UserError: If the file is damaged, or a record is not what the schema says.
+        """
         for record in read_records(self.files[piece.part]):
             content = io.BytesIO(record.value(self.schema.image, "bytes"))
             yield Picture(origin=record.place, content=content, label=_label(record, self.schema))
@@ -230,7 +234,15 @@ def _target(record: Record, header: str, task: str) -> int | float:
 def _open_table(
     schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening
 ) -> Examples:
-    """Copies the features that are columns to Parquet files, and opens these."""
+    """Copies the columns of a table to Parquet files, one for each file, and opens these.
+
+    Features of the records that are no columns are left out. The Parquet files are in
+    `opening.directory`.
+
+    Raises:
+      UserError: If the schema has a delimiter, a file is damaged, or the records are not what the
+        schema says.
+    """
     if schema.delimiter:
         raise UserError(
             f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema"

@@ -160,12 +160,12 @@ class Backend(abc.ABC):
 
         Args:
           model: The cluster, or a part of it.
-          above: Path of the part in the file, with a dot behind it; empty for the cluster and for a
-            pool, whose keys are named without the role.
+          above: Text to put before the keys of the part, such as `scheduling.`; empty for the
+            cluster and for a pool, whose keys are named without the role.
 
         Yields:
           Path of each key that this back end ignores and that is neither None nor its default, such
-          as `scheduling.strategy`.
+          as `scheduling.strategy`. A key is yielded again for each pool that sets it.
         """
         for key, field in type(model).model_fields.items():
             value = getattr(model, key)

@@ -48,7 +48,8 @@ def matching(pattern: str, meaning: str, metavar: str) -> Kind:
 def _resource(example: str) -> Kind:
     """Returns the type of a flag that takes the name of a resource.
 
-    A word of capital letters between slashes in the example matches any text without a slash.
+    A word of capital letters behind a slash in the example, up to the next slash or the end,
+    matches any text without a slash.
     """
     return matching(
         re.sub("(?<=/)[A-Z]+(?=/|$)", "[^/]+", example), f"a name such as {example}", "NAME"

@@ -39,10 +39,10 @@ _TAKEN_AWAY = 128 + signal.SIGKILL
 
 
 def on_host(python: str) -> str:
-    """Returns a command for a host's shell that reads `message` from standard input and runs it.
+    """Returns a command for a host's shell that reads a program from standard input and runs it.
 
-    Program and request are sent over standard input. So they need no quoting, and the host's list
-    of processes does not show them.
+    The function `message` makes the text to send there: the program and its request. So they need
+    no quoting, and the host's list of processes does not show them.
 
     Args:
       python: Path of the Python interpreter on the host.

@@ -464,8 +464,9 @@ class Training:
     def _patiently(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a function that uses Google Cloud, and returns its result.
 
-        Once this process has begun to follow its first job, a call that fails is repeated every
-        `POLL_S` seconds until it succeeds or is refused. Before that, any error is raised.
+        Once this process has begun to follow its first job, a call that fails with a `UserError`
+        or `OSError` is repeated every `POLL_S` seconds until it succeeds or is refused. Before
+        that, any error is raised, and later those of other types.
 
         Args:
           call: The function.
@@ -485,10 +486,11 @@ class Training:
         return call(*arguments)
 
     def _wait(self) -> None:
-        """Waits for `POLL_S` seconds, or until a signal comes.
+        """Waits for `POLL_S` seconds, or until a signal comes, and notes it in the stop request.
 
         Raises:
-          _LeftError: If the signal repeats an earlier one, or is SIGHUP without a stop request.
+          _LeftError: If the signal repeats an earlier one, as `StopRequest.is_repeated_by` defines
+            it, or if the first signal is SIGHUP.
         """
         if not select.select([self._signals], [], [], POLL_S)[0]:
             return

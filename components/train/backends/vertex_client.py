@@ -137,13 +137,13 @@ class Outages:
 
     @contextlib.contextmanager
     def tolerated(self) -> Iterator[None]:
-        """Suppresses errors other than refusals in the block.
+        """Suppresses an `OSError` or `UserError` in the block, unless it is a refusal.
 
-        After an error the clients get new credentials, and its message is shown if it is the first
-        of its text. The block ends early then, so the caller has to repeat it.
+        After such an error the clients get new credentials, and its message is shown if it is the
+        first of its text. The block ends early then, so the caller has to repeat it.
 
         Raises:
-          RefusedError: If the block raises it.
+          RefusedError: If the block raises it. Errors of other types are raised as well.
         """
         from google.cloud import aiplatform
 

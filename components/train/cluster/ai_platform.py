@@ -119,8 +119,8 @@ def named(name: str) -> dict[str, Any] | None:
 def is_one(document: Any) -> bool:
     """Returns whether a document is an AI Platform file, not a cluster file.
 
-    A mapping without `chief` that has `trainingInput`, or any key that belongs below it, counts as
-    one, so that `translate` can report a forgotten `trainingInput` line.
+    A mapping without `chief` that has `trainingInput`, or any key that belongs below it except
+    `scheduling`, counts as one, so that `translate` can report a forgotten `trainingInput` line.
     """
     return (
         isinstance(document, Mapping)

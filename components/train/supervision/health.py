@@ -121,7 +121,7 @@ class Vitals:
 
     @property
     def phase(self) -> str:
-        """Phase of the replica, such as `training`; empty if no status has named one."""
+        """Phase in the newest status, such as `training`; empty if that names none."""
         return str(self.state.get("phase", ""))
 
     @property

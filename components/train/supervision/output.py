@@ -30,7 +30,11 @@ class _Log:
         self._line = b""
 
     def read(self) -> Iterator[str]:
-        """Yields the complete new lines up to the present end of the file, without line ends."""
+        """Yields the complete new lines up to the present end of the file, without line ends.
+
+        A carriage return separates lines too. A line of more than `_MOST_LINE_BYTES` is yielded in
+        parts, perhaps before it is complete.
+        """
         while part := self._file.readline(_MOST_LINE_BYTES):
             self._line += part
             if self._line.endswith(b"\n") or len(self._line) >= _MOST_LINE_BYTES:

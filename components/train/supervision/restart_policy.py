@@ -75,7 +75,7 @@ class Budget:
 
     @property
     def backoff_s(self) -> float:
-        """Seconds to wait before the next start, from 0 up to 5 with the failures in a row."""
+        """Seconds before the next start: 0.5 after one failure in a row, then up to 5; else 0."""
         return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self.fruitless - 1))
 
     def noted(self, step: int | None) -> Self:

@@ -216,7 +216,7 @@ class _Job:
 
         Args:
           why: Reason, for people.
-          exit_code: Exit code of the job.
+          exit_code: Exit code of the job, unless it was already ending.
           grace_period_s: Seconds from SIGTERM to SIGKILL; with 0 the replicas are killed at once.
         """
         self._report(
@@ -322,7 +322,8 @@ class _Job:
     def _restart(self, child: Child, names: list[str]) -> None:
         """Charges the end of a replica to its budget, and schedules the start of replicas.
 
-        If the budget is used up, ends the job instead, or continues without the evaluator.
+        If the budget allows no restart, as after a user error, ends the job instead, or continues
+        without the evaluator.
 
         Args:
           child: Replica that is to blame.
