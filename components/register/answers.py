@@ -103,10 +103,14 @@ def compare(
         raise UserError(
             f"{place}: its server refuses what it answered when it was judged ({response['error']})"
         )
-    answers = np.array(
-        [row[output] if isinstance(row, dict) else row for row in response["predictions"]],
-        np.float64,
-    )
+    try:
+        answers = np.array(
+            [row[output] if isinstance(row, dict) else row for row in response["predictions"]],
+            np.float64,
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        shown = str(response)[:200]
+        raise UserError(f"{place}: its server does not give {output} of rows: {shown}") from None
     judged = np.array(answered["answers"], np.float64)
     most = _TOLERANCE * np.abs(judged).max()
     # Written so that NaN counts as a difference.
