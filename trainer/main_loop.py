@@ -37,6 +37,8 @@ from trainer.options import Options
 from trainer.sync_steps import SyncSteps
 from trainer.train_step import TrainStep
 
+_START_TIMEOUT_S = 600.0  # For which replicas wait for each other at the start.
+
 
 def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
     """Runs this replica until the job is done or it is stopped.
@@ -92,7 +94,7 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
             print(place)
         if member.role != "ps":  # Parameter servers read no data.
             place = placement.provide_files(place, manifest, journal.alive)
-        channel = control_channel.join(member, job=opts.job_dir, timeout_s=opts.start_timeout_s)
+        channel = control_channel.join(member, job=opts.job_dir, timeout_s=_START_TIMEOUT_S)
     if opts.strategy == "parameter_server" and not member.is_chief:
         journal.status("serving", 0)
         strategy.serve(member, stop, channel)

@@ -224,9 +224,6 @@ class Options(Flags):
         "of this replica; 0: as many as the launcher says in TRAINER_THREADS, or else all cores",
         default=0,
     )
-    start_timeout_s: float = _machine(
-        positive, "that replicas wait for each other at the start", default=600.0, metavar="SECONDS"
-    )
 
     def __post_init__(self) -> None:
         """Checks the flags, alone and together.

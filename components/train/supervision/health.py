@@ -19,7 +19,7 @@ from common import documents
 MOST_BYTES = 64 << 10  # Maximum number of bytes that are read of a status file.
 # Longest silence by phase, in seconds, before a replica counts as frozen. The values leave room for
 # what a phase may wait for: the first call compiles, reading checks the whole dataset, and replicas
-# wait for each other (--start-timeout-s, 600 s) and then name the missing ones themselves. Servers
+# wait for each other (600 s at most) and then name the missing ones themselves. Servers
 # and workers write their status from a thread, so their silence means that the process does not run
 # at all; if TensorFlow hangs there, the chief's silence shows it. Phases that are not listed (the
 # end, and those of other programs) may be silent for any time.
