@@ -4,13 +4,40 @@ import gzip
 import io
 import pathlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import google_crc32c
 import numpy as np
+from PIL import Image
 
 from common.manifest import Manifest
+from components.convert.convert import convert
+from components.convert.options import Options
+
+
+def convert_to(output: pathlib.Path, **options: Any) -> Manifest:
+    """Converts into a directory; an option may be a path."""
+    paths = {key: str(path) for key, path in options.items() if isinstance(path, pathlib.Path)}
+    return convert(Options(**{**options, **paths}, output=str(output)))
+
+
+def write_files(root: pathlib.Path, files: Mapping[str, str | bytes]) -> pathlib.Path:
+    """Writes files below a folder, which is made; returns the folder."""
+    root.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return root
+
+
+def encode_image(image: np.ndarray | Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    """Returns pixels, or an image of Pillow, as an image file."""
+    stream = io.BytesIO()
+    image = Image.fromarray(image) if isinstance(image, np.ndarray) else image
+    image.save(stream, kind, **options)
+    return stream.getvalue()
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -29,7 +56,11 @@ def make_idx(
     packed: bool = True,
     **examples: int,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Writes so many random images of `train` and `test` as IDX files; returns images and labels by split."""
+    """Writes so many random images of `train` and `test` as IDX files.
+
+    Returns:
+      Images and labels by split.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     arrays = {}
     for split, count in examples.items():
@@ -70,7 +101,10 @@ def _payloads(data: bytes) -> Iterator[bytes]:
 
 
 def parse_examples(data: bytes) -> list[dict[str, list[Any]]]:
-    """Returns the records of a TFRecord file, their checksums checked, as the official protobuf library parses them."""
+    """Returns the records of a TFRecord file as the official protobuf library parses them.
+
+    Checksums are compared.
+    """
     from tensorflow_datasets.proto import tf_example_pb2  # Slow to import.
 
     records = [
@@ -83,25 +117,28 @@ def parse_examples(data: bytes) -> list[dict[str, list[Any]]]:
 
 
 def read_split(directory: pathlib.Path, split: str = "train") -> list[dict[str, Any]]:
-    """Returns the records of a split of a dataset, in order, each of whose features has one value."""
-    shards = Manifest.load(directory).splits[split].shards
-    records = [
-        record
-        for shard in shards
-        for record in parse_examples((directory / shard.file).read_bytes())
+    """Returns the records of a split of a dataset, in order; a single value without its list."""
+    records = []
+    for shard in Manifest.load(directory).splits[split].shards:
+        records += parse_examples((directory / shard.file).read_bytes())
+    return [
+        {name: values[0] if len(values) == 1 else values for name, values in record.items()}
+        for record in records
     ]
-    return [{name: value for name, (value,) in record.items()} for record in records]
 
 
 def _feature(values: Any) -> dict[str, Any]:
-    """Returns an entry of an Example: one value or several, of the kind that their type says; `()` has no values."""
+    """Returns an entry of an Example, of the kind that the type of its value or values says."""
     values = values if isinstance(values, list | tuple) else [values]
     kinds = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
     return {kinds[type(values[0])]: {"value": values}} if values else {}
 
 
 def write_records(path: pathlib.Path, records: list[bytes | dict[str, Any]]) -> pathlib.Path:
-    """Writes a TFRecord file, packed if its name ends in `.gz`: of bytes, or of the features of Examples."""
+    """Writes a TFRecord file, packed if its name ends in `.gz`.
+
+    A record is bytes, or the features of an Example.
+    """
     from tensorflow_datasets.proto import tf_example_pb2  # Slow to import.
 
     path.parent.mkdir(parents=True, exist_ok=True)
