@@ -5,7 +5,7 @@ import io
 import pathlib
 
 from components.convert.schema import Column, Input, Label, TableSchema
-from components.convert.source import Opening
+from components.convert.source import Opening, Source
 from components.convert.sources.tables import TableExamples, TextSource
 from components.convert.splits import Splits
 
@@ -34,11 +34,10 @@ def make_schema(label: Label | None = None, **changes) -> TableSchema:
 SCHEMA = make_schema()
 
 
-def read(source, path, directory: pathlib.Path, **opening) -> TableExamples:
-    (directory / "work").mkdir(exist_ok=True)
-    return source.open(
-        str(path), Opening(directory=str(directory / "work"), splits=Splits(), **opening)
-    )
+def read(source: Source, path, directory: pathlib.Path, **opening) -> TableExamples:
+    work = directory / "work"
+    work.mkdir(exist_ok=True)
+    return source.open(str(path), Opening(directory=str(work), splits=Splits(), **opening))
 
 
 def rows(examples: TableExamples) -> list[dict]:
@@ -46,19 +45,19 @@ def rows(examples: TableExamples) -> list[dict]:
     result = []
     for piece in examples.pieces:
         for block in examples.blocks(piece):
-            names = [*block.columns]
-            values = [c.tolist() for c in block.columns.values()]
-            for i, row in enumerate(zip(*values, strict=True)):
-                row = dict(
-                    zip(
-                        names, (v.decode() if isinstance(v, bytes) else v for v in row), strict=True
-                    )
-                )
-                result.append(row | {n: None for n, mask in block.missing.items() if mask[i]})
+            columns = {name: values.tolist() for name, values in block.columns.items()}
+            for i in range(len(columns["label"])):
+                row = {name: values[i] for name, values in columns.items()}
+                for name, value in row.items():
+                    if name in block.missing and block.missing[name][i]:
+                        row[name] = None
+                    elif isinstance(value, bytes):
+                        row[name] = value.decode()
+                result.append(row)
     return result
 
 
-def write_csv(path: pathlib.Path, cells: list[list[str]], *, line_end="\n", quoting=csv.QUOTE_ALL):
+def write_csv(path: pathlib.Path, cells: list[list], *, line_end="\n", quoting=csv.QUOTE_ALL):
     file = io.StringIO(newline="")
     csv.writer(file, lineterminator=line_end, quoting=quoting).writerows(cells)
     path.write_bytes(file.getvalue().encode())
