@@ -1,6 +1,8 @@
-"""A source larger than memory converts in a fixed budget. The limit is the kernel's, on what a process may write to."""
+"""A source larger than memory converts in a fixed budget.
 
-import functools
+The limit is the kernel's, on what a process may write to.
+"""
+
 import gzip
 import pathlib
 import resource
@@ -22,37 +24,29 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not
 pytestmark = [pytest.mark.slow, LINUX]
 
 
-def run(limit_mb: int, *flags: object) -> None:
-    command = [sys.executable, "-m", "components.convert", *map(str, flags)]
+def run(limit_mb: int, out: pathlib.Path, *flags: object) -> Manifest:
     limit = (limit_mb * MB, limit_mb * MB)
     subprocess.run(
-        command,
+        [sys.executable, "-m", "components.convert", "--output", out, *map(str, flags)],
         cwd=ROOT,
         check=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, limit),
     )
+    manifest = Manifest.load(out)
+    output.verify(str(out), manifest)
+    return manifest
 
 
-@pytest.fixture(scope="module")
-def images(tmp_path_factory) -> pathlib.Path:
-    """Folder of 400 MB of images, raw and packed."""
-    root, count = tmp_path_factory.mktemp("images"), 400 * MB // 784
-    pixels = np.random.default_rng(0).integers(0, 256, (5000, 784), np.uint8)
-    for kind, open_file in (
-        ("raw", open),
-        ("packed", functools.partial(gzip.open, compresslevel=1)),
-    ):
-        (root / kind).mkdir()
-        with open_file(root / kind / "train-labels-idx1-ubyte", "wb") as file:
-            file.write(struct.pack(">4BI", 0, 0, 8, 1, count) + bytes(count))
-        with open_file(root / kind / "train-images-idx3-ubyte", "wb") as file:
-            file.write(struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28))
-            for start in range(0, count, len(pixels)):
-                file.write((pixels[: count - start] + np.uint8(start % 251)).tobytes())
-    return root
-
-
-def test_images_larger_than_memory(tmp_path, images):
+def test_images_larger_than_memory(tmp_path):
+    count = 400 * MB // 784
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 784), np.uint8).tobytes()
+    labels = struct.pack(">4BI", 0, 0, 8, 1, count) + bytes(count)
+    images = struct.pack(">4B3I", 0, 0, 8, 3, count, 28, 28) + pixels
+    for kind, level in (("raw", None), ("packed", 1)):
+        (tmp_path / kind).mkdir()
+        for name, data in (("labels-idx1", labels), ("images-idx3", images)):
+            content = gzip.compress(data, level) if level else data
+            (tmp_path / kind / f"train-{name}-ubyte").write_bytes(content)
     checksums = set()
     # 100 MB are for the interpreter and its libraries; the last one has all memory of the machine.
     for limit_mb, kind, processes in (
@@ -61,21 +55,10 @@ def test_images_larger_than_memory(tmp_path, images):
         (300, "packed", 1),
         (16_000, "raw", 2),
     ):
-        out = tmp_path / f"{limit_mb} {kind} {processes}"
-        flags = (
-            "--dataset",
-            "idx",
-            "--source",
-            images / kind,
-            "--processes",
-            processes,
-            "--shards",
-            3,
-        )
-        run(limit_mb, *flags, "--output", out)
-        manifest = Manifest.load(out)
-        output.verify(str(out), manifest)
-        checksums.add(str([split.checksums for split in manifest.splits.values()]))
+        flags = ("--dataset", "idx", "--source", tmp_path / kind, "--processes", processes)
+        out = tmp_path / f"{limit_mb} {kind}"
+        splits = run(limit_mb, out, *flags, "--shards", 3).splits.values()
+        checksums.add(str([split.checksums for split in splits]))
     assert len(checksums) == 1
 
 
@@ -84,14 +67,20 @@ def test_table_larger_than_memory(tmp_path):
         pytest.skip("the taxi trips are not in ../shared/data/taxi")
     header, rows = TAXI.read_bytes().rstrip(b"\n").split(b"\n", 1)
     copies = 250 * MB // len(rows)  # whose columns take as much again
-    with open(tmp_path / "trips.csv", "wb") as file:
-        file.write(header)
-        for _ in range(copies):
-            file.write(b"\n" + rows)
+    (tmp_path / "trips.csv").write_bytes(b"\n".join([header, *[rows] * copies]))
     # 250 MB are for the interpreter and Arrow, which sets more aside than it uses.
-    run(450, "--dataset", "taxi", "--source", tmp_path / "trips.csv", "--output", tmp_path / "out")
-    manifest = Manifest.load(tmp_path / "out")
+    flags = ("--dataset", "taxi", "--source", tmp_path / "trips.csv")
+    manifest = run(450, tmp_path / "out", *flags)
     assert sum(split.examples for split in manifest.splits.values()) == 15_002 * copies
+
+
+SCHEMA = """
+name: t
+origin: t
+columns: {text: {type: string}, class: {type: int}}
+label: {column: class, classes: [a, b]}
+deep: [{column: text, vocabulary: 100}]
+"""
 
 
 @pytest.mark.parametrize("words", [1, 300])
@@ -99,33 +88,18 @@ def test_texts_take_bounded_memory(tmp_path, words):
     rows = 20 * MB // (5 * words + 5)
     lines = (f"{'kind ' * (words - 1)}{i % 4096:07d},{i % 2}\n" for i in range(rows))
     (tmp_path / "rows.csv").write_text("text,class\n" + "".join(lines))
-    (tmp_path / "schema.yaml").write_text(
-        "{name: t, origin: t, columns: {text: {type: string}, class: {type: int}}, "
-        "label: {column: class, classes: [a, b]}, deep: [{column: text, vocabulary: 100}]}"
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    command = (
+        f"-m components.convert --dataset csv --source {tmp_path}/rows.csv "
+        f"--schema {tmp_path}/schema.yaml --output {tmp_path}/out"
     )
-    flags = (
-        "--dataset",
-        "csv",
-        "--source",
-        tmp_path / "rows.csv",
-        "--schema",
-        tmp_path / "schema.yaml",
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "components.convert",
-        *map(str, flags),
-        "--output",
-        str(tmp_path / "out"),
-    ]
     # A child's maximum begins with its parent's, so the parent is a small process.
     measure = (
-        "import resource as r, subprocess as s, sys; s.run(sys.argv[1:], check=True, "
-        "stdout=s.DEVNULL)"
+        "import resource as r, subprocess as s, sys; "
+        "s.run(sys.orig_argv[:1] + sys.argv[1:], check=True, stdout=s.DEVNULL); "
+        "print(r.getrusage(r.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    measure += "; print(r.getrusage(r.RUSAGE_CHILDREN).ru_maxrss)"
     used = subprocess.run(
-        [sys.executable, "-c", measure, *command], cwd=ROOT, check=True, capture_output=True
+        [sys.executable, "-c", measure, *command.split()], cwd=ROOT, check=True, capture_output=True
     )
     assert int(used.stdout) * 1024 < 280 * MB  # 80 MB are for the interpreter and its libraries
