@@ -7,11 +7,9 @@ import shutil
 import numpy as np
 import pytest
 import yaml
-from PIL import Image
+from dataset_files import convert_to, encode_image, write_files
 
-from components.convert.convert import convert
 from components.convert.expressions import columns_of
-from components.convert.options import Options
 from components.convert.schema import Column, ImageSchema, Label, TableSchema, load
 from components.convert.sources.registry import SOURCES
 from pipelines.local.cache import cache_key
@@ -19,7 +17,6 @@ from pipelines.local.cache import cache_key
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 USING = (DOCS / "DATASETS.md").read_text() + (DOCS / "SCHEMAS.md").read_text()
 ADDING = (DOCS / "CHANGING.md").read_text().partition("## Adding a source")[2]
-HEADER = "fare,tips,trip_seconds,company,payment_type,trip_start_hour,trip_miles"
 
 
 def block(pattern: str, text: str = USING) -> str:
@@ -38,18 +35,10 @@ def run(code: str) -> dict:
 
 @pytest.mark.parametrize("options", [{"image_size": "6x5"}, {}])
 def test_documented_program_reads_images(tmp_path, monkeypatch, options):
-    for i in range(40):
-        path = tmp_path / "source" / "ab"[i % 2] / f"{i}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (30 + i, 20), (i, 0, 0)).save(path)
-    convert(
-        Options(
-            dataset="images",
-            source=str(tmp_path / "source"),
-            output=str(tmp_path / "data/flowers"),
-            **options,
-        )
-    )
+    pixels = [np.full((20, 30 + i, 3), i, np.uint8) for i in range(40)]
+    files = {f"{'ab'[i % 2]}/{i}.png": encode_image(image) for i, image in enumerate(pixels)}
+    source = write_files(tmp_path / "source", files)
+    convert_to(tmp_path / "data/flowers", dataset="images", source=source, **options)
     monkeypatch.chdir(tmp_path)
     names = run(block("python\n("))
     batch, labels = names["batch"].numpy(), names["labels"].numpy()
@@ -57,36 +46,42 @@ def test_documented_program_reads_images(tmp_path, monkeypatch, options):
     assert (batch[:, 0, 0, 0] % 2 == labels).all() and len(labels) > 20
 
 
-def test_documented_program_reads_table(tmp_path, monkeypatch):
-    (tmp_path / "trips.yaml").write_text(block("yaml\n("))
-    rows = [
-        f"{i},{i / 10 * (i % 4)},{i if i % 5 else 'NA'},{'Blue' if i % 3 else ''},Cash,{i % 24},1.5"
-        for i in range(50)
-    ]
-    (tmp_path / "trips.csv").write_text("\n".join([HEADER, *rows]))
+@pytest.fixture
+def convert_trips(tmp_path, monkeypatch):
+    """Converts trips by the text of a schema; returns the manifest."""
     monkeypatch.chdir(tmp_path)
-    convert(Options(dataset="csv", schema="trips.yaml", source="trips.csv", output="data/flowers"))
+    lines = ["fare,tips,trip_seconds,company,payment_type,trip_start_hour,trip_miles"]
+    for i in range(50):
+        tips, company = i / 10 * (1 + i % 2 * 2), "Blue" if i % 3 else ""
+        lines.append(f"{i},{tips},{i},{company},Cash,{i % 24},{i / 3}")
+    write_files(tmp_path, {"trips.csv": "\n".join(lines)})
+
+    def run(schema: str):
+        write_files(tmp_path, {"trips.yaml": schema})
+        files = {"schema": "trips.yaml", "source": "trips.csv"}
+        return convert_to("data/flowers", dataset="csv", **files)
+
+    return run
+
+
+def test_documented_program_reads_table(convert_trips):
+    convert_trips(block("yaml\n("))
     names = run(block("python\n("))
     assert names["batch"].keys() == {"fare", "tips", "seconds", "company", "payment", "hour"}
     tips = names["batch"]["tips"].numpy() > np.float32(0.2) * names["batch"]["fare"].numpy()
     assert (tips == names["labels"].numpy()).mean() > 0.9
 
 
-def test_documented_program_reads_targets(tmp_path, monkeypatch):
+def test_documented_program_reads_targets(convert_trips):
     schema, others = block("\n(name: tips\n"), block("\n(label: ")
-    rows = [f"{i},{i / 10 if i % 9 else ''},{i},Blue,Cash,{i % 24},{i / 3}" for i in range(50)]
-    (tmp_path / "trips.csv").write_text("\n".join([HEADER, *rows]))
-    monkeypatch.chdir(tmp_path)
     for i, label in enumerate(["label: {regression: tips}", *others.splitlines()]):
-        (tmp_path / "tips.yaml").write_text(schema.replace("label: {regression: tips}", label))
-        options = Options(
-            dataset="csv", schema="tips.yaml", source="trips.csv", output="data/flowers"
-        )
-        assert convert(options).task == ("multi_label" if "multi" in label else "regression")
+        manifest = convert_trips(schema.replace("label: {regression: tips}", label))
+        assert manifest.task == ("multi_label" if "multi" in label else "regression")
         names = run(block("python\n("))
         fares, labels = names["batch"]["fare"].numpy(), names["labels"].numpy()
         assert labels.shape[1:] == ((2,) if i else ())
-        first = [fares / 10, fares / 10, fares + fares / 10, fares > 0][i]
+        tips = fares / 10 * (1 + fares % 2 * 2)
+        first = [tips, tips, fares + tips, tips > 0][i]
         assert np.allclose(labels.reshape(len(fares), -1)[:, 0], first)
         shutil.rmtree("data")
 
@@ -96,20 +91,15 @@ def test_documentation_names_datasets_and_keys(tmp_path):
     keys |= {f"label.{key}" for key in Label.model_fields}
     keys |= {f"columns.NAME.{key}" for key in Column.model_fields.keys() - {"name"}}
     assert [key for key in sorted(keys) if f"`{key}`" not in USING] == []
-    (tmp_path / "records.yaml").write_text(block("\n(name: flowers "))
+    write_files(tmp_path, {"records.yaml": block("\n(name: flowers ")})
     assert load(tmp_path / "records.yaml").first_label == 1
-    filters = re.findall(r"^filter: (.*)$", USING, re.MULTILINE)
-    types = {
-        "fare": "float",
-        "tips": "float",
-        "seconds": "int",
-        "payment": "string",
-        "company": "string",
-        "start": "time",
-    }
-    assert len(filters) > 4 and all(
-        columns_of(yaml.safe_load(sql), types, "filter") for sql in filters
+    types = dict.fromkeys(("fare", "tips"), "float") | dict.fromkeys(
+        ("payment", "company"), "string"
     )
+    types |= {"seconds": "int", "start": "time"}
+    filters = re.findall(r"^filter: (.*)$", USING, re.MULTILINE)
+    assert len(filters) > 4
+    assert all(columns_of(yaml.safe_load(sql), types, "filter") for sql in filters)
 
 
 def test_documented_source_is_added(tmp_path, monkeypatch):
@@ -121,7 +111,7 @@ def test_documented_source_is_added(tmp_path, monkeypatch):
         arrays[f"y_{split}"] = np.arange(count) % 3
     path = tmp_path / "images.npz"
     np.savez(path, **arrays)
-    manifest = convert(Options(dataset="npz", source=str(path), output=str(tmp_path / "out")))
+    manifest = convert_to(tmp_path / "out", dataset="npz", source=path)
     assert manifest.splits["test"].examples == 7
     flags = ["--dataset=npz", f"--source={path}"]
     key = cache_key(flags, "")
