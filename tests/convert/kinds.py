@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import trips
-from dataset_files import make_idx, write_records
-from PIL import Image
+from dataset_files import encode_image, make_idx, write_files, write_records
 
 KINDS = ("idx", "images", "records", "csv", "parquet")
 
@@ -22,20 +21,21 @@ def make(kind: str, root: pathlib.Path) -> dict[str, object]:
 
 
 def _images(kind: str, source: pathlib.Path) -> dict[str, object]:
-    pixels = (
-        np.random.default_rng(i).integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300)
-    )
-    paths = [source / "ab"[i % 2] / f"{i}.png" for i in range(300)]
-    for path, image in zip(paths, pixels, strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(path)
+    draw = np.random.default_rng(0)
+    pixels = [draw.integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300)]
+    files = [encode_image(image) for image in pixels]
     if kind == "images":
+        write_files(source, {f"{'ab'[i % 2]}/{i}.png": file for i, file in enumerate(files)})
         return {"dataset": "images", "source": str(source)}
-    records = [{"image": path.read_bytes(), "label": i % 2} for i, path in enumerate(paths)]
+    records = [{"image": file, "label": i % 2} for i, file in enumerate(files)]
     paths = [write_records(source / f"{i}.tfrecord", records[i::3]) for i in range(3)]
-    schema = source / "schema.yaml"
-    schema.write_text("{name: t, origin: t, image: image, label: label, classes: 2}")
-    return {"dataset": "tfrecord", "source": tuple(map(str, paths)), "schema": str(schema)}
+    schema = {"schema.yaml": "{name: t, origin: t, image: image, label: label, classes: 2}"}
+    write_files(source, schema)
+    return {
+        "dataset": "tfrecord",
+        "source": tuple(map(str, paths)),
+        "schema": str(source / "schema.yaml"),
+    }
 
 
 def _table(kind: str, root: pathlib.Path) -> dict[str, object]:

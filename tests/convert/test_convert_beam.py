@@ -1,4 +1,7 @@
-"""Conversions on Apache Beam, whose environment `make test-beam` makes: the bytes are those of one process here."""
+"""Conversions on Apache Beam: the bytes are those of one process here.
+
+`make test-beam` makes the environment.
+"""
 
 import contextlib
 import os
@@ -10,7 +13,7 @@ import time
 
 import psutil
 import pytest
-from dataset_files import read_folder
+from dataset_files import encode_image, read_folder, write_files
 from PIL import Image
 
 from common.errors import UserError
@@ -24,38 +27,31 @@ WORKERS = ("--direct_num_workers", "4", "--direct_running_mode", "multi_processi
 on_beam = pytest.mark.beam
 
 
-def start(
-    options: Options, directory: pathlib.Path | str, *arguments: str
-) -> subprocess.Popen[str]:
-    flags = [
-        *options.as_flags(but=("output",)),
-        "--output",
-        str(directory),
-        "--engine",
-        "beam",
-        "--",
-        *arguments,
-    ]
-    command = [PYTHON, "-m", "components.convert", *flags]
+def start(options: Options, directory: object, *arguments: str) -> subprocess.Popen[str]:
+    """Starts a conversion into a directory, on a runner with these flags."""
+    flags = [*options.as_flags(but=("output",)), "--output", str(directory), "--engine", "beam"]
+    command = [PYTHON, "-m", "components.convert", *flags, "--", *(arguments or WORKERS)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
+def finish(process: subprocess.Popen[str], code: int = 0) -> str:
+    """Returns what a conversion prints that ends with this code."""
+    printed, _ = process.communicate()
+    assert process.returncode == code, printed
+    return printed
+
+
 @on_beam
 def test_beam_writes_the_same_bytes(options, expected, tmp_path):
-    process = start(options, tmp_path / "out", *WORKERS)
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
+    assert "apache_beam" not in finish(start(options, tmp_path / "out"))
     assert read_folder(tmp_path / "out") == expected
-    assert "apache_beam" not in output
 
 
 @on_beam
 def test_beam_in_a_bucket(options, expected, busy_bucket):
-    process = start(options, "gs://demo/out", *WORKERS)
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
+    finish(start(options, "gs://demo/out"))
     assert read_folder(busy_bucket / "out") == expected
 
 
@@ -63,10 +59,8 @@ def test_beam_in_a_bucket(options, expected, busy_bucket):
 @pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_beam_goes_on_after_kills(options, expected, tmp_path, kills):
     chance = random.Random(kills)
-    while True:
-        process = start(options, tmp_path / "out", *WORKERS)
-        if not kills:
-            break
+    while kills:
+        process = start(options, tmp_path / "out")
         time.sleep(chance.uniform(1, 4))
         with contextlib.suppress(psutil.NoSuchProcess, IndexError):
             main = psutil.Process(process.pid)
@@ -76,52 +70,41 @@ def test_beam_goes_on_after_kills(options, expected, tmp_path, kills):
         if process.returncode == 0:
             assert read_folder(tmp_path / "out") == expected
             shutil.rmtree(tmp_path / "out")
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
+    finish(start(options, tmp_path / "out"))
     assert read_folder(tmp_path / "out") == expected
 
 
 @on_beam
 def test_wrong_input_is_one_line(tmp_path):
-    for i in range(40):
-        path = tmp_path / "images" / "ab"[i % 2] / f"{i}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (40, 50), i).save(path)
-    path.write_bytes(path.read_bytes()[:60])
-    options = Options(dataset="images", source=str(tmp_path / "images"), output="-", shards=8)
-    process = start(options, tmp_path / "out", *WORKERS)
-    output, _ = process.communicate()
-    assert process.returncode == 2
-    assert [line for line in output.splitlines() if "error" in line.lower()] == [
-        f"error: {path}: broken image (image file is truncated)"
-    ]
+    images = [encode_image(Image.new("L", (40, 50), i)) for i in range(40)]
+    files = {f"{'ab'[i % 2]}/{i}.png": image for i, image in enumerate(images)}
+    root = write_files(tmp_path / "images", {**files, "b/39.png": images[39][:60]})
+    options = Options(dataset="images", source=str(root), output="-", shards=8)
+    lines = finish(start(options, tmp_path / "out"), 2).splitlines()
+    message = f"error: {root}/b/39.png: broken image (image file is truncated)"
+    assert [line for line in lines if "error" in line.lower()] == [message]
     assert not (tmp_path / "out").exists()
 
 
 @on_beam
 def test_unknown_runner_is_refused(tmp_path):
-    output, _ = start(Options(output="-"), tmp_path / "out", "--runner", "Nope").communicate()
-    assert output.startswith("error: Apache Beam: Unexpected pipeline runner: Nope")
+    printed = finish(start(Options(output="-"), tmp_path / "out", "--runner", "Nope"), 2)
+    assert printed.startswith("error: Apache Beam: Unexpected pipeline runner: Nope")
     assert not (tmp_path / "out").exists()
 
 
 def test_other_machines_get_staged_files(tmp_path):
-    (tmp_path / "copy").mkdir()
-    (tmp_path / "copy/train.parquet").write_bytes(b"rows")
+    write_files(tmp_path / "copy", {"train.parquet": "rows"})
     staged = tmp_path / "elsewhere"
+
+    def read(task: int) -> bytes:
+        return (staged / "train.parquet").read_bytes()[task:]
+
     for i in range(2):
-        beam._call(
-            lambda task: (staged / "train.parquet").read_bytes()[task:],
-            staged,
-            tmp_path / "copy",
-            tmp_path / "r",
-            (i, 1),
-        )
+        beam._call(read, staged, tmp_path / "copy", tmp_path / "r", (i, 1))
     assert sorted(path.name for path in tmp_path.glob("r/*")) == ["0", "1"]
 
 
 def test_flags_of_beam_need_beam(tmp_path):
-    with pytest.raises(
-        UserError, match="--runner is for Apache Beam; say --engine beam before the --"
-    ):
+    with pytest.raises(UserError, match="--runner is for Apache Beam; say --engine beam before"):
         main(["--output", str(tmp_path / "out"), "--", "--runner", "DataflowRunner"])

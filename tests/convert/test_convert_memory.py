@@ -72,34 +72,3 @@ def test_table_larger_than_memory(tmp_path):
     flags = ("--dataset", "taxi", "--source", tmp_path / "trips.csv")
     manifest = run(450, tmp_path / "out", *flags)
     assert sum(split.examples for split in manifest.splits.values()) == 15_002 * copies
-
-
-SCHEMA = """
-name: t
-origin: t
-columns: {text: {type: string}, class: {type: int}}
-label: {column: class, classes: [a, b]}
-deep: [{column: text, vocabulary: 100}]
-"""
-
-
-@pytest.mark.parametrize("words", [1, 300])
-def test_texts_take_bounded_memory(tmp_path, words):
-    rows = 20 * MB // (5 * words + 5)
-    lines = (f"{'kind ' * (words - 1)}{i % 4096:07d},{i % 2}\n" for i in range(rows))
-    (tmp_path / "rows.csv").write_text("text,class\n" + "".join(lines))
-    (tmp_path / "schema.yaml").write_text(SCHEMA)
-    command = (
-        f"-m components.convert --dataset csv --source {tmp_path}/rows.csv "
-        f"--schema {tmp_path}/schema.yaml --output {tmp_path}/out"
-    )
-    # A child's maximum begins with its parent's, so the parent is a small process.
-    measure = (
-        "import resource as r, subprocess as s, sys; "
-        "s.run(sys.orig_argv[:1] + sys.argv[1:], check=True, stdout=s.DEVNULL); "
-        "print(r.getrusage(r.RUSAGE_CHILDREN).ru_maxrss)"
-    )
-    used = subprocess.run(
-        [sys.executable, "-c", measure, *command.split()], cwd=ROOT, check=True, capture_output=True
-    )
-    assert int(used.stdout) * 1024 < 280 * MB  # 80 MB are for the interpreter and its libraries

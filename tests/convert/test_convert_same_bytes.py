@@ -5,7 +5,6 @@ import random
 
 import kinds
 import pytest
-import trips
 from dataset_files import make_idx, read_folder
 
 from components.convert import engine
@@ -13,20 +12,11 @@ from components.convert.convert import convert
 from components.convert.options import Options
 
 
-@pytest.fixture(scope="module", params=[*kinds.KINDS, "packed idx", "targets"])
+@pytest.fixture(scope="module", params=[*kinds.KINDS, "packed idx"])
 def options(request, tmp_path_factory) -> Options:
     """A conversion of several hundred or thousand examples."""
     root = tmp_path_factory.mktemp("source")
-    if request.param == "targets":
-        targets = {"same": "same", "sum": "same + seconds", "when": "when"}
-        schema = {
-            **trips.SCHEMA,
-            "label": {"regression": targets},
-            "deep": trips.SCHEMA["deep"][:1],
-            "wide": [],
-        }
-        source = trips.write(root, trips.rows(3000), schema)
-    elif request.param == "packed idx":
+    if request.param == "packed idx":
         make_idx(root / "packed", size=(9, 7), train=3000, test=500)
         source = {"dataset": "idx", "source": str(root / "packed")}
     else:

@@ -18,10 +18,7 @@ def step(tmp_path: pathlib.Path):
     def run(name: str) -> dsl.Dataset:
         output = dsl.Dataset(name="output", uri=str(tmp_path / name))
         page = dsl.HTML(name="page", uri=str(tmp_path / f"{name}.html"))
-        known = {"convert_args": ["--processes=1"], "schema": "", "source_digest": ""}
-        component.convert(
-            **known, directory=str(tmp_path / "store" / "digits"), output=output, page=page
-        )
+        component.convert(["--processes=1"], "", "", str(tmp_path / "store"), output, page)
         assert pathlib.Path(page.path).read_text() == (pathlib.Path(output.path) / PAGE).read_text()
         return output
 

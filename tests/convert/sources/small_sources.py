@@ -1,12 +1,12 @@
 """A small source of every kind."""
 
+import io
 import pathlib
 
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
-from dataset_files import make_idx, write_records
-from PIL import Image
+from dataset_files import encode_image, make_idx, write_files, write_records
 
 REQUIRED = {  # By dataset, paths in its source that have to be readable; "" is the source itself.
     "mnist": ("", "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
@@ -22,48 +22,41 @@ LISTED = {  # Paths that are one of many: without one it is another source.
     "parquet": ("b.parquet",),
     "tfrecord": ("a.tfrecord", "more/b.tfrecord"),
 }
+ROWS = "a,kind\n" + "1,x\n2,y\n" * 9
+SCHEMA = """
+name: t
+origin: t
+columns: {a: {type: int}, kind: {type: string}}
+label: {column: kind, classes: [x, y]}
+wide: [{column: a, hash_buckets: 9}]
+"""
 
 
 def make(dataset: str, place: str, directory: pathlib.Path) -> tuple[dict[str, str], pathlib.Path]:
     """Makes a source below a directory; returns its flags, and the path at a place in it."""
     root = directory / "source"
     flags = {"dataset": dataset, "source": str(root)}
+    if dataset in ("csv", "parquet", "tfrecord"):
+        schema = "_schema.yaml" if dataset == "tfrecord" else "schema.yaml"
+        write_files(root, {schema: SCHEMA})
+        flags["schema"] = str(root / schema)
     if dataset == "mnist":
         make_idx(root, train=30, test=10, packed=False)
     elif dataset == "images":
-        for value, path in enumerate(
-            root / kind / f"{i}.png" for kind in ("lily", "rose") for i in range(9)
-        ):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.full((3, 3), value, np.uint8)).save(path)
-        (root / "lily" / "notes.txt").write_text("no image")
+        names = [f"{kind}/{i}.png" for kind in ("lily", "rose") for i in range(9)]
+        pixels = np.arange(18, dtype=np.uint8).repeat(9).reshape(18, 3, 3)
+        write_files(root, dict(zip(names, map(encode_image, pixels), strict=True)))
+        write_files(root, {"lily/notes.txt": "no image"})
     elif dataset == "cifar10":
-        root.mkdir(parents=True)
-        for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
-            (root / name).write_bytes(bytes(range(10)) * 3073)
-    else:
-        flags["schema"] = str(_make_rows(dataset, root))
-    return flags, root / place
-
-
-def _make_rows(dataset: str, root: pathlib.Path) -> pathlib.Path:
-    """Makes a table; returns the path of its schema."""
-    root.mkdir(parents=True)
-    if dataset == "tfrecord":
+        names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+        write_files(root, dict.fromkeys(names, bytes(range(10)) * 3073))
+    elif dataset == "tfrecord":
         for name in ("a.tfrecord", "more/b.tfrecord"):
-            write_records(
-                root / name, [{"a": [i], "kind": [b"xy"[i % 2 : i % 2 + 1]]} for i in range(9)]
-            )
+            write_records(root / name, [{"a": i, "kind": (b"x", b"y")[i % 2]} for i in range(9)])
+    elif dataset == "csv":
+        write_files(root, {"a.csv": ROWS, "b.csv": ROWS})
     else:
-        for name in ("a.csv", "b.csv"):
-            (root / name).write_text("a,kind\n" + "1,x\n2,y\n" * 9)
-    if dataset == "parquet":
-        for path in root.glob("*.csv"):
-            pyarrow.parquet.write_table(pyarrow.csv.read_csv(path), path.with_suffix(".parquet"))
-            path.unlink()
-    schema = root / ("_schema.yaml" if dataset == "tfrecord" else "schema.yaml")
-    schema.write_text(
-        "name: t\norigin: t\ncolumns: {a: {type: int}, kind: {type: string}}\n"
-        "label: {column: kind, classes: [x, y]}\nwide: [{column: a, hash_buckets: 9}]\n"
-    )
-    return schema
+        for name in ("a.parquet", "b.parquet"):
+            table = pyarrow.csv.read_csv(io.BytesIO(ROWS.encode()))
+            pyarrow.parquet.write_table(table, root / name)
+    return flags, root / place
