@@ -15,7 +15,7 @@ from components.convert.sources.registry import find_source
     ("shards", "expected"), [(40, [40, 0, 4]), (1, [1, 0, 1])], ids=["many", "one"]
 )
 def test_dataset_holds_its_source(tmp_path, shards, expected):
-    make_idx(tmp_path / "source", train=1000, test=100)
+    make_idx(tmp_path / "source", size=(70, 100), train=1000, test=100)  # Of several blocks.
     source, out = tmp_path / "source", tmp_path / "out"
     options = {"dataset": "idx", "source": source, "shards": shards}
     manifest = convert_to(out, **options, validation_fraction=0)

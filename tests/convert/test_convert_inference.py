@@ -19,11 +19,9 @@ from components.convert.schema import load
 
 KINDS = {  # Of each a value, from a generator.
     "float": lambda r: float(np.float32(r.normal())),
-    "category": lambda r: int(r.integers(5)),
     "count": lambda r: int(r.integers(-(2**40), 2**40)),
     "huge": lambda r: float(r.normal() * 1e30),
     "name": lambda r: f"trip-{r.integers(2**40)}",
-    "same": lambda r: "a",
     "nothing": lambda r: None,
     "text": lambda r: ["Café", "Öl", "NO", "1", "null"][r.integers(5)],
     "truth": lambda r: bool(r.integers(2)),
@@ -94,10 +92,8 @@ def test_proposal_converts_table(tmp_path_factory, dataset, kinds, headers, labe
 TRIPS = {
     "tip": ["no", "yes", "no"] * 20,
     "fare": [2.5, None, 4.0, 1.0] * 15,
-    "hour": [*range(12)] * 5,
-    "seconds": range(0, 6000, 100),
+    "Fare": range(0, 6000, 100),
     "trip_id": range(60),
-    "start": [dt.datetime(2024, 1, 31, 12, i) for i in range(60)],
     "stops": [[1] * (i % 3) for i in range(60)],
 }
 
@@ -110,11 +106,8 @@ def test_proposed_columns_and_inputs(tmp_path):
         "  fare: {type: float, default: 0.0}  # about 3 different, 25.0% missing, 1 to 4",
         r"label: {column: tip, classes: \['no', 'yes'\]}",
         "  - {column: fare, numeric: z_score}",
-        "  - {column: hour, vocabulary: 1000, embedding: 8}",
-        "  - {column: seconds, numeric: z_score}",
-        "  - {column: start, numeric: z_score}",
+        "  - {column: Fare_, numeric: z_score}",
         r"  # trip_id: {type: int}  # .*; left out: hardly a value comes twice",
-        r'  start: {type: time}  # .*, 0\.0% missing, such as "2024-01-31 12:00:00"',
         "  # stops: .*; left out: no type is proposed for",
     ):
         assert re.search(f"^{pattern}", text, re.MULTILINE), pattern
@@ -166,12 +159,6 @@ def test_texts_are_read_as_meant(tmp_path, values, pattern):
     write({"y": ["a", "b", "c"] * 20, "x": values}, tmp_path / "t.csv")
     text = infer(tmp_path, "csv", tmp_path / "t.csv", "--label", "y").read_text()
     assert re.search(f"\n  x: {pattern}", text)
-
-
-def test_names_differ_in_more_than_case(tmp_path):
-    write({"y": [1, 2] * 30, "a b": [1, 2] * 30, "A_b": np.arange(60) / 7}, tmp_path / "t.csv")
-    path = infer(tmp_path, "csv", tmp_path / "t.csv", "--label", "y")
-    assert [*load(path).columns] == ["y", "a_b", "A_b_"]
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n3\n", 'a,b\n"1,2\n', "a;b\n1;2\n", "a,b\n"])

@@ -41,12 +41,6 @@ def test_shares_are_fractions():
     assert ((places == 2) & (other == 2)).mean() == pytest.approx(0.04, rel=0.1)
 
 
-def test_native_splits_are_kept():
-    keys = splitmix64(7, np.arange(1000))
-    assert {*assign(Splits(), keys, "test", ("train", "test"))} == {2}
-    assert {*assign(Splits(), keys, "train", ("train", "test"))} == {0, 1}
-
-
 def test_schema_decides_before_hash():
     keys, rows = splitmix64(7, np.arange(100)), np.arange(100)
     later = {"test": rows >= 80}

@@ -47,14 +47,6 @@ def test_idx_original_names(bucket, dots, packed):
             assert np.array_equal(opened.splits[split]["label"], labels)
 
 
-def test_idx_in_several_blocks(tmp_path):
-    images, labels = make_idx(tmp_path, size=(700, 1000), packed=False, train=9)["train"]
-    opened = read_all(IDX, str(tmp_path), shards=2)
-    assert len(opened.blocks["train"]) == 5
-    assert np.array_equal(opened.splits["train"]["image"][..., 0], images)
-    assert np.array_equal(opened.splits["train"]["label"], labels)
-
-
 def refused(source: arrays.IdxSource, path: pathlib.Path) -> str:
     with pytest.raises(UserError) as error:
         read_all(source, str(path))
