@@ -92,7 +92,8 @@ def test_proposal_converts_table(tmp_path_factory, dataset, kinds, headers, labe
 TRIPS = {
     "tip": ["no", "yes", "no"] * 20,
     "fare": [2.5, None, 4.0, 1.0] * 15,
-    "Fare": range(0, 6000, 100),
+    "a b": [1, 2] * 30,
+    "A_b": range(0, 6000, 100),
     "trip_id": range(60),
     "stops": [[1] * (i % 3) for i in range(60)],
 }
@@ -106,7 +107,7 @@ def test_proposed_columns_and_inputs(tmp_path):
         "  fare: {type: float, default: 0.0}  # about 3 different, 25.0% missing, 1 to 4",
         r"label: {column: tip, classes: \['no', 'yes'\]}",
         "  - {column: fare, numeric: z_score}",
-        "  - {column: Fare_, numeric: z_score}",
+        "  - {column: A_b_, numeric: z_score}",
         r"  # trip_id: {type: int}  # .*; left out: hardly a value comes twice",
         "  # stops: .*; left out: no type is proposed for",
     ):

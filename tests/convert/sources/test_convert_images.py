@@ -74,7 +74,7 @@ def test_images_of_several_sizes(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("width", "options", "encoding"),
     [
-        (170, {"encoding": "source", "image_size": (8, 9)}, "image"),
+        (9, {"encoding": "source"}, "image"),
         (170, {}, None),
         (171, {}, "image"),
         (171, {"encoding": "raw"}, None),
@@ -126,19 +126,15 @@ def test_unusable_folder_is_refused(tmp_path, files, message):
         read(root, encoding="raw")
 
 
-@pytest.mark.parametrize("options", [{"encoding": "source"}, {"image_size": (900, 900)}])
-def test_pieces_and_blocks_lose_nothing(tmp_path, options):
+def test_pieces_and_blocks_lose_nothing(tmp_path):
     """Any number of pieces, and of blocks of a few large images, have the records of one."""
     for files in (many(count=4, prefix="train/"), many(count=1, prefix="val/")):
         write_files(tmp_path, files)
-    expected = read(tmp_path, **options, shards=1).splits
-    for shards, num_pieces in ((3, 3 + 1), (99, 8 + 2)):
-        opened = read(tmp_path, **options, shards=shards)
-        assert len(opened.examples.pieces) == num_pieces
-        for split, count in (("train", 8), ("validation", 2)):
-            assert len(expected[split]["label"]) == count
-            for name, values in opened.splits[split].items():
-                assert np.array_equal(values, expected[split][name])
+    one, *others = (read(tmp_path, image_size=(900, 900), shards=i) for i in (1, 3, 99))
+    assert [len(opened.examples.pieces) for opened in others] == [3 + 1, 8 + 2]
+    assert [len(columns["label"]) for columns in one.splits.values()] == [8, 2]
+    for opened in others:
+        np.testing.assert_equal(opened.splits, one.splits)
 
 
 def test_orientation_is_printed_not_applied(tmp_path, capsys):
@@ -179,8 +175,7 @@ def test_resize_crops_center():
     bars = np.zeros((20, 40, 3), np.uint8)
     bars[:, 10:30] = 255  # The central square.
     assert (decode(bars, (8, 8)) == 255).all()
-    for size in ((64, 48), (1, 1000), (1000, 1)):
-        assert decode(PIXELS[:1, :1], size).shape == (*size, 3)
+    assert decode(PIXELS[:1, :1], (1, 1000)).shape == (1, 1000, 3)
 
 
 def test_resize_is_same_everywhere():

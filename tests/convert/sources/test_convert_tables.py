@@ -19,7 +19,7 @@ from staged import SCHEMA, columns, make_schema, read, read_csv, rows, write_csv
 
 from common.errors import UserError
 from components.convert.schema import Input, Label
-from components.convert.sources import staging, text_rows
+from components.convert.sources import staging
 from components.convert.sources.tables import ParquetSource, TextSource
 
 VALUES = {
@@ -256,16 +256,3 @@ def test_uncomputable_filter_names_row(tmp_path):
     with pytest.raises(UserError, match=r"t\.csv: line 7: .*Division by zero"):
         read_csv(tmp_path, content, schema)
     assert len(rows(read_csv(tmp_path, content, schema, skip_bad=1))) == 10
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"x" * 3000, "line 1: no line end"),
-        (HEADER + b'1,2,"' + b"x\n" * 3000, "line 2: the value"),
-    ],
-)
-def test_endless_line_is_refused(tmp_path, monkeypatch, content, message):
-    monkeypatch.setattr(text_rows, "MAX_BYTES", 1000)
-    with pytest.raises(UserError, match=message):
-        read_csv(tmp_path, content)
