@@ -1,7 +1,9 @@
-"""What every back end promises, with stand-ins for `ssh`, `docker` and Vertex AI; tests/docker runs real containers."""
+"""What every back end promises, with stand-ins for `ssh`, `docker` and Vertex AI.
+
+tests/docker runs real containers.
+"""
 
 import dataclasses
-import inspect
 import json
 import os
 import sys
@@ -106,9 +108,3 @@ def test_directory_without_job_is_refused(bench: Bench):
     for call in calls:
         with pytest.raises(UserError, match="no job ran here"):
             call(bench.job_dir)
-
-
-@pytest.mark.parametrize("backend", BACKENDS.values())
-def test_class_states_what_it_ignores(backend: type[Backend]):
-    assert "Ignored here: " in inspect.getdoc(backend)
-    assert backend.ignored(backend(None), Cluster(strategy="one_device", chief=Pool())) == ()
