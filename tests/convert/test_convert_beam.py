@@ -86,13 +86,6 @@ def test_wrong_input_is_one_line(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@on_beam
-def test_unknown_runner_is_refused(tmp_path):
-    printed = finish(start(Options(output="-"), tmp_path / "out", "--runner", "Nope"), 2)
-    assert printed.startswith("error: Apache Beam: Unexpected pipeline runner: Nope")
-    assert not (tmp_path / "out").exists()
-
-
 def test_other_machines_get_staged_files(tmp_path):
     write_files(tmp_path / "copy", {"train.parquet": "rows"})
     staged = tmp_path / "elsewhere"

@@ -34,12 +34,6 @@ def test_dataset_holds_its_source(tmp_path, shards, expected):
         assert split.class_histogram == tuple(np.bincount(labels))
 
 
-def test_seed_draws_other_splits(tmp_path):
-    one, other = (convert_to(tmp_path / str(seed), split_seed=seed) for seed in (0, 1))
-    images = [read_split(tmp_path / str(seed), "test") for seed in (0, 1)]
-    assert one.fingerprint != other.fingerprint and images[0][:9] != images[1][:9]
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_shards_by_size(tmp_path, packed):
     make_idx(tmp_path / "source", size=(28, 28), packed=packed, train=4000, test=300)

@@ -1,7 +1,6 @@
 """A proposed schema says what is in a table, and can be used as it is."""
 
 import datetime as dt
-import gzip
 import pathlib
 import re
 
@@ -167,10 +166,3 @@ def test_damaged_file_is_refused(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(UserError, match=r"t\.csv: "):
         infer(tmp_path, "csv", tmp_path / "t.csv")
-
-
-def test_packed_table_in_bucket(tmp_path, bucket):
-    rows = "".join(f"{i % 3}\t{i / 7}\n" for i in range(60))
-    (bucket / "it's [a].tsv.gz").write_bytes(gzip.compress(f"y\tx\n{rows}".encode()))
-    path = infer(tmp_path, "csv", "gs://demo/it's [a].tsv.gz", "--label", "y")
-    assert load(path).label.classes == ("0", "1", "2") and load(path).columns["x"].type == "float"

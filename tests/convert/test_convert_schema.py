@@ -113,15 +113,12 @@ AB = ["a", "b"]
     [
         ("split", {"group": "company", "test_from": 3}, "split: needs either group"),
         ("split", {"time": "company", "test_from": 3}, "split: company is a string"),
-        ("split", {"group": "fare"}, "split: fare is a float"),
         ("split", {"time": "seconds", "test_from": "2024-01-01"}, "split: 2024"),
         ("split", {"time": "seconds", "test_from": 3, "validation_from": 3}, "split: validation"),
         ("name", None, "name: missing"),
         ("nmae", "x", "top level: unknown key 'nmae'; did you mean 'name'"),
         ("columns.fare.type", "flot", r"columns\.fare\.type: .*did you mean 'float'"),
         ("columns.fare.default", 1e39, r"columns\.fare\.default"),
-        ("columns.fare.default", True, r"columns\.fare\.default"),
-        ("columns.seconds.default", 2**63, r"columns\.seconds\.de"),
         ("columns.tips", {"type": "time", "default": "2024"}, r"columns\.tips\.default"),
         ("columns.fare.indicator", True, r"columns\.fare\.indic"),
         ("columns.fare.header", "tips", r"columns\.tips: another"),
@@ -130,23 +127,17 @@ AB = ["a", "b"]
         ("columns.label", {"type": "int"}, r"columns\.label: what"),
         ("filter", "fair > 1", "filter: .*'fair'; did you mean 'fare'"),
         ("label.classes", [*AB, "c"], "label: a condition has two"),
-        ("label.classes", ["a", "a"], r"label\.classes"),
         ("label.classes", None, "label: needs classes"),
         ("label.condition", None, "label: needs exactly"),
         ("label.condition", "fare > 9", r"label\.condition: follows from the inputs fare"),
-        ("label", {"column": "fare", "classes": AB}, r"label\.column: fare"),
         ("label", {"regression": {"c": "company"}}, r"label\.regression\.c"),
         ("label", {"regression": "tips"}, r"label\.regression\.tips: nothing can stand in"),
-        ("label", {"regression": "fare", "classes": AB}, "label: needs classes"),
         ("label", {"multi_label": "seconds"}, "label: one label is"),
-        ("label", {"multi_label": ["tips", "fare"]}, r"label\.multi_label\.tips"),
         ("deep.0.column", "fair", r"deep\[0\]: .*'fair'; did you mean 'fare'"),
-        ("deep.0.numeric", None, r"deep\[0\]: needs exactly"),
         ("deep.0.column", "company", r"deep\[0\]: company is"),
         ("deep.1.vocabulary", 0, r"deep\[1\]\.vocabulary"),
         ("wide.0.buckets", [2, 1], r"wide\[0\]\.buckets: .* are not ascending"),
         ("wide.1.embedding", 3, r"wide\[1\]: embedding is"),
-        ("wide.2", {"columns": ["fare", "tips"], "vocabulary": 3}, r"wide\[2\]: a cross"),
         ("missing", [-999], r"missing\[0\]: -999 is not a text"),
     ],
 )
@@ -156,17 +147,9 @@ def test_mistake_is_named_with_place(tmp_path, read, place, value, message):
     assert "\n" not in str(e.value)
 
 
-@pytest.mark.parametrize(
-    ("line", "old", "new"),
-    [
-        (5, "type: float", "type: flot"),
-        (18, "condition: tips", "condition: tipz"),
-        (29, "  buckets:", "  bukkets:"),
-    ],
-)
-def test_mistake_is_named_with_line(read, line, old, new):
-    text = yaml.safe_dump(GOOD, sort_keys=False).replace(old, new, 1)
-    with pytest.raises(UserError, match=rf"schema\.yaml: line {line}: "):
+def test_mistake_is_named_with_line(read):
+    text = yaml.safe_dump(GOOD, sort_keys=False).replace("  buckets:", "  bukkets:")
+    with pytest.raises(UserError, match=r"schema\.yaml: line 29: "):
         read(text)
 
 

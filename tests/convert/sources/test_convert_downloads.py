@@ -49,7 +49,7 @@ class Server:
 
 
 def hang(request: Request) -> Answer:
-    time.sleep(0.6)
+    time.sleep(1.5)
     return GOOD
 
 
@@ -120,14 +120,6 @@ def test_parallel_downloads_share_request(tmp_path, server):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(download, [[file]] * 4, [tmp_path] * 4))
     assert server.requests == 1 and read_folder(tmp_path) == {"data.gz": DATA}
-
-
-def test_one_reachable_host_suffices(server):
-    server.answers = [UNAVAILABLE]
-    unknown = "http://no.such.host.invalid/x"
-    downloads.require_reachable([unknown, f"{server.url}/x"])
-    with pytest.raises(UserError, match=r"cannot reach no.such.host.invalid \(.*--source"):
-        downloads.require_reachable([unknown])
 
 
 def test_dataset_without_source_is_downloaded(tmp_path, server, monkeypatch, fails):

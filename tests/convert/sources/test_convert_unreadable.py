@@ -1,6 +1,5 @@
 """An error of a source that cannot be read names its path, and not the output."""
 
-import errno
 import os
 import shutil
 
@@ -9,7 +8,6 @@ from dataset_files import convert_to, write_files
 from small_sources import LISTED, REQUIRED, make
 
 from common.errors import UserError
-from components.convert import output
 from components.convert.sources.registry import source_digest
 
 PLACES = [
@@ -46,21 +44,3 @@ def test_other_files_are_named_once(tmp_path, capsys, dataset):
     names = ", ".join(["2023/b.csv.lz4", f"2023/pipe.{dataset}", *strays[1:4]])
     more = 4 if dataset == "tfrecord" else 5
     assert line.startswith(f"{source}: left out: {names} and {more} more (")
-
-
-@pytest.mark.parametrize("where", ["x" * 300, "loop/out", "file/out"])
-def test_impossible_output_is_refused(tmp_path, fails, where):
-    (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "file").write_text("precious")
-    assert f"cannot write --output {tmp_path / where}: " in fails("--output", tmp_path / where)
-
-
-def test_forbidden_shard_is_not_damaged(tmp_path, monkeypatch):
-    convert_to(tmp_path)
-
-    def denied(path):
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr(output, "crc32c_of", denied)
-    with pytest.raises(UserError, match=r"-0000\d.tfrecord: cannot be read \(Permission denied\)"):
-        convert_to(tmp_path)
