@@ -1,4 +1,4 @@
-"""Sources that are read in different ways, some hundreds of examples each."""
+"""Sources that are read in different ways: folders of some hundreds of examples each."""
 
 import pathlib
 
@@ -8,45 +8,42 @@ import pyarrow.parquet
 import trips
 from dataset_files import encode_image, make_idx, write_files, write_records
 
-KINDS = ("idx", "images", "records", "csv", "parquet")
+KINDS = ("idx", "images", "tfrecord", "csv", "parquet")
 
 
-def make(kind: str, root: pathlib.Path) -> dict[str, object]:
-    """Makes a source below a directory; returns the options that name it."""
+def make(kind: str, root: pathlib.Path) -> dict[str, str]:
+    """Makes `source`, and `schema.yaml` if need be, below a directory; returns its flags."""
     source = root / "source"
+    flags = {"dataset": kind, "source": str(source)}
     if kind == "idx":
         make_idx(source, size=(9, 7), packed=False, train=900, test=90)
-        return {"dataset": "idx", "source": str(source)}
-    return _images(kind, source) if kind in ("images", "records") else _table(kind, root)
-
-
-def _images(kind: str, source: pathlib.Path) -> dict[str, object]:
-    draw = np.random.default_rng(0)
-    pixels = [draw.integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300)]
-    files = [encode_image(image) for image in pixels]
+        return flags
     if kind == "images":
-        write_files(source, {f"{'ab'[i % 2]}/{i}.png": file for i, file in enumerate(files)})
-        return {"dataset": "images", "source": str(source)}
-    records = [{"image": file, "label": i % 2} for i, file in enumerate(files)]
-    paths = [write_records(source / f"{i}.tfrecord", records[i::3]) for i in range(3)]
-    schema = {"schema.yaml": "{name: t, origin: t, image: image, label: label, classes: 2}"}
-    write_files(source, schema)
-    return {
-        "dataset": "tfrecord",
-        "source": tuple(map(str, paths)),
-        "schema": str(source / "schema.yaml"),
-    }
+        names = [f"{'ab'[i % 2]}/{i}.png" for i in range(300)]
+        write_files(source, dict(zip(names, _images(), strict=True)))
+        return flags
+    if kind == "tfrecord":
+        schema = "{name: t, origin: t, image: image, label: label, classes: 2}"
+        write_files(root, {"schema.yaml": schema})
+        records = [{"image": file, "label": i % 2} for i, file in enumerate(_images())]
+        for i in range(3):
+            write_records(source / f"{'abc'[i]}.tfrecord", records[i::3])
+    else:
+        rows = trips.rows(1200)
+        for i, row in enumerate(rows):
+            row["company"] += f", {'x' * (i % 60)}"
+        trips.write(root, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
+        table = pyarrow.csv.read_csv(root / "rows.csv")
+        write_files(source, {})
+        for i in range(2):
+            part, path = table[i * 600 :][:600], source / f"{'ab'[i]}.{kind}"
+            if kind == "csv":
+                pyarrow.csv.write_csv(part, path)
+            else:
+                pyarrow.parquet.write_table(part, path, row_group_size=100)
+    return {**flags, "schema": str(root / "schema.yaml")}
 
 
-def _table(kind: str, root: pathlib.Path) -> dict[str, object]:
-    rows = [
-        {**row, "company": f"{row['company']}, {'x' * (i % 60)}"}
-        for i, row in enumerate(trips.rows(1200))
-    ]
-    table = trips.write(root, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
-    source = pathlib.Path(table["source"]).with_suffix(f".{kind}")
-    if kind == "parquet":
-        pyarrow.parquet.write_table(
-            pyarrow.csv.read_csv(table["source"]), source, row_group_size=100
-        )
-    return {**table, "dataset": kind, "source": str(source)}
+def _images() -> list[bytes]:
+    draw = np.random.default_rng(0)
+    return [encode_image(draw.integers(0, 256, (9, 4 + i % 3, 3), np.uint8)) for i in range(300)]

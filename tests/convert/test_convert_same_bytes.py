@@ -3,25 +3,11 @@
 import dataclasses
 import random
 
-import kinds
 import pytest
-from dataset_files import make_idx, read_folder
+from dataset_files import read_folder
 
 from components.convert import engine
 from components.convert.convert import convert
-from components.convert.options import Options
-
-
-@pytest.fixture(scope="module", params=[*kinds.KINDS, "packed idx"])
-def options(request, tmp_path_factory) -> Options:
-    """A conversion of several hundred or thousand examples."""
-    root = tmp_path_factory.mktemp("source")
-    if request.param == "packed idx":
-        make_idx(root / "packed", size=(9, 7), train=3000, test=500)
-        source = {"dataset": "idx", "source": str(root / "packed")}
-    else:
-        source = kinds.make(request.param, root)
-    return Options(**source, output=str(root / "out"), shards=7)
 
 
 @pytest.mark.cluster
