@@ -11,10 +11,10 @@ import shutil
 import subprocess
 import time
 
+import kinds
 import psutil
 import pytest
-from dataset_files import encode_image, read_folder, write_files
-from PIL import Image
+from dataset_files import read_folder, write_files
 
 from common.errors import UserError
 from components.convert import beam
@@ -27,10 +27,10 @@ WORKERS = ("--direct_num_workers", "4", "--direct_running_mode", "multi_processi
 on_beam = pytest.mark.beam
 
 
-def start(options: Options, directory: object, *arguments: str) -> subprocess.Popen[str]:
-    """Starts a conversion into a directory, on a runner with these flags."""
+def start(options: Options, directory: object) -> subprocess.Popen[str]:
+    """Starts a conversion into a directory."""
     flags = [*options.as_flags(but=("output",)), "--output", str(directory), "--engine", "beam"]
-    command = [PYTHON, "-m", "components.convert", *flags, "--", *(arguments or WORKERS)]
+    command = [PYTHON, "-m", "components.convert", *flags, "--", *WORKERS]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -76,12 +76,12 @@ def test_beam_goes_on_after_kills(options, expected, tmp_path, kills):
 
 @on_beam
 def test_wrong_input_is_one_line(tmp_path):
-    images = [encode_image(Image.new("L", (40, 50), i)) for i in range(40)]
-    files = {f"{'ab'[i % 2]}/{i}.png": image for i, image in enumerate(images)}
-    root = write_files(tmp_path / "images", {**files, "b/39.png": images[39][:60]})
-    options = Options(dataset="images", source=str(root), output="-", shards=8)
+    flags = kinds.make("images", tmp_path)
+    path = tmp_path / "source/b/99.png"
+    path.write_bytes(path.read_bytes()[:60])
+    options = Options(**flags, output="-", shards=8)
     lines = finish(start(options, tmp_path / "out"), 2).splitlines()
-    message = f"error: {root}/b/39.png: broken image (image file is truncated)"
+    message = f"error: {path}: broken image (image file is truncated)"
     assert [line for line in lines if "error" in line.lower()] == [message]
     assert not (tmp_path / "out").exists()
 

@@ -1,5 +1,3 @@
-import re
-
 import numpy as np
 import pytest
 from dataset_files import convert_to, idx_bytes, make_idx, read_split
@@ -7,7 +5,6 @@ from opened import read_all
 
 from common.errors import UserError
 from common.manifest import Manifest
-from components.convert import warnings
 from components.convert.sources.registry import find_source
 
 
@@ -21,7 +18,6 @@ def test_dataset_holds_its_source(tmp_path, shards, expected):
     manifest = convert_to(out, **options, validation_fraction=0)
     assert Manifest.load(out) == manifest and str(tmp_path) not in manifest.dump()
     assert [len(split.shards) for split in manifest.splits.values()] == expected
-    assert manifest.splits["train"].shards[0].file == "train-00000.tfrecord"
     files = {name for split in manifest.splits.values() for name in split.checksums}
     assert {path.name for path in out.iterdir()} == {"manifest.json", "dataset.html", *files}
     for native, columns in read_all(find_source("idx"), str(source)).splits.items():
@@ -30,7 +26,6 @@ def test_dataset_holds_its_source(tmp_path, shards, expected):
         records = [(record["image"], record["label"]) for record in read_split(out, native)]
         assert sorted(records) == sorted(zip(images, labels, strict=True))
         assert split.examples == len(labels) == sum(shard.examples for shard in split.shards)
-        assert all((out / shard.file).stat().st_size == shard.bytes for shard in split.shards)
         assert split.class_histogram == tuple(np.bincount(labels))
 
 
@@ -51,20 +46,12 @@ def test_training_examples_are_needed(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_repeated_records_are_warned_of(tmp_path, capsys, monkeypatch):
-    source, out = tmp_path / "source", tmp_path / "out"
+def test_repeated_records_are_warned_of(tmp_path, capsys):
+    source = tmp_path / "source"
     images, labels = make_idx(source, train=200, packed=False)["train"]
     for kind, values in (("images-idx3", images), ("labels-idx1", labels)):
         (source / f"t10k-{kind}-ubyte").write_bytes(idx_bytes(values[:20]))
-    manifest = convert_to(out, dataset="idx", source=source, validation_fraction=0)
+    convert_to(tmp_path / "out", dataset="idx", source=source, validation_fraction=0)
     printed = capsys.readouterr().out
     assert "warning: validation: no examples" in printed
     assert "warning: 20 different records are in both train and test" in printed
-    hashes = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
-    for split, part in (("train", hashes), ("test", hashes[:2000])):
-        (out / f"{split}-00000.hashes").write_bytes(part.tobytes())
-    # Of the 220 records of the manifest; so it compares a third.
-    monkeypatch.setattr(warnings, "MOST_COMPARED", 100)
-    warnings.print_warnings(manifest, str(out))
-    about = re.search(r"about ([\d,]+) different records are in both", capsys.readouterr().out)
-    assert 1800 < int(about[1].replace(",", "")) < 2200

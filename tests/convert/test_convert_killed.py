@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import multiprocessing
-import pathlib
 import random
 import shutil
 import time
@@ -26,23 +25,19 @@ pytestmark = pytest.mark.cluster
     ],
 )
 def test_killed_conversion_goes_on(request, tmp_path, options, expected, place, kills):
-    root, out = pathlib.Path(options.output).parent, tmp_path / "out"
-    options = dataclasses.replace(options, output=str(out))
+    source, output, out = options.source, str(tmp_path / "out"), tmp_path / "out"
     if place != "here":
         bucket = request.getfixturevalue("busy_bucket")
-        options, out = dataclasses.replace(options, output="gs://demo/out"), bucket / "out"
+        output, out = "gs://demo/out", bucket / "out"
     if place == "bucket to bucket":
-        shutil.copytree(root, bucket, dirs_exist_ok=True)
-        shutil.rmtree(out, ignore_errors=True)
-        options = dataclasses.replace(options, source="gs://demo/source")
+        shutil.copytree(source, bucket / "source")
+        source = "gs://demo/source"
     chance = random.Random(kills)
-    fork = multiprocessing.get_context(
-        "fork"
-    )  # It is at work at once; a command would mostly die of its imports.
+    # It is at work at once; a command would mostly die of its imports.
+    fork = multiprocessing.get_context("fork")
     while True:
-        process = fork.Process(
-            target=convert, args=[dataclasses.replace(options, processes=chance.randint(1, 2))]
-        )
+        changes = {"source": source, "output": output, "processes": chance.randint(1, 2)}
+        process = fork.Process(target=convert, args=[dataclasses.replace(options, **changes)])
         process.start()
         moment = time.monotonic() + chance.uniform(0, 0.3)
         while process.is_alive() and kills and time.monotonic() < moment:

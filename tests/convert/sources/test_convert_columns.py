@@ -84,12 +84,3 @@ def test_group_stays_together(tmp_path):
     (block,) = examples.blocks(examples.pieces[0])
     keys = block.keys.tolist()
     assert len({*keys}) == 3 and keys == keys[:3] * 10
-
-
-def test_time_decides_splits(tmp_path):
-    content = "f,i,s,y\n" + "".join(f"1,{i},,1\n" for i in range(5))
-    rule = SplitRule(time="i", test_from=3, validation_from=2)
-    examples = read_csv(tmp_path, content, make_schema(split=rule))
-    (block,) = examples.blocks(examples.pieces[0])
-    assigned = {split: rows.tolist() for split, rows in block.assigned.items()}
-    assert assigned == {"test": [0, 0, 0, 1, 1], "validation": [0, 0, 1, 1, 1]}

@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -21,28 +21,25 @@ DATA = np.random.default_rng(0).bytes(300_000)
 GOOD, BACKWARDS, UNAVAILABLE = Answer(200, DATA), Answer(200, DATA[::-1]), Answer(500)
 
 
-@dataclasses.dataclass
 class Server:
     """Server that gives or raises the answers in turn, and the last one again."""
 
-    url: str = ""
-    answers: list[Answer | ResetError | Callable[[Request], Answer]] = dataclasses.field(
-        default_factory=list
-    )
-    requests: int = 0
+    url: str
+    answers: Sequence[Answer | ResetError | Callable[[Request], Answer]] = ()
+    requests = 0
 
     def offer(self, *answers: Answer | ResetError | Callable[[Request], Answer]) -> RemoteFile:
-        self.answers = [*answers]
+        self.answers = answers
         return self.file("data.gz", DATA)
 
     def file(self, name: str, content: bytes) -> RemoteFile:
         sha256 = hashlib.sha256(content).hexdigest()
-        url = f"{self.url}/{name}"
-        return RemoteFile(name=name, urls=(url,), num_bytes=len(content), sha256=sha256)
+        urls = (f"{self.url}/{name}",)
+        return RemoteFile(name=name, urls=urls, num_bytes=len(content), sha256=sha256)
 
     def respond(self, request: Request) -> Answer:
+        answer = self.answers[min(self.requests, len(self.answers) - 1)]
         self.requests += 1
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, ResetError):
             raise answer
         return answer(request) if callable(answer) else answer

@@ -177,12 +177,9 @@ def test_missing_schema_lists_features(tmp_path):
         (TABLE, {"company": b"\xff\xfe"}, "is no text in UTF-8"),
         (TABLE, {"color": 1}, "unknown feature 'color'"),
         (FILES, {"y": 4}, "y is 4, no class of 1 to 3"),
-        (FILES, {"y": b"lilly"}, "did you mean 'lily'?"),
-        (FILES, {"file": ()}, "file holds no value"),
         (FILES, {"file": b"GIF89a"}, "is no PNG or JPEG"),
         (PIXELS, {"pixels": bytes(59)}, "59 bytes, not the 60"),
         (AGES, {"age": float("nan")}, "age is nan"),
-        (AGES, {"age": b"old"}, "age holds 3 bytes"),
         (TAGS, {"tags": [1, 2]}, "tags is 2"),
     ],
 )
