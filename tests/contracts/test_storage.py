@@ -94,9 +94,7 @@ def test_list_folder_and_below(disk, folder):
 
 
 @hypothesis.settings(
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
-    deadline=None,
-    max_examples=40,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=40
 )
 @hypothesis.given(
     st.lists(st.tuples(st.none() | _POSITIONS, st.integers(0, 900)), max_size=12),

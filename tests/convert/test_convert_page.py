@@ -110,15 +110,14 @@ def test_page_of_targets(page_of_table, label, text):
     assert re.search(text, page.text)
 
 
-@pytest.mark.parametrize("encoding", ["raw", "source"])
-def test_page_shows_colours(tmp_path, page_of, encoding):
+def test_page_shows_colours(tmp_path, page_of):
     files = {}
     for i in range(30):
         image = Image.new("RGB", (90, 100), ("red", "blue")[i % 2])
         image.putpixel((0, 0), (i, i, i))  # Equal images would all go to one split.
         files[f"{'rb'[i % 2]}/{i}.png"] = encode_image(image)
     source = write_files(tmp_path / "source", files)
-    page = page_of(dataset="images", source=source, encoding=encoding)
+    page = page_of(dataset="images", source=source, encoding="source")
     files = [base64.b64decode(address.split(",")[1]) for address in page.addresses]
     blue, *_, red = (np.asarray(Image.open(io.BytesIO(file))) for file in files)
     assert (*blue[5, 5], *red[5, 5]) == (0, 0, 255, 255, 0, 0) and red.shape == (64, 58, 3)

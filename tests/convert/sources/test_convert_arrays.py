@@ -1,5 +1,4 @@
 import gzip
-import hashlib
 import io
 import itertools
 import lzma
@@ -21,15 +20,6 @@ from components.convert.sources.arrays import ARRAYS
 from components.convert.splits import Splits
 
 MNIST, IDX, CIFAR10, CIFAR100 = map(ARRAYS.get, ("mnist", "idx", "cifar10", "cifar100"))
-
-
-def test_digits_are_original():
-    digits = ARRAYS["digits"]
-    assert read_all(digits).splits["train"]["image"].shape == (1797, 8, 8, 1)
-    origin = arrays.DIGITS.joinpath("ORIGIN.md").read_text()
-    for file in digits.files(None):
-        content = gzip.decompress(pathlib.Path(file.path).read_bytes())
-        assert hashlib.sha256(content).hexdigest() in origin
 
 
 @pytest.mark.parametrize("dots", [False, True])
