@@ -1,12 +1,26 @@
 import json
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kfp import dsl
 
 from components.cleanup.component import cleanup
 from pipelines.local.record import RunRecord
+
+FILES = """tmp/scratch
+job/DONE.json.1.tmp
+job/model.partial/saved_model.pb
+job/model.partial/half.tmp
+job/checkpoints/ckpt-10.index
+job/checkpoints/half.tmp
+job/model/saved_model.pb
+job/journal-chief-0-0.jsonl
+artifacts/{name}/convert/output/manifest.json
+artifacts/{name}/evaluate/report
+logs/pipeline.log
+report.html"""
 
 
 @pytest.fixture
@@ -15,29 +29,10 @@ def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
 
     def make(name: str = "r1", *, done: bool = True) -> pathlib.Path:
         run = tmp_path / "runs" / name
-        for file in (
-            "tmp/scratch",
-            "job/DONE.json.1.tmp",
-            "job/model.partial/saved_model.pb",
-            "job/model.partial/half.tmp",
-            "job/checkpoints/ckpt-10.index",
-            "job/checkpoints/half.tmp",
-            "job/model/saved_model.pb",
-            "job/journal-chief-0-0.jsonl",
-            f"artifacts/{name}/convert/output/manifest.json",
-            f"artifacts/{name}/evaluate/report",
-            "logs/pipeline.log",
-            "report.html",
-        ):
-            path = run / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("12345")
-        facts = {
-            "runner": "subprocess",
-            "image": "python",
-            "dataset": "digits",
-            "cluster": "c.yaml",
-        }
+        for file in FILES.format(name=name).split():
+            (run / file).parent.mkdir(parents=True, exist_ok=True)
+            (run / file).write_text("12345")
+        facts = dict.fromkeys(("runner", "image", "dataset", "cluster"), "x")
         RunRecord(id=name, arguments={"run_dir": str(run)}, **facts).save()
         (run / "summary.json").write_text(json.dumps({"paths": {"dataset": None}}))
         if done:
@@ -47,30 +42,15 @@ def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     return make
 
 
-@pytest.fixture(scope="session")
-def files() -> Callable[[pathlib.Path], set[str]]:
+def files(directory: pathlib.Path) -> set[str]:
     """Names of all files below a directory; a link is one, whatever it points at."""
-    return lambda directory: {
-        str(path.relative_to(directory))
-        for path in directory.rglob("*")
-        if path.is_symlink() or not path.is_dir()
-    }
+    paths = [path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return {str(path.relative_to(directory)) for path in paths}
 
 
-@pytest.fixture(scope="session")
-def exit_handler() -> Callable[..., None]:
+def exit_handler(state: str, run_id: str, run_dir: str = "", vertex: Any = None) -> None:
     """Runs the pipeline's exit handler after a run that ended in a state."""
-
-    def run(
-        state: str, run_id: str, *, run_dir: str = "", project: str = "", location: str = ""
-    ) -> None:
-        names = {
-            "pipeline_job_resource_name": "",
-            "pipeline_task_name": "",
-            "error_code": None,
-            "error_message": None,
-        }
-        status = dsl.PipelineTaskFinalStatus(state=state, **names)
-        cleanup(run_id=run_id, run_dir=run_dir, project=project, location=location, status=status)
-
-    return run
+    names = ("pipeline_job_resource_name", "pipeline_task_name", "error_code", "error_message")
+    status = dsl.PipelineTaskFinalStatus(state=state, **dict.fromkeys(names))
+    project, location = (vertex.project, vertex.location) if vertex else ("", "")
+    cleanup(run_id=run_id, run_dir=run_dir, project=project, location=location, status=status)

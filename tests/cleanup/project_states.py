@@ -1,4 +1,7 @@
-"""Generated states of a project, each with what has to go from it: what a run has is drawn together with its fate."""
+"""Generated states of a project, each with what has to go from it.
+
+What a run has is drawn together with its fate.
+"""
 
 import dataclasses
 import datetime
@@ -21,7 +24,7 @@ _run = st.fixed_dictionaries(
         "jobs": st.lists(st.tuples(st.booleans(), _labels), max_size=2),  # live, labels
         "temporary": st.booleans(),
         "done": st.booleans(),
-        "days": st.sampled_from([2, 40]),  # since its job wrote something
+        "days": st.sampled_from([2, 29, 31]),  # since its job wrote something
     }
 )
 _version = st.tuples(
@@ -29,24 +32,20 @@ _version = st.tuples(
 )
 _model = st.tuples(_labels, st.lists(_version, min_size=1, max_size=5), st.integers(0, 4))
 # Files of others in and beside the folders that are ours.
-_foreign_files = [
-    "runs/x/job/a.tmp",
-    "runs/x/job/checkpoints/ckpt-1",
-    "runs/x/job/DONE.json",
-    "runs/training-00/job/a.1.tmp",
-    "runs/77/training-00/convert/output/manifest.json",
-    "runs/77/training-0/convert/output/notes.txt",
-    "models/m0/v3/1/saved_model.pb",
-    "models/m0/v4/version.json",
-    "jobs/mine/job.json",
-]
-_foreign_labels = st.sampled_from(
-    [{}, {"run": "training-0"}, {"managed_by": "others", "run": "training-0"}]
-)
+_FOREIGN = """runs/x/job/a.tmp
+runs/x/job/checkpoints/ckpt-1
+runs/x/job/DONE.json
+runs/training-00/job/a.1.tmp
+runs/77/training-00/convert/output/manifest.json
+runs/77/training-0/convert/output/notes.txt
+models/m0/v3/1/saved_model.pb
+models/m0/v4/version.json
+jobs/mine/job.json"""
 _foreign_job = st.tuples(
-    st.sampled_from(["training-0", "training-1-2", "x"]), _foreign_labels, st.booleans()
+    st.sampled_from(["training-0", "training-1-2", "x"]),
+    st.sampled_from([{}, {"run": "training-0"}, {"managed_by": "others", "run": "training-0"}]),
+    st.booleans(),
 )
-
 
 Fates = dict[tuple[str, str], str]  # the run, by kind and name of what has to go
 
@@ -56,101 +55,84 @@ def projects(draw: st.DrawFn) -> tuple[ProjectState, int, Fates]:
     """A state, how many versions of a model are kept, and all that has to go."""
     keep, goes = draw(st.integers(1, 3)), {}
     runs = {f"training-{i}": run for i, run in enumerate(draw(st.lists(_run, max_size=4)))}
-    models = draw(st.lists(_model, max_size=3))
-    for run in runs.values():
-        run["live"] = (
-            run["live"][:1] if run["scheduled"] else run["live"]
-        )  # nobody submits that again
-    running = {name for name, run in runs.items() if run["labels"] == OURS and any(run["live"])}
-    busy = running | {name for name, run in runs.items() if (True, OURS) in run["jobs"]}
-    days: dict[str, int] = {}  # since a file was written, if not 2
+    busy: set[str] = set()
     pipelines, jobs, versions = [], [], []
     # Files of somebody else's in our bucket.
-    files = dict.fromkeys(
-        ["runs/notes.txt", "other/x.tmp", "models/bert/7/saved_model.pb", "runs/77/other/x.tmp"], 10
-    )
+    foreign = "runs/notes.txt other/x.tmp models/bert/7/saved_model.pb runs/77/other/x.tmp"
+    days = dict.fromkeys(foreign.split(), 2)  # since a file was written, by name
     for name, run in runs.items():
+        # Nobody submits a run of a schedule again.
+        lives = run["live"][:1] if run["scheduled"] else run["live"]
         of_run, ours = {} if run["scheduled"] else {"run": name}, run["labels"] == OURS
-        for attempt, live in enumerate(run["live"]):
+        for attempt, live in enumerate(lives):
             id = f"{name}-{attempt + 1}" if attempt else name
             pipelines.append(job(f"pipelineJobs/{id}", id, run["labels"] | of_run, live))
+        is_running = ours and any(lives)
+        if is_running or (True, OURS) in run["jobs"]:
+            busy.add(name)
         for live, labels in run["jobs"]:
             jobs.append(job(f"customJobs/{len(jobs)}", name, labels | of_run, live))
-            if live and labels == OURS and ours and name not in running:
+            if live and labels == OURS and ours and not is_running:
                 goes["job", jobs[-1].name] = name
-        own, steps, quiet = f"runs/{name}/job/", f"runs/77/{name}/", ours and name not in busy
-        files |= dict.fromkeys(
-            [f"{own}model/saved_model.pb", f"{own}checkpoints/ckpt-1", f"{steps}report"], 10
-        )
-        for has, whose, paths in (
-            (
-                "temporary",
-                own,
-                [f"{own}a.1.tmp", f"{own}model.partial/a", f"{own}checkpoints/ckpt-2_temp/a"],
-            ),
-            ("done", f"{own}checkpoints/", [f"{own}DONE.json"]),
-        ):
-            if run[has]:
-                files |= dict.fromkeys(paths, 10)
-                goes |= {("files", f"{BUCKET}/{whose}"): name} if quiet else {}
-        days |= dict.fromkeys([name for name in files if name.startswith(own)], run["days"])
-        if quiet and not run["done"] and run["days"] >= 30:
+        own, is_quiet = f"runs/{name}/job/", ours and name not in busy
+        files = ["model/saved_model.pb", "checkpoints/ckpt-1"]
+        if run["temporary"]:
+            files += ["a.1.tmp", "model.partial/a", "checkpoints/ckpt-2_temp/a"]
+        if run["temporary"] and is_quiet:
+            goes["files", f"{BUCKET}/{own}"] = name
+        if run["done"]:
+            files.append("DONE.json")
+        if is_quiet and (run["done"] or run["days"] >= 30):
             goes["files", f"{BUCKET}/{own}checkpoints/"] = name
-    for i, (labels, kinds, default) in enumerate(models):
+        days |= dict.fromkeys([f"{own}{file}" for file in files], run["days"])
+        days[f"runs/77/{name}/report"] = 2
+    for i, (labels, kinds, default) in enumerate(draw(st.lists(_model, max_size=3))):
         left = {"champion", "previous", "theirs"}
         for n, (aliases, deployed, run) in enumerate(kinds):
             aliases = (aliases & left) | ({"default"} if n == default % len(kinds) else set())
             left, folder, of = left - aliases, f"models/m{i}/{n:016x}", f"training-{run}"
-            files |= dict.fromkeys([f"{folder}/1/saved_model.pb", f"{folder}/version.json"], 10)
-            versions.append(
-                version(
-                    f"m{i}", n + 1, labels | {"run": of}, f"{BUCKET}/{folder}", aliases, deployed
-                )
-            )
-            if (
-                labels == OURS
-                and n < len(kinds) - keep
-                and not aliases
-                and not deployed
-                and of not in busy
-            ):
+            days |= {f"{folder}/1/saved_model.pb": 2, f"{folder}/version.json": 2}
+            place = f"{BUCKET}/{folder}"
+            made = version(f"m{i}", n + 1, labels | {"run": of}, place, aliases, deployed)
+            versions.append(made)
+            is_needed = aliases or deployed or of in busy or n >= len(kinds) - keep
+            if labels == OURS and not is_needed:
                 goes["version", f"m{i} {n + 1}"] = of
-    lists = {"pipelines": pipelines, "jobs": jobs, "versions": versions}
-    stored = {name: stored_file(days.get(name, 2), size) for name, size in files.items()}
-    about = {"bucket": BUCKET, "now": NOW, "files": stored}
-    return ProjectState(**about, **{name: tuple(each) for name, each in lists.items()}), keep, goes
+    state = ProjectState(
+        bucket=BUCKET,
+        now=NOW,
+        files={name: _file(since) for name, since in days.items()},
+        pipelines=pipelines,
+        jobs=jobs,
+        versions=versions,
+    )
+    return state, keep, goes
 
 
 @st.composite
 def with_foreign_things(draw: st.DrawFn, state: ProjectState) -> ProjectState:
     """The same with files, jobs and versions of others that look like ours."""
-    names = draw(st.sets(st.sampled_from(_foreign_files)))
-    jobs = draw(st.lists(_foreign_job))
-    foreign = {
-        "pipelines": [job(f"pipelineJobs/{id}", id, labels, live) for id, labels, live in jobs],
-        "jobs": [
-            job(f"customJobs/9{i}", id, labels, live) for i, (id, labels, live) in enumerate(jobs)
-        ],
-        "versions": [
-            version("m0", 9 + i, labels, f"{BUCKET}/models/m0/v3")
-            for i, (_, labels, _) in enumerate(jobs)
-        ],
-    }
+    names = draw(st.sets(st.sampled_from(_FOREIGN.split())))
     # Of ours, with files in another bucket.
-    foreign["pipelines"].append(
-        job("pipelineJobs/x", "x", OURS | {"run": "x"}, False, "gs://another")
-    )
+    pipelines = [job("pipelineJobs/x", "x", OURS | {"run": "x"}, False, "gs://another")]
+    jobs, versions = [], []
+    for i, (id, labels, live) in enumerate(draw(st.lists(_foreign_job))):
+        pipelines.append(job(f"pipelineJobs/{id}", id, labels, live))
+        jobs.append(job(f"customJobs/9{i}", id, labels, live))
+        versions.append(version("m0", 9 + i, labels, f"{BUCKET}/models/m0/v3"))
     return dataclasses.replace(
         state,
-        files={**state.files, **{name: stored_file(900) for name in names}},
-        **{name: (*each, *getattr(state, name)) for name, each in foreign.items()},
+        files={**state.files, **{name: _file(900) for name in names}},
+        pipelines=[*pipelines, *state.pipelines],
+        jobs=[*jobs, *state.jobs],
+        versions=[*versions, *state.versions],
     )
 
 
-def stored_file(days: int, num_bytes: int = 10) -> File:
+def _file(days: int) -> File:
     """A file that was written some days ago, and an hour."""
     updated = NOW - datetime.timedelta(days=days, hours=1)
-    return File(path="", num_bytes=num_bytes, updated_s=updated.timestamp())
+    return File(path="", num_bytes=10, updated_s=updated.timestamp())
 
 
 def job(
@@ -162,14 +144,9 @@ def job(
         config = v1.PipelineJob.RuntimeConfig(gcs_output_directory=f"{bucket}/runs")
         state = f"PIPELINE_STATE_{'RUNNING' if live else 'FAILED'}"
         return v1.PipelineJob(state=state, runtime_config=config, **about)
-    spec = {
-        "worker_pool_specs": [
-            {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 2}
-        ]
-    }
-    return v1.CustomJob(
-        state=f"JOB_STATE_{'PENDING' if live else 'SUCCEEDED'}", job_spec=spec, **about
-    )
+    pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 2}
+    state = f"JOB_STATE_{'PENDING' if live else 'SUCCEEDED'}"
+    return v1.CustomJob(state=state, job_spec={"worker_pool_specs": [pool]}, **about)
 
 
 def version(
