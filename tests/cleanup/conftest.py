@@ -1,7 +1,4 @@
 import json
-import pathlib
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from kfp import dsl
@@ -24,10 +21,10 @@ report.html"""
 
 
 @pytest.fixture
-def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+def make_run(tmp_path):
     """Makes a run's directory as the pipeline leaves it."""
 
-    def make(name: str = "r1", *, done: bool = True) -> pathlib.Path:
+    def make(name="r1", *, done=True):
         run = tmp_path / "runs" / name
         for file in FILES.format(name=name).split():
             (run / file).parent.mkdir(parents=True, exist_ok=True)
@@ -42,13 +39,13 @@ def make_run(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     return make
 
 
-def files(directory: pathlib.Path) -> set[str]:
+def files(directory):
     """Names of all files below a directory; a link is one, whatever it points at."""
     paths = [path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir()]
     return {str(path.relative_to(directory)) for path in paths}
 
 
-def exit_handler(state: str, run_id: str, run_dir: str = "", vertex: Any = None) -> None:
+def exit_handler(state, run_id, run_dir="", vertex=None):
     """Runs the pipeline's exit handler after a run that ended in a state."""
     names = ("pipeline_job_resource_name", "pipeline_task_name", "error_code", "error_message")
     status = dsl.PipelineTaskFinalStatus(state=state, **dict.fromkeys(names))

@@ -74,19 +74,22 @@ def test_directory_of_no_run_refused(tmp_path, refused, content):
     assert files(tmp_path) == before
 
 
-@pytest.mark.parametrize("link", ["tmp", "job", "job/checkpoints", "artifacts/r1", "tmp/link"])
+@pytest.mark.parametrize(
+    "link", ["tmp", "job", "job/checkpoints", "artifacts/r1", "tmp/link", "tmp/file"]
+)
 def test_files_behind_link_stay(make_run, tmp_path, link):
     """A link in place of a directory is neither followed nor deleted; one in it goes alone."""
     run, outside = make_run(), tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("x" * 1000)
-    if (run / link).exists():
+    is_directory = (run / link).exists()
+    if is_directory:
         (run / link).rename(outside / "directory")
-    (run / link).symlink_to(outside)
+    (run / link).symlink_to(outside / "precious" if link == "tmp/file" else outside)
     before, leftovers = files(outside), unneeded(str(run))
     assert leftovers and sum(leftover.num_bytes for leftover in leftovers) < 500
     delete(str(run), leftovers)
-    assert files(outside) == before and (run / link).is_symlink() == (link != "tmp/link")
+    assert files(outside) == before and (run / link).is_symlink() == is_directory
 
 
 def test_nothing_outside_run_is_deleted(make_run, tmp_path):
