@@ -6,27 +6,15 @@ and the median of the ratios is what counts. `python -m tests.bench convert` run
 """
 
 import argparse
-import functools
-from collections.abc import Callable, Mapping
 
 from common.machine import processor, usable_cores
 from tests.bench import convert, read, train
-from tests.bench.race import race
+from tests.bench.race import Contestants, race
 
-BENCHES: Mapping[str, Callable[[], Mapping[str, Callable[[], float]]]] = {
-    "convert": convert.images,
-    "convert-tfds": convert.builder,
-    "convert-rows": convert.rows,
-    "convert-pandas": functools.partial(convert.peer, "pandas"),
-    "convert-duckdb": functools.partial(convert.peer, "duckdb"),
-    "read": read.plain,
-    "read-augmented": read.augmented,
-    "read-opening": read.opening,
-    **train.RACES,
-}
+BENCHES: dict[str, Contestants] = {**convert.RACES, **read.RACES, **train.RACES}
 
 
-def main() -> None:
+def main():
     """Runs the benches that are named, or all."""
     p = argparse.ArgumentParser(prog="tests.bench", description=__doc__.splitlines()[0])
     p.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all without")
@@ -36,12 +24,11 @@ def main() -> None:
     for name in args.names or BENCHES:
         print(f"{name}:", flush=True)
         try:
-            contestants = BENCHES[name]()
+            race(BENCHES[name](), args.repeats)
         except FileNotFoundError as error:
             print(f"  skipped: {error.filename} is not there")
-            continue
-        if contestants:
-            race(contestants, args.repeats)
+        except ModuleNotFoundError as error:
+            print(f"  skipped: {error.name} is not installed")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Writing TFRecord against the usual ways: a loop over `tf.train.Example`, and the builder of TensorFlow Datasets.
+"""Writing TFRecord against the usual ways, a loop over `tf.train.Example` above all.
 
 Images are CIFAR-10's; rows are the taxi trips, twenty times. Both must be at hand in
 ../shared/data.
 """
 
 import contextlib
-import importlib.util
+import functools
+import importlib
 import io
 import os
 import pathlib
@@ -13,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
 
 import numpy as np
 import yaml
@@ -22,56 +22,44 @@ from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from tests.bench import data, usual
-from tests.bench.race import Child
+from tests.bench.race import Child, Contestants
 from trainer.data import records
 
-Contestants = Mapping[str, Callable[[], float]]
-
-SHAPE = (32, 32, 3)
 USUAL_ROWS = 15_000
 TAXI = pathlib.Path(__file__).parents[2] / "components/convert/schemas/taxi.yaml"
 
 
-def images() -> Contestants:
-    """The training images: our writer, and the whole command, which also reads them and 10,000 more for tests."""
+def images():
+    """The training images: our writer, and the whole command, which reads 10,000 more as well."""
     root = data.scratch()
     with tarfile.open(data.CIFAR10) as archive:
         archive.extractall(root, filter="data")
-
-    def command() -> float:
-        _run("--dataset", "cifar10", "--source", root, output=root / "out")
-        return 60_000
-
     saved = _saved(*_images(), root)
     return {
         "our writer": Child("tests.bench.write", "ours", *saved),
-        "whole command, 60,000 records": command,
+        "whole command, 60,000 records": _command("cifar10", root, root, 60_000),
         "tf.train.Example loop": Child("tests.bench.write", "usual", *saved),
     }
 
 
-def builder() -> Contestants:
+def builder():
     """The training images: our writer against TensorFlow Datasets."""
     import tensorflow_datasets as tfds
 
-    root = data.scratch()
-    pixels, labels = _images()
+    root, (pixels, labels) = data.scratch(), _images()
     features = tfds.features.FeaturesDict(
         {
-            "image": tfds.features.Image(shape=SHAPE),
+            "image": tfds.features.Image(shape=pixels.shape[1:]),
             "label": tfds.features.ClassLabel(num_classes=10),
         }
     )
 
-    def theirs() -> float:
+    def theirs():
         shutil.rmtree(root / "tfds", ignore_errors=True)
-        examples = (
-            {"image": image, "label": label} for image, label in zip(pixels, labels, strict=True)
-        )
-        split = {"train": enumerate(examples)}
-        tfds.dataset_builders.store_as_tfds_dataset(
-            "made", "1.0.0", features, split, data_dir=root / "tfds"
-        )
+        pairs = zip(pixels, labels, strict=True)
+        split = {"train": enumerate({"image": image, "label": label} for image, label in pairs)}
+        store = tfds.dataset_builders.store_as_tfds_dataset
+        store("made", "1.0.0", features, split, data_dir=root / "tfds")
         return len(labels)
 
     tfds.disable_progress_bar()
@@ -79,66 +67,53 @@ def builder() -> Contestants:
     return {"our writer": ours, "TensorFlow Datasets' builder": theirs}
 
 
-def rows() -> Contestants:
-    """The taxi's columns from CSV: a conversion, and the command with its start, against a loop that takes fewer rows."""
-    root, trips, count = _trips(20)
+def rows(reader, times):
+    """The taxi trips, so many times in one CSV file, against a loop over what a library reads.
 
-    def ours() -> float:
+    The loop takes fewer rows. The conversion is timed without its start too.
+    """
+    importlib.import_module(reader)
+    root = data.scratch()
+    header, *lines = data.TAXI.read_text().splitlines(keepends=True)
+    trips, count = root / "trips.csv", times * len(lines)
+    trips.write_text("".join([header, *lines * times]))
+
+    def ours():
         shutil.rmtree(root / "out", ignore_errors=True)
         with contextlib.redirect_stdout(io.StringIO()):
             convert(Options(dataset="taxi", source=str(trips), output=str(root / "out")))
         return count
 
+    columns = yaml.safe_load(TAXI.read_text())["columns"]
+    kinds = {name: column["type"] for name, column in columns.items()}
     return {
         "our conversion": ours,
-        f"whole command, {count:,} rows": _command(trips, count),
-        "csv.DictReader and Example loop": usual.rows("csv", trips, _kinds(), root, USUAL_ROWS),
+        f"whole command, {count:,} rows": _command("taxi", trips, root, count),
+        f"{reader} and Example loop": usual.rows(reader, trips, kinds, root, USUAL_ROWS),
     }
 
 
-def peer(reader: str) -> Contestants:
-    """The command on 100 MB of CSV against the same loop over what another library reads."""
-    if not importlib.util.find_spec(reader):
-        print(f"  skipped: {reader} is not installed; {sys.executable} -m pip install {reader}")
-        return {}
-    root, trips, count = _trips(52)
-    return {
-        f"whole command, {count:,} rows": _command(trips, count),
-        f"{reader} and Example loop": usual.rows(reader, trips, _kinds(), root, USUAL_ROWS),
-    }
+def _command(dataset, source, root, count):
+    output = root / "converted"
+    flags = ["--dataset", dataset, "--source", str(source), "--output", str(output)]
 
-
-def _trips(times: int) -> tuple[pathlib.Path, pathlib.Path, int]:
-    """A directory, in it the taxi trips so many times in a CSV file, and how many rows this has."""
-    root = data.scratch()
-    header, *lines = data.TAXI.read_text().splitlines(keepends=True)
-    (root / "trips.csv").write_text("".join([header, *lines * times]))
-    return root, root / "trips.csv", times * len(lines)
-
-
-def _kinds() -> dict[str, str]:
-    """By name of the taxi's columns, what they are."""
-    return {
-        name: column["type"] for name, column in yaml.safe_load(TAXI.read_text())["columns"].items()
-    }
-
-
-def _command(trips: pathlib.Path, count: int) -> Callable[[], float]:
-    def command() -> float:
-        _run("--dataset", "taxi", "--source", trips, output=trips.parent / "out")
+    def command():
+        shutil.rmtree(output, ignore_errors=True)
+        line = [sys.executable, "-m", "components.convert", *flags]
+        subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
         return count
 
     return command
 
 
-def _images() -> tuple[np.ndarray, np.ndarray]:
+def _images():
     """The training images, uint8 [N, 32, 32, 3], and their labels [N]."""
     directory = data.dataset("cifar10")
     columns = records.load(Manifest.load(directory), directory, "train")
     return columns["image"].numpy(), columns["label"].numpy().astype(np.int64)
 
 
-def _saved(pixels: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> tuple[str, str, str]:
+def _saved(pixels, labels, root):
     """Arguments of the contestants that write them."""
     images, classes = os.fspath(root / "images.npy"), os.fspath(root / "labels.npy")
     np.save(images, pixels)
@@ -146,14 +121,10 @@ def _saved(pixels: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> tuple[
     return images, classes, os.fspath(root)
 
 
-def _run(*flags: object, output: pathlib.Path) -> None:
-    shutil.rmtree(output, ignore_errors=True)
-    command = [
-        sys.executable,
-        "-m",
-        "components.convert",
-        *map(str, flags),
-        "--output",
-        str(output),
-    ]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+RACES: dict[str, Contestants] = {
+    "convert": images,
+    "convert-tfds": builder,
+    "convert-rows": functools.partial(rows, "csv", 20),
+    "convert-pandas": functools.partial(rows, "pandas", 52),
+    "convert-duckdb": functools.partial(rows, "duckdb", 52),
+}

@@ -15,7 +15,7 @@ CIFAR10, TAXI = SHARED / "cifar10/cifar-10-batches-bin.tar.xz", SHARED / "taxi/d
 _SOURCES = {"mnist": SHARED / "mnist", "cifar10": CIFAR10, "taxi": TAXI}
 
 
-def scratch() -> pathlib.Path:
+def scratch():
     """A new directory that ends with the program."""
     root = pathlib.Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, root, ignore_errors=True)
@@ -23,7 +23,7 @@ def scratch() -> pathlib.Path:
 
 
 @functools.cache
-def dataset(name: str) -> str:
+def dataset(name):
     """A directory with the converted dataset."""
     source, output = _SOURCES[name], str(scratch() / name)
     given = str(source) if source.exists() else None

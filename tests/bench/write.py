@@ -1,4 +1,4 @@
-"""Contestants that write images as TFRecord: ours in eight shards on all cores, as the command does it, or the usual loop.
+"""Contestants that write images as TFRecord: ours in eight shards on all cores, or the usual loop.
 
 `python -m tests.bench.write ours|usual IMAGES.npy LABELS.npy DIRECTORY`
 """
@@ -6,7 +6,6 @@
 import math
 import pathlib
 import sys
-from collections.abc import Callable
 
 import numpy as np
 
@@ -18,12 +17,12 @@ from tests.bench.serve import serve
 _ROUNDS = 5  # a lap: one takes a tenth of a second, of which chance has too large a part
 
 
-def _ours(images: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callable[[], float]:
+def _ours(images, labels, root):
     columns = {"image": images, "label": labels}
     image = records.Field(name="image", kind="bytes", num_bytes=math.prod(images.shape[1:]))
     layout = records.Layout([image, records.Field(name="label", kind="int64", num_bytes=1)])
 
-    def write(rows: np.ndarray) -> int:
+    def write(rows):
         name = root / f"{rows[0]}"
         name.with_suffix(shards.RECORDS).unlink(missing_ok=True)
         writer = shards.ShardWriter(str(name), layout)
@@ -33,7 +32,7 @@ def _ours(images: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callabl
         )
         return writer.close().examples
 
-    def lap() -> float:
+    def lap():
         parts = np.array_split(np.arange(len(labels)), 8)
         rounds = (engine.run(write, parts, processes=usable_cores()) for _ in range(_ROUNDS))
         return sum(examples for results in rounds for _, examples in results)
@@ -41,8 +40,11 @@ def _ours(images: np.ndarray, labels: np.ndarray, root: pathlib.Path) -> Callabl
     return lap
 
 
-def main(kind: str, images: str, labels: str, directory: str) -> None:
-    """Writes new files in every lap, as the command does: to overwrite one makes ext4 flush it before it is closed."""
+def main(kind, images, labels, directory):
+    """Writes new files in every lap, as the command does.
+
+    To overwrite one makes ext4 flush it before it is closed.
+    """
     make = _ours
     if kind == "usual":
         from tests.bench import usual  # TensorFlow, whose threads would take our processes away
