@@ -13,14 +13,13 @@ import subprocess
 import sys
 import tempfile
 
+import yaml
+
 from common.cli import Parser, run_cli
 from common.errors import UserError
 from common.version import code_version
 
 ROOT = pathlib.Path(__file__).parents[2]
-_MIRRORED = "{strategy: mirrored, chief: {}}"
-_PAIR = "{strategy: multi_worker_mirrored, chief: {}, worker: {}}"
-_SERVERS = "{strategy: parameter_server, chief: {}, worker: {}, ps: {}}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,36 +27,15 @@ class Job:
     """A training that shows something."""
 
     shows: str
-    cluster: str = "{strategy: one_device, chief: {}}"
+    cluster: dict
     flags: str = ""
     # At least; with fewer it is not run, unless processors are allowed and can do the same.
     gpus: int = 1
     on_cpu: bool = True
 
 
-_NCCL = {"flags": "--all-reduce nccl", "gpus": 2, "on_cpu": False}
-_BFLOAT16 = "--precision bfloat16"
-JOBS = {
-    "one": Job(shows="one device"),
-    "bfloat16": Job(shows="bfloat16", flags=_BFLOAT16),
-    "xla": Job(shows="compiled by XLA", flags="--jit-compile"),
-    "mapped": Job(shows="records read from the disk", flags="--reader mapped"),
-    "servers": Job(shows="parameter server and a worker", cluster=_SERVERS),
-    "mirrored": Job(
-        shows="mirrored, resident copies", cluster=_MIRRORED, flags="--reader resident", gpus=2
-    ),
-    "mirrored-nccl": Job(shows="mirrored by NCCL", cluster=_MIRRORED, **_NCCL),
-    "pair-ring": Job(shows="two workers by ring", cluster=_PAIR, flags="--all-reduce ring", gpus=2),
-    "pair-nccl": Job(shows="two workers by NCCL", cluster=_PAIR, **_NCCL),
-    "servers-2": Job(
-        shows="parameter server and two workers",
-        cluster=_SERVERS.replace("worker: {}", "worker: {replicas: 2}"),
-        gpus=2,
-    ),
-    "mirrored-bfloat16": Job(
-        shows="mirrored in bfloat16", cluster=_MIRRORED, flags=_BFLOAT16, gpus=2
-    ),
-}
+_FILE = pathlib.Path(__file__).with_name("jobs.yaml")
+JOBS = {name: Job(**fields) for name, fields in yaml.safe_load(_FILE.read_text()).items()}
 # Is no job: half as many steps, and then the rest, have the weights of all at once.
 RESUME = "resume"
 
@@ -78,7 +56,7 @@ class Prover:
           RuntimeError: If it fails, with its last lines.
         """
         directory, cluster = self.place / name, self.place / f"{name}.yaml"
-        cluster.write_text(job.cluster)
+        cluster.write_text(yaml.safe_dump(job.cluster))
         model = "--model resnet --num-layers 20" if self.gpu else "--model cnn"
         paths = ["--data-dir", self.data_dir, "--job-dir", str(directory)]
         flags = shlex.split(f"{model} --train-steps {steps} {job.flags} {more}")
