@@ -1,16 +1,19 @@
-"""Runs a command where Google Cloud is this machine: `python -m tests.cloud [--work DIR] -- COMMAND...`.
+"""Runs a command where Google Cloud is this machine.
 
-    python -m tests.cloud -- python pipelines/submit.py --wait --project demo-project --bucket gs://demo ...
-    python -m tests.cloud -- bash          # to look around; the cloud's log is in DIR/cloud.log, buckets in DIR/buckets
+    python -m tests.cloud [--work DIR] -- COMMAND...
+    python -m tests.cloud -- python pipelines/submit.py --wait --project demo-project ...
+    python -m tests.cloud -- bash          # to look around
 
-There is one project, demo-project, and one bucket, demo; a directory beside it is another. What the command finds is
-told in docs/CLOUD.md.
+There is one project, demo-project, and one bucket, demo; a directory beside it is another. The
+cloud's log is in DIR/cloud.log, buckets in DIR/buckets. What the command finds is told in
+docs/CLOUD.md.
 """
 
 import argparse
 import fcntl
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import socket
@@ -21,119 +24,46 @@ import tempfile
 
 import psutil
 
-_GOOGLES = (
-    "www",
-    "storage",
-    "oauth2",
-    "compute",
-    "us-central1-aiplatform",
-    "iam",
-    "iamcredentials",
-    "cloudresourcemanager",
-    "logging",
-    "bigquery",
-)
-_HOSTS = (*(f"{name}.googleapis.com" for name in _GOOGLES), "us-docker.pkg.dev")
+_GOOGLES = "www storage oauth2 compute us-central1-aiplatform iam iamcredentials "
+_GOOGLES += "cloudresourcemanager logging bigquery"
+_HOSTS = (*(f"{name}.googleapis.com" for name in _GOOGLES.split()), "us-docker.pkg.dev")
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_NAMESPACES = "unshare --mount-proc --net --pid --fork --kill-child --propagation private "
 
 
-def main() -> int:
+def main():
     """Runs the command line. Returns the command's exit code; 0 when it was skipped."""
-    p = argparse.ArgumentParser(
-        prog="python -m tests.cloud", description="Runs a command on a cloud of this machine."
-    )
+    p = argparse.ArgumentParser(prog="python -m tests.cloud", description=__doc__.splitlines()[0])
     p.add_argument("--work", type=pathlib.Path, help="for buckets and logs (None: temporary)")
     p.add_argument("--entered", action="store_true", help=argparse.SUPPRESS)
     p.add_argument("command", nargs="+")
     args = p.parse_args()
     if args.entered:
         return _inside(args.work, args.command)
-    enter, why = _way_in()
-    if not enter:
-        print(f"cloud skipped: neither namespaces nor a container here ({why})")
+    enter = shlex.split(_NAMESPACES + ("--user --map-root-user" if os.getuid() else ""))
+    tried = subprocess.run([*enter, "true"], capture_output=True, text=True)
+    if tried.returncode:
+        print(f"cloud skipped: no namespaces can be made here ({tried.stderr.strip()})")
         return 0
     with tempfile.TemporaryDirectory(prefix="cloud-") as temporary:
         work = (args.work or pathlib.Path(temporary)).absolute()
-        if (
-            work / "cloud.log"
-        ).exists():  # of an earlier one, which has taken what it knew of them with it
+        if (work / "cloud.log").exists():  # of an earlier one; what it knew of them has gone
             for name in ("buckets", "logs", "uploading"):
                 shutil.rmtree(work / name, ignore_errors=True)
         (work / "buckets" / "demo").mkdir(parents=True, exist_ok=True)
-        again = [
-            sys.executable,
-            "-m",
-            "tests.cloud",
-            "--entered",
-            "--work",
-            str(work),
-            "--",
-            *args.command,
-        ]
-        with subprocess.Popen([*enter, *again]) as child:
-            # unshare passes no signal on, docker does. SIGINT comes from a terminal, which tells
-            # the command itself.
+        again = [sys.executable, "-m", "tests.cloud", "--entered", "--work", str(work), "--"]
+        with subprocess.Popen([*enter, *again, *args.command]) as child:
+            # unshare passes no signal on. SIGINT comes from a terminal, which tells the command
+            # itself.
             first = psutil.Process(child.pid)
-            signal.signal(
-                signal.SIGTERM, lambda n, _: [p.send_signal(n) for p in first.children() or [first]]
-            )
+            signal.signal(signal.SIGTERM, lambda n, _: [p.send_signal(n) for p in first.children()])
             signal.signal(signal.SIGINT, lambda *_: None)
             return child.wait()
 
 
-def _way_in() -> tuple[list[str], str]:
-    """The words before a command that give it namespaces of its own, and all of this machine; without any: why not."""
-    own = [
-        "unshare",
-        "--mount-proc",
-        "--net",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--propagation",
-        "private",
-    ]
-    # Who may not make namespaces may be allowed to have an engine make them: any image will do.
-    rights = ["--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=apparmor=unconfined"]
-    container = [
-        "docker",
-        "run",
-        "--rm",
-        "--network=none",
-        "--volume=/:/host",
-        "--env=HOME",
-        "--env=PATH",
-        *rights,
-    ]
-    enter = 'mount -t proc proc /host/proc && exec chroot /host env -C "$0" "$@"'
-    container += [
-        os.environ.get("LOOPBACK_IMAGE", "python:3.11-slim"),
-        "sh",
-        "-c",
-        enter,
-        os.getcwd(),
-    ]
-    reasons = []
-    for way in ([*own, *(["--user", "--map-root-user"] if os.getuid() else [])], container):
-        try:
-            subprocess.run([*way, "true"], capture_output=True, text=True, check=True)
-            return way, ""
-        except (OSError, subprocess.CalledProcessError) as error:
-            reasons.append(getattr(error, "stderr", "") or str(error))
-    return [], "; ".join(reason.strip() for reason in reasons)
-
-
-def _inside(work: pathlib.Path, command: list[str]) -> int:
+def _inside(work, command):
     """What the first process of the namespaces does."""
     _prepare(work)
-    for name in (
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "GOOGLE_CLOUD_PROJECT",
-        "HTTPS_PROXY",
-        "HTTP_PROXY",
-    ):
-        os.environ.pop(name, None)
-        os.environ.pop(name.lower(), None)
     with (work / "cloud.log").open("wb") as log:
         cloud = subprocess.Popen(
             [sys.executable, "-u", "-m", "tests.cloud.server", str(work)],
@@ -152,8 +82,8 @@ def _inside(work: pathlib.Path, command: list[str]) -> int:
             return os.waitstatus_to_exitcode(status) % 256
 
 
-def _prepare(work: pathlib.Path) -> None:
-    """Loopback device, names, certificate, file tree, and what the environment has to tell Google's clients."""
+def _prepare(work):
+    """Loopback device, names, certificate, file tree, and what Google's clients have to know."""
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
     (work / "hosts").write_text(
@@ -161,27 +91,25 @@ def _prepare(work: pathlib.Path) -> None:
     )
     certificate, key = work / "certificate.pem", work / "key.pem"
     alternatives = ",".join(f"DNS:{name}" for name in _HOSTS)
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=loopback",
-         "-keyout", key, "-out", certificate, "-addext", f"subjectAltName={alternatives}"],
-        check=True, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    line = shlex.split("openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=loopback")
+    line += ["-keyout", key, "-out", certificate, "-addext", f"subjectAltName={alternatives}"]
+    subprocess.run(line, check=True, stderr=subprocess.DEVNULL)
     _change_root(work)
-    owner = work.stat()  # in a container root is more than the caller
-    for file in (work / "hosts", key):
-        os.chown(file, owner.st_uid, owner.st_gid)
-    os.setgid(owner.st_gid)
-    os.setuid(owner.st_uid)
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
+        os.environ.pop(name, None)
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"):
+        os.environ.pop(name, None)
     # Every client has a way of its own to be told of an authority: curl in TensorFlow, requests,
     # gRPC.
     for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):
         os.environ[name] = str(certificate)
-    os.environ |= {"GCE_METADATA_HOST": "127.0.0.1", "GCE_METADATA_IP": "127.0.0.1"}
+    for name in ("GCE_METADATA_HOST", "GCE_METADATA_IP"):
+        os.environ[name] = "127.0.0.1"
     os.environ |= {"LOOPBACK_CLOUD": str(work), "CLOUDSDK_CONFIG": str(work / "no-gcloud")}
 
 
-def _change_root(work: pathlib.Path) -> None:
-    """Goes to a root that shows all of this machine, and beside it `/gcs`; nothing is made outside."""
+def _change_root(work):
+    """Goes to a root with all of this machine and `/gcs`; nothing is made outside."""
     here, root = os.getcwd(), work / "root"
     root.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "tmpfs", root)
@@ -197,7 +125,7 @@ def _change_root(work: pathlib.Path) -> None:
     os.chdir(here)
 
 
-def _mount(*arguments: object) -> None:
+def _mount(*arguments):
     subprocess.run(["mount", *map(str, arguments)], check=True)
 
 

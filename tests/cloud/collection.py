@@ -3,29 +3,24 @@
 import datetime
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import proto
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tests.cloud.front import Request
-
 Route = Callable[[str, str, Callable[..., Any]], None]  # `Vertex.route`
 _PAGE = 2  # small, so that every client is seen to ask for the next page
-_LABEL = re.compile(r"[a-z0-9_-]{0,63}")
-_TERM = re.compile(r'(?P<field>[\w.]+)="(?P<value>[^"]*)"')
 
 
 class Resources:
     """All resources of a kind; `items` has them by name, and a test may change them."""
 
-    def __init__(self, route: Route, kind: type[proto.Message]) -> None:
+    def __init__(self, route, kind):
         """Adds the routes of a kind, `customJobs` for `CustomJob`."""
-        self.items: dict[str, proto.Message] = {}
+        self.items = {}
         self._kind, self._ids = kind, itertools.count(1)
         self._listing = getattr(v1, f"List{kind.__name__}sResponse")
         self._noun = f"{kind.__name__[0].lower()}{kind.__name__[1:]}s"
@@ -34,18 +29,14 @@ class Resources:
         route("GET", self._path, self.listed)
         route("GET", f"{self._path}/{{id}}", self.get)
 
-    def create(self, request: Request, parent: str) -> object:
+    def create(self, request, parent):
         raise NotImplementedError
 
-    def listed(self, request: Request, parent: str) -> proto.Message:
-        return page(
-            self._listing,
-            re.sub("([A-Z])", r"_\1", self._noun).lower(),
-            self.items.values(),
-            request,
-        )
+    def listed(self, request, parent):
+        field = re.sub("([A-Z])", r"_\1", self._noun).lower()
+        return page(self._listing, field, self.items.values(), request)
 
-    def get(self, request: Request, parent: str, id: str) -> proto.Message:
+    def get(self, request, parent, id):
         name = f"{parent}/{self._noun}/{id}"
         if name not in self.items:
             raise exceptions.NotFound(name)
@@ -55,13 +46,13 @@ class Resources:
 class Collection(Resources):
     """Resources with a state, which can be cancelled."""
 
-    def __init__(self, route: Route, kind: type[proto.Message], created: str) -> None:
+    def __init__(self, route, kind, created):
         """Adds the routes of a kind; a new one has the state `created`."""
         super().__init__(route, kind)
         self._created = created
         route("POST", f"{self._path}/{{id}}:cancel", self.cancel)
 
-    def create(self, request: Request, parent: str) -> proto.Message:
+    def create(self, request, parent):
         """Adds a resource; clients may give its id as a query parameter, `pipelineJobId`."""
         item = self._kind.from_json(request.body, ignore_unknown_fields=False)
         chosen = request.query.get(f"{self._noun.removesuffix('s')}Id")
@@ -72,7 +63,7 @@ class Collection(Resources):
         self.items[item.name] = item
         return item
 
-    def cancel(self, request: Request, parent: str, id: str) -> empty_pb2.Empty:
+    def cancel(self, request, parent, id):
         item = self.get(request, parent, id)
         if re.search("SUCCEEDED|FAILED|CANCELLED|EXPIRED", item.state.name):
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
@@ -80,43 +71,46 @@ class Collection(Resources):
         return empty_pb2.Empty()
 
 
-def check_labels(labels: Mapping[str, str]) -> None:
+def require(condition, problem):
+    """Refuses an argument for which a condition of the API does not hold."""
+    if not condition:
+        raise exceptions.InvalidArgument(problem)
+
+
+def check_labels(labels):
     """Refuses labels with a value that the API does not take."""
-    if bad := [label for label in labels.values() if not _LABEL.fullmatch(label)]:
-        raise exceptions.InvalidArgument(f"label values {bad}")
+    for label in labels.values():
+        require(re.fullmatch(r"[a-z0-9_-]{0,63}", label), f"label value {label!r}")
 
 
-def page(
-    listing: type[proto.Message], field: str, items: Iterable[proto.Message], request: Request
-) -> proto.Message:
+def page(listing, field, items, request):
     """A page of the items that the filter in the query lets through."""
-    found = [item for item in items if _matches(item, request.query.get("filter", ""))]
+    matching = [item for item in items if _matches(item, request.query.get("filter", ""))]
     start = int(request.query.get("pageToken") or 0)
     end = start + _PAGE
-    return listing(
-        {field: found[start:end], "next_page_token": str(end) if end < len(found) else ""}
-    )
+    token = str(end) if end < len(matching) else ""
+    return listing({field: matching[start:end], "next_page_token": token})
 
 
-def done(parent: str, result: object) -> operations_pb2.Operation:
+def done(parent, result):
     """An operation that has ended with a message of the API."""
     operation = operations_pb2.Operation(name=f"{parent}/operations/1", done=True)
     operation.response.Pack(getattr(result, "_pb", result))
     return operation
 
 
-def now() -> datetime.datetime:
+def now():
     return datetime.datetime.now(datetime.UTC)
 
 
-def _matches(item: proto.Message, terms: str) -> bool:
-    """Whether a filter lets an item through; of the filter language only `field="value" AND ...` is understood."""
+def _matches(item, terms):
+    """Whether a filter lets an item through; only `field="value" AND ...` is understood."""
     for term in filter(None, terms.split(" AND ")):
-        if not (match := _TERM.fullmatch(term)):
-            raise exceptions.InvalidArgument(f"filter {term!r}")
-        value: Any = item
-        for part in match["field"].split("."):
+        match = re.fullmatch(r'([\w.]+)="([^"]*)"', term)
+        require(match, f"filter {term!r}")
+        value = item
+        for part in match[1].split("."):
             value = value.get(part) if isinstance(value, Mapping) else getattr(value, part)
-        if value != match["value"]:
+        if value != match[2]:
             return False
     return True

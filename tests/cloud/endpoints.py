@@ -1,4 +1,7 @@
-"""Endpoints: a version that is deployed is a process by its container's own arguments, and gets its share of the requests."""
+"""Endpoints: a deployed version is a process by its container's own arguments.
+
+It gets its share of the requests.
+"""
 
 import itertools
 import json
@@ -8,175 +11,142 @@ import subprocess
 import requests
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
-from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Resources, Route, check_labels, done, now
-from tests.cloud.front import Request
-from tests.cloud.models import Models
+from tests.cloud.collection import Resources, check_labels, done, now, require
 from tests.servers import start_server
 
 _MOST_BYTES = 1_500_000  # Of a request for predictions.
 
 
 class Endpoints(Resources):
-    """All endpoints of the project; `folders` are those of this machine that stand for the starts of `gs://` paths."""
+    """All endpoints of the project.
 
-    def __init__(self, route: Route, models: Models) -> None:
+    Attributes:
+      folders: Folders of this machine that stand for the starts of `gs://` paths.
+    """
+
+    def __init__(self, route, models):
         super().__init__(route, v1.Endpoint)
-        self.folders: dict[str, str] = {}
+        self.folders = {}
         self._models, self._turns = models, itertools.count()
-        self._servers: dict[
-            str, tuple[subprocess.Popen, str]
-        ] = {}  # By id of what is deployed, with its URL.
+        # By id of what is deployed, with its URL.
+        self._servers = {}
         route("PATCH", f"{self._path}/{{id}}", self.update)
         route("DELETE", f"{self._path}/{{id}}", self.delete)
-        for method in (self.deploy_model, self.undeploy_model, self.predict):
-            verb = re.sub("_(.)", lambda match: match[1].upper(), method.__name__)
-            route("POST", f"{self._path}/{{id}}:{verb}", method)
+        route("POST", f"{self._path}/{{id}}:deployModel", self.deploy)
+        route("POST", f"{self._path}/{{id}}:undeployModel", self.undeploy)
+        route("POST", f"{self._path}/{{id}}:predict", self.predict)
 
-    def close(self) -> None:
+    def close(self):
         """Ends all servers."""
-        for process, _ in self._servers.values():
-            process.terminate()
-        for process, _ in self._servers.values():
-            process.wait()
+        for id in [*self._servers]:
+            self._stop(id)
 
-    def create(self, request: Request, parent: str) -> operations_pb2.Operation:
+    def create(self, request, parent):
         endpoint = v1.Endpoint.from_json(request.body, ignore_unknown_fields=False)
-        if not 0 < len(endpoint.display_name) <= 128:
-            raise exceptions.InvalidArgument("display_name is required, of at most 128 characters")
+        require(0 < len(endpoint.display_name) <= 128, "display_name: 1 to 128 characters")
         check_labels(endpoint.labels)
         endpoint.name, endpoint.create_time = f"{parent}/endpoints/{next(self._ids)}", now()
         self.items[endpoint.name] = endpoint
         return done(parent, endpoint)
 
-    def update(self, request: Request, parent: str, id: str) -> v1.Endpoint:
+    def update(self, request, parent, id):
         """Changes the traffic, which is all that a client here changes."""
-        endpoint = self.get(request, parent, id)
+        endpoint, mask = self.get(request, parent, id), request.query.get("updateMask")
         asked = v1.Endpoint.from_json(request.body, ignore_unknown_fields=False)
-        if request.query.get("updateMask") not in ("trafficSplit", "traffic_split"):
-            raise exceptions.InvalidArgument(f"update_mask {request.query.get('updateMask')!r}")
-        self._check_split(endpoint.deployed_models, asked.traffic_split)
-        endpoint.traffic_split = asked.traffic_split
+        require(mask in ("trafficSplit", "traffic_split"), f"update_mask {mask!r}")
+        _split(endpoint, endpoint.deployed_models, asked.traffic_split)
         return endpoint
 
-    def delete(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
+    def delete(self, request, parent, id):
         endpoint = self.get(request, parent, id)
         if endpoint.deployed_models:
             raise exceptions.FailedPrecondition(f"{endpoint.name} has deployed models")
         del self.items[endpoint.name]
         return done(parent, empty_pb2.Empty())
 
-    def deploy_model(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
+    def deploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)
         asked = v1.DeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
         deployed, resources = asked.deployed_model, asked.deployed_model.dedicated_resources
         check_machine(resources.machine_spec)
-        if (
-            not 1
-            <= resources.min_replica_count
-            <= (resources.max_replica_count or resources.min_replica_count)
-        ):
-            raise exceptions.InvalidArgument(
-                "min_replica_count must be from 1 to max_replica_count"
-            )
-        name, _, version = deployed.model.partition("@")
-        model = self._models.find(name, version or "default")
-        deployed.id, deployed.create_time, deployed.model_version_id = (
-            str(next(self._ids)),
-            now(),
-            model.version_id,
-        )
-        split = {
-            deployed.id if key == "0" else key: share for key, share in asked.traffic_split.items()
-        }
-        self._check_split([*endpoint.deployed_models, deployed], split)
+        least = resources.min_replica_count
+        require(1 <= least <= (resources.max_replica_count or least), "min_replica_count")
+        model = self._models.find(deployed.model)
+        deployed.id, deployed.create_time = str(next(self._ids)), now()
+        deployed.model_version_id = model.version_id
+        split = {deployed.id if key == "0" else key: n for key, n in asked.traffic_split.items()}
         self._servers[deployed.id] = self.start(model)
-        endpoint.deployed_models.append(deployed)
-        if split:
-            endpoint.traffic_split = split
+        _split(endpoint, [*endpoint.deployed_models, deployed], split or endpoint.traffic_split)
         return done(parent, v1.DeployModelResponse(deployed_model=deployed))
 
-    def undeploy_model(self, request: Request, parent: str, id: str) -> operations_pb2.Operation:
+    def undeploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)
         asked = v1.UndeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
-        others = [each for each in endpoint.deployed_models if each.id != asked.deployed_model_id]
+        gone = asked.deployed_model_id
+        others = [each for each in endpoint.deployed_models if each.id != gone]
         if len(others) == len(endpoint.deployed_models):
-            raise exceptions.NotFound(f"deployed model {asked.deployed_model_id}")
-        split = asked.traffic_split or endpoint.traffic_split
-        if others and split.get(asked.deployed_model_id):
-            raise exceptions.FailedPrecondition(
-                f"deployed model {asked.deployed_model_id} has traffic"
-            )
-        split = {
-            key: share for key, share in split.items() if others and key != asked.deployed_model_id
-        }
-        self._check_split(others, split)
-        endpoint.deployed_models, endpoint.traffic_split = others, split
-        process, _ = self._servers.pop(asked.deployed_model_id)
-        process.terminate()
-        process.wait()
+            raise exceptions.NotFound(f"deployed model {gone}")
+        split = dict(asked.traffic_split or endpoint.traffic_split)
+        if split.pop(gone, 0) and others:
+            raise exceptions.FailedPrecondition(f"deployed model {gone} has traffic")
+        _split(endpoint, others, split if others else {})
+        self._stop(gone)
         return done(parent, v1.UndeployModelResponse())
 
-    def predict(self, request: Request, parent: str, id: str) -> v1.PredictResponse:
+    def predict(self, request, parent, id):
         """Asks the next server: of a hundred requests each gets as many as its share says."""
         endpoint = self.get(request, parent, id)
-        if len(request.body) > _MOST_BYTES:
-            raise exceptions.InvalidArgument("The request size exceeds the limit of 1.5 MB")
-        turns = [
-            each
-            for each in endpoint.deployed_models
-            for _ in range(endpoint.traffic_split.get(each.id, 0))
-        ]
+        require(len(request.body) <= _MOST_BYTES, "The request size exceeds the limit of 1.5 MB")
+        shares = endpoint.traffic_split
+        turns = [each for each in endpoint.deployed_models for _ in range(shares.get(each.id, 0))]
         if not turns:
             raise exceptions.FailedPrecondition(f"{endpoint.name} has no model that gets traffic")
         deployed = turns[37 * next(self._turns) % len(turns)]
         _, url = self._servers[deployed.id]
         answered = requests.post(url, json=json.loads(request.body), timeout=60)
-        if not answered.ok:
-            raise exceptions.InvalidArgument(answered.text)
-        return v1.PredictResponse.from_json(
-            json.dumps(
-                {
-                    "predictions": answered.json()["predictions"],
-                    "deployedModelId": deployed.id,
-                    "model": deployed.model,
-                    "modelVersionId": deployed.model_version_id,
-                }
-            )
-        )
+        require(answered.ok, answered.text)
+        facts = {
+            "predictions": answered.json()["predictions"],
+            "deployedModelId": deployed.id,
+            "model": deployed.model,
+            "modelVersionId": deployed.model_version_id,
+        }
+        return v1.PredictResponse.from_json(json.dumps(facts))
 
-    def local(self, uri: str) -> str:
+    def local(self, uri):
         """Returns the path on this machine that a URI of a bucket stands for."""
         for start, folder in self.folders.items():
             uri = uri.replace(start, folder)
         return uri
 
-    def _check_split(self, deployed: list[v1.DeployedModel], split: dict[str, int]) -> None:
-        if unknown := split.keys() - {each.id for each in deployed}:
-            raise exceptions.InvalidArgument(
-                f"traffic_split has {sorted(unknown)}, which are not deployed"
-            )
-        if split and (sum(split.values()) != 100 or min(split.values()) < 0):
-            raise exceptions.InvalidArgument(
-                f"traffic_split adds up to {sum(split.values())}, not 100"
-            )
-
-    def start(self, model: v1.Model) -> tuple[subprocess.Popen, str]:
-        """Starts a container's process; returns it, once its health route answers, with the URL of its predictions."""
+    def start(self, model):
+        """Starts a container's process; returns it, once it is healthy, with its URL."""
         spec, place = model.container_spec, self.local(model.artifact_uri)
         process, url = start_server(
             spec.args, spec.health_route, subprocess.DEVNULL, AIP_STORAGE_URI=place
         )
         if process.poll() is not None:
-            raise exceptions.FailedPrecondition(
-                "Model server exited unexpectedly or never became ready"
-            )
+            raise exceptions.FailedPrecondition("Model server exited unexpectedly")
         return process, f"{url}{spec.predict_route}"
 
+    def _stop(self, id):
+        process, _ = self._servers.pop(id)
+        process.terminate()
+        process.wait()
 
-def check_machine(machine: v1.MachineSpec) -> None:
+
+def _split(endpoint, deployed, split):
+    """Sets what is deployed, and the traffic split, which has to be right for it."""
+    unknown = split.keys() - {each.id for each in deployed}
+    require(not unknown, f"traffic_split has {sorted(unknown)}, which are not deployed")
+    shares = list(split.values())
+    require(not split or (sum(shares) == 100 and min(shares) >= 0), f"traffic_split {shares}")
+    endpoint.deployed_models, endpoint.traffic_split = list(deployed), dict(split)
+
+
+def check_machine(machine):
     """Refuses what is no type of machine."""
-    if not re.fullmatch(r"[a-z]\d[a-z]?-[a-z]+-\d+", machine.machine_type):
-        raise exceptions.InvalidArgument(f"machine_type {machine.machine_type!r} is not supported")
+    is_right = re.fullmatch(r"[a-z]\d[a-z]?-[a-z]+-\d+", machine.machine_type)
+    require(is_right, f"machine_type {machine.machine_type!r} is not supported")

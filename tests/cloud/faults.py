@@ -4,8 +4,6 @@ import dataclasses
 import random
 import re
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 from google.api_core import exceptions
 
@@ -13,7 +11,7 @@ from google.api_core import exceptions
 class ResetError(Exception):
     """The connection is to be broken without an answer, or in the middle of this one."""
 
-    def __init__(self, answer: Any = None) -> None:
+    def __init__(self, answer=None):
         self.answer = answer
 
 
@@ -24,52 +22,41 @@ class Fault:
     match: str  # regular expression that is looked for in `METHOD HOST/PATH?QUERY`
     status: int = 0  # that is answered in place of doing what is asked; 0 does it
     reset: bool = False  # the connection breaks in place of an answer, before anything is done
-    cut: bool = (
-        False  # what is asked is done, and the connection breaks in the middle of the answer
-    )
+    cut: bool = False  # what is asked is done, and the connection breaks amid the answer
     share: float = 1.0  # of the requests that match, drawn with a fixed seed
     times: float = float("inf")  # that it happens at most
+
+    def hits(self, request, chance):
+        """Returns whether it happens to a request, and counts that."""
+        hit = self.times > 0 and bool(re.search(self.match, request)) and chance < self.share
+        self.times -= hit
+        return hit
 
 
 class Faults:
     """The rules that hold now, by name of who set them."""
 
-    def __init__(self) -> None:
-        self._rules: dict[str, list[Fault]] = {}
+    def __init__(self):
+        self._rules = {}
         self._random, self._lock = random.Random(0), threading.Lock()
 
-    def set(self, name: str, rules: Iterable[Mapping[str, Any]]) -> None:
+    def set(self, name, rules):
         """Puts rules in the place of those that were set under this name."""
         with self._lock:
             self._rules[name] = [Fault(**rule) for rule in rules]
 
-    def meet(self, request: str) -> bool:
-        """Refuses (by google.api_core.exceptions) or resets (`ResetError`) as the rules ask for this request.
+    def meet(self, request):
+        """Refuses or resets (`ResetError`) a request as the rules ask for.
 
         Returns:
           Whether the answer is to be cut.
         """
         with self._lock:
-            hits = [
-                rule
-                for rules in self._rules.values()
-                for rule in rules
-                if self._hits(rule, request)
-            ]
+            rules = [rule for rules in self._rules.values() for rule in rules]
+            hits = [rule for rule in rules if rule.hits(request, self._random.random())]
         for rule in hits:
             if rule.reset:
                 raise ResetError
             if rule.status:
-                raise exceptions.from_http_status(
-                    rule.status, f"the loopback cloud was asked to fail {rule.match}"
-                )
+                raise exceptions.from_http_status(rule.status, f"a fault of {rule.match}")
         return any(rule.cut for rule in hits)
-
-    def _hits(self, rule: Fault, request: str) -> bool:
-        hit = (
-            rule.times > 0
-            and bool(re.search(rule.match, request))
-            and self._random.random() < rule.share
-        )
-        rule.times -= hit
-        return hit

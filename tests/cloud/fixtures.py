@@ -1,10 +1,7 @@
 """Fixtures for tests of every folder: Google's clients talk to a server here."""
 
 import os
-import pathlib
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -12,8 +9,8 @@ from etils.epath import backend
 
 
 @pytest.fixture
-def vertex() -> Iterator[Any]:
-    """An empty `tests.cloud.vertex.Vertex` at `url`; `aiplatform`, and all that is built on it, goes there while the test runs."""
+def vertex():
+    """An empty `tests.cloud.vertex.Vertex` at `url`, where `aiplatform` goes during the test."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform  # 2 s
 
@@ -41,12 +38,12 @@ def vertex() -> Iterator[Any]:
 class _Folders(backend._OsPathBackend):
     """What epath asks of `gs://` is asked of a directory with a folder for each bucket."""
 
-    def __init__(self, root: pathlib.Path) -> None:
+    def __init__(self, root):
         for name in ("open", "exists", "isdir", "listdir", "mkdir", "stat"):
             setattr(self, name, self._there(getattr(backend.os_backend, name), root))
 
-    def _there(self, asked: Callable[..., Any], root: pathlib.Path) -> Callable[..., Any]:
-        def ask(path: os.PathLike[str], *rest: Any, **more: Any) -> Any:
+    def _there(self, asked, root):
+        def ask(path, *rest, **more):
             at = re.sub("^gs:/+", f"{root}/", os.fspath(path))
             if "w" in str(rest):
                 os.makedirs(os.path.dirname(at), exist_ok=True)  # as a store needs none
@@ -56,8 +53,8 @@ class _Folders(backend._OsPathBackend):
 
 
 @pytest.fixture
-def bucket(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
-    """The directory of `gs://demo`: what Google's client of the store, and epath, write there are files, and the other way round."""
+def bucket(tmp_path, monkeypatch):
+    """The directory of `gs://demo`: its files are what Google's client of the store writes."""
     from tests.cloud.front import Front
     from tests.cloud.objects import Objects
     from tests.cloud.storage import Storage
@@ -71,7 +68,7 @@ def bucket(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.fixture
-def busy_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+def busy_bucket(request, monkeypatch):
     """The same of a store that fails one request in forty; Google's client asks again soon."""
     from google.cloud.storage import retry
 
@@ -79,17 +76,16 @@ def busy_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     from tests.cloud.storage import Storage
 
     faults, answer = Faults(), Storage.answer
-    faults.set("store", [{"match": "", "status": 503, "share": 0.02}])
-    faults.set("network", [{"match": "", how: True, "share": 0.0025} for how in ("reset", "cut")])
+    rules = [{"match": "", how: True, "share": 0.0025} for how in ("reset", "cut")]
+    faults.set("store", [{"match": "", "status": 503, "share": 0.02}, *rules])
 
-    def failing(store: Storage, asked: Any) -> Any:
+    def failing(store, asked):
         cut, answered = faults.meet(str(asked)), answer(store, asked)
         if cut:
             raise ResetError(answered)
         return answered
 
     monkeypatch.setattr(Storage, "answer", failing)
-    monkeypatch.setattr(
-        retry, "DEFAULT_RETRY", retry.DEFAULT_RETRY.with_delay(initial=0.02, maximum=0.5)
-    )
+    soon = retry.DEFAULT_RETRY.with_delay(initial=0.02, maximum=0.5)
+    monkeypatch.setattr(retry, "DEFAULT_RETRY", soon)
     return request.getfixturevalue("bucket")

@@ -1,4 +1,4 @@
-"""One port for all of Google Cloud: HTTPS for REST and storage, gRPC for Google's clients, plain HTTP for metadata.
+"""One port for all of Google Cloud: REST and storage by HTTPS, and Google's clients by gRPC.
 
 A handler answers a `Request`, or raises one of google.api_core.exceptions.
 
@@ -16,7 +16,7 @@ import socket
 import ssl
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple
 from unittest import mock
@@ -38,8 +38,9 @@ class Request(NamedTuple):
     headers: Any  # names are found in any case
     body: bytes
 
-    def __str__(self) -> str:
-        return f"{self.method} {self.host}{self.path}?{urllib.parse.unquote(urllib.parse.urlencode(self.query))}"
+    def __str__(self):
+        query = urllib.parse.unquote(urllib.parse.urlencode(self.query))
+        return f"{self.method} {self.host}{self.path}?{query}"
 
 
 class Answer(NamedTuple):
@@ -57,48 +58,41 @@ class _Requests(http.server.BaseHTTPRequestHandler):
     """Reads a request, whatever its transfer encoding, and hands it to the server's `answer`."""
 
     protocol_version = "HTTP/1.1"
-    wbufsize = (
-        -1
-    )  # one packet an answer: a second would wait 40 ms for the client's delayed acknowledgement
+    # One packet an answer: a second would wait 40 ms for the client's delayed acknowledgement.
+    wbufsize = -1
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
-        asked = Request(
-            self.command, self.headers.get("Host", ""), url.path, query, self.headers, self._body()
-        )
-        lost = False
+        host = self.headers.get("Host", "")
+        request = Request(self.command, host, url.path, query, self.headers, self._body())
         try:
-            status, content, headers = self.server.answer(asked)
+            self._send(self.server.answer(request))
         except exceptions.GoogleAPICallError as error:
-            status = int(error.code)
-            content, headers = {"error": {"code": status, "message": error.message}}, {}
+            code = int(error.code)
+            self._send(Answer(code, {"error": {"code": code, "message": error.message}}))
         except ResetError as reset:
-            lost = True
-            status, content, headers = reset.answer or (0, b"", {})
-        if not isinstance(content, bytes):
-            content, headers = (
-                json.dumps(content).encode(),
-                {**headers, "Content-Type": "application/json"},
-            )
-        half = len(content) // 2 if lost else len(content)
-        if status:
-            self._send(status, headers | {"Content-Length": str(len(content))}, content[:half])
-        if lost:
+            if reset.answer:
+                self._send(reset.answer, part=0.5)
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
 
-    def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-        self.wfile.flush()
-
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
-    def _body(self) -> bytes:
+    def _send(self, answer, part=1.0):
+        """Sends an answer, or all that says how long it is and only a part of its content."""
+        status, content, headers = answer
+        if not isinstance(content, bytes):
+            content = json.dumps(content).encode()
+            headers = {**headers, "Content-Type": "application/json"}
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": len(content)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content[: int(part * len(content))])
+        self.wfile.flush()
+
+    def _body(self):
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         body = b""
@@ -108,83 +102,76 @@ class _Requests(http.server.BaseHTTPRequestHandler):
         self.rfile.readline()
         return body
 
-    def handle_expect_100(self) -> bool:
-        told = super().handle_expect_100()
+    def handle_expect_100(self):
+        is_expected = super().handle_expect_100()
         self.wfile.flush()  # or curl waits a second before it sends what TensorFlow writes
-        return told
+        return is_expected
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
 
 class Front(http.server.ThreadingHTTPServer):
-    """Serves a handler on a port of 127.0.0.1: plain, or with a certificate over TLS, and then gRPC too."""
+    """Serves a handler on a port of 127.0.0.1: plain, or with a certificate over TLS and gRPC."""
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(
-        self, port: int, answer: Handler, tls: tuple[str, str] | None = None, grpc_port: int = 0
-    ) -> None:
+    def __init__(self, port, answer, tls=None, grpc_port=0):
         super().__init__(("127.0.0.1", port), _Requests)
-        self.answer, self._grpc_port, self._tls = answer, grpc_port, None
+        self.answer, self._grpc, self._tls = answer, ("127.0.0.1", grpc_port), None
         if tls:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._tls.load_cert_chain(*tls)
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
-    def finish_request(
-        self, request: socket.socket, client_address: object
-    ) -> None:  # in a thread of its own
+    def finish_request(self, request, client_address):
+        """Answers a client, in a thread of its own."""
         if self._tls:
             if b"\x02h2" in request.recv(4096, socket.MSG_PEEK):
-                _join(request, socket.create_connection(("127.0.0.1", self._grpc_port)))
+                grpc_server = socket.create_connection(self._grpc)
+                threading.Thread(target=_forward, args=(grpc_server, request), daemon=True).start()
+                _forward(request, grpc_server)
                 return
             request = self._tls.wrap_socket(request, server_side=True)
         super().finish_request(request, client_address)
 
-    def handle_error(self, *_: object) -> None:
+    def handle_error(self, *_):
         pass  # a client that was killed
 
 
-def _join(one: socket.socket, other: socket.socket) -> None:
-    """Passes bytes both ways until either side ends."""
-
-    def forward(source: socket.socket, target: socket.socket) -> None:
+def _forward(source, target):
+    """Passes bytes on until either side ends."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    for end in (source, target):
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-        for end in (source, target):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    threading.Thread(target=forward, args=(other, one), daemon=True).start()
-    forward(one, other)
+            end.shutdown(socket.SHUT_RDWR)
 
 
-def serve_grpc(
-    transports: Iterable[type], answer: Handler, tls: tuple[str, str]
-) -> tuple[grpc.Server, int]:
-    """Serves whatever these transports of Google's clients can ask. Returns the server and its port."""
-    handlers: dict[str, grpc.RpcMethodHandler] = {}
-    for transport in transports:
-        module = importlib.import_module(transport.__module__.replace(".grpc", ".rest_base"))
-        base = getattr(module, f"_Base{transport.__name__.replace('Grpc', 'Rest')}")
+def serve_grpc(services, answer, tls):
+    """Serves what Google's clients of services such as `job` can ask. Returns server and port."""
+    handlers = {}
+    for service in services:
+        package = f"google.cloud.aiplatform_v1.services.{service}_service.transports"
+        name = f"{service.title()}Service"
+        transport = getattr(importlib.import_module(package), f"{name}GrpcTransport")
+        rest = importlib.import_module(f"{package}.rest_base")
+        base = getattr(rest, f"_Base{name}RestTransport")
         channel = mock.create_autospec(grpc.Channel, instance=True)
         with mock.patch("grpc.intercept_channel", lambda channel, _: channel):
             transport(channel=channel)  # it tells the channel of all its methods
-        for [method], told in channel.unary_unary.call_args_list:
-            parse, serialize = told["response_deserializer"], told["request_serializer"]
-            if hasattr(
-                serialize, "__self__"
-            ):  # not a method of IAM, or of another service that all have
-                rest = getattr(base, f"_Base{method.rpartition('/')[2]}")
-                handlers[method] = _unary(
-                    transport.DEFAULT_HOST, rest, serialize.__self__, parse.__self__, answer
-                )
+        for [method], functions in channel.unary_unary.call_args_list:
+            serialize = functions["request_serializer"]
+            # Else it is a method of IAM, or of another service that all have.
+            if hasattr(serialize, "__self__"):
+                call = getattr(base, f"_Base{method.rpartition('/')[2]}")
+                reply = functions["response_deserializer"].__self__
+                handlers[method] = _unary(call, serialize.__self__, reply, answer)
 
     class Services(grpc.GenericRpcHandler):
-        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        def service(self, details):
             return handlers.get(details.method)
 
     certificate, key = (pathlib.Path(path).read_bytes() for path in tls)
@@ -195,31 +182,24 @@ def serve_grpc(
     return server, port
 
 
-def _unary(
-    host: str, rest: Any, request_type: Any, reply_type: Any, answer: Handler
-) -> grpc.RpcMethodHandler:
-    def call(request: Any, context: grpc.ServicerContext) -> bytes:
-        sent = path_template.transcode(rest._get_http_options(), request_type.pb(request))
-        query = {
-            name: str(value)
-            for name, value in json_format.MessageToDict(sent["query_params"]).items()
-        }
+def _unary(rest, request, reply, answer):
+    def call(message, context):
+        sent = path_template.transcode(rest._get_http_options(), request.pb(message))
+        query = json_format.MessageToDict(sent["query_params"])
+        query = {name: str(value) for name, value in query.items()}
         body = json_format.MessageToJson(sent["body"]) if "body" in sent else ""
         headers = {"Authorization": dict(context.invocation_metadata()).get("authorization", "")}
+        url = "aiplatform.googleapis.com", sent["uri"]
         try:
-            answered = answer(
-                Request(sent["method"].upper(), host, sent["uri"], query, headers, body.encode())
-            )
+            answered = answer(Request(sent["method"].upper(), *url, query, headers, body.encode()))
         except exceptions.GoogleAPICallError as error:
-            unnamed = (
-                grpc.StatusCode.UNAUTHENTICATED if error.code == 401 else grpc.StatusCode.UNKNOWN
-            )
+            is_login = error.code == 401  # has no code of gRPC's in the exception
+            unnamed = grpc.StatusCode.UNAUTHENTICATED if is_login else grpc.StatusCode.UNKNOWN
             context.abort(error.grpc_status_code or unnamed, error.message)
         except ResetError:
             context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
-        message = reply_type.pb(reply_type()) if hasattr(reply_type, "pb") else reply_type()
-        return json_format.ParseDict(
-            answered.content, message, ignore_unknown_fields=True
-        ).SerializeToString()
+        parsed = reply.pb(reply()) if hasattr(reply, "pb") else reply()
+        json_format.ParseDict(answered.content, parsed, ignore_unknown_fields=True)
+        return parsed.SerializeToString()
 
-    return grpc.unary_unary_rpc_method_handler(call, request_deserializer=request_type.deserialize)
+    return grpc.unary_unary_rpc_method_handler(call, request_deserializer=request.deserialize)

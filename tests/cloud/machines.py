@@ -18,16 +18,15 @@ All replicas share this machine, so each has a port of its own in place of 2222,
 its own in 127/8.
 """
 
+import collections
 import dataclasses
 import json
 import os
-import pathlib
 import random
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
 
 import psutil
 from google.cloud import aiplatform_v1 as v1
@@ -38,9 +37,13 @@ from tests.cloud.collection import now
 POOLS = ("chief", "worker", "ps", "evaluator")  # what TF_CONFIG calls the worker pools, by position
 GRACE_S = 30.0
 _RETRIED_CODES = {6, 11, 134, 139}
-_MOST = {"crash": 3, "lost": 5, "preempted": 6}
+_MOST = {"crash": 3, "lost": 5, "preempted": 6, "": 0}
 _State = v1.JobState
 _FAILED_PRECONDITION, _RESOURCE_EXHAUSTED = 9, 8  # the second is a guess
+_STOCKOUT = (
+    "Resources are insufficient in region: us-central1. Try a different region or use a different "
+    "accelerator."
+)
 
 
 @dataclasses.dataclass
@@ -54,177 +57,153 @@ class Replica:
     process: psutil.Popen | None = None
     loss: str = ""  # what is happening to its machine: lost, preempted or nothing
 
+    def signal(self, number):
+        """Signals the process and all that it started."""
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+
 
 class Run:
     """A custom job that runs until it has ended; the state of its resource is kept true."""
 
     def __init__(
         self,
-        job: v1.CustomJob,
-        logs: pathlib.Path,
-        stockouts: dict[str, int],
-        environment: dict[str, str],
-    ) -> None:
+        job,
+        logs,
+        stockouts,
+        environment,
+    ):
         """`stockouts`: by machine type, how many jobs more find none of it."""
         self._stockouts, self._environment = stockouts, {**os.environ, **environment}
         self.job, self.number = job, job.name.rpartition("/")[2]
-        self.events: list[str] = []
+        self.events = []
         self._logs = logs / f"job-{self.number}"
-        self._budget = dict.fromkeys(_MOST, 0)
+        self._tries = collections.Counter()
         self.replicas = {replica.name: replica for replica in self._replicas()}
         self._logs.mkdir(parents=True)
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def take(self, name: str, notice_s: float, *, last: bool = False) -> None:
-        """Takes the replica's machine away: with a notice it is a Spot machine, told by SIGTERM; SIGKILL is its end.
-
-        `last`: it is as if that had happened so often that the job is not tried again.
-        """
-        if last:
-            self._budget["preempted"] = _MOST["preempted"]
+    def take(self, name, notice_s):
+        """Takes the replica's machine away; one with a notice is a Spot machine."""
         replica = self.replicas[name]
         replica.loss = "preempted" if notice_s else "lost"
-        _signal(replica.process, signal.SIGTERM if notice_s else signal.SIGKILL)
-        threading.Timer(notice_s, _signal, (replica.process, signal.SIGKILL)).start()
+        replica.signal(signal.SIGTERM if notice_s else signal.SIGKILL)
+        # Of this start alone: a later one has another process.
+        threading.Timer(notice_s, dataclasses.replace(replica).signal, [signal.SIGKILL]).start()
 
-    def _replicas(self) -> Iterable[Replica]:
+    def _replicas(self):
         spec = self.job.job_spec
-        names = {
-            i: [
+        addresses = {}
+        for i, pool in enumerate(spec.worker_pool_specs):
+            names = [
                 f"cmle-training-workerpool{i}-{self.number}-{n}"
                 for n in range(pool.replica_count or 1)
             ]
-            for i, pool in enumerate(spec.worker_pool_specs)
-        }
-        with open("/etc/hosts", "a") as file:
-            file.writelines(f"127.0.0.1 {name}\n" for pool in names.values() for name in pool)
-        at = {
-            f"workerpool{i}": [f"{name}:{random.choice(PORTS)}" for name in pool]
-            for i, pool in names.items()
-        }
-        for i, pool in enumerate(spec.worker_pool_specs):
-            for index in range(len(names[i])):
-                task = {"type": f"workerpool{i}", "index": index}
-                env = {e.name: e.value for e in pool.container_spec.env}
-                env["CLUSTER_SPEC"] = json.dumps(
-                    {"cluster": at, "environment": "cloud", "task": task}
+            addresses[POOLS[i]] = [f"{name}:{random.choice(PORTS)}" for name in names]
+            with open("/etc/hosts", "a") as file:
+                file.writelines(f"127.0.0.1 {name}\n" for name in names)
+        pools = {f"workerpool{POOLS.index(role)}": at for role, at in addresses.items()}
+        members = {role: at for role, at in addresses.items() if role != "evaluator"}
+        common = {"CLOUD_ML_JOB_ID": self.number}
+        if base := spec.base_output_directory.output_uri_prefix.rstrip("/"):
+            common["AIP_MODEL_DIR"] = f"{base}/model/"
+            common["AIP_CHECKPOINT_DIR"] = f"{base}/checkpoints/"
+            common["AIP_TENSORBOARD_LOG_DIR"] = f"{base}/logs/"
+        for i, (role, pool) in enumerate(zip(addresses, spec.worker_pool_specs, strict=True)):
+            container = pool.container_spec
+            argv = [*container.command, *container.args]
+            argv = [sys.executable if word in ("python", "python3") else word for word in argv]
+            for index in range(len(addresses[role])):
+                env = {each.name: each.value for each in container.env} | common
+                env["CLUSTER_SPEC"] = _cluster(pools, f"workerpool{i}", index)
+                if sum(map(len, addresses.values())) > 1:
+                    env["TF_CONFIG"] = _cluster(members, role, index)
+                yield Replica(f"{role}/{index}", f"workerpool{i}-{index}", argv, env)
+
+    def _start(self, replicas):
+        for replica in replicas:
+            replica.loss = ""
+            with (self._logs / f"{replica.name.replace('/', '-')}.log").open("ab") as log:
+                replica.process = psutil.Popen(
+                    replica.argv,
+                    env={**self._environment, **replica.env},
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
                 )
-                env["CLOUD_ML_JOB_ID"] = self.number
-                if sum(map(len, names.values())) > 1:
-                    members = {
-                        POOLS[p]: at[f"workerpool{p}"] for p in names if POOLS[p] != "evaluator"
-                    }
-                    told = {
-                        "cluster": members,
-                        "environment": "cloud",
-                        "task": {**task, "type": POOLS[i]},
-                    }
-                    env["TF_CONFIG"] = json.dumps(told)
-                if base := spec.base_output_directory.output_uri_prefix.rstrip("/"):
-                    env |= {
-                        "AIP_MODEL_DIR": f"{base}/model/",
-                        "AIP_CHECKPOINT_DIR": f"{base}/checkpoints/",
-                    }
-                    env["AIP_TENSORBOARD_LOG_DIR"] = f"{base}/logs/"
-                argv = [*pool.container_spec.command, *pool.container_spec.args]
-                argv = [sys.executable if part in ("python", "python3") else part for part in argv]
-                yield Replica(f"{POOLS[i]}/{index}", f"workerpool{i}-{index}", argv, env)
+            self._tell(f"{replica.name} started")
 
-    def _start(self, replica: Replica) -> None:
-        replica.loss = ""
-        with (self._logs / f"{replica.name.replace('/', '-')}.log").open("ab") as log:
-            replica.process = psutil.Popen(
-                replica.argv,
-                env={**self._environment, **replica.env},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._tell(f"{replica.name} started")
-
-    def _watch(self) -> None:
+    def _watch(self):
         """Starts all replicas, and follows the job to its end."""
-        for machine in {
-            pool.machine_spec.machine_type for pool in self.job.job_spec.worker_pool_specs
-        }:
+        spec = self.job.job_spec
+        for machine in {pool.machine_spec.machine_type for pool in spec.worker_pool_specs}:
             if self._stockouts.get(machine):
                 self._stockouts[machine] -= 1
-                why = (
-                    "Resources are insufficient in region: us-central1. Try a different region "
-                    "or use a different accelerator."
-                )
-                self._fail(why, _RESOURCE_EXHAUSTED)
+                self._end(_STOCKOUT, _RESOURCE_EXHAUSTED)
                 self.job.end_time = now()
                 return
-        for replica in self.replicas.values():
-            self._start(replica)
+        self._start(self.replicas.values())
         self.job.start_time, self.job.state = now(), _State.JOB_STATE_RUNNING
-        timeout_s = self.job.job_spec.scheduling.timeout.total_seconds() or 7 * 86400
+        timeout_s = spec.scheduling.timeout.total_seconds() or 7 * 86400
         deadline = time.monotonic() + timeout_s
         while self.job.state == _State.JOB_STATE_RUNNING:
             time.sleep(0.1)
             for replica in self.replicas.values():  # the end of one may have started others again
-                if replica.process is None or (code := replica.process.poll()) is None:
-                    continue
-                replica.process = None
-                self._tell(f"{replica.name} ended with {code}")
-                self._judge(replica, code % 256 if code >= 0 else 128 - code)
+                if replica.process and (code := replica.process.poll()) is not None:
+                    replica.process = None
+                    self._tell(f"{replica.name} ended with {code}")
+                    if self.job.state == _State.JOB_STATE_RUNNING:
+                        self._judge(replica, code % 256 if code >= 0 else 128 - code)
             if time.monotonic() > deadline:
-                self._fail(f"The job ran for its longest time of {timeout_s:g} s.")
+                self._end(f"The job ran for its longest time of {timeout_s:g} s.")
         self._stop()
         self.job.end_time = now()
         if self.job.state == _State.JOB_STATE_CANCELLING:
             self.job.state = _State.JOB_STATE_CANCELLED
         self._tell(f"{self.job.state.name} {self.job.error.message}")
 
-    def _judge(self, replica: Replica, code: int) -> None:
+    def _judge(self, replica, code):
         """Decides what follows the end of a replica."""
         scheduling = self.job.job_spec.scheduling
         cause = replica.loss or ("crash" if code in _RETRIED_CODES else "")
-        if self.job.state != _State.JOB_STATE_RUNNING or (
-            not cause and code == 0 and replica.name != "chief/0"
-        ):
-            return
         if not cause and code == 0:
-            self.job.state = _State.JOB_STATE_SUCCEEDED
-        elif not cause or scheduling.disable_retries or self._budget[cause] >= _MOST[cause]:
+            if replica.name == "chief/0":
+                self.job.state = _State.JOB_STATE_SUCCEEDED
+        elif scheduling.disable_retries or self._tries[cause] >= _MOST[cause]:
             if cause == "preempted":
-                self._fail(f"STOCKOUT: {replica.task} was preempted.", _RESOURCE_EXHAUSTED)
+                self._end(f"STOCKOUT: {replica.task} was preempted.", _RESOURCE_EXHAUSTED)
             else:
-                self._fail(
-                    f"The replica {replica.task} exited with a non-zero status of {code}. "
-                    "Termination reason: Error."
-                )
+                status = f"exited with a non-zero status of {code}"
+                self._end(f"The replica {replica.task} {status}. Termination reason: Error.")
         else:
-            self._budget[cause] += 1
+            self._tries[cause] += 1
             if cause == "lost" and not scheduling.restart_job_on_worker_restart:
-                self._start(replica)
-                return
-            self._stop()
-            for each in self.replicas.values():
-                self._start(each)
+                self._start([replica])
+            else:
+                self._stop()
+                self._start(self.replicas.values())
 
-    def _fail(self, why: str, code: int = _FAILED_PRECONDITION) -> None:
+    def _end(self, why, code=_FAILED_PRECONDITION):
         self.job.error.code, self.job.error.message = code, why
         self.job.state = _State.JOB_STATE_FAILED
 
-    def _stop(self) -> None:
+    def _stop(self):
         """Ends all replicas: SIGTERM, and SIGKILL after the grace."""
-        processes = [replica.process for replica in self.replicas.values() if replica.process]
-        for process in processes:
-            _signal(process, signal.SIGTERM)
-        for process in psutil.wait_procs(processes, timeout=GRACE_S)[1]:
-            _signal(process, signal.SIGKILL)
-            process.wait()
-        for replica in self.replicas.values():
+        running = [replica for replica in self.replicas.values() if replica.process]
+        for replica in running:
+            replica.signal(signal.SIGTERM)
+        psutil.wait_procs([replica.process for replica in running], timeout=GRACE_S)
+        for replica in running:
+            replica.signal(signal.SIGKILL)
+            replica.process.wait()
             replica.process = None
 
-    def _tell(self, event: str) -> None:
+    def _tell(self, event):
         self.events.append(event)
         print(f"job {self.number}: {event}", file=sys.stderr, flush=True)
 
 
-def _signal(process: psutil.Popen | None, number: int) -> None:
-    """Signals a replica and all that it started."""
-    if process and process.poll() is None:
-        os.killpg(process.pid, number)
+def _cluster(addresses, role, index):
+    """A replica's place in a cluster, as JSON."""
+    task = {"type": role, "index": index}
+    return json.dumps({"cluster": addresses, "environment": "cloud", "task": task})

@@ -10,14 +10,10 @@ import base64
 import datetime
 import functools
 import os
-import pathlib
-import re
 import threading
 import time
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 import google_crc32c
 from google.api_core import exceptions
@@ -28,51 +24,49 @@ _WRITE_S = 1.0
 class Objects:
     """All buckets: the directories that are there."""
 
-    def __init__(self, root: pathlib.Path) -> None:
+    def __init__(self, root):
         self.root, self.lock = root, threading.RLock()
         self._aside = root.parent / "uploading"  # nobody lists half an object
         self._aside.mkdir(exist_ok=True)
-        self._markers: set[pathlib.Path] = set()
-        self._written: dict[pathlib.Path, float] = {}
+        self._markers = set()
+        self._written = {}
 
-    def path(self, bucket: str, name: str) -> pathlib.Path:
+    def path(self, bucket, name):
         """File of an object, or directory of a folder marker; the bucket has to be there."""
         if not (self.root / bucket).is_dir():
             raise exceptions.NotFound("The specified bucket does not exist.")
         return self.root / bucket / name
 
-    def find(self, bucket: str, name: str) -> dict[str, Any] | None:
+    def find(self, bucket, name):
         """The object's resource, or None."""
         path = self.path(bucket, name)
+        is_marker = name.endswith("/")
         with self.lock:
-            if name.endswith("/"):
-                if not path.is_dir() or (path not in self._markers and any(path.iterdir())):
-                    return None
-            elif not path.is_file():
+            if is_marker and (
+                not path.is_dir() or (path not in self._markers and any(path.iterdir()))
+            ):
+                return None
+            if not is_marker and not path.is_file():
                 return None
             stat = path.stat()
-            generation, size = str(stat.st_mtime_ns), 0 if path.is_dir() else stat.st_size
+            generation, size = str(stat.st_mtime_ns), 0 if is_marker else stat.st_size
             checksum = _crc32c(path, generation, size)
-        at = datetime.datetime.fromtimestamp(stat.st_mtime, datetime.UTC).strftime(
-            "%Y-%m-%dT%H:%M:%S.%fZ"
-        )
-        media = f"https://storage.googleapis.com/download/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
+        at = datetime.datetime.fromtimestamp(stat.st_mtime, datetime.UTC)
+        quoted = urllib.parse.quote(name, safe="")
+        media = f"https://storage.googleapis.com/download/storage/v1/b/{bucket}/o/{quoted}"
         return {
             "name": name,
             "bucket": bucket,
             "generation": generation,
             "metageneration": "1",
-            "etag": generation,
             "size": str(size),
-            "updated": at,
-            "timeCreated": at,
-            "contentType": "application/octet-stream",
+            "updated": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}",
             "crc32c": checksum,
             "mediaLink": f"{media}?generation={generation}&alt=media",
         }
 
-    def get(self, bucket: str, name: str, query: Mapping[str, str] = {}) -> dict[str, Any]:
-        """The object's resource; it has to be there, and of the generation that the request wants."""
+    def get(self, bucket, name, query):
+        """The object's resource, which has to be of the generation that the request wants."""
         known = self.find(bucket, name)
         _require(known, query)
         if not known or query.get("generation", known["generation"]) != known["generation"]:
@@ -81,16 +75,16 @@ class Objects:
 
     def read(
         self,
-        bucket: str,
-        name: str,
-        query: Mapping[str, str],
-        start: int = 0,
-        stop: int | None = None,
-    ) -> tuple[dict[str, Any], bytes]:
+        bucket,
+        name,
+        query,
+        start=0,
+        stop=None,
+    ):
         """The object's resource and bytes, or of these a range."""
         return self.get(bucket, name, query), _data(self.path(bucket, name), start, stop)
 
-    def put(self, bucket: str, name: str, data: bytes, query: Mapping[str, str]) -> dict[str, Any]:
+    def put(self, bucket, name, data, query):
         """Writes an object whole; preconditions are compared and it is written under one lock.
 
         `crc32c`, which Cloud Storage takes in the object's metadata, is what the data has to have.
@@ -101,22 +95,20 @@ class Objects:
             if query.get("crc32c", "") not in ("", _encoded(data)):
                 raise exceptions.BadRequest("Provided CRC32C does not match the calculated one.")
             if time.monotonic() - self._written.get(path, -1.0) < _WRITE_S:
-                raise exceptions.TooManyRequests(
-                    f"The object {name} exceeded the rate limit for object mutations."
-                )
+                raise exceptions.TooManyRequests(f"{name} exceeded the rate limit of mutations.")
             self._written[path] = time.monotonic()
+            path.parent.mkdir(parents=True, exist_ok=True)
             if name.endswith("/"):
-                path.mkdir(parents=True, exist_ok=True)
+                path.mkdir(exist_ok=True)
                 self._markers.add(path)
             else:
-                path.parent.mkdir(parents=True, exist_ok=True)
                 temporary = self._aside / uuid.uuid4().hex
                 temporary.write_bytes(data)
                 os.utime(temporary, ns=(time.time_ns(),) * 2)  # two writes never share a generation
                 temporary.replace(path)
-            return self.get(bucket, name)
+            return self.get(bucket, name, {})
 
-    def delete(self, bucket: str, name: str, query: Mapping[str, str]) -> None:
+    def delete(self, bucket, name, query):
         """Deletes an object; a folder without objects is none, unless it has a marker."""
         with self.lock:
             self.get(bucket, name, query)
@@ -125,41 +117,31 @@ class Objects:
             if not path.is_dir():
                 path.unlink()
                 path = path.parent
-            while (
-                path != self.root / bucket and path not in self._markers and not any(path.iterdir())
-            ):
+            kept = {*self._markers, self.root / bucket}
+            while path not in kept and not any(path.iterdir()):
                 path.rmdir()
                 path = path.parent
 
-    def page(self, bucket: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """A page of the objects under a prefix, in the order of their names; with a delimiter deeper ones as prefixes."""
+    def page(self, bucket, query):
+        """A page of the objects under a prefix; with a delimiter deeper ones as prefixes."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        glob = (
-            re.escape(query.get("matchGlob", "**")).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
-        )
-        most, after = int(query.get("maxResults", 1000)), query.get("pageToken", "")
-        items: dict[str, dict[str, Any]] = {}
-        prefixes: set[str] = set()
+        items = {}  # None of a prefix
         with self.lock:
             for item in self._under(bucket, prefix):
                 name = item["name"]
-                if not re.fullmatch(glob, name):
-                    continue
-                if not query.get("startOffset", "") <= name < query.get("endOffset", chr(0x10FFFF)):
-                    continue
-                end = name.find(delimiter, len(prefix)) if delimiter else -1
-                deeper = name[: end + len(delimiter)] if end >= 0 else ""
-                if deeper:
-                    prefixes.add(deeper)
+                if delimiter and delimiter in (behind := name.removeprefix(prefix)):
+                    items[prefix + behind.partition(delimiter)[0] + delimiter] = None
                 else:
                     items[name] = item
-        left = [name for name in sorted(items.keys() | prefixes) if name > after]
-        answer: dict[str, Any] = {"kind": "storage#objects"}
-        answer["items"] = [items[name] for name in left[:most] if name in items]
-        answer["prefixes"] = [name for name in left[:most] if name in prefixes]
-        return answer | ({"nextPageToken": left[most - 1]} if len(left) > most else {})
+        left = sorted(name for name in items if name > query.get("pageToken", ""))
+        names = left[: int(query.get("maxResults", 1000))]
+        answer = {
+            "items": [items[name] for name in names if items[name]],
+            "prefixes": [name for name in names if not items[name]],
+        }
+        return answer | ({"nextPageToken": names[-1]} if len(left) > len(names) else {})
 
-    def _under(self, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:
+    def _under(self, bucket, prefix):
         base = self.path(bucket, "")
         for folder, _, files in os.walk(base / prefix.rpartition("/")[0]):
             at = f"{os.path.relpath(folder, base)}/".removeprefix("./")
@@ -169,27 +151,21 @@ class Objects:
 
 
 @functools.lru_cache(10_000)
-def _crc32c(path: pathlib.Path, generation: str, size: int) -> str:
+def _crc32c(path, generation, size):
     """Checksum of the file as long as it is of this generation and size."""
     return _encoded(_data(path))
 
 
-def _encoded(data: bytes) -> str:
+def _encoded(data):
     return base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
 
 
-def _data(path: pathlib.Path, start: int = 0, stop: int | None = None) -> bytes:
-    if path.is_dir():
-        return b""
-    with path.open("rb") as file:
-        file.seek(start)
-        return file.read(-1 if stop is None else stop - start)
+def _data(path, start=0, stop=None):
+    return b"" if path.is_dir() else path.read_bytes()[start:stop]
 
 
-def _require(known: Mapping[str, Any] | None, query: Mapping[str, str]) -> None:
+def _require(known, query):
     """Compares `ifGenerationMatch`; 0 stands for an object that is not there."""
     generation = known["generation"] if known else "0"
     if query.get("ifGenerationMatch", generation) != generation:
-        raise exceptions.PreconditionFailed(
-            "At least one of the pre-conditions you specified did not hold."
-        )
+        raise exceptions.PreconditionFailed("A precondition did not hold.")

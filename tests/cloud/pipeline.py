@@ -1,7 +1,8 @@
-"""Runs one pipeline job as Vertex AI would, task by task: `python -m tests.cloud.pipeline JOB.json`.
+"""Runs one pipeline job as Vertex AI would, task by task.
 
-JOB.json is the resource that was created. kfp.local walks the graph of its spec; what it does
-otherwise than Vertex AI is put right here, in five places:
+In `python -m tests.cloud.pipeline JOB.json` JOB.json is the resource that was created. kfp.local
+walks the graph of its spec; what it does otherwise than Vertex AI is put right here, in five
+places:
 
 * a run has the name of its resource;
 * artifacts get gs:// URIs, which the steps see as files below /gcs;
@@ -21,7 +22,6 @@ import signal
 import subprocess
 import sys
 import warnings
-from typing import Any
 
 from kfp import components, local
 from kfp.local import executor_input_utils, logging_utils, subprocess_task_handler
@@ -39,11 +39,11 @@ _STATUS = r'("pipeline_job_resource_name": )"[^"]*"(.*?"state": )"([A-Z]+)"'
 class _Tasks:
     """The tasks of this job, one after the other."""
 
-    def __init__(self, job: str) -> None:
+    def __init__(self, job):
         self._job, self._cancelled = job, False
-        self._running: subprocess.Popen | None = None  # what a cancellation ends
+        self._running = None  # what a cancellation ends
 
-    def run(self, full_command: list[str], env_vars: dict[str, str] | None = None) -> int:
+    def run(self, full_command, env_vars=None):
         """Takes the place of kfp's `run_local_subprocess`. Returns the task's exit code."""
         command = list(full_command)
         launcher = next((i for i, part in enumerate(command) if part.startswith(_LAUNCHERS)), None)
@@ -60,15 +60,15 @@ class _Tasks:
         process.wait()
         return 1 if self._cancelled and not is_exit_handler else process.returncode
 
-    def cancel(self, *_: object) -> None:
+    def cancel(self, *_):
         """Tells the running task to stop, and lets no other start."""
         self._cancelled = True
         if self._running:
             self._running.terminate()  # nothing, once it has ended
 
 
-def _filled(value: Any, given: dict[str, Any]) -> Any:
-    """A list or dictionary as Vertex AI gives it to a task: whole numbers whole, parameters named in it filled in."""
+def _filled(value, given):
+    """A list or dictionary as a task gets it: whole numbers whole, parameters filled in."""
     if isinstance(value, dict):
         return {key: _filled(each, given) for key, each in value.items()}
     if isinstance(value, list):
@@ -82,7 +82,7 @@ def _filled(value: Any, given: dict[str, Any]) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _put_right(tasks: _Tasks, job_id: str) -> None:
+def _put_right(tasks, job_id):
     """Patches kfp.local."""
     handler = subprocess_task_handler.SubprocessTaskHandler
     handler.validate_not_container_component = lambda *_: None
@@ -105,7 +105,7 @@ def _put_right(tasks: _Tasks, job_id: str) -> None:
     )
     as_dict = executor_input_utils.executor_input_to_dict
 
-    def filled(executor_input: Any, component_spec: Any) -> dict[str, Any]:
+    def filled(executor_input, component_spec):
         given = as_dict(executor_input=executor_input, component_spec=component_spec)
         values = given.get("inputs", {}).get("parameterValues", {})
         values.update(
@@ -116,7 +116,7 @@ def _put_right(tasks: _Tasks, job_id: str) -> None:
     executor_input_utils.executor_input_to_dict = filled
 
 
-def main() -> None:
+def main():
     """Runs the job; ends with an error when a task failed."""
     path = pathlib.Path(sys.argv[1])
     job = json.loads(path.read_text())

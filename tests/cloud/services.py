@@ -8,50 +8,43 @@ need not agree on it.
 import functools
 import json
 import re
-from collections.abc import Callable
 
 from google.api_core import exceptions
 
 from tests.cloud.compute import Groups
-from tests.cloud.front import Answer, Request
-from tests.cloud.iam import Iam
+from tests.cloud.front import Answer
 
 
-def account(iam: Iam, request: Request) -> Answer:
+def account(iam, request):
     """Permissions for an account, or its policy; every account of the project exists."""
-    name, verb = re.fullmatch(
-        r"/v1/projects/-/serviceAccounts/([^/]+):(\w+)", request.path
-    ).groups()
+    _, name, verb = re.split(r"/v1/projects/-/serviceAccounts/|:(?=\w+$)", request.path)
     if not name.endswith("@demo-project.iam.gserviceaccount.com"):
         raise exceptions.NotFound(f"Unknown service account {name}")
     if verb == "getIamPolicy":
         if request.body:
             raise exceptions.BadRequest("the request body must be empty")
         return Answer(200, iam.policy(request, "iam.serviceAccounts.getIamPolicy", name))
-    wanted = [
-        each for each in json.loads(request.body)["permissions"] if iam.allows(request, each, name)
-    ]
-    return Answer(200, {"permissions": wanted} if wanted else {})
+    wanted = json.loads(request.body)["permissions"]
+    allowed = [each for each in wanted if iam.allows(request, each, name)]
+    return Answer(200, {"permissions": allowed} if allowed else {})
 
 
-def project(iam: Iam, request: Request) -> Answer:
+def project(iam, request):
     """The policy of a project."""
     name = re.fullmatch("/v3/(projects/[^/]+):getIamPolicy", request.path)[1]
     return Answer(200, iam.policy(request, "resourcemanager.projects.getIamPolicy", name))
 
 
-def image(iam: Iam, request: Request) -> Answer:
+def image(iam, request):
     """Every image is there but that whose digest is all f."""
-    place, digest = re.fullmatch(r"/v2/(.+)/manifests/sha256:(\w+)", request.path).groups()
-    iam.require(
-        request, "artifactregistry.repositories.downloadArtifacts", place.rpartition("/")[0]
-    )
+    place, digest = re.fullmatch(r"/v2/(.+)/[^/]+/manifests/sha256:(\w+)", request.path).groups()
+    iam.require(request, "artifactregistry.repositories.downloadArtifacts", place)
     if digest == "f" * 64:
         raise exceptions.NotFound("manifest unknown")
     return Answer(200, {"schemaVersion": 2, "config": {"digest": f"sha256:{digest}"}, "layers": []})
 
 
-def hosts(iam: Iam) -> dict[str, Callable[[Request], Answer]]:
+def hosts(iam):
     """Returns the function that answers for each host."""
     return {
         "iam.googleapis.com": functools.partial(account, iam),

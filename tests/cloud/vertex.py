@@ -7,15 +7,12 @@ the API's own messages, so an unknown field is refused.
 
 import datetime
 import os
-import pathlib
 import re
 import subprocess
 import sys
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable
-from typing import Any
 
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
@@ -26,13 +23,13 @@ from tests.cloud.batches import Batches
 from tests.cloud.collection import Collection
 from tests.cloud.endpoints import Endpoints
 from tests.cloud.front import Answer, Request
-from tests.cloud.iam import Iam
 from tests.cloud.machines import Run
 from tests.cloud.models import Models
 
 _PARTS = {"parent": r"projects/[^/]+/locations/[^/]+", "id": r"[^/:@]+", "version": r"[^/:@]+"}
 _State = v1.PipelineState
 _DEFAULT_ACCOUNT = "123456789-compute@developer.gserviceaccount.com"
+_N2_QUOTA = "aiplatform.googleapis.com/custom_model_training_n2_cpus"
 
 
 class Vertex:
@@ -41,8 +38,8 @@ class Vertex:
     project, location = "demo-project", "us-central1"
     parent = f"projects/{project}/locations/{location}"
 
-    def __init__(self) -> None:
-        self._routes: list[tuple[str, re.Pattern[str], Callable[..., Any]]] = []
+    def __init__(self):
+        self._routes = []
         self._lock = threading.Lock()
         self.custom_jobs = Collection(self.route, v1.CustomJob, "JOB_STATE_PENDING")
         self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
@@ -51,8 +48,8 @@ class Vertex:
         self.endpoints = Endpoints(self.route, self.models)
         self.batches = Batches(self.route, self.models, self.endpoints)
 
-    def route(self, method: str, pattern: str, handler: Callable[..., Any]) -> None:
-        """Lets `handler` answer requests for a path behind `/v1/`, before any handler that was given earlier.
+    def route(self, method, pattern, handler):
+        """Lets `handler` answer requests for a path behind `/v1/`, before earlier handlers.
 
         It gets the `Request` and the pattern's parts as named arguments. It returns a message of
         the API, or raises one of google.api_core.exceptions.
@@ -61,7 +58,7 @@ class Vertex:
             pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{part})")
         self._routes.insert(0, (method, re.compile(f"/v1(?:beta1)?/{pattern}"), handler))
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request):
         """The answer of the API."""
         path = urllib.parse.unquote(request.path)
         for method, pattern, handler in self._routes:
@@ -71,11 +68,10 @@ class Vertex:
                 try:
                     with self._lock:
                         message = handler(request, **match.groupdict())
-                        return Answer(
-                            200, json_format.MessageToDict(getattr(message, "_pb", message))
-                        )
+                        message = json_format.MessageToDict(getattr(message, "_pb", message))
                 except json_format.ParseError as error:
                     raise exceptions.InvalidArgument(str(error)) from error
+                return Answer(200, message)
         raise exceptions.MethodNotImplemented(f"no route {request.method} {path}")
 
 
@@ -85,87 +81,71 @@ class LiveVertex(Vertex):
     The project has no quota for machines of the family N2.
     """
 
-    def __init__(self, work: pathlib.Path, iam: Iam) -> None:
+    def __init__(self, work, iam):
         super().__init__()
         self._iam = iam
         self.endpoints.folders["gs://"] = "/gcs/"
-        self.runs: dict[str, Run] = {}
-        self.stockouts: dict[str, int] = {}
+        self.runs = {}
+        self.stockouts = {}
         self._logs = work / "logs"
-        self._pipelines: dict[str, subprocess.Popen] = {}
+        self._pipelines = {}
         self.route("POST", "{parent}/customJobs", self._create_job)
         self.route("POST", "{parent}/customJobs/{id}:cancel", self._cancel_job)
         self.route("POST", "{parent}/pipelineJobs", self._create_pipeline)
         self.route("POST", "{parent}/pipelineJobs/{id}:cancel", self._cancel_pipeline)
         self.route("GET", "{parent}/pipelineJobs/{id}", self._get_pipeline)
 
-    def _create_job(self, request: Request, parent: str) -> v1.CustomJob:
+    def _create_job(self, request, parent):
         account = v1.CustomJob.from_json(request.body).job_spec.service_account
         environment = self._iam.start_as(request, account) if account else {}
         job = self.custom_jobs.create(request, parent)
-        if any(
-            pool.machine_spec.machine_type.startswith("n2-")
-            for pool in job.job_spec.worker_pool_specs
-        ):
+        pools = job.job_spec.worker_pool_specs
+        if any(pool.machine_spec.machine_type.startswith("n2-") for pool in pools):
             del self.custom_jobs.items[job.name]
-            quota = "aiplatform.googleapis.com/custom_model_training_n2_cpus"
-            raise exceptions.TooManyRequests(
-                f"The following quota metrics exceed quota limits: {quota}"
-            )
+            raise exceptions.TooManyRequests(f"quota metrics exceed quota limits: {_N2_QUOTA}")
         run = Run(job, self._logs, self.stockouts, environment)
         self.runs[run.number] = run
         return job
 
-    def _cancel_job(self, request: Request, parent: str, id: str) -> empty_pb2.Empty:
+    def _cancel_job(self, request, parent, id):
         answer = self.custom_jobs.cancel(request, parent, id)
         if not self.runs[id].job.end_time:
             self.runs[id].job.state = v1.JobState.JOB_STATE_CANCELLING  # Its replicas save.
         return answer
 
-    def fire(self, number: str) -> None:
+    def fire(self, number):
         """Begins a run of a schedule; its id is the pipeline's name with a date and time."""
         with self._lock:
-            asked = self.schedules.items[
-                f"{self.parent}/schedules/{number}"
-            ].create_pipeline_job_request
-            body = v1.PipelineJob.to_json(asked.pipeline_job).encode()
+            schedule = self.schedules.items[f"{self.parent}/schedules/{number}"]
+            job = schedule.create_pipeline_job_request.pipeline_job
             query = {"pipelineJobId": f"training-{number}-{time.time_ns()}"}
-            self._create_pipeline(Request("POST", "", "", query, {}, body), asked.parent)
+            body = v1.PipelineJob.to_json(job).encode()
+            self._create_pipeline(Request("POST", "", "", query, {}, body), self.parent)
 
-    def _get_pipeline(self, request: Request, parent: str, id: str) -> v1.PipelineJob:
+    def _get_pipeline(self, request, parent, id):
         """The job with what its tasks do, by the log of kfp.local."""
         job = self.pipeline_jobs.get(request, parent, id)
-        tasks: list[list[str]] = []  # name, state and end; of a loop several have one name
-        errors: dict[
-            str, dict[str, str]
-        ] = {}  # by task, its last line: that Vertex AI has it there is a guess
-        last = ""
+        tasks = []  # of a loop several have one name
+        last = ""  # line of a task's: that Vertex AI has it as the error of a task is a guess
         for line in (self._logs / id / "pipeline.log").read_text(errors="replace").splitlines():
             text = ANSI.sub("", line)
             if event := step_event(text[11:]):  # behind the date
                 name, state = event
-                task = next((task for task in tasks if task[:2] == [name, "RUNNING"]), None)
-                if state == "running" or not task:
-                    task = [name, "", ""]
-                    tasks.append(task)
-                task[1:] = {"cached": "SKIPPED"}.get(state, state.upper()), text[:23]
-                if state == "failed":
-                    errors[name] = {"message": last}
+                begun = {"task_name": name, "state": "RUNNING"}
+                if state == "running" or begun not in tasks:
+                    tasks.append(begun)
+                if state != "running":
+                    at = datetime.datetime.fromisoformat(text[:23]).astimezone()
+                    state = {"cached": "SKIPPED"}.get(state, state.upper())
+                    error = {"message": last} if state == "FAILED" else None
+                    tasks[tasks.index(begun)] = {
+                        "task_name": name, "state": state, "end_time": at, "error": error
+                    }  # fmt: skip
             last = line.strip() or last
-        job.job_detail.task_details = [
-            {
-                "task_name": name,
-                "state": state,
-                "error": errors.get(name),
-                "end_time": None
-                if state == "RUNNING"
-                else datetime.datetime.fromisoformat(at).astimezone(),
-            }
-            for name, state, at in tasks
-        ]
+        job.job_detail.task_details = tasks
         return job
 
-    def _create_pipeline(self, request: Request, parent: str) -> v1.PipelineJob:
+    def _create_pipeline(self, request, parent):
         account = v1.PipelineJob.from_json(request.body).service_account
         environment = self._iam.start_as(request, account or _DEFAULT_ACCOUNT)
         job = self.pipeline_jobs.create(request, parent)
@@ -173,16 +153,19 @@ class LiveVertex(Vertex):
         logs.mkdir(parents=True)
         (logs / "pipeline.json").write_text(v1.PipelineJob.to_json(job))
         command = [sys.executable, "-u", "-m", "tests.cloud.pipeline", str(logs / "pipeline.json")]
-        env = {**os.environ, "PYTHONUNBUFFERED": "1", **environment}
         with (logs / "pipeline.log").open("wb") as log:
             process = subprocess.Popen(
-                command, stdout=log, stderr=log, start_new_session=True, env=env
+                command,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
             )
         self._pipelines[job.name] = process
         threading.Thread(target=self._follow, args=(job, process, logs), daemon=True).start()
         return job
 
-    def _follow(self, job: v1.PipelineJob, process: subprocess.Popen, logs: pathlib.Path) -> None:
+    def _follow(self, job, process, logs):
         code = process.wait()
         if job.state == _State.PIPELINE_STATE_CANCELLING:
             job.state = _State.PIPELINE_STATE_CANCELLED
@@ -192,7 +175,7 @@ class LiveVertex(Vertex):
         else:
             job.state = _State.PIPELINE_STATE_SUCCEEDED
 
-    def _cancel_pipeline(self, request: Request, parent: str, id: str) -> empty_pb2.Empty:
+    def _cancel_pipeline(self, request, parent, id):
         job = self.pipeline_jobs.get(request, parent, id)
         job.state = _State.PIPELINE_STATE_CANCELLING
         self._pipelines[job.name].terminate()

@@ -12,41 +12,38 @@ import pathlib
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import yaml
 
 ROOT = pathlib.Path(__file__).parents[2]
 BUILTIN = {"PROJECT_ID": "my-project", "BUILD_ID": "b-1", "COMMIT_SHA": "", "TAG_NAME": ""}
-_VARIABLE = re.compile(r"\$\{?([A-Z_][A-Z0-9_]*)\}?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuildFile:
-    """A file with values for its substitutions; `elsewhere` turns what names a host of Google's into one here."""
+    """A file with values for its substitutions.
+
+    Attributes:
+      elsewhere: Turns what names a host of Google's into one here.
+    """
 
     path: str
     values: dict[str, str] = dataclasses.field(default_factory=dict)
     elsewhere: Callable[[str], str] = str
 
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self):
         return yaml.safe_load((ROOT / self.path).read_text())
 
-    def steps(self) -> Iterator[tuple[str, str, dict[str, str]]]:
+    def steps(self):
         """Id, line for a shell and environment of each step, in order."""
         for step in self.content["steps"]:
             line = step.get("script") or shlex.join(self._filled(word) for word in step["args"])
-            env = [
-                self.elsewhere(self._filled(setting)).split("=", 1)
-                for setting in step.get("env", ())
-            ]
-            yield step["id"], line, dict(env)
+            env = [self.elsewhere(self._filled(setting)) for setting in step.get("env", ())]
+            yield step["id"], line, dict(setting.split("=", 1) for setting in env)
 
-    def step(
-        self, name: str, workspace: pathlib.Path, **more: str
-    ) -> subprocess.CompletedProcess[str]:
+    def step(self, name, workspace, **more):
         """Runs one of them; what it says is in `stdout`."""
         [(line, env)] = [(line, env) for id_, line, env in self.steps() if id_ == name]
         around = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
@@ -55,17 +52,17 @@ class BuildFile:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900,
         )  # fmt: skip
 
-    def run(self, workspace: pathlib.Path) -> tuple[list[str], str]:
-        """Runs them until one fails. Returns the ids of those that ended well, and what was said."""
-        done, told = [], ""
+    def run(self, workspace):
+        """Runs them until one fails. Returns the ids of those that ended well, and the output."""
+        done, output = [], ""
         for name, _, _ in self.steps():
             step = self.step(name, workspace)
-            told += step.stdout
+            output += step.stdout
             if step.returncode:
                 break
             done.append(name)
-        return done, told
+        return done, output
 
-    def _filled(self, text: str) -> str:
-        given = {**BUILTIN, **self.content.get("substitutions", {}), **self.values}
-        return _VARIABLE.sub(lambda match: given[match[1]], text)
+    def _filled(self, text):
+        values = {**BUILTIN, **self.content.get("substitutions", {}), **self.values}
+        return re.sub(r"\$\{?([A-Z_][A-Z0-9_]*)\}?", lambda match: values[match[1]], text)

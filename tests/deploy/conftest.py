@@ -1,25 +1,23 @@
-"""A machine of Compute Engine: its metadata server, a docker that makes processes of containers, and how it is lost."""
+"""A machine of Compute Engine: its metadata server, its containers, and how it is lost."""
 
-import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import psutil
 import pytest
 from google.api_core import exceptions
 
 from tests.cloud.conftest import Cloud, cloud  # noqa: F401 (a fixture)
-from tests.cloud.front import Answer, Front, Request
-from tests.deploy.gcloud import READING, Project
+from tests.cloud.front import Answer, Front
+from tests.deploy.gcloud import Project
 
 ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT_S = 600.0  # of a whole training; a quiet machine takes half a minute
@@ -32,15 +30,21 @@ login) cat >/dev/null ;;
 run)
     while [ "$1" != components.train ]; do shift; done
     (
-        export GCE_METADATA_HOST=127.0.0.1 # the cloud's, which knows all that Google's clients ask for
-        bash -c 'cd {ROOT} && echo $$ >"$0/pid" && exec ${{CONTAINER:-sh docker/entrypoint.sh}} "$@"' "$here" "$@" \\
-            >"$here/output" 2>&1
+        # the cloud's, which knows all that Google's clients ask for
+        export GCE_METADATA_HOST=127.0.0.1
+        cd {ROOT}
+        bash -c 'echo $$ >"$0/pid" && exec ${{CONTAINER:-sh docker/entrypoint.sh}} "$@"' \\
+            "$here" "$@" >"$here/output" 2>&1
         echo $? >"$here/code"
     ) </dev/null &
     until [ -s "$here/pid" ]; do sleep 0.1; done
     ;;
 inspect) cat "$here/pid" ;;
-logs) [ "$2" = --follow ] && tail -n +1 --pid="$(cat "$here/pid")" -f "$here/output" || cat "$here/output" ;;
+logs)
+    follow="-f --pid=$(cat "$here/pid")"
+    [ "$2" = --follow ] || follow=
+    tail -n +1 $follow "$here/output"
+    ;;
 wait)
     until [ -s "$here/code" ]; do sleep 0.1; done
     cat "$here/code"
@@ -58,63 +62,52 @@ while :; do sleep 0.1; done
 class Machine:
     """The machine of the group that deploy/vm/create makes, and where it is called from."""
 
-    def __init__(self, directory: pathlib.Path, bucket: str) -> None:
+    def __init__(self, directory, bucket):
         self.directory, self.console = directory, directory / "console"
-        self.metadata: dict[str, str] = {}
+        self.metadata = {}
         self._taken, self._front = threading.Event(), Front(0, self._answer)
-        self._process: subprocess.Popen | None = None
+        self._process = None
         (directory / "bin").mkdir(parents=True)
         things = {"artifacts repositories": ["training"], "storage buckets": [f"gs://{bucket}"]}
-        Project.begin(directory, "demo-project", {**things, "iam service-accounts": []})
+        things["iam service-accounts"] = []
+        self.project = Project.begin(directory, "demo-project", things)
         self.install("docker", _DOCKER)
         self.install("sleep", "#!/bin/sh\nexec /bin/sleep 0.1\n")
         (directory / ".curlrc").write_text("http1.1\n")  # the cloud takes HTTP/2 for gRPC
-        path = f"{directory}/bin:{directory}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-        ours = {
-            "CURL_HOME": str(directory),
-            "FAKE_GCLOUD": str(directory),
-            "RUNTIME_DIRECTORY": f"{directory}/run",
-        }
-        self._env = {**os.environ, "PATH": path, **ours}
+        path = f"{directory}/bin:{directory}:{pathlib.Path(sys.executable).parent}"
+        self._env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
+        self._env |= {"CURL_HOME": str(directory), "FAKE_GCLOUD": str(directory)}
+        self._env["RUNTIME_DIRECTORY"] = f"{directory}/run"
 
-    def install(self, name: str, text: str) -> None:
+    def install(self, name, text):
         """Puts a command before those that are here."""
         (self.directory / "bin" / name).write_text(text)
         (self.directory / "bin" / name).chmod(0o755)
 
-    def run(self, script: str, *words: object, typed: str = "") -> subprocess.CompletedProcess[str]:
-        """Runs a script of deploy/vm; after `create` the machine has the metadata of its template."""
-        command = [f"deploy/vm/{script}", *map(str, words)]
-        done = subprocess.run(
-            command, cwd=ROOT, env=self._env, capture_output=True, text=True, input=typed
+    def run(self, line, typed=""):
+        """Runs a script of deploy/vm with words that a shell understands."""
+        return subprocess.run(
+            shlex.split(f"deploy/vm/{line}"),
+            cwd=ROOT,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            input=typed,
         )
-        for call in self.gcloud("compute instance-templates create"):
-            [metadata], [file] = call["flags"]["--metadata"], call["flags"]["--metadata-from-file"]
-            self.metadata = dict(
-                pair.split("=", 1) for pair in metadata.removeprefix("^||^").split("||")
-            )
-            self.metadata["startup-script"] = (
-                ROOT / file.removeprefix("startup-script=")
-            ).read_text()
-            group = (
-                f"projects/123456789/zones/us-central1-a/instanceGroupManagers/{call['names'][0]}"
-            )
-            self.metadata["created-by"] = group
-        return done
 
-    def gcloud(self, command: str = "") -> list[dict[str, Any]]:
-        """The calls of a command of gcloud, or all but those for reading."""
-        log = self.directory / "calls.jsonl"
-        calls = map(json.loads, log.read_text().splitlines() if log.exists() else [])
-        return [
-            call
-            for call in calls
-            if f"{call['group']} {call['verb']}" == command
-            or not (command or call["verb"] in READING)
-        ]
-
-    def boot(self, container: list[str], **env: str) -> None:
-        """Starts the machine as a `container` (the fixture), with nothing of an earlier one on its disk."""
+    def boot(self, container, **env):
+        """Starts the machine of the template as a `container`, with nothing on its disk."""
+        for call in self.project.calls():
+            if call["group"] == "compute instance-templates":
+                [metadata], [file] = (
+                    call["flags"][f"--metadata{kind}"] for kind in ("", "-from-file")
+                )
+                pairs = metadata.removeprefix("^||^").split("||")
+                self.metadata = dict(pair.split("=", 1) for pair in pairs)
+                name, _, path = file.partition("=")
+                self.metadata[name] = (ROOT / path).read_text()
+                place = "projects/123456789/zones/us-central1-a/instanceGroupManagers"
+                self.metadata["created-by"] = f"{place}/{call['names'][0]}"
         self._taken.clear()
         shutil.rmtree(self.directory / "run", ignore_errors=True)
         for name in ("pid", "code", "output"):
@@ -128,7 +121,7 @@ class Machine:
                 command, env=self._env | env, stdout=console, stderr=subprocess.STDOUT
             )
 
-    def says(self, text: str) -> str:
+    def says(self, text):
         """Waits until this is on the console; returns all that is."""
         deadline = time.monotonic() + _LIMIT_S
         while text not in (printed := self.console.read_text()):
@@ -136,47 +129,44 @@ class Machine:
             time.sleep(0.1)
         return printed
 
-    def notice(self) -> None:
+    def notice(self):
         """Has the metadata server tell that the machine is being taken away."""
         self._taken.set()
 
-    def press_power(self) -> None:
+    def press_power(self):
         """Does what Compute Engine does next, and waits until the machine has shut itself down."""
         psutil.Process(self._process.pid).children()[0].send_signal(signal.SIGTERM)
         self._process.wait()
 
-    def cut_power(self) -> None:
+    def cut_power(self):
         """Ends all that runs on the machine, with no notice."""
         if self._process:
             self._process.kill()
             self._process.wait()
 
-    def close(self) -> None:
+    def close(self):
         """Ends the machine and its metadata server."""
         self.cut_power()
         self._front.shutdown()
-        shutil.rmtree(
-            f"/tmp/{self.metadata['created-by'].split('/')[-1]}", ignore_errors=True
-        )  # the launcher's logs
+        name = pathlib.Path(self.metadata.get("created-by", "none")).name
+        shutil.rmtree(f"/tmp/{name}", ignore_errors=True)  # the launcher's logs
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request):
         assert request.headers["Metadata-Flavor"] == "Google"
         path = re.sub("^/computeMetadata/v1/instance/(attributes/)?", "", request.path)
         if path == "preempted":
             if "wait_for_change" in request.query:
                 self._taken.wait(float(request.query["timeout_sec"]))
-            return Answer(200, b"TRUE" if self._taken.is_set() else b"FALSE")
+            return Answer(200, str(self._taken.is_set()).upper().encode())
         if path.endswith("/token"):
-            return Answer(
-                200, {"access_token": "of-no-worth", "expires_in": 3600, "token_type": "Bearer"}
-            )
+            return Answer(200, {"access_token": "of-no-worth", "expires_in": 3600})
         if path not in self.metadata:
             raise exceptions.NotFound(path)
         return Answer(200, self.metadata[path].encode())
 
 
 @pytest.fixture
-def machine(tmp_path: pathlib.Path, cloud: Cloud) -> Iterator[Machine]:  # noqa: F811
+def machine(tmp_path, cloud):  # noqa: F811
     """A machine that is off."""
     made = Machine(tmp_path / "machine", cloud.bucket)
     yield made
@@ -184,8 +174,8 @@ def machine(tmp_path: pathlib.Path, cloud: Cloud) -> Iterator[Machine]:  # noqa:
 
 
 @pytest.fixture
-def caller(tmp_path: pathlib.Path) -> Machine:
-    """Where deploy/vm is called from, with a curl that writes what it would send into the file `sent`."""
+def caller(tmp_path):
+    """Where deploy/vm is called from, with a curl that writes what it would send into `sent`."""
     made = Machine(tmp_path / "machine", "demo")
     made.install("curl", '#!/bin/sh\nprintf "%s\\n" "$@" >"${0%/bin/curl}/sent"\n')
     return made

@@ -1,14 +1,10 @@
-"""Endpoints of a Vertex AI that is this process; what answers behind them are the containers' own commands."""
-
-import pathlib
-from typing import Any
+"""Endpoints of a Vertex AI that is this process; behind them are the containers' own commands."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from saved_models import export_untrained
 
-from common.errors import UserError
 from components.deploy.__main__ import main
 from components.deploy.deploy import share
 from components.evaluate.examples import sample
@@ -19,8 +15,11 @@ from tests.rides import convert_quietly, source, typed_rows
 
 
 @pytest.fixture
-def place(vertex: Any, bucket: pathlib.Path, tmp_path: pathlib.Path) -> list[str]:
-    """Returns flags of a registry with four versions of `rides`; the third does not answer as its evaluation says, the fourth not at all."""
+def registry(vertex, bucket, tmp_path):
+    """Returns a registry with four versions of `rides`.
+
+    The third does not answer as its evaluation says, the fourth not at all.
+    """
     vertex.endpoints.folders["gs://"] = f"{bucket.parent}/"
     manifest = convert_quietly(source(tmp_path, typed_rows(300)))
     registry = f"vertex://{vertex.project}/{vertex.location}"
@@ -33,65 +32,59 @@ def place(vertex: Any, bucket: pathlib.Path, tmp_path: pathlib.Path) -> list[str
             answered["instances"][0]["nothing"] = 1
         facts = {"image": IMAGE, "decision": {"reasons": []}, "answered": answered}
         open_registry(registry).register("rides", f"gs://demo/runs/{seed}/model", facts)
-    return ["--registry", registry, "--name"]
+    return registry
 
 
-def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Returns version and share of each line that was printed."""
-    return [" ".join(line.split()[:2]) for line in capsys.readouterr().out.splitlines()[2:]]
+@pytest.fixture
+def deploy(registry, refused, capsys):
+    """Runs a verb for a version; returns the version and share of each line, or is refused."""
+
+    def run(line, problem=""):
+        verb, version, *flags = line.split()
+        argv = [verb, "--registry", registry, "--name", version, *flags]
+        if problem:
+            assert problem in refused(main, *argv)
+            return []
+        capsys.readouterr()
+        main(argv)
+        return [" ".join(line.split()[:2]) for line in capsys.readouterr().out.splitlines()[2:]]
+
+    return run
 
 
 @pytest.mark.cluster
-def test_canary_rollback_undeploy_delete(place, vertex, capsys, refused):
+def test_canary_rollback_undeploy_delete(deploy, vertex):
     for verb in ("rollback", "undeploy", "delete"):
-        assert refused(main, verb, *place, "rides") == "error: model 'rides' has no endpoint\n"
-    assert "unknown version of model 'rides' '7'" in refused(main, "deploy", *place, "rides@7")
-    main(["deploy", *place, "rides@1", "--machine", "n1-standard-4"])
-    assert shown(capsys) == ["1 100"]
-    assert "no version was deployed before" in refused(main, "rollback", *place, "rides")
-    main(["deploy", *place, "rides@2", "--traffic", "10"])
-    assert shown(capsys) == ["1 90", "2 10"]
-    main(["deploy", *place, "rides@2", "--traffic", "60"])
-    assert shown(capsys) == ["1 40", "2 60"]
+        deploy(f"{verb} rides", "error: model 'rides' has no endpoint\n")
+    deploy("deploy rides@7", "unknown version of model 'rides' '7'")
+    assert deploy("deploy rides@1 --machine n1-standard-4") == ["1 100"]
+    deploy("rollback rides", "no version was deployed before")
+    assert deploy("deploy rides@2 --traffic 10") == ["1 90", "2 10"]
+    assert deploy("deploy rides@2 --traffic 60") == ["1 40", "2 60"]
     [endpoint] = vertex.endpoints.items.values()
-    assert (
-        endpoint.deployed_models[0].dedicated_resources.machine_spec.machine_type == "n1-standard-4"
-    )
-    main(["rollback", *place, "rides"])
-    assert shown(capsys) == ["1 100", "2 0"]
-    main(["undeploy", *place, "rides"])
-    assert shown(capsys) == ["1 100"]
-    main(["delete", *place, "rides"])
-    assert (
-        not vertex.endpoints.items and capsys.readouterr().out == "model 'rides' has no endpoint\n"
-    )
+    machine = endpoint.deployed_models[0].dedicated_resources.machine_spec
+    assert machine.machine_type == "n1-standard-4"
+    assert deploy("rollback rides") == ["1 100", "2 0"]
+    assert deploy("undeploy rides") == ["1 100"]
+    assert not deploy("delete rides") and not vertex.endpoints.items
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("line", "problem"),
     [
-        ("rides@3", "does not answer as when it was judged"),
-        ("rides@4", "unknown input of row 0: 'nothing'"),
+        ("deploy rides@3", "does not answer as when it was judged"),
+        ("deploy rides@4", "unknown input of row 0: 'nothing'"),
+        ("deploy rides@1 --machine big", "machine_type 'big' is not supported"),
     ],
 )
-def test_version_with_other_answers_is_taken_back(place, vertex, refused, capsys, version, said):
-    assert said in refused(main, "deploy", *place, version)
+def test_unfit_version_is_taken_back(deploy, vertex, line, problem):
+    deploy(line, problem)
     [endpoint] = vertex.endpoints.items.values()
     assert not endpoint.deployed_models and not endpoint.traffic_split
-    main(["deploy", *place, "rides@1"])
-    assert said in refused(main, "deploy", *place, version, "--traffic", 20)
-    capsys.readouterr()
-    main(["list", *place, "rides"])
-    assert shown(capsys) == ["1 100"]
-
-
-def test_refused_machine_leaves_traffic(place, vertex, refused):
-    assert "machine_type 'big' is not supported" in refused(
-        main, "deploy", *place, "rides@1", "--machine", "big"
-    )
-    [endpoint] = vertex.endpoints.items.values()
-    assert not endpoint.deployed_models
+    deploy("deploy rides@2")
+    deploy(f"{line} --traffic 20", problem)
+    assert deploy("list rides") == ["2 100"]
 
 
 @given(
@@ -99,7 +92,8 @@ def test_refused_machine_leaves_traffic(place, vertex, refused):
     st.sampled_from("abcxyz"),
     st.integers(1, 100),
 )
-def test_shares_add_up(split: dict[str, int], id: str, percent: int):
+def test_shares_add_up(split, id, percent):
+    """A version gets its percentage; the others share what is left as before."""
     shares = share(split, id, percent)
     others = {other: part for other, part in split.items() if other != id and part}
     assert sum(shares.values()) == 100 and min(shares.values()) >= 0
@@ -108,9 +102,8 @@ def test_shares_add_up(split: dict[str, int], id: str, percent: int):
         assert abs(shares[other] - (100 - percent) * part / sum(others.values())) < 1.5
 
 
-def test_registry_of_directories_refused(refused):
-    assert "write vertex://PROJECT/LOCATION" in refused(
-        main, "list", "--registry", "registry", "--name", "m"
-    )
-    with pytest.raises(UserError, match="--traffic"):
-        main(["deploy", "--registry", "vertex://p/l", "--name", "m", "--traffic", "0"])
+def test_wrong_registry_or_share_refused(refused):
+    line = refused(main, "list", "--registry", "registry", "--name", "m")
+    assert "write vertex://PROJECT/LOCATION" in line
+    place = ("--registry", "vertex://p/l", "--name", "m")
+    assert "--traffic" in refused(main, "deploy", *place, "--traffic", "0")

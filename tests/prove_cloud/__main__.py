@@ -1,4 +1,6 @@
-"""Runs the small jobs that show what only Vertex AI can: `make prove-cloud ARGS='--project P --bucket gs://B --image I'`.
+"""Runs the small jobs that show what only Vertex AI can.
+
+    make prove-cloud ARGS='--project P --bucket gs://B --image I'
 
 UNPROVEN: nobody has run it against the real Vertex AI; it was run against the cloud of this
 machine, which cannot show what it is for. It asks before it sends anything, with the machine-hours
@@ -12,8 +14,8 @@ import re
 import secrets
 import sys
 import time
-from typing import Any
 
+import yaml
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import aiplatform, storage
@@ -24,79 +26,51 @@ from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from pipelines.submit import check_place
 
-# The number in docs/CLOUD.md, what is shown, and how it is found: by the ends of the jobs whose
-# names begin so, and by what each attempt of each of their replicas noted under a name
-# (`probe.py`).
-SHOWN = (
-    (1, "all jobs run and write to the bucket", "", "me"),
-    (2, "whether the project can be imported", "lone", "modules"),
-    (3, "a replica alone ended with 143: is there a second attempt", "lone", "me"),
-    (4, "the worker ended with 134: which replicas have a second attempt", "restart", "me"),
-    (5, "have attempts one name and machine, and when did they begin", "restart", "me"),
-    (7, "what the mount at /gcs does", "lone", "mount"),
-    (8, "whom each replica reached", "restart", "reached"),
-    (10, "1.5 MB of arguments: refused, or cancelled", "large", ""),
-    (11, "200 reads of one object by each replica, in milliseconds", "restart", "store"),
-    (12, "how many GPUs TensorFlow finds, of one", "gpu", "gpus"),
-)
-_MACHINE = {"machine": "n1-standard-4"}
-_PAIR = {"strategy": "multi_worker_mirrored", "chief": _MACHINE, "worker": _MACHINE}
-_LONE = {"strategy": "one_device", "chief": _MACHINE}
-_GPU = {"strategy": "one_device", "chief": {**_MACHINE, "accelerator": {"type": "NVIDIA_TESLA_T4"}}}
-# Of each job: its pools, the code with which its last replica ends at first, whether all start
-# again.
-JOBS = {
-    "restart-all": (_PAIR, 134, True),
-    "restart-one": (_PAIR, 134, False),
-    "lone": (_LONE, 143, True),
-    "large": (_LONE, 0, True),  # with too many arguments, and cancelled
-}
+_TABLES = yaml.safe_load(pathlib.Path(__file__).with_name("jobs.yaml").read_text())
+JOBS, SHOWN = _TABLES["jobs"], _TABLES["shown"]
 _LIMIT_S, _QUEUE_S = 15 * 60, 20 * 60  # of a job, and for machines before it begins
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
 
 
-def requests(place: str, args: Any) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """By name of the job the arguments of `aiplatform.CustomJob`, and those of its `submit`."""
+def requests(place, args):
+    """Makes the requests of all jobs, which write below a place in the bucket.
+
+    Returns:
+      By name of the job the arguments of `aiplatform.CustomJob`, and those of its `submit`.
+    """
     source = pathlib.Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
     made = {}
-    for name, (pools, code, restart_all) in {
-        **JOBS,
-        **({"gpu": (_GPU, 0, True)} if args.gpu else {}),
-    }.items():
-        flags = [f"{place}/{name}", str(code)] if name != "large" else ["x" * 100_000] * 15
+    for name, about in JOBS.items():
+        pools, flags = Cluster(**about["pools"]), [f"{place}/{name}", str(about["code"])]
+        flags = flags if name != "large" else ["x" * 100_000] * 15
         command = ("python", "-c", source)
-        pools = plan_vertex(Cluster(**pools), args.image, flags, command=command)
         job = {
             "display_name": f"{place.rpartition('/')[2]}-{name}",
-            "worker_pool_specs": pools,
+            "worker_pool_specs": plan_vertex(pools, args.image, flags, command=command),
             "staging_bucket": place,
         }
-        how = {"timeout": _LIMIT_S, "restart_job_on_worker_restart": restart_all}
+        how = {"timeout": _LIMIT_S, "restart_job_on_worker_restart": about["restart_all"]}
         made[name] = (job, {**how, "service_account": args.service_account or None})
+    if not args.gpu:
+        del made["gpu"]
     return made
 
 
-def shown(requests: dict[str, Any]) -> str:
+def shown(requests):
     """The requests as JSON; of a long text only how it begins."""
     text = json.dumps(requests, indent=1)
     return re.sub(r'"((?:[^"\\]|\\.){60})(?:[^"\\]|\\.){2000,}"', r'"\1..."', text) + "\n"
 
 
-def machine_hours(requests: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> float:
+def machine_hours(requests):
     """What everything takes at most; the large request is cancelled before it has machines."""
-    pools = [
-        pool
-        for name, (job, _) in requests.items()
-        if name != "large"
-        for pool in job["worker_pool_specs"]
-    ]
-    return sum(pool["replica_count"] for pool in pools) * _LIMIT_S / 3600
+    jobs = [job for name, (job, _) in requests.items() if name != "large"]
+    machines = [pool["replica_count"] for job in jobs for pool in job["worker_pool_specs"]]
+    return sum(machines) * _LIMIT_S / 3600
 
 
-def prove(
-    requests: dict[str, tuple[dict[str, Any], dict[str, Any]]], bucket: Any, directory: str
-) -> str:
-    """Sends the requests, waits for what comes of them, and removes it. Returns the answers, a line each."""
+def prove(requests, bucket, directory):
+    """Sends the requests, waits for the answers, a line each, and removes what was made."""
     jobs, states, notes = {}, {}, {}
     bucket.blob(f"{directory}/shared").upload_from_string(b"x" * 1000)
     try:
@@ -104,10 +78,9 @@ def prove(
             job = aiplatform.CustomJob(**new)
             try:
                 job.submit(**how)
+                jobs[name] = job
             except GoogleAPICallError as error:
                 states[name] = f"refused ({error.message})"
-            else:
-                jobs[name] = job
         with contextlib.suppress(KeyError, GoogleAPICallError):  # it was refused, or has ended
             jobs["large"].cancel()
         for name, job in jobs.items():
@@ -116,7 +89,7 @@ def prove(
             if name := re.fullmatch(r"[^/]+/([^/]+/[^/]+-\d+)\.json", blob.name):
                 notes[name[1]] = json.loads(blob.download_as_bytes())
         return "".join(
-            f"{number}. {what}: {_found(states, notes, *how)}\n" for number, what, *how in SHOWN
+            f"{number}. {what}: {_answer(states, notes, *how)}\n" for number, what, *how in SHOWN
         )
     finally:
         for job in jobs.values():
@@ -125,26 +98,24 @@ def prove(
             blob.delete()
 
 
-def _found(states: dict[str, str], notes: dict[str, dict[str, Any]], job: str, key: str) -> str:
+def _answer(states, notes, job, key):
     """How the jobs ended whose names begin with `job`, and what their notes have under `key`."""
-    told = [f"{name} {state}" for name, state in states.items() if name.startswith(job)]
-    told += [
-        f"{name} {note[key]}"
-        for name, note in sorted(notes.items())
-        if name.startswith(job) and key in note
-    ]
-    return ", ".join(told) or "not looked at"
+    known = [*states.items()]
+    known += [(name, note[key]) for name, note in sorted(notes.items()) if key in note]
+    lines = [f"{name} {facts}" for name, facts in known if name.startswith(job)]
+    return ", ".join(lines) or "not looked at"
 
 
-def _wait(job: Any, limit_s: float) -> str:
+def _wait(job, limit_s):
     """The state in which the job ended, or is given up, with its error."""
     deadline = time.monotonic() + limit_s
     while not _ENDED.search(state := job.state.name) and time.monotonic() < deadline:
         time.sleep(5)
-    return f"{state.removeprefix('JOB_STATE_').lower()} {job.error.message if job.error else ''}".strip()
+    message = job.error.message if job.error else ""
+    return f"{state.removeprefix('JOB_STATE_').lower()} {message}".strip()
 
 
-def _remove(job: Any) -> None:
+def _remove(job):
     """Cancels and deletes a job; one that cannot be deleted is named."""
     try:
         if not _ENDED.search(job.state.name):
@@ -155,32 +126,22 @@ def _remove(job: Any) -> None:
         print(f"left behind: {job.resource_name} ({error.message})", file=sys.stderr)
 
 
-def parser() -> Parser:
+def parser():
     """The command line."""
-    p = Parser(
-        prog="make prove-cloud",
-        description="Shows on Vertex AI what docs/CLOUD.md says that only it can show.",
-    )
+    about = "Shows on Vertex AI what docs/CLOUD.md says that only it can show."
+    p = Parser(prog="make prove-cloud", description=about)
     p.add_argument("--project", required=True, help="id of the project")
     p.add_argument("--location", default="us-central1", help="region")
-    p.add_argument(
-        "--bucket",
-        required=True,
-        help="gs://BUCKET for what the jobs note, in a directory that is deleted",
-    )
+    p.add_argument("--bucket", required=True, help="gs://BUCKET; a directory is made and deleted")
     p.add_argument("--image", required=True, help="container image of the project, by digest")
-    p.add_argument(
-        "--service-account", default="", help="that the jobs act as (None: the project's default)"
-    )
-    p.add_argument(
-        "--gpu", action="store_true", help="one more job, with a T4; IMAGE must be one for GPUs"
-    )
+    p.add_argument("--service-account", help="of the jobs (None: the project's default)")
+    p.add_argument("--gpu", action="store_true", help="one more job, with a T4 and IMAGE for GPUs")
     p.add_argument("--dry-run", action="store_true", help="print the requests and send nothing")
     p.add_argument("--yes", action="store_true", help="do not ask")
     return p
 
 
-def main() -> int:
+def main():
     """Runs the command line. Returns 1 if the answer to its question is not yes."""
     args = parser().parse_args()
     check_place(args)
@@ -189,10 +150,8 @@ def main() -> int:
     if args.dry_run:
         print(shown(made), end="")
         return 0
-    print(
-        f"{len(made)} jobs in {args.project}, {args.location}; at most {machine_hours(made):.2f} "
-        "machine-hours"
-    )
+    hours = f"at most {machine_hours(made):.2f} machine-hours"
+    print(f"{len(made)} jobs in {args.project}, {args.location}; {hours}")
     if not args.yes and input("send them? [y/N] ") != "y":
         return 1
     try:

@@ -1,8 +1,8 @@
-"""What a replica of a proving job does: `python -c THIS_FILE gs://BUCKET/BASE/JOB CODE`, on machines of Vertex AI.
+"""What a replica of a proving job does: `python -c THIS_FILE gs://BUCKET/BASE/JOB CODE`.
 
 Every attempt notes in BASE/JOB/REPLICA-ATTEMPT.json who it is and what it sees. In its first
-attempt the last replica ends with CODE; the others wait for its second. It stands alone, in an
-image that has the project.
+attempt the last replica ends with CODE; the others wait for its second. It stands alone, on
+machines of Vertex AI and in an image that has the project.
 """
 
 import concurrent.futures
@@ -12,7 +12,6 @@ import pathlib
 import socket
 import sys
 import time
-from collections.abc import Callable
 
 from google.api_core.exceptions import TooManyRequests
 from google.cloud import storage
@@ -22,7 +21,7 @@ from pipelines.doctor import check_modules
 _PATIENCE_S = 400.0  # for another replica; a machine comes in two or three minutes
 
 
-def main(place: str, code: str) -> None:
+def main(place, code):
     """Looks, notes, waits and ends."""
     name, _, job = place.removeprefix("gs://").partition("/")
     bucket, base = storage.Client().bucket(name), job.rpartition("/")[0]
@@ -31,7 +30,7 @@ def main(place: str, code: str) -> None:
     me, own = f"{task['type']}-{task['index']}", cluster[task["type"]][task["index"]]
     everybody = [address for pool in sorted(cluster) for address in cluster[pool]]
 
-    def attempts(replica: str) -> int:
+    def attempts(replica):
         return len(list(bucket.list_blobs(prefix=f"{job}/{replica}-")))
 
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -39,11 +38,8 @@ def main(place: str, code: str) -> None:
     with socket.create_server(("", int(own.rpartition(":")[2]))):
         seen["store"] = _store(bucket.blob(f"{base}/shared"))
         if len(everybody) == 1:
-            seen |= {
-                "mount": _mount(bucket, base),
-                "modules": [*check_modules()] or "all can be imported",
-                "gpus": _gpus(),
-            }
+            seen["mount"], seen["gpus"] = _mount(bucket, base), _gpus()
+            seen["modules"] = [*check_modules()] or "all can be imported"
         elif attempt == 0:
             seen["reached"] = [
                 address for address in everybody if _until(lambda a=address: _answers(a))
@@ -52,20 +48,19 @@ def main(place: str, code: str) -> None:
         if own != everybody[-1]:
             _until(lambda: attempts("workerpool1-0") > 1)
         elif attempt == 0:
-            _until(
-                lambda: len(everybody) == 1 or attempts("workerpool0-0") > 0
-            )  # which has to reach this one
+            if len(everybody) > 1:
+                _until(lambda: attempts("workerpool0-0") > 0)  # which has to reach this one
             sys.exit(int(code))
 
 
-def _until(ready: Callable[[], bool]) -> bool:
+def _until(ready):
     deadline = time.monotonic() + _PATIENCE_S
     while not (done := ready()) and time.monotonic() < deadline:
         time.sleep(1)
     return done
 
 
-def _answers(address: str) -> bool:
+def _answers(address):
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
@@ -74,10 +69,10 @@ def _answers(address: str) -> bool:
     return True
 
 
-def _store(blob: storage.Blob) -> dict[str, int]:
+def _store(blob):
     """Milliseconds of 200 reads of one object, eight at a time, and how many were told 429."""
 
-    def read(_: int) -> int:
+    def read(_):
         began = time.monotonic()
         try:
             blob.download_as_bytes(retry=None)
@@ -90,8 +85,8 @@ def _store(blob: storage.Blob) -> dict[str, int]:
     return {"median": times[100], "worst": times[-1], "told_429": times.count(-1)}
 
 
-def _mount(bucket: storage.Bucket, base: str) -> dict[str, object]:
-    """How many seconds after its upload an object of others is seen at /gcs, and whether renaming replaces."""
+def _mount(bucket, base):
+    """Seconds until an object of others is seen at /gcs, and whether renaming replaces."""
     here = pathlib.Path("/gcs", bucket.name, base, "mount")
     (here / "late").exists()  # a mount may remember that it is not there
     bucket.blob(f"{base}/mount/late").upload_from_string("x")
@@ -107,7 +102,7 @@ def _mount(bucket: storage.Bucket, base: str) -> dict[str, object]:
     return {"seen": seen, "after_s": seconds, "renamed": renamed}
 
 
-def _gpus() -> int:
+def _gpus():
     import tensorflow as tf
 
     return len(tf.config.list_physical_devices("GPU"))
