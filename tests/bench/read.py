@@ -113,7 +113,4 @@ def augmented():
     return laps | {"image by image, in memory": usual}
 
 
-RACES: dict[str, Contestants] = {
-    "read": plain,
-    "read-augmented": augmented,
-}
+RACES: dict[str, Contestants] = {"read": plain, "read-augmented": augmented}

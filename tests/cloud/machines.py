@@ -66,13 +66,7 @@ class Replica:
 class Run:
     """A custom job that runs until it has ended; the state of its resource is kept true."""
 
-    def __init__(
-        self,
-        job,
-        logs,
-        stockouts,
-        environment,
-    ):
+    def __init__(self, job, logs, stockouts, environment):
         """`stockouts`: by machine type, how many jobs more find none of it."""
         self._stockouts, self._environment = stockouts, {**os.environ, **environment}
         self.job, self.number = job, job.name.rpartition("/")[2]

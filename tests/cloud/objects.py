@@ -73,14 +73,7 @@ class Objects:
             raise exceptions.NotFound(f"No such object: {bucket}/{name}")
         return known
 
-    def read(
-        self,
-        bucket,
-        name,
-        query,
-        start=0,
-        stop=None,
-    ):
+    def read(self, bucket, name, query, start=0, stop=None):
         """The object's resource and bytes, or of these a range."""
         return self.get(bucket, name, query), _data(self.path(bucket, name), start, stop)
 

@@ -135,7 +135,7 @@ def test_better_version_succeeds_after_cleanup(cloud, versions):
 
 
 @pytest.mark.parametrize("how", ["cancelled", "training_cancelled", "launcher_killed"])
-def test_ended_run_saves_and_leaves_no_machine(cloud, how):
+def test_ended_run_leaves_no_machine(cloud, how):
     cluster, flags = SERVERS, "--train-steps 100000"
     if how == "launcher_killed":
         cluster += "scheduling: {max_restarts: 0}"  # who cancels wants no other attempt

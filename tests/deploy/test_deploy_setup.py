@@ -92,7 +92,7 @@ def test_costs_are_made_on_request(project):
     assert "production" not in str(project.bindings())
 
 
-def test_dry_run_and_wrong_answer_change_nothing(project, made):
+def test_listing_changes_nothing(project, made):
     assert f"+ gcloud storage buckets create {BUCKET}" in project.setup("--dry-run")
     printed = made.setup("--undo", answer="yes\n", code=2)
     assert "+ gcloud artifacts repositories delete training" in printed

@@ -75,7 +75,7 @@ def test_failed_job_leaves_lines_not_group(cloud, machine, container):
 
 
 @pytest.mark.cloud
-def test_preempted_job_that_was_killed_goes_on(cloud, machine, container):
+def test_killed_preempted_job_goes_on(cloud, machine, container):
     create(machine, bucket=cloud.bucket)
     machine.install("unsaved", "#!/bin/bash\ntrap 'exit 137' TERM\nwhile :; do sleep; done\n")
     machine.boot(container, CONTAINER="unsaved")
@@ -87,7 +87,7 @@ def test_preempted_job_that_was_killed_goes_on(cloud, machine, container):
 
 
 @pytest.mark.cloud
-def test_right_to_read_and_delete_is_awaited(cloud, machine, container):
+def test_missing_rights_are_awaited(cloud, machine, container):
     create(machine, bucket=cloud.bucket)
     # Other tests delete groups meanwhile.
     kept = {"match": f"DELETE compute.*-{cloud.bucket[-8:]}", "status": 403}
