@@ -161,9 +161,9 @@ def _answer(state, here, group, verb, names, flags):
             if "--parent" in flags:
                 name = f"{flags['--parent'][0].removeprefix('projects/')}/{name}"
             assert name not in things, f"{name} already exists"
-            things[name] = {"description": flags.get("--description", [""])[-1]}
-            if group != "compute instance-templates":  # there they are the machines'
-                things[name]["labels"] = _labels(flags.get("--labels", []))
+            description = flags.get("--description", [""])[-1]
+            labels = _labels(flags.get("--labels", []))
+            things[name] = {"description": description, "labels": labels}
         case "list":
             key, _, wanted = flags.get("--filter", ["name="])[0].partition("=")
             return "\n".join(
