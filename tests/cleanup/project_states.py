@@ -3,7 +3,6 @@
 What a run has is drawn together with its fate.
 """
 
-import dataclasses
 import datetime
 
 from google.cloud import aiplatform_v1 as v1
@@ -31,8 +30,13 @@ _version = st.tuples(
     st.sets(st.sampled_from(["champion", "previous", "theirs"])), st.booleans(), st.integers(0, 4)
 )
 _model = st.tuples(_labels, st.lists(_version, min_size=1, max_size=5), st.integers(0, 4))
-# Files of others in and beside the folders that are ours.
-_FOREIGN = """runs/x/job/a.tmp
+# What looks like ours: files of others in and beside the folders that are ours, and jobs.
+_foreign_files = st.sampled_from(
+    """runs/notes.txt
+other/x.tmp
+models/bert/7/saved_model.pb
+runs/77/other/x.tmp
+runs/x/job/a.tmp
 runs/x/job/checkpoints/ckpt-1
 runs/x/job/DONE.json
 runs/training-00/job/a.1.tmp
@@ -40,7 +44,8 @@ runs/77/training-00/convert/output/manifest.json
 runs/77/training-0/convert/output/notes.txt
 models/m0/v3/1/saved_model.pb
 models/m0/v4/version.json
-jobs/mine/job.json"""
+jobs/mine/job.json""".splitlines()
+)
 _foreign_job = st.tuples(
     st.sampled_from(["training-0", "training-1-2", "x"]),
     st.sampled_from([{}, {"run": "training-0"}, {"managed_by": "others", "run": "training-0"}]),
@@ -56,10 +61,14 @@ def projects(draw):
     keep, goes = draw(st.integers(1, 3)), {}
     runs = {f"training-{i}": run for i, run in enumerate(draw(st.lists(_run, max_size=4)))}
     busy = set()
-    pipelines, jobs, versions = [], [], []
-    # Files of somebody else's in our bucket.
-    foreign = "runs/notes.txt other/x.tmp models/bert/7/saved_model.pb runs/77/other/x.tmp"
-    days = dict.fromkeys(foreign.split(), 2)  # since a file was written, by name
+    # Of ours, with files in another bucket.
+    pipelines = [job("pipelineJobs/x", "x", OURS | {"run": "x"}, False, "gs://another")]
+    jobs, versions = [], []
+    days = dict.fromkeys(draw(st.sets(_foreign_files)), 900)  # since a file was written, by name
+    for i, (id, labels, live) in enumerate(draw(st.lists(_foreign_job, max_size=2))):
+        pipelines.append(job(f"pipelineJobs/{id}", id, labels, live))
+        jobs.append(job(f"customJobs/9{i}", id, labels, live))
+        versions.append(version("m0", 9 + i, labels, f"{BUCKET}/models/m0/v3"))
     for name, run in runs.items():
         # Nobody submits a run of a schedule again.
         lives = run["live"][:1] if run["scheduled"] else run["live"]
@@ -107,26 +116,6 @@ def projects(draw):
         versions=versions,
     )
     return state, keep, goes
-
-
-@st.composite
-def with_foreign_things(draw, state):
-    """The same with files, jobs and versions of others that look like ours."""
-    names = draw(st.sets(st.sampled_from(_FOREIGN.split())))
-    # Of ours, with files in another bucket.
-    pipelines = [job("pipelineJobs/x", "x", OURS | {"run": "x"}, False, "gs://another")]
-    jobs, versions = [], []
-    for i, (id, labels, live) in enumerate(draw(st.lists(_foreign_job))):
-        pipelines.append(job(f"pipelineJobs/{id}", id, labels, live))
-        jobs.append(job(f"customJobs/9{i}", id, labels, live))
-        versions.append(version("m0", 9 + i, labels, f"{BUCKET}/models/m0/v3"))
-    return dataclasses.replace(
-        state,
-        files={**state.files, **{name: stored_file(900) for name in names}},
-        pipelines=[*pipelines, *state.pipelines],
-        jobs=[*jobs, *state.jobs],
-        versions=[*versions, *state.versions],
-    )
 
 
 def stored_file(days):
