@@ -59,7 +59,9 @@ Fates = dict[tuple[str, str], str]  # the run, by kind and name of what has to g
 def projects(draw):
     """A state, how many versions of a model are kept, and all that has to go."""
     keep, goes = draw(st.integers(1, 3)), {}
-    runs = {f"training-{i}": run for i, run in enumerate(draw(st.lists(_run, min_size=1, max_size=4)))}
+    runs = {
+        f"training-{i}": run for i, run in enumerate(draw(st.lists(_run, min_size=1, max_size=4)))
+    }
     busy = set()
     # Of ours, with files in another bucket.
     pipelines = [job("pipelineJobs/x", "x", OURS | {"run": "x"}, False, "gs://another")]
