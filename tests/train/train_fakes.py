@@ -1,7 +1,6 @@
 """Small replicas without TensorFlow, and a bench that runs them."""
 
 import dataclasses
-import functools
 import os
 import pickle
 import signal
@@ -26,8 +25,9 @@ from components.train.supervision.output import Output
 from components.train.supervision.plan import Plan
 from components.train.supervision.supervisor import run
 
-# Each replica runs the piece of Python that is its own. `tell` writes its status file. Importing
-# json, or subprocess, would be most of a replica's time.
+# Each replica runs the piece of Python that is its own. `tell` writes its status file; `wait_for`
+# waits until files of the job directory contain a text. Importing json, or subprocess, would be
+# most of a replica's time.
 FAKE = """
 import os, signal, sys, time
 task = eval(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief", "index": 0})
@@ -37,7 +37,11 @@ def tell(phase, step):
     with open(path + ".new", "w") as file:
         file.write(f'{{"phase": "{phase}", "step": {step}}}')
     os.replace(path + ".new", path)
-exec(eval(sys.argv[1]).get(f"{task['type']}/{task['index']}", "time.sleep(60)"))
+def wait_for(text, *names):
+    for name in names:
+        path = os.path.join(os.path.dirname(os.environ["TRAINER_STATUS"]), "..", name)
+        while not os.path.exists(path) or text not in open(path).read(): time.sleep(0.01)
+exec(eval(sys.argv[1]).get(f"{task['type']}_{task['index']}", "time.sleep(60)"))
 """
 LAUNCH = """
 import pickle, sys
@@ -81,7 +85,6 @@ class Bench:
         self, cluster: Cluster, max_restarts: int = 0, reports: bool = False, **scripts: str
     ) -> Plan:
         """Returns a plan in which chief/0 runs the script `chief_0`; a replica without a script sleeps."""
-        scripts = {name.replace("_", "/"): script for name, script in scripts.items()}
         command = (sys.executable, "-S", "-c", FAKE, repr(scripts))
         job = Job(cluster=cluster, program=Program(command=command, job_dir=str(self.path)))
         plan = planned(job, self.path / "logs")
@@ -112,9 +115,8 @@ class Bench:
             stdout=stdout,
             text=True,
             env={**os.environ, "TMPDIR": str(self.path), **env},
-            # Tests that run in a shell's background were started to ignore Ctrl-C, and what they
-            # start would be too.
-            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
+            # What is started in a shell's background ignores Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
@@ -131,13 +133,11 @@ class Bench:
 
     def processes(self) -> list[psutil.Process]:
         """Returns the processes of this bench's jobs: replicas, their descendants, guards."""
-        return [process for process in psutil.process_iter() if self._is_mine(process)]
-
-    def _is_mine(self, process: psutil.Process) -> bool:
-        try:
-            return process.environ().get("TRAINER_STATUS", "").startswith(f"{self.path}/")
-        except (psutil.Error, OSError):
-            return False
+        return [
+            process
+            for process in psutil.process_iter(["environ"])
+            if (process.info["environ"] or {}).get("TRAINER_STATUS", "").startswith(f"{self.path}/")
+        ]
 
 
 def wait_until(
@@ -152,21 +152,9 @@ def wait_until(
 
 def guard_of(launcher: subprocess.Popen) -> psutil.Process:
     """Returns the process that cleans up after a launcher."""
-    (guard,) = [
-        each
-        for each in psutil.Process(launcher.pid).children()
-        if "guard.py" in " ".join(each.cmdline())
-    ]
+    children = psutil.Process(launcher.pid).children()
+    (guard,) = [child for child in children if "guard.py" in " ".join(child.cmdline())]
     return guard
-
-
-def waits(bench: Bench, *names: str) -> str:
-    """Returns the first lines of a script, which wait until each named replica has printed a line."""
-    logs = [str(bench.path / "logs" / f"{name}.log") for name in names]
-    return (
-        f"while not all(os.path.exists(log) and '\\n' in open(log).read() for log in {logs}): "
-        "time.sleep(0.01)\n"
-    )
 
 
 def of(name: str, lines: list[str]) -> list[str]:

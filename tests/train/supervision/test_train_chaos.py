@@ -1,16 +1,11 @@
 """The failure contract with the real trainer; `make chaos` does the same at random and more often."""
 
-import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 
 import pytest
 from chaos import Arena, Blow, arena
-
-from components.train.supervision.launcher_log import last_run
 
 pytestmark = pytest.mark.cluster
 ROOT = pathlib.Path(__file__).parents[3]
@@ -49,41 +44,6 @@ def test_parameter_server_job_survives_kills(ring: Arena, one_worker: pathlib.Pa
     accuracy, restarted = ring.run(one_worker, blows, "ps")
     assert accuracy > 0.93
     assert restarted == [("worker/0",), ("chief/0", "worker/0", "ps/0")]
-
-
-def test_worker_dies_before_result_is_fetched(
-    ring: Arena, one_worker: pathlib.Path, tmp_path: pathlib.Path
-):
-    program = f"{sys.executable} {pathlib.Path(__file__).with_name('unlucky_trainer.py')}"
-    job = tmp_path / "job"
-    launcher = ["--cluster", one_worker, "--command", program, "--job-dir", job]
-    trainer = [
-        "--data-dir",
-        ring.data_dir,
-        "--job-dir",
-        job,
-        "--train-steps",
-        ring.steps,
-        "--batch-size",
-        64,
-    ]
-    line = [
-        sys.executable,
-        "-m",
-        "components.train",
-        *launcher,
-        "--",
-        *trainer,
-        "--strategy",
-        "parameter_server",
-    ]
-    done = subprocess.run(
-        [*map(str, line)], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True
-    )
-    assert done.returncode == 0, done.stdout.decode()
-    record = last_run(str(job))
-    assert [event["replicas"] for event in record if event["event"] == "restart"] == [["worker/0"]]
-    assert json.loads((job / "DONE.json").read_text())["step"] == ring.steps
 
 
 def test_parameter_servers_run_on_one_core(ring: Arena, one_worker: pathlib.Path):
