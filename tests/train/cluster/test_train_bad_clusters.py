@@ -1,4 +1,4 @@
-"""Tests of cluster files with one mistake each: every key with wrong values, misspelt, and left out."""
+"""Tests of cluster files with one mistake each: every key with wrong values, or misspelt."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from common.errors import UserError
-from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
 
 OURS = """
@@ -20,7 +19,6 @@ evaluator: {machine: n1-standard-4, replicas: 1}
 disk: {type: pd-standard, size_gb: 200}
 scheduling: {strategy: SPOT, timeout: 1h, max_restarts: 3}
 """
-ROOT = Path(__file__).parents[3]
 THEIRS = (Path(__file__).parents[1] / "sources" / "everything.yaml").read_text()
 # Wrong values by the type of the right one.
 WRONG: dict[type, tuple] = {
@@ -47,54 +45,24 @@ FREE = [
     "maxWaitTime",
     "priority",
 ]
-NEEDED = [
-    "strategy",
-    "chief",
-    "worker",
-    "ps",
-    "masterType",
-    "workerType",
-    "parameterServerType",
-    "evaluatorType",
-]
 
 
-def mappings(
-    document: Any, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], dict[Any, Any]]]:
-    """Yields each mapping of the document with its path."""
-    if isinstance(document, dict):
-        yield path, document
-        for key, value in document.items():
-            if key not in FREE:
-                yield from mappings(value, (*path, key))
-
-
-def mistakes(path: tuple[str, ...], key: str, value: Any) -> Iterator[tuple[dict[Any, Any], str]]:
-    """Yields what to write in place of an entry, and the place that the error names."""
-    if key not in FREE:
-        kind = (
-            int if str(value).isdigit() else type(value)
-        )  # AI Platform writes numbers as texts too.
-        for other in WRONG[kind]:
-            yield {key: other}, ".".join((*path, key))
-    for name in (f"{key}x", 7, None):
-        yield {name: value}, ".".join(path) or "top level"
-    if key in NEEDED and path in ((), ("trainingInput",)):
-        yield {}, key
-
-
-def bad_files(document: Any) -> Iterator[tuple[str, str]]:
-    """Yields the content of each file with one mistake, and the place that the error names."""
-    for path, mapping in list(mappings(document)):
-        for key, value in list(mapping.items()):
-            del mapping[key]
-            for entry, place in mistakes(path, key, value):
-                mapping |= entry
-                yield yaml.safe_dump(document), place
-                for name in entry:
-                    del mapping[name]
-            mapping[key] = value
+def bad_files(document: Any, part: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the document with one mistake in this part of it, and the place that the error names."""
+    for key, value in [*part.items()] if isinstance(part, dict) else []:
+        inner = f"{place}.{key}".lstrip(".")
+        yield from bad_files(document, {} if key in FREE else value, inner)
+        # AI Platform writes numbers as texts too.
+        kind = int if str(value).isdigit() else type(value)
+        wrong = [({key: other}, inner) for other in (() if key in FREE else WRONG[kind])]
+        wrong += [({name: value}, place or "top level") for name in (f"{key}x", 7, None)]
+        del part[key]
+        for entry, error_place in wrong:
+            part |= entry
+            yield yaml.safe_dump(document), error_place
+            for name in entry:
+                del part[name]
+        part[key] = value
 
 
 @pytest.mark.parametrize("good", [OURS, THEIRS], ids=["ours", "AI Platform's"])
@@ -103,7 +71,8 @@ def test_each_mistake_is_refused_by_place(tmp_path: Path, good: str):
     path = tmp_path / "cluster.yaml"
     path.write_text(good)
     load_cluster(path)
-    bad = list(bad_files(yaml.safe_load(good)))
+    document = yaml.safe_load(good)
+    bad = list(bad_files(document, document))
     assert len(bad) > 100
     for content, place in bad:
         path.write_text(content)
@@ -111,13 +80,4 @@ def test_each_mistake_is_refused_by_place(tmp_path: Path, good: str):
             load_cluster(path)
         message = str(caught.value).removeprefix(f"{path}: ")
         assert place in message, content
-        assert len(message.splitlines()) == 1
-        assert 20 < len(message) < 600
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "clusters").glob("*.yaml")), ids=lambda path: path.stem
-)
-def test_shipped_file_is_valid(path: Path):
-    assert Cluster.from_json(load_cluster(path).to_json())
-    assert path.read_text().startswith("# ")
+        assert "\n" not in message

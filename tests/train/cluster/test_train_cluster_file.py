@@ -5,14 +5,10 @@ import pytest
 
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster, Scheduling
-from components.train.cluster.lookup import load_cluster
+from components.train.cluster.lookup import load_cluster, read
 
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("7d", 604_800)]
-)
-def test_duration_is_in_seconds(text: str, seconds: int):
-    assert Scheduling(timeout=text).timeout_s == seconds
+CLUSTERS = Path(__file__).parents[3] / "clusters"
+TOGETHER = "multi_worker_mirrored"
 
 
 def test_json_round_trip_restores_integers():
@@ -22,27 +18,38 @@ def test_json_round_trip_restores_integers():
     assert Cluster.from_json(re.sub(r"(: \d+)(?=[,}])", r"\1.0", text)).to_json() == text
 
 
-CHOICES = """{
-    "strategy": "parameter_server",
-    "chief": {"machine": "n1-standard-4", "alternatives": [{"machine": "e2-standard-4"}]},
-    "worker": {"machine": "n1-standard-8", "replicas": 2, "alternatives": [
-        {"machine": "n1-standard-8", "accelerator": {"type": "NVIDIA_TESLA_T4"}}, {"machine": "n2-standard-8"}
-    ]},
-    "ps": {"machine": "n1-highmem-2"}
-}"""
-
-
-def test_choices_take_alternatives_of_all_pools():
-    choices = Cluster.from_json(CHOICES).choices
-    assert [[pool.shape for pool in choice.pools.values()] for choice in choices] == [
-        ["n1-standard-4", "n1-standard-8", "n1-highmem-2"],
-        ["e2-standard-4", "n1-standard-8 with 1 NVIDIA_TESLA_T4", "n1-highmem-2"],
-        ["e2-standard-4", "n2-standard-8", "n1-highmem-2"],
-    ]
-    assert all(choice.choices == [choice] and choice.worker.replicas == 2 for choice in choices)
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"strategy": "one_device"}', "[" * 100_000])
 def test_bad_json_is_refused(text: str):
     with pytest.raises(UserError, match="cluster as JSON: "):
         Cluster.from_json(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("7d", 604_800)])
+def test_duration_is_in_seconds(text: str, seconds: int):
+    assert Scheduling(timeout=text).timeout_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "override", "dropped_by"),
+    [
+        ("STANDARD_1", ["--sync"], None, "--sync"),
+        ("STANDARD_1", ["--strategy", TOGETHER], None, "--strategy"),
+        (CLUSTERS / "local-ps.yaml", [], TOGETHER, "--strategy"),
+        (CLUSTERS / "local-sync.yaml", ["--sync"], None, None),
+    ],
+)
+def test_flag_drops_parameter_servers(
+    name: str | Path, flags: list[str], override: str | None, dropped_by: str | None
+):
+    source = read(name, flags, override)
+    assert (source.cluster.strategy, source.cluster.ps) == (TOGETHER, None)
+    dropped = f"{dropped_by}: the parameter servers are dropped: synchronous workers reduce"
+    assert (dropped in "".join(source.replacements)) is bool(dropped_by)
+    assert "--sync" not in source.trainer_flags(flags)
+
+
+def test_sync_with_parameter_servers_is_refused():
+    with pytest.raises(
+        UserError, match="--sync: parameter servers train asynchronously in TensorFlow 2"
+    ):
+        read("STANDARD_1", ["--sync", "--strategy=parameter_server"])
