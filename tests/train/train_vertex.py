@@ -36,23 +36,15 @@ class Training:
         vertex.route("GET", "{parent}/customJobs/{id}", self._get)
 
     def __call__(self, *argv: str, data_dir: str = "gs://demo/d") -> int:
-        (self.files / "cluster.yaml").write_text(CLUSTER)
-        words = [
-            "--cluster",
-            self.files / "cluster.yaml",
-            "--image",
-            IMAGE,
-            "--project",
-            self.vertex.project,
-        ]
-        words += [*argv, "--backend", "vertex"]
-        flags = ["--data-dir", data_dir, "--job-dir", "gs://demo/job", "--train-steps", "9"]
-        return main([*map(str, words), "--", *flags])
+        cluster = self.files / "cluster.yaml"
+        cluster.write_text(CLUSTER)
+        words = f"--cluster {cluster} --image {IMAGE} --project {self.vertex.project}"
+        flags = f"--data-dir {data_dir} --job-dir gs://demo/job --train-steps 9"
+        return main([*words.split(), "--backend", "vertex", *argv, "--", *flags.split()])
 
     def jobs(self) -> list[dict[str, Any]]:
-        return [
-            json.loads(v1.CustomJob.to_json(job)) for job in self.vertex.custom_jobs.items.values()
-        ]
+        jobs = self.vertex.custom_jobs.items.values()
+        return [json.loads(v1.CustomJob.to_json(job)) for job in jobs]
 
     def record(self) -> list[dict[str, Any]]:
         return json.loads((self.files / "attempts.json").read_text())
@@ -63,9 +55,8 @@ class Training:
             job.state = v1.JobState.JOB_STATE_RUNNING
             (self.logs / f"job-{id}").mkdir()
             for name in ("chief-0", "worker-0"):
-                (self.logs / f"job-{id}" / f"{name}.log").write_text(
-                    f"hello\n{name} of {id}\n" * 15
-                )
+                log = self.logs / f"job-{id}" / f"{name}.log"
+                log.write_text(f"hello\n{name} of {id}\n" * 15)
         elif job.start_time and not job.end_time:  # as its machines may need a moment to end
             job.end_time = job.start_time + datetime.timedelta(seconds=self._ran_s)
         elif job.state.name == "JOB_STATE_RUNNING" and self.endings:
@@ -84,17 +75,14 @@ def trainings(
     vertex: Any, bucket: pathlib.Path, tmp_path: pathlib.Path, patch: pytest.MonkeyPatch
 ) -> Iterator[Training]:
     """Has this process's back end use them, without the pauses of the real ones."""
-    patch.setattr("components.train.backends.vertex.POLL_S", 0.01)
-    patch.setattr("components.train.backends.vertex.LINES_S", 0.0)
-    patch.setattr("components.train.backends.vertex.ERROR_S", 0.05)
+    for name, seconds in (("POLL_S", 0.01), ("LINES_S", 0.0), ("ERROR_S", 0.05)):
+        patch.setattr(f"components.train.backends.vertex.{name}", seconds)
     patch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     logs = tmp_path / "logs"
     logs.mkdir()
-    # Whoever runs the tests in the background may have them ignore signals, which the launcher then
-    # does too.
-    before = {
-        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)
-    }
+    # What runs in the background may ignore signals, and then the launcher does too.
+    ignored = (signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in ignored}
     with Front(0, Entries(logs).answer) as front:
         patch.setattr(vertex_client, "URL", f"http://127.0.0.1:{front.server_port}/v2/entries:list")
         yield Training(vertex, bucket, logs)

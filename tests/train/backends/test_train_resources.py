@@ -10,7 +10,13 @@ from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
 from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
 
+TWO_GPUS = Accelerator(type="NVIDIA_TESLA_T4", count=2)
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
+WITH_GPUS = Cluster(
+    strategy="multi_worker_mirrored",
+    chief=Pool(accelerator=TWO_GPUS),
+    worker=Pool(replicas=2, accelerator=TWO_GPUS),
+)
 PS = Cluster(
     strategy="parameter_server",
     chief=Pool(),
@@ -19,21 +25,16 @@ PS = Cluster(
     evaluator=Pool(),
 )
 MIRRORED = Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool())
-GPUS = Pool(replicas=2, accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=2))
-WITH_GPUS = Cluster(
-    strategy="multi_worker_mirrored", chief=GPUS.model_copy(update={"replicas": 1}), worker=GPUS
-)
 
 
-def on_one(cluster: Cluster, gpus: str = "", cores: int = 4) -> list[dict[str, str]]:
-    """Returns the share of each replica of one machine."""
-    machine = Machine(name="this machine", cores=cores, gpus=tuple(gpus), replicas=cluster.members)
-    return list(divide(cluster, [machine]).values())
+def machine(name: str, replicas: list[tuple[str, int]], gpus: str = "", cores: int = 4) -> Machine:
+    return Machine(name=name, cores=cores, gpus=tuple(gpus), replicas=replicas)
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(9, "2"), (1, "1")])
 def test_cores_go_to_computing_replicas(cores: int, threads: str):
-    assert on_one(PS, cores=cores) == [{"TRAINER_THREADS": threads}] * 6
+    shares = divide(PS, [machine("a", PS.members, cores=cores)])
+    assert list(shares.values()) == [{"TRAINER_THREADS": threads}] * 6
 
 
 @pytest.mark.parametrize(
@@ -47,43 +48,31 @@ def test_cores_go_to_computing_replicas(cores: int, threads: str):
     ],
 )
 def test_replica_sees_only_its_gpus(cluster: Cluster, gpus: str, visible: list[str]):
-    assert [share["CUDA_VISIBLE_DEVICES"] for share in on_one(cluster, gpus)] == visible
+    shares = divide(cluster, [machine("a", cluster.members, gpus)])
+    assert [share["CUDA_VISIBLE_DEVICES"] for share in shares.values()] == visible
 
 
-def test_too_few_gpus_are_refused():
-    with pytest.raises(UserError, match="asks for 6 GPUs on this machine, which has 4"):
-        on_one(WITH_GPUS, "0123")
+def test_only_servers_need_no_gpu():
+    cluster = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
+    servers = machine("a", [("chief", 0), ("ps", 0)])
+    shares = divide(cluster, [servers, machine("b", [("worker", 0)], "01")])
+    assert shares["worker", 0]["CUDA_VISIBLE_DEVICES"] == "0"
 
 
-@pytest.mark.parametrize("worker", [Pool(), Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4"))])
-def test_only_servers_need_no_gpu(worker: Pool):
-    cluster = Cluster(strategy="parameter_server", chief=Pool(), worker=worker, ps=Pool())
-    servers = Machine(name="a", cores=4, gpus=(), replicas=[("chief", 0), ("ps", 0)])
-    workers = Machine(name="b", cores=4, gpus=("0", "1"), replicas=[("worker", 0)])
-    assert divide(cluster, [servers, workers])["worker", 0]["CUDA_VISIBLE_DEVICES"] == "0"
+@pytest.mark.parametrize("gpus", ["", "0"])
+def test_too_few_gpus_are_refused(gpus: str):
+    machines = [machine("a", WITH_GPUS.members[:2], "0123")]
+    machines.append(machine("b", WITH_GPUS.members[2:], gpus))
+    with pytest.raises(UserError, match=f"asks for 2 GPUs on b, which has {len(gpus)}"):
+        divide(WITH_GPUS, machines)
 
 
-def test_host_without_gpus_is_refused():
-    with_some = Machine(name="a", cores=4, gpus="0123", replicas=WITH_GPUS.members[:2])
-    without = Machine(name="b", cores=4, gpus=(), replicas=WITH_GPUS.members[2:])
-    with pytest.raises(UserError, match="asks for 2 GPUs on b, which has 0"):
-        divide(WITH_GPUS, [with_some, without])
-
-
-def test_machine_without_gpus_is_noted(tmp_path: Path):
-    job = Job(cluster=WITH_GPUS, program=Program(command=("true",), job_dir="job"))
-    plan = planned(job, tmp_path)
-    assert "no GPUs here, but the cluster file asks for some: cores compute instead" in plan.notes
-
-
-def test_own_program_gets_thread_variables(tmp_path: Path):
-    env = (
-        planned(Job(cluster=SYNC, program=Program(command=("true",), job_dir="job")), tmp_path)
-        .replicas[0]
-        .env
-    )
+def test_own_program_is_limited_by_variables(tmp_path: Path):
+    program = Program(command=("true",), job_dir="job")
+    plan = planned(Job(cluster=WITH_GPUS, program=program), tmp_path)
     names = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "TF_NUM_INTEROP_THREADS")
-    assert [env[name] for name in names] == ["1", "1", "4"]
+    assert [plan.replicas[0].env[name] for name in names] == ["1", "1", "4"]
+    assert "no GPUs here, but the cluster file asks for some: cores compute instead" in plan.notes
 
 
 @pytest.mark.parametrize(("visible", "ids"), [("1,3", ["1", "3"]), ("", []), ("-1", [])])
@@ -102,7 +91,6 @@ def test_driver_lists_visible_gpus(
 ):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
     assert usable_gpus() == ids
