@@ -11,12 +11,10 @@ from train_golden import described_keys
 
 from components.train.__main__ import main
 from components.train.cluster.lookup import load_cluster
-from components.train.supervision.health import Patience
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "CLUSTERS.md").read_text()
 COMMANDS = re.findall(r"^\.venv/bin/python -m components\.train (.*)$", TEXT, re.MULTILINE)
-RUNNING = (ROOT / "docs" / "RUNNING.md").read_text()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -53,23 +51,11 @@ def test_command_of_running_page_works(tmp_path: Path):
     package = tmp_path / "src" / "mytrainer"
     package.mkdir(parents=True)
     (package / "task.py").write_text("import os; print(os.environ['TF_CONFIG'])")
+    text = (ROOT / "docs" / "RUNNING.md").read_text()
     # Those of runs of the pipeline, which have names to be filled in, are in tests/pipelines.
-    for command in re.findall(r"^\.venv/bin/python (-m .*)$", RUNNING, re.MULTILINE):
-        # Of a job that has ended there is nothing to stop, which is a mistake of the user's.
-        expected = 2 if "--stop" in command else 0
+    for command in re.findall(r"^\.venv/bin/python (-m .*)$", text, re.MULTILINE):
         line = [sys.executable, *shlex.split(command)]
         done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        # Of a job that has ended there is nothing to stop, which is a mistake of the user's.
+        expected = 2 if "--stop" in command else 0
         assert done.returncode == expected, f"{command}\n{done.stdout}{done.stderr}"
-        assert done.stdout or expected
-
-
-def test_limits_on_running_page_match_code():
-    limits = Patience()
-    for text in (
-        f"stopped for {limits.stopped_s:.0f} s is frozen",
-        f"not up after {limits.start_s:.0f} s",
-        f"{limits.silence_s['training']:.0f} s in training, {limits.silence_s['saving']:.0f} s in "
-        "saving",
-        f"frozen after {limits.silence_s['serving']:.0f} s without",
-    ):
-        assert text in RUNNING, text

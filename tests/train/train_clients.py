@@ -1,4 +1,4 @@
-"""Stand-ins for the clients `ssh` and `docker`, which run on this machine what would run elsewhere."""
+"""Stand-ins for the clients `ssh` and `docker`, which run here what would run elsewhere."""
 
 import dataclasses
 import shlex
@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 from typing import Self
 
-import psutil
-
 _SSH = """#!/bin/sh
-# Drops the options; a host named dead does not answer. What runs there bears no mark of the launcher.
+# Drops the options; a host named dead does not answer. What runs bears no mark of the launcher.
 while :; do case $1 in -[iop]) shift 2 ;; -*) shift ;; *) break ;; esac; done
 host=${1#ssh://}; shift
 case $host in *dead*) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;; esac
@@ -39,30 +37,23 @@ class Clients:
         return ["--cluster", str(self.path / "sync.yaml"), "--backend", backend, *hosts]
 
     def start(self, backend: str, *more: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "components.train", *self.flags(backend), *more],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        line = [sys.executable, "-m", "components.train", *self.flags(backend), *more]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True)
 
     def run(self, backend: str, *more: str) -> tuple[int, str, str]:
         launcher = self.start(backend, *more)
         out, err = launcher.communicate()
         return launcher.returncode, out, err
 
-    def processes(self, word: str) -> list[psutil.Process]:
-        """Returns the processes with the argument `word`."""
-        return [
-            each
-            for each in psutil.process_iter(["cmdline"])
-            if word in (each.info["cmdline"] or ())
-        ]
+    @property
+    def job_dir(self) -> tuple[str, str]:
+        return ("--job-dir", str(self.path / "job"))
 
     def program(self, text: str) -> tuple[str, ...]:
         """Returns flags that run the text as a program of the user's own."""
         code = self.path / "code"
         code.mkdir()
         (code / "mine.py").write_text(text)
-        job = str(self.path / "job")
-        return ("--command", "python -m mine 'a b' \"it's\"", "--code", str(code), "--job-dir", job)
+        line = "python -m mine 'a b' \"it's\""
+        return ("--command", line, "--code", str(code), *self.job_dir)
