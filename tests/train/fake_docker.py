@@ -1,4 +1,4 @@
-"""Stands in for `docker` where there is no engine: a container is a process of this machine that outlives its client."""
+"""Stands in for `docker`: a container is a process of this machine that outlives its client."""
 
 import contextlib
 import os
@@ -11,16 +11,15 @@ ROOT = Path(os.environ["FAKE_DOCKER"])
 
 
 def run(words: list[str]) -> int:
-    options: dict[str, list[str]] = {}
-    while words[0].startswith("--"):
-        option, equals, value = words.pop(0).partition("=")
-        options.setdefault(option, []).append(value if equals else words.pop(0))
-    (name,), (entry,), (network,) = options["--name"], options["--entrypoint"], options["--network"]
+    at = words.index("--entrypoint")
+    options = [word.partition("=") for word in words[:at]]
+    values = {option: value for option, _, value in options}
+    variables = [value for option, _, value in options if option == "--env"]
+    entry, _image, *arguments = words[at + 1 :]
+    name, network = values["--name"], values["--network"]
     assert (ROOT / f"{network}.network").exists()
-    (ROOT / f"{name}.label").write_text(options["--label"][0])
-    env = {
-        variable: os.environ[variable] for variable in options["--env"] if variable in os.environ
-    }
+    (ROOT / f"{name}.label").write_text(values["--label"])
+    env = {variable: os.environ[variable] for variable in variables if variable in os.environ}
     program = sys.executable if entry == "python" else entry
     pid = ROOT / f"{name}.pid"
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -28,7 +27,7 @@ def run(words: list[str]) -> int:
     # As with an engine, a container can be found before its program runs, whatever becomes of this
     # client.
     child = subprocess.Popen(
-        [program, *words[1:]],
+        [program, *arguments],
         env=env,
         start_new_session=True,
         preexec_fn=lambda: pid.write_text(str(os.getpid())),
@@ -53,12 +52,9 @@ def main(verb: str, *words: str) -> int:
         case "rm", *line:
             remove([word for word in line if not word.startswith("--")])
         case "ps", *_, label:
-            paths = ROOT.glob("*.label")
-            print(
-                "\n".join(
-                    path.stem for path in paths if path.read_text() == label.partition("label=")[2]
-                )
-            )
+            for path in ROOT.glob("*.label"):
+                if path.read_text() == label.partition("label=")[2]:
+                    print(path.stem)
         case "network", "create", name:
             (ROOT / f"{name}.network").touch(exist_ok=False)
         case "network", "rm", name:

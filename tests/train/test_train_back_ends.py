@@ -6,7 +6,6 @@ import time
 
 import psutil
 import pytest
-from train_clients import Clients
 from train_fakes import guard_of, wait_until
 
 from components.train.__main__ import main
@@ -21,7 +20,7 @@ print(task["type"], task["index"], sys.argv[1:])
 
 
 @pytest.mark.parametrize("backend", ["process", *ELSEWHERE])
-def test_own_program_runs_as_replicas(clients: Clients, backend: str):
+def test_own_program_runs_as_replicas(clients, backend):
     code, out, err = clients.run(backend, *clients.program(THREE_LINES))
     assert code == 0, out + err
     for role in ("chief", "worker"):
@@ -32,7 +31,7 @@ def test_own_program_runs_as_replicas(clients: Clients, backend: str):
 @pytest.mark.parametrize(
     ("backend", "guard_too"), [("docker", False), ("ssh", False), ("ssh", True)]
 )
-def test_nothing_outlives_killed_launcher(clients: Clients, backend: str, guard_too: bool):
+def test_nothing_outlives_killed_launcher(clients, backend, guard_too):
     word = f"0.{time.time_ns()}"
     launcher = clients.start(backend, "--command", f"sleep 60 {word}", *clients.job_dir)
 
@@ -49,7 +48,7 @@ def test_nothing_outlives_killed_launcher(clients: Clients, backend: str, guard_
 
 
 @pytest.mark.parametrize("backend", ELSEWHERE)
-def test_sigterm_reaches_program(clients: Clients, backend: str):
+def test_sigterm_reaches_program(clients, backend):
     waits = (
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(143)))\n"
@@ -64,7 +63,7 @@ def test_sigterm_reaches_program(clients: Clients, backend: str):
     assert "chief/0 | saved" in out and "chief/0 ended: exit code 143" in out
 
 
-def test_next_launcher_removes_old_containers(clients: Clients):
+def test_next_launcher_removes_old_containers(clients):
     first = clients.start("docker", "--command", "sleep 60", *clients.job_dir)
     wait_until(lambda: len(list(clients.path.glob("*.pid"))) == 2)
     guard_of(first).kill()
@@ -75,7 +74,7 @@ def test_next_launcher_removes_old_containers(clients: Clients):
     assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
 
 
-def test_containers_mount_only_job_directories(clients: Clients, capsys: pytest.CaptureFixture):
+def test_containers_mount_only_job_directories(clients, capsys):
     job, code, logs, more = (
         clients.path / name for name in ("job", "code", "code/logs", "more, and more")
     )
@@ -93,7 +92,7 @@ def test_containers_mount_only_job_directories(clients: Clients, capsys: pytest.
     assert not job.exists()
 
 
-def test_missing_engine_or_image_is_refused(clients: Clients, refused):
+def test_missing_engine_or_image_is_refused(clients, refused):
     own = (*clients.flags("docker"), "--command", "true", *clients.job_dir)
     assert "get it with 'docker pull missing'" in refused(main, *own, "--image", "missing")
     assert "no such file or directory" in refused(main, *own, "--mount", "/no/such")
@@ -101,7 +100,7 @@ def test_missing_engine_or_image_is_refused(clients: Clients, refused):
     assert "no container engine: Cannot connect; start Docker" in refused(main, *own)
 
 
-def test_silent_hosts_are_refused_by_name(clients: Clients, refused):
+def test_silent_hosts_are_refused_by_name(clients, refused):
     own = ("--command", "true", *clients.job_dir)
     (clients.path / "hosts").write_text("dead-1\nme@dead-2:2222\n")
     error = refused(main, *clients.flags("ssh"), *own)

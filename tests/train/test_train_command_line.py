@@ -19,7 +19,7 @@ CONTROL = ["--status=job", "--stop=job"]
 
 @pytest.mark.parametrize("control", ["", *CONTROL])
 @pytest.mark.parametrize(("name", "backend"), itertools.product(FLAGS, BACKENDS))
-def test_flag_of_other_backend_is_refused(control: str, name: str, backend: str):
+def test_flag_of_other_backend_is_refused(control, name, backend):
     flag = f"--{name.replace('_', '-')}"
     argv = ["--backend", backend, *control.split(), flag, VALUES.get(name, "x")]
     options = BACKENDS[backend].Options.__dataclass_fields__
@@ -35,6 +35,6 @@ def test_flag_of_other_backend_is_refused(control: str, name: str, backend: str)
 @pytest.mark.parametrize(
     "flag", ["--strict", "--dry-run", "--cluster=x", "--max-restarts=0", "--command=x", "-- --x"]
 )
-def test_control_refuses_flags_of_run(control: str, flag: str):
+def test_control_refuses_flags_of_run(control, flag):
     with pytest.raises(UserError, match="has no use with --status and --stop"):
         parse([control, *flag.split()])

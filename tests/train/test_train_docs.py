@@ -18,9 +18,7 @@ COMMANDS = re.findall(r"^\.venv/bin/python -m components\.train (.*)$", TEXT, re
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command_of_clusters_page_works(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-):
+def test_command_of_clusters_page_works(command, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert main(shlex.split(command)) == 0
     assert capsys.readouterr().out
@@ -39,14 +37,14 @@ def test_key_table_matches_schema():
         assert "| name |" in row or all(choice in row for choice in key.get("enum", ()))
 
 
-def test_cluster_file_on_page_loads(tmp_path: Path):
+def test_cluster_file_on_page_loads(tmp_path):
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     (tmp_path / "cluster.yaml").write_text(example)
     assert load_cluster(tmp_path / "cluster.yaml").replicas == 8
 
 
 @pytest.mark.slow
-def test_command_of_running_page_works(tmp_path: Path):
+def test_command_of_running_page_works(tmp_path):
     (tmp_path / "clusters").symlink_to(ROOT / "clusters")
     package = tmp_path / "src" / "mytrainer"
     package.mkdir(parents=True)

@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ LOCAL = ["--cluster", str(CLUSTERS / "local.yaml")]
 SOURCES = Path(__file__).with_name("sources")
 
 
-def test_process_dry_run_prints_plan(
-    capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_process_dry_run_prints_plan(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = ["--data-dir", "data", "--train-steps", "9", "--job-dir", "jobs/a"]
     assert main(["--cluster", str(CLUSTERS / "local-ps.yaml"), "--dry-run", "--", *flags]) == 0
@@ -35,7 +32,7 @@ def test_process_dry_run_prints_plan(
     }
 
 
-def test_vertex_dry_run_prints_job(capsys: pytest.CaptureFixture):
+def test_vertex_dry_run_prints_job(capsys):
     words = f"--cluster {SOURCES / 'everything.yaml'} --backend vertex --image i --dry-run".split()
     assert main(words) == 0
     out, err = capsys.readouterr()
@@ -87,9 +84,7 @@ DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
         ),
     ],
 )
-def test_bad_arguments_are_refused(
-    refused: Callable, monkeypatch: pytest.MonkeyPatch, arguments: str, error: str
-):
+def test_bad_arguments_are_refused(refused, monkeypatch, arguments, error):
     monkeypatch.chdir(CLUSTERS.parent)
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     assert error in refused(main, *LOCAL, *arguments.split())

@@ -11,7 +11,7 @@ _SSH = """#!/bin/sh
 # Drops the options; a host named dead does not answer. What runs bears no mark of the launcher.
 while :; do case $1 in -[iop]) shift 2 ;; -*) shift ;; *) break ;; esac; done
 host=${1#ssh://}; shift
-case $host in *dead*) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;; esac
+case $host in *dead*) echo "ssh: connect to host $host: Connection refused" >&2; exit 255 ;; esac
 env -u TRAINER_RUN sh -c "$*" <&0
 """
 

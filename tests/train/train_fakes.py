@@ -84,7 +84,7 @@ class Bench:
     def plan(
         self, cluster: Cluster, max_restarts: int = 0, reports: bool = False, **scripts: str
     ) -> Plan:
-        """Returns a plan in which chief/0 runs the script `chief_0`; a replica without a script sleeps."""
+        """Returns a plan whose chief/0 runs the script `chief_0`; one without a script sleeps."""
         command = (sys.executable, "-S", "-c", FAKE, repr(scripts))
         job = Job(cluster=cluster, program=Program(command=command, job_dir=str(self.path)))
         plan = planned(job, self.path / "logs")

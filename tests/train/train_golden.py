@@ -1,4 +1,4 @@
-"""Writes what each cluster means in full, also as worker pools: `python tests/train/train_golden.py`.
+"""Writes what each cluster means in full: `python tests/train/train_golden.py`.
 
 Review the difference that it makes with `git diff tests/train/golden` before it is committed.
 """

@@ -1,4 +1,4 @@
-"""A Vertex AI, a store and a log of this machine, where jobs end as a test says; what they do is written down."""
+"""A Vertex AI, a store and a log of this machine, where jobs end as a test says."""
 
 import contextlib
 import datetime
@@ -21,12 +21,15 @@ IMAGE = f"us-docker.pkg.dev/p/r/i@sha256:{'0' * 64}"
 CLUSTER = """
 strategy: multi_worker_mirrored
 chief: {machine: n1-standard-4, alternatives: [{machine: n2-standard-4}]}
-worker: {machine: n1-standard-8, replicas: 2, alternatives: [{machine: n2-standard-8}, {machine: e2-standard-8}]}
+worker:
+  machine: n1-standard-8
+  replicas: 2
+  alternatives: [{machine: n2-standard-8}, {machine: e2-standard-8}]
 """
 
 
 class Training:
-    """Runs the command; each of its jobs ends as `endings` says: error code and text, step, and seconds that it ran."""
+    """Runs the command; each job ends as `endings` says: error code and text, step, seconds."""
 
     def __init__(self, vertex: Any, files: pathlib.Path, logs: pathlib.Path) -> None:
         self.files, self.logs, self.endings = files / "job", logs, []

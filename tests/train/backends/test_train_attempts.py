@@ -28,7 +28,7 @@ NON_ZERO = "The replica workerpool0-0 exited with a non-zero status of 1."
         (13, NON_ZERO, Ending.FAILED),
     ],
 )
-def test_job_error_maps_to_ending(code: int, message: str, expected: Ending):
+def test_job_error_maps_to_ending(code, message, expected):
     job = v1.CustomJob(state="JOB_STATE_FAILED", error={"code": code, "message": message})
     assert ending(job) is expected
 
@@ -48,7 +48,7 @@ def attempt(order: Again | int, how: Ending, before: int, new_steps: int, **fiel
 
 
 def order_after(past: str, num_earlier: int = 0, **limits: float) -> Again | Over:
-    """Returns what follows attempts such as `0 stockout 5`: choice, ending or exit code, new steps."""
+    """Returns what follows `0 stockout 5` and the like: choice, ending or exit code, new steps."""
     attempts = []
     step = -1
     for choice, how, steps in (words.split() for words in past.split(", ")):
@@ -91,14 +91,14 @@ PREEMPTIONS = "no restart after preemptions is left (max_restarts: 2)"
         ),
     ],
 )
-def test_no_attempt_follows(past: str, limits: dict[str, float], why: str, code: int):
+def test_no_attempt_follows(past, limits, why, code):
     assert order_after(past, **limits) == Over(why=why, exit_code=code)
 
 
 @pytest.mark.parametrize(
     ("past", "num_earlier"), [("1 failed 9, 1 failed 0", 2), ("0 cancelled 9", 1), ("0 2 9", 1)]
 )
-def test_next_command_begins_anew(past: str, num_earlier: int):
+def test_next_command_begins_anew(past, num_earlier):
     order = order_after(past, num_earlier, machine_hours=20)
     assert (order.choice, order.timeout_s) == (0, 9 * 3600)
 

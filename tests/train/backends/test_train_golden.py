@@ -25,12 +25,12 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stem", CLUSTERS)
-def test_plan_equals_reviewed_one(stem: str):
+def test_plan_equals_reviewed_one(stem):
     assert (GOLDEN / f"{stem}.txt").read_text() == text(CLUSTERS[stem])
 
 
 @pytest.mark.parametrize("stem", CLUSTERS)
-def test_replicas_share_one_address_list(stem: str):
+def test_replicas_share_one_address_list(stem):
     cluster = load_cluster(CLUSTERS[stem])
     program = Program(command=("program",), job_dir="job")
     replicas = planned(Job(cluster=cluster, program=program), Path("logs")).replicas
@@ -45,7 +45,7 @@ def test_replicas_share_one_address_list(stem: str):
 
 
 @pytest.mark.parametrize("stem", CLUSTERS)
-def test_pools_survive_pipeline_launcher(stem: str):
+def test_pools_survive_pipeline_launcher(stem):
     """Keeps every pool, as the launcher removes what is empty and so would shift the roles."""
     cluster = load_cluster(CLUSTERS[stem])
     specs = plan_vertex(cluster, "image", [], machines=False)
@@ -53,7 +53,7 @@ def test_pools_survive_pipeline_launcher(stem: str):
 
 
 @pytest.mark.parametrize("case", TF_CONFIGS, ids=[case["what"] for case in TF_CONFIGS])
-def test_trainer_reads_environment_of_launcher(case: dict):
+def test_trainer_reads_environment_of_launcher(case):
     environ = case["environ"].items()
     me = from_environment({k: v if isinstance(v, str) else json.dumps(v) for k, v in environ})
     assert {

@@ -14,7 +14,7 @@ CLUSTER = Cluster(strategy="one_device", chief={"machine": "n1-standard-4"})
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(JobSettings), ids=lambda field: field.name)
-def test_setting_survives_as_flags(field: dataclasses.Field):
+def test_setting_survives_as_flags(field):
     settings = JobSettings(**{field.name: GIVEN[field.name]})
     assert JobSettings.parse(settings.as_flags(), "plan") == settings != JobSettings()
 
@@ -39,7 +39,7 @@ def test_settings_arrive_in_job():
         ({"encryption_key": GIVEN["encryption_key"].replace("us-", "eu-")}, "lies in eu-central1"),
     ],
 )
-def test_conflicting_settings_are_refused(values: dict[str, str], message: str):
+def test_conflicting_settings_are_refused(values, message):
     with pytest.raises(UserError, match=message):
         JobSettings(**values).check("us-central1")
 
@@ -56,17 +56,17 @@ def test_conflicting_settings_are_refused(values: dict[str, str], message: str):
         ("--labels=managed_by=me", "is not .* by which cleanup and registry go"),
     ],
 )
-def test_bad_setting_is_refused(flag: str, message: str):
+def test_bad_setting_is_refused(flag, message):
     with pytest.raises(UserError, match=message):
         JobSettings.parse([flag], "plan")
 
 
 @pytest.mark.parametrize("flag", ["--env=MY_TF_CONFIG=x", "--labels=run2=mine"])
-def test_setting_like_reserved_one_passes(flag: str):
+def test_setting_like_reserved_one_passes(flag):
     assert JobSettings.parse([flag], "plan") != JobSettings()
 
 
 @pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "parameter_server"])
-def test_lost_synchronous_worker_restarts_job(strategy: str):
+def test_lost_synchronous_worker_restarts_job(strategy):
     arguments = JobSettings().arguments(CLUSTER.model_copy(update={"strategy": strategy}))
     assert arguments["restart_job_on_worker_restart"] is (strategy == "multi_worker_mirrored")

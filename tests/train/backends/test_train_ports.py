@@ -1,12 +1,9 @@
 import socket
-from pathlib import Path
-
-import pytest
 
 from components.train.backends import process
 
 
-def test_ports_are_reserved_until_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_ports_are_reserved_until_block_ends(tmp_path, monkeypatch):
     with process.reserved(5) as first:
         # As the steps of a pipeline have each their own.
         monkeypatch.setenv("TMPDIR", str(tmp_path))

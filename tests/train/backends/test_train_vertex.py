@@ -1,4 +1,4 @@
-"""Runs `--backend vertex` with Google's clients against a local Vertex AI, store and log whose jobs follow a script."""
+"""Runs `--backend vertex` with Google's clients against a Vertex AI of this machine."""
 
 import itertools
 import json
@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import pytest
 from google.api_core import exceptions
@@ -101,7 +100,7 @@ def test_limits_are_shared_by_commands(training):
 
 
 @pytest.mark.parametrize("step", [None, 9, 8])
-def test_finished_job_is_not_submitted_again(training, step: int | None):
+def test_finished_job_is_not_submitted_again(training, step):
     training.endings = [DONE, DONE]
     assert training() == 0
     if step:
@@ -113,7 +112,7 @@ def test_finished_job_is_not_submitted_again(training, step: int | None):
 
 
 @pytest.mark.parametrize("is_made", [False, True])
-def test_busy_service_delays_another_attempt(training, is_made: bool):
+def test_busy_service_delays_another_attempt(training, is_made):
     failing(training, exceptions.ServiceUnavailable("busy"), 2, is_made)
     training.endings = [(*FAILED, 3), DONE]
     assert training() == 0
@@ -127,15 +126,8 @@ def test_damaged_record_is_kept(training, refused):
     assert (training.files / "attempts.json").read_text() == "[{" and not training.jobs()
 
 
-def test_outage_is_waited_for(training, capfd):
-    errors = [exceptions.Unauthenticated("expired")] * 3 + [exceptions.ServiceUnavailable("")] * 2
-    training.before = mock.Mock(side_effect=[*errors, None])
-    assert training() == 0
-    assert capfd.readouterr().out.count("the job goes on, and so does waiting for it") == 2
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_cancels_job(training, number: int, code: int):
+def test_signal_cancels_job(training, number, code):
     training.before = once(number)
     assert training() == code
     assert endings(training) == ["cancelled"]
@@ -162,22 +154,6 @@ def test_job_with_lost_answer_is_followed(training):
         training()
     assert training() == 0
     assert len(training.jobs()) == 1 and endings(training) == ["succeeded"]
-
-
-def test_foreign_job_of_same_name_stays(training):
-    failing(training, exceptions.ServiceUnavailable("it was not made"))
-    with pytest.raises(ConnectionError):
-        training()
-    foreign = v1.CustomJob(
-        name=f"{training.vertex.parent}/customJobs/7",
-        display_name=training.record()[0]["display_name"],
-        state=v1.JobState.JOB_STATE_PENDING,
-        labels={"managed_by": "others"},
-    )
-    training.vertex.custom_jobs.items[foreign.name] = foreign
-    assert training() == 0
-    assert training.record()[0]["name"] != foreign.name
-    assert foreign.state == v1.JobState.JOB_STATE_PENDING
 
 
 def test_second_command_for_job_is_refused(training):

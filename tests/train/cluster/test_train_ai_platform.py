@@ -21,7 +21,7 @@ def source(path: Path, **values: Any) -> Source:
 
 
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
-def test_translation_is_noted(tmp_path: Path, case: dict[str, Any]):
+def test_translation_is_noted(tmp_path, case):
     """Notes what a file of AI Platform becomes, and refuses replacements with --strict."""
     translated = source(tmp_path, **case["file"])
     expected = {"strategy": "one_device", "chief": {"machine": "n1-standard-4"}}
@@ -31,7 +31,7 @@ def test_translation_is_noted(tmp_path: Path, case: dict[str, Any]):
 
 
 @pytest.mark.parametrize("name", sorted(LEGACY_MACHINES.keys() - {"cloud_tpu"}))
-def test_strict_refuses_replaced_machine(name: str):
+def test_strict_refuses_replaced_machine(name):
     pool = LEGACY_MACHINES[name]
     source = read(name)
     assert source.cluster.chief.machine == pool["machine"]
@@ -39,7 +39,7 @@ def test_strict_refuses_replaced_machine(name: str):
         source.refuse_replacements()
 
 
-def test_arguments_and_job_directory_become_flags(tmp_path: Path):
+def test_arguments_and_job_directory_become_flags(tmp_path):
     config = source(tmp_path, args=["--train-steps", 1000, "--sync"], jobDir="gs://bucket/a")
     assert config.trainer_flags([]) == ["--train-steps", "1000", "--job-dir", "gs://bucket/a"]
     assert not config.notes

@@ -48,7 +48,7 @@ FREE = [
 
 
 def bad_files(document: Any, part: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yields the document with one mistake in this part of it, and the place that the error names."""
+    """Yields the document with a mistake in this part, and the place that the error names."""
     for key, value in [*part.items()] if isinstance(part, dict) else []:
         inner = f"{place}.{key}".lstrip(".")
         yield from bad_files(document, {} if key in FREE else value, inner)
@@ -66,7 +66,7 @@ def bad_files(document: Any, part: Any, place: str = "") -> Iterator[tuple[str, 
 
 
 @pytest.mark.parametrize("good", [OURS, THEIRS], ids=["ours", "AI Platform's"])
-def test_each_mistake_is_refused_by_place(tmp_path: Path, good: str):
+def test_each_mistake_is_refused_by_place(tmp_path, good):
     """Raises a `UserError` for each mistake, where anything else would be a traceback."""
     path = tmp_path / "cluster.yaml"
     path.write_text(good)

@@ -17,7 +17,7 @@ ALLOWED = [case["file"] for case in CASES if "says" not in case]
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=range(len(REFUSED)))
-def test_bad_file_is_refused_naming_place(tmp_path: Path, case: dict):
+def test_bad_file_is_refused_naming_place(tmp_path, case):
     path = tmp_path / "cluster.yaml"
     path.write_bytes((case.get("text") or yaml.safe_dump(case["file"])).encode("latin-1"))
     with pytest.raises(UserError, match=re.escape(f"{path}: {case['says']}")) as caught:
@@ -26,7 +26,7 @@ def test_bad_file_is_refused_naming_place(tmp_path: Path, case: dict):
 
 
 @pytest.mark.parametrize("values", ALLOWED, ids=range(len(ALLOWED)))
-def test_file_close_to_refusals_loads(values: dict):
+def test_file_close_to_refusals_loads(values):
     Cluster.from_json(json.dumps(values))
 
 
@@ -39,9 +39,7 @@ def test_file_close_to_refusals_loads(values: dict):
         (".", ".: cannot be read (Is a directory)"),
     ],
 )
-def test_bad_name_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: str
-):
+def test_bad_name_is_refused(tmp_path, monkeypatch, name, error):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "local.yaml").touch()
     with pytest.raises(UserError, match=re.escape(error)):

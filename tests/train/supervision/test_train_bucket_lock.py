@@ -1,16 +1,14 @@
-import contextlib
+import dataclasses
 import os
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from train_fakes import wait_until
+from train_fakes import ONE, Bench, wait_until
 
 from common.errors import UserError
 from components.train.supervision.lock import Launcher, Lease
+from components.train.supervision.plan import Plan
 
 ME = Launcher.of(os.getpid())
 ELSEWHERE = ME.model_copy(update={"host": "node-7"})
@@ -26,43 +24,33 @@ def store(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return bucket / "job" / "launcher.lock"
 
 
-@pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """Starts a launcher of this machine that runs a command; waits until it runs."""
-    with contextlib.ExitStack() as launchers:
-
-        def start(command: str) -> subprocess.Popen[str]:
-            line = [sys.executable, "-m", "components.train", "--cluster", "clusters/local.yaml"]
-            line += ["--job-dir", JOB, "--log-dir", str(tmp_path / command), "--command", command]
-            launcher = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
-            launchers.enter_context(launcher)
-            launchers.callback(launcher.kill)
-            log = tmp_path / command / "chief-0.log"
-            wait_until(lambda: log.exists() or launcher.poll() is not None)
-            return launcher
-
-        yield start
+def planned(bench: Bench, **scripts: str) -> Plan:
+    return dataclasses.replace(bench.plan(ONE, **scripts), job_dir=JOB)
 
 
 @pytest.mark.cluster
-def test_second_launcher_of_bucket_is_refused(store: Path, launch: Callable):
-    first = launch("sleep 600")
-    second = launch("true")
-    error = second.stderr.read()
-    assert (second.wait(), error.count("\n")) == (2, 1)
-    assert f"a launcher already works on {JOB}: process {first.pid}, since " in error
+def test_second_launcher_of_bucket_is_refused(bench, store, tmp_path):
+    first = bench.start(planned(bench))
+    second = Bench(path=tmp_path / "second")
+    second.path.mkdir()
+    message = f"a launcher already works on {JOB}: process {first.pid}, since "
+    with pytest.raises(UserError, match=message):
+        second.run(planned(second))
     first.terminate()
-    first.wait()
-    assert launch("true").wait() == 0
+    first.communicate()
+    assert second.run(planned(second, chief_0=""))[0] == 0
     assert not store.exists()
 
 
 @pytest.mark.cluster
-def test_launcher_without_its_lock_is_killed(store: Path, launch: Callable):
-    launcher = launch("sleep 600")
+def test_launcher_without_its_lock_is_killed(bench, store, capfd):
+    launcher = bench.start(planned(bench))
     store.write_text(OTHER)
-    assert f"another launcher has taken over {JOB}; this one is killed" in launcher.stderr.read()
-    assert (launcher.wait(), store.read_text()) == (-9, OTHER)
+    launcher.communicate()
+    assert (launcher.returncode, store.read_text()) == (-9, OTHER)
+    error = f"another launcher has taken over {JOB}; this one is killed"
+    assert error in capfd.readouterr().err
+    wait_until(lambda: not bench.processes())
 
 
 def test_launcher_alive_elsewhere_is_named():
@@ -76,7 +64,7 @@ def test_launcher_alive_elsewhere_is_named():
 
 
 @pytest.mark.parametrize("content", [OTHER, GONE, "[" * 9000], ids=["elsewhere", "gone", "hostile"])
-def test_silent_lock_is_taken_over(store: Path, content: str):
+def test_silent_lock_is_taken_over(store, content):
     other, lock = Lease(JOB, ELSEWHERE), Lease(JOB, ME, lease_s=0.1)
     other.take()
     store.write_text(content)
@@ -90,7 +78,7 @@ def test_silent_lock_is_taken_over(store: Path, content: str):
     assert not store.exists()
 
 
-def test_lock_survives_lost_answer_and_deletion(store: Path):
+def test_lock_survives_lost_answer_and_deletion(store):
     lock = Lease(JOB, ME)
     lock.take()
     store.write_text(TEXT)  # As by a request whose answer was lost.

@@ -1,4 +1,4 @@
-"""The failure contract with the real trainer; `make chaos` does the same at random and more often."""
+"""The failure contract with the real trainer; `make chaos` does it at random and more often."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ def one_worker(tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def test_synchronous_job_survives_faults(ring: Arena):
+def test_synchronous_job_survives_faults(ring):
     blows = [
         Blow(victim="worker/0", number=signal.SIGKILL, when=0.1),
         Blow(victim="chief/0", number=signal.SIGTERM, when=0.4),
@@ -35,7 +35,7 @@ def test_synchronous_job_survives_faults(ring: Arena):
     assert restarted == [("chief/0", "worker/0")] * 3
 
 
-def test_parameter_server_job_survives_kills(ring: Arena, one_worker: pathlib.Path):
+def test_parameter_server_job_survives_kills(ring, one_worker):
     """Restarts the only worker by itself, without which the chief could not go on."""
     blows = [
         Blow(victim="worker/0", number=signal.SIGKILL, when=0.1),
@@ -46,7 +46,7 @@ def test_parameter_server_job_survives_kills(ring: Arena, one_worker: pathlib.Pa
     assert restarted == [("worker/0",), ("chief/0", "worker/0", "ps/0")]
 
 
-def test_parameter_servers_run_on_one_core(ring: Arena, one_worker: pathlib.Path):
+def test_parameter_servers_run_on_one_core(ring, one_worker):
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:

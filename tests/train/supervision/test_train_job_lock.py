@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from train_fakes import ONE, Bench, guard_of, wait_until
+from train_fakes import ONE, guard_of, wait_until
 
 from common.errors import UserError
 from components.train.__main__ import main
@@ -17,7 +17,7 @@ from components.train.supervision.lock import FILE, Launcher, holder, locked
 
 
 @pytest.mark.cluster
-def test_second_launcher_is_refused(bench: Bench):
+def test_second_launcher_is_refused(bench):
     launcher = bench.start(bench.plan(ONE))
     wait_until(bench.starts)
     record = (bench.path / "launcher.jsonl").read_text()
@@ -32,7 +32,7 @@ def test_second_launcher_is_refused(bench: Bench):
 
 
 @pytest.mark.cluster
-def test_guard_outlives_killed_launcher(bench: Bench):
+def test_guard_outlives_killed_launcher(bench):
     launcher = bench.start(bench.plan(ONE))
     guard = guard_of(launcher)
     guard.suspend()
@@ -60,7 +60,7 @@ def no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("host", ["node-7", f"{socket.gethostname()}, pid:[7]"])
-def test_holder_elsewhere_is_refused_by_name(tmp_path: Path, host: str):
+def test_holder_elsewhere_is_refused_by_name(tmp_path, host):
     name = re.escape(f"process {os.getpid()} of {host}")
     with holding(tmp_path, host=host) as launcher:
         with pytest.raises(UserError, match=f"{name}.*; run the same command there"):
@@ -70,7 +70,7 @@ def test_holder_elsewhere_is_refused_by_name(tmp_path: Path, host: str):
         launcher.terminate()
 
 
-def test_reused_process_id_is_not_signalled(tmp_path: Path):
+def test_reused_process_id_is_not_signalled(tmp_path):
     with holding(tmp_path, started=1.0) as launcher:
         launcher.terminate()
         assert launcher.is_here and not launcher.is_alive

@@ -13,7 +13,7 @@ def names(path: Path) -> list[str]:
     return [event["event"] for event in last_run(str(path))]
 
 
-def test_torn_line_costs_no_other(tmp_path: Path):
+def test_torn_line_costs_no_other(tmp_path):
     assert not names(tmp_path)
     write(tmp_path, "start", "end")
     write(tmp_path, "start", "up", "down")

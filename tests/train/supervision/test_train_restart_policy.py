@@ -20,7 +20,7 @@ SYNC, PS = "multi_worker_mirrored", "parameter_server"
         (PS, "ps", 137, "RESTART_ALL"),
     ],
 )
-def test_end_decides_restarts(strategy: str, role: str, code: int, follows: str):
+def test_end_decides_restarts(strategy, role, code, follows):
     assert decide(role, strategy, code) is Follows[follows]
 
 
