@@ -1,12 +1,9 @@
 """Keys of a run, from wherever they come."""
 
-import pathlib
-import re
-
 import pytest
 
 from common.errors import UserError
-from pipelines import run, submit
+from pipelines import submit
 from pipelines.cloud_options import KEYS
 
 
@@ -15,25 +12,21 @@ def read(*words: object):
 
 
 @pytest.fixture
-def file(tmp_path) -> pathlib.Path:
+def file(tmp_path):
     return tmp_path / "run.yaml"
 
 
 def test_flags_win_over_settings_over_file(file):
     file.write_text(
-        "{source: [gs://b/a], env: [A=b], project: one-project, location: here, train_steps: 5, "
-        "fail_on_reject: true,"
-        " trainer_flags: [--momentum, 0.5]}"
+        """{source: [gs://b/a], env: [A=b], project: one-project, location: here, train_steps: 5,
+        fail_on_reject: true, trainer_flags: [--momentum, 0.5]}"""
     )
     settings = ["--set", "location=there", "--set", "train_steps=6", "--set", "labels=[a=b]"]
     config = read("--config", file, *settings, "--source", "gs://b/c", "--train-steps", "7")
     assert (config.source, config.env, config.project) == (("gs://b/c",), ("A=b",), "one-project")
     assert (config.location, config.train_steps, config.labels) == ("there", 7, ("a=b",))
-    assert (
-        config.fail_on_reject
-        and config.trainer_flags == ("--momentum", "0.5")
-        and config.shards is None
-    )
+    assert config.trainer_flags == ("--momentum", "0.5")
+    assert config.fail_on_reject and config.shards is None
 
 
 @pytest.mark.parametrize(
@@ -41,9 +34,7 @@ def test_flags_win_over_settings_over_file(file):
     [
         ("- a", "is not a mapping; write 'key: value' of "),
         ("projekt: a", "unknown key 'projekt'; did you mean 'project'"),
-        ("'yes': true", "unknown key 'yes'"),
         ("yes: true", "unknown key 'yes'"),
-        ("project: {a: b}", "project: .* is not a text"),
         ("project: [a, b]", "project: .* is not a text"),
         ("project: true", "project: .* is not a text"),
         ("project:", "project: nothing"),
@@ -58,32 +49,10 @@ def test_mistake_in_file_names_file(file, text, message):
         read("--config", file)
 
 
-def test_config_that_is_gone(file):
-    with pytest.raises(UserError, match="cannot be read"):
-        read("--config", file)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("shards", "shards: nothing stands there; write a value"),
-        ("shrds=1", "did you mean 'shards'"),
-    ],
+    [("shards", "nothing stands there; write a value"), ("shrds=1", "did you mean 'shards'")],
 )
 def test_mistake_in_setting_is_shown(text, message):
     with pytest.raises(UserError, match=f"--set {text}: .*{message}"):
         read("--set", text)
-
-
-@pytest.mark.parametrize(("parser", "most"), [(run._parser, 20), (submit._parser, 25)])
-def test_commands_have_few_flags(parser, most):
-    flags = re.findall(r"^  (--[a-z-]+)", parser().format_help(), re.MULTILINE)
-    assert len({*flags}) <= most
-
-
-def test_every_key_is_listed(capsys):
-    with pytest.raises(SystemExit):
-        read("--help-config")
-    listed = capsys.readouterr().out
-    assert all(f"\n{key}: " in f"\n{listed}" for key in KEYS.model.model_fields)
-    assert "shards: int | None = None\n    files of the training split" in listed
