@@ -1,4 +1,4 @@
-"""Finds in a compiled spec what would not run the same here and on Vertex AI: `python -m tests.lint.specs [SPEC...]`.
+"""Finds what would not run the same here and on Vertex AI: `python -m tests.lint.specs [SPEC...]`.
 
 Without arguments it compiles both specs and looks at them. Each rule is a trap that was fallen
 into: kfp.local 2.17 or the Google components 2.22 accept the spec and then do something else. What
@@ -35,13 +35,6 @@ _CONDITION = re.compile(
 )
 _GOOGLE = "google_cloud_pipeline_components.container."
 _LIGHTWEIGHT = "program_path=$(mktemp"  # how kfp starts a component that is a function
-_LAUNCHERS = {
-    "model.delete_model": "deletes all versions of the model; delete the version with a step of "
-    "our own",
-    "vertex_notification_email": "fails everywhere but on Vertex AI; let a step of our own tell it",
-    "dataflow.": "runs a file in Google's image, which lacks this project; use "
-    "DataflowFlexTemplateJobOp",
-}
 
 
 def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
@@ -51,7 +44,6 @@ def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
     tasks = {name for dag in dags.values() for name in dag["dag"]["tasks"]}
     found = [f"root: {problem}" for problem in _inputs(spec["root"].get("inputDefinitions", {}))]
     for dag_name, dag in dags.items():
-        found.extend(f"{dag_name}: {problem}" for problem in _one_of(dag["dag"].get("outputs", {})))
         for name, task in dag["dag"]["tasks"].items():
             component = components[task["componentRef"]["name"]]
             container = executors.get(component.get("executorLabel"), {}).get("container", {})
@@ -67,20 +59,8 @@ def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
 
 
 def _inputs(definitions: dict[str, Any]) -> Iterator[str]:
-    for name in definitions.get("artifacts", {}):
-        yield f"kfp.local gives no artifact {name!r} to a pipeline; give its URI, and import it in the pipeline"
     for name, definition in definitions.get("parameters", {}).items():
         yield from _constant(name, definition.get("defaultValue"))
-
-
-def _one_of(outputs: dict[str, Any]) -> Iterator[str]:
-    for output in outputs.get("artifacts", {}).values():
-        if len(output.get("artifactSelectors", [])) > 1:
-            yield "OneOf over artifacts ends in a ValueError here; choose within a step that has both"
-    for output in outputs.get("parameters", {}).values():
-        for selector in output.get("valueFromOneof", {}).get("parameterSelectors", []):
-            if not (key := selector["outputParameterKey"]).endswith("-Output"):
-                yield f"OneOf over the named output {key!r} is not resolved here; use steps with one return value"
 
 
 def _condition(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
@@ -89,9 +69,9 @@ def _condition(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
         if any(channel.startswith(f"{name}-") for name in tasks) and not channel.endswith(
             "-Output"
         ):
-            yield f"condition on the named output {channel!r} is silently false here; use a step with one return value"
+            yield f"condition on the named output {channel!r} is false here; return one value"
     if _CONDITION.sub("", condition):
-        yield f"condition on a value with a quote, a backslash, &&, || or !( is silently false here: {condition}; use a word"
+        yield f"condition is silently false here, by its quotes or signs: {condition}; use a word"
 
 
 def _given(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
@@ -110,22 +90,23 @@ def _given(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
 def _constant(name: str, value: Any) -> Iterator[str]:
     yield from (f"{name!r}: {problem}" for problem in _text(str(value)))
     if isinstance(value, dict | list):
+        kind = type(value).__name__
         parts = list(_parts(value))
         if any("{{$." in str(part) for part in parts):
-            yield f"{name!r} holds a parameter within a {type(value).__name__}, not filled in here; pass it whole"
+            yield f"{name!r} holds a parameter within a {kind}; pass it whole"
         for part in parts:
             if (
                 isinstance(part, int | float)
                 and not isinstance(part, bool)
                 and float(part).is_integer()
             ):
-                yield f"{name!r} holds {part:.0f} within a {type(value).__name__}, a float here; pass it whole, or as text"
+                yield f"{name!r} holds {part:.0f} in a {kind}, a float here; pass text"
 
 
 def _text(text: str) -> Iterator[str]:
     for placeholder in re.findall(r"\{\{\$\.(.*?)\}\}", text):
         if not _FILLED.match(placeholder):
-            yield f"placeholder {placeholder} is not filled in here; pass what it stands for as a parameter"
+            yield f"placeholder {placeholder} is not filled in here; pass a parameter"
     if len(text.encode()) > _MAX_TEXT:
         yield f"{len(text.encode())} bytes do not fit into a command; write them to an artifact"
 
@@ -141,43 +122,29 @@ def _launched(task: dict[str, Any], command: str) -> Iterator[str]:
             if isinstance(value, dict | list) and any(
                 not part and part is not None for part in _parts(value)
             ):
-                yield f"{name!r} holds something empty, which the launcher takes out (pools shift); leave it out"
+                yield f"{name!r} holds something empty, so pools shift; leave it out"
     if f"{_GOOGLE}v1.custom_job" in command:
         if "retryPolicy" in task:
-            yield "set_retry has the launcher look at the job that has failed once more; submit the run again"
-        if "max_wait_duration" in given and constants.get("strategy", "FLEX_START") not in (
-            None,
-            "FLEX_START",
-        ):
-            yield "max_wait_duration is dropped unless strategy is FLEX_START; leave it out"
+            yield "set_retry looks at the failed job once more; submit the run again"
         if "restart_job_on_worker_restart" not in given:
-            yield "a lost machine's replica starts again alone, the others wait; pass restart_job_on_worker_restart"
+            yield "replicas wait for a lost one; pass restart_job_on_worker_restart"
 
 
 def _executor(executor: dict[str, Any], backend: str) -> Iterator[str]:
-    if importer := executor.get("importer"):
-        if "{{channel" in str(importer.get("artifactUri")):
-            yield "an importer's URI made of parameters is not expanded; give it a task's output"
-        if backend == "local" and str(importer["typeSchema"].get("schemaTitle")).startswith(
-            "google."
-        ):
-            yield "an importer's class of Google's is a plain Artifact here; import it for Vertex AI only"
-        return
+    if "container" not in executor:
+        return  # An importer.
     container = executor["container"]
     command, image = _command(container), container["image"]
     for part in (*container.get("command", []), *container.get("args", [])):
         yield from _text(part)
     if "pip install" in command:
-        yield "installs packages when it starts; put them into the image, and pass install_kfp_package=False"
+        yield "installs packages when it starts; put them into the image"
     if "{{" in image + str(container.get("resources")):
-        yield "an image or resources that are known when it runs may be refused or ignored; give them when compiling"
+        yield "image or resources are known when it runs; give them when compiling"
     elif _GOOGLE not in command and backend == "vertex" and "@sha256:" not in image:
         yield f"image {image} can be moved under a running schedule; give it by digest"
     if _LIGHTWEIGHT not in command and (_GOOGLE not in command or backend == "local"):
-        yield "is a container component; kfp's SubprocessRunner runs functions only, so make it one without target_image"
-    for launcher, instead in _LAUNCHERS.items():
-        if f"{_GOOGLE}v1.{launcher}" in command:
-            yield instead
+        yield "is a container component, and kfp runs functions here; leave target_image out"
 
 
 def _command(container: dict[str, Any]) -> str:
@@ -196,14 +163,9 @@ def _parts(value: Any) -> Iterator[Any]:
 
 def lint_file(path: pathlib.Path) -> list[str]:
     """What is wrong with a compiled file, a line each."""
-    spec, *platform = yaml.safe_load_all(path.read_text(encoding="utf-8"))
-    found = lint(spec, "local" if path.stem.endswith("-local") else "vertex")
-    if platform:
-        found.append(
-            "a part for one platform (a workspace, Kubernetes) cannot be submitted; write to an "
-            "artifact instead"
-        )
-    return [f"{path.name}: {problem}" for problem in found]
+    spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+    problems = lint(spec, "local" if path.stem.endswith("-local") else "vertex")
+    return [f"{path.name}: {problem}" for problem in problems]
 
 
 def main(paths: list[str]) -> int:
