@@ -69,7 +69,7 @@ def test_modules_that_fail_are_named(monkeypatch, tmp_path):
 
 @dataclasses.dataclass(kw_only=True)
 class Project:
-    """A project that has all that is needed, until a test takes something away. A server here answers for Google."""
+    """A project that has all that is needed, by a server that answers for Google."""
 
     permissions: set[str] = dataclasses.field(
         default_factory=lambda: {*doctor.PERMISSIONS, *WRITES}

@@ -95,14 +95,6 @@ def test_damaged_record_is_one_line(make, refused, tmp_path, file, key, value):
         assert f"run.json, summary.json or job/job.json of {run} cannot be used" in message
 
 
-@pytest.mark.parametrize("content", [{"metrics": 7}, {"model": [1]}])
-def test_damaged_summary_makes_run_broken(make, output_of, refused, content):
-    run = make("1")
-    (run / "summary.json").write_text(json.dumps({"status": "succeeded", **content}))
-    assert output_of("list").splitlines()[1].split() == ["1", "broken"]
-    assert "run.json or summary.json is none of ours, or damaged" in refused(runs.main, "show", run)
-
-
 def test_delete_takes_named_runs_only(make, output_of, tmp_path):
     gone, stays = make("1"), make("2")
     dataset = tmp_path / "runs" / STORE / "d1"
