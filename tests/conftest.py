@@ -55,8 +55,8 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Returns a function for the bytes read so far from local files and stores of this machine."""
     sizes = []
 
-    def open_counted(storage: LocalStorage, *arguments: Any) -> io.RawIOBase:
-        raw = open_file(storage, *arguments)
+    def open_counted(*arguments: Any) -> io.RawIOBase:
+        raw = open_file(*arguments)
         readinto = raw.readinto
 
         def count(buffer: Any) -> int:
@@ -67,9 +67,9 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return raw
 
     def read_counted(*arguments: Any) -> tuple[dict[str, Any], bytes]:
-        resource, content = read_object(*arguments)
-        sizes.append(len(content))
-        return resource, content
+        answer = read_object(*arguments)
+        sizes.append(len(answer[1]))
+        return answer
 
     open_file, read_object = LocalStorage.open, Objects.read
     monkeypatch.setattr(LocalStorage, "open", open_counted)

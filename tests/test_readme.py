@@ -1,4 +1,4 @@
-"""The README's commands do what it says, but for containers and the server, which tests/docker and tests/serve start."""
+"""The README's commands do what it says, but for containers and the server: see tests/docker."""
 
 import json
 import pathlib
@@ -23,18 +23,13 @@ EXAMPLES = {
 
 def commands() -> list[str]:
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    lines = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
-    python = [line for line in lines if line.startswith(".venv/bin/python")]
-    return [
-        line
-        for line in python
-        if "docker" not in line.replace("-docker", "") and "serve" not in line
-    ]
+    lines = re.findall(r"^(\.venv/bin/python.*?)(?: +#.*)?$", "\n".join(blocks), re.MULTILINE)
+    return [line for line in lines if not re.search("(?<!-)docker|serve", line)]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
-    """A folder that looks like a clone, so that what the commands write does not land in this one."""
+    """A folder that looks like a clone, where the commands write."""
     folder = tmp_path_factory.mktemp("work") / "clone"
     folder.mkdir()
     for name in ("clusters", "examples", "pipelines"):
@@ -49,9 +44,8 @@ def run(command: str, folder: pathlib.Path) -> str:
     if "<id>" in command:
         newest = max((folder / "runs").glob("*/run.json")).parent
         command = command.replace("<id>", newest.name)
-    done = subprocess.run(
-        shlex.split(command), cwd=folder, capture_output=True, text=True, timeout=300
-    )
+    line = shlex.split(command)
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 

@@ -16,28 +16,25 @@ COMMANDS = sorted(
     for path in (ROOT / package).rglob("*.py")
     if re.search(r"^ +run_cli\(", path.read_text(), re.MULTILINE)
 )
+assert {"trainer.task", "components.train.__main__", "pipelines.run"} <= {*COMMANDS}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_says_what_code_it_is(command, monkeypatch, capsys):
+def test_command_says_its_version(command, monkeypatch, capsys):
     monkeypatch.setenv("CODE_VERSION", "abc123")
-    monkeypatch.setenv("PYTHONHASHSEED", "0")  # else trainer.task would start this process anew
+    monkeypatch.setenv("PYTHONHASHSEED", "0")  # Or trainer.task would start this process anew.
     monkeypatch.setattr("sys.argv", [command, "--version"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(command, run_name="__main__")
     assert (ended.value.code or 0, capsys.readouterr().out) == (0, "abc123\n")
 
 
-def test_the_commands_are_found():
-    assert {"trainer.task", "components.train.__main__", "pipelines.run"} <= {*COMMANDS}
-
-
-def test_a_checkout_is_its_commit_and_what_has_none_the_package(monkeypatch):
+def test_version_is_commit_or_package(monkeypatch):
     monkeypatch.delenv("CODE_VERSION", raising=False)
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    if asked.returncode:
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    if head.returncode:
         pytest.skip("not a git checkout")
     commit = code_version().removesuffix("+")
-    assert len(commit) == 12 and asked.stdout.startswith(commit)
-    monkeypatch.setenv("PATH", "")  # no git
+    assert len(commit) == 12 and head.stdout.startswith(commit)
+    monkeypatch.setenv("PATH", "")  # No git.
     assert re.fullmatch(r"\d+\.\d+\.\d+", code_version())
