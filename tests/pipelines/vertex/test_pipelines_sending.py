@@ -122,9 +122,9 @@ def test_unsent_resume_changes_nothing(run, attempts, is_visible, answer, is_mad
     create, send, before = run.vertex.pipeline_jobs.create, requests.Session.send, run.objects()
     calls = []
 
-    def refuse(*request: Any) -> None:
+    def refuse(request: Any, parent: str) -> None:
         if is_made and answer == 503:
-            create(*request)
+            create(request, parent)
         raise exceptions.from_http_status(answer, "no")
 
     def count(*request: Any, **options: Any) -> Any:

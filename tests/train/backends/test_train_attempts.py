@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from google.cloud import aiplatform_v1 as v1
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.train.backends.attempts import Again, Attempt, Bounds, Over, next_attempt
@@ -107,6 +107,7 @@ def has_new_steps(attempt: Attempt) -> bool:
     return attempt.step_after > attempt.step_before
 
 
+@settings(max_examples=100)
 @given(st.data())
 def test_attempts_end_within_every_bound(data: st.DataObject):
     """Attempts of several commands end, and together stay within every bound, whatever happens."""

@@ -56,7 +56,7 @@ def test_launcher_without_its_lock_is_killed(bench, store, capfd):
 def test_launcher_alive_elsewhere_is_named():
     other = Lease(JOB, ELSEWHERE)
     other.take()
-    renewal = threading.Timer(0.1, other.beat)
+    renewal = threading.Timer(1, other.beat)
     renewal.start()
     with pytest.raises(UserError, match=r"process .* of node-7.*end it, there, with"):
         Lease(JOB, ME, lease_s=10).take()
