@@ -13,19 +13,6 @@ from components.train.__main__ import main
 pytestmark = pytest.mark.cluster
 
 ELSEWHERE = ("docker", "ssh")
-THREE_LINES = """import json, os, sys
-task = json.loads(os.environ["TF_CONFIG"])["task"]
-print(task["type"], task["index"], sys.argv[1:])
-"""
-
-
-@pytest.mark.parametrize("backend", ["process", *ELSEWHERE])
-def test_own_program_runs_as_replicas(clients, backend):
-    code, out, err = clients.run(backend, *clients.program(THREE_LINES))
-    assert code == 0, out + err
-    for role in ("chief", "worker"):
-        assert f"{role}/0 | {role} 0 ['a b', \"it's\"]" in out
-    assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +66,7 @@ def test_containers_mount_only_job_directories(clients, capsys):
         clients.path / name for name in ("job", "code", "code/logs", "more, and more")
     )
     more.mkdir()
-    own = [*clients.program(THREE_LINES), "--log-dir", str(logs), "--mount", str(more)]
+    own = [*clients.program(""), "--log-dir", str(logs), "--mount", str(more)]
     assert main([*clients.flags("docker"), "--dry-run", *own]) == 0
     line = json.loads(capsys.readouterr().out)["replicas"][1]["command"]
     assert sorted(word for word in line if word.startswith("--mount=")) == [

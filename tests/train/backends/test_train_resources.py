@@ -77,7 +77,6 @@ def test_own_program_is_limited_by_variables(tmp_path):
     ("visible", "script", "ids"),
     [
         ("1,3", "echo 0", ["1", "3"]),
-        ("-1", "echo 0", []),
         ("", "echo 0", []),
         (None, "echo 0\necho 1", ["0", "1"]),
         (None, "echo no devices\nexit 6", []),

@@ -13,6 +13,7 @@ from google.cloud import aiplatform_v1 as v1
 from train_vertex import Training, trainings
 
 from common.errors import UserError
+from components.train.__main__ import main
 
 STOCKOUT = (0, "Resources are insufficient in region: us-central1. Try a different region.")
 FAILED = (9, "The replica workerpool1-0 exited with a non-zero status of 7.")
@@ -139,6 +140,17 @@ def test_closed_terminal_leaves_job(training, capfd):
     assert "the job goes on" in capfd.readouterr().out and endings(training) == [None]
     assert training() == 0
     assert len(training.jobs()) == 1 and endings(training) == ["succeeded"]
+
+
+def test_another_region_follows_same_job(training, capfd):
+    training.vertex.parent = f"projects/{training.vertex.project}/locations/europe-west4"
+    training.before = once(signal.SIGHUP)
+    assert training("--region", "europe-west4") == 129
+    assert training("--region", "us-central1") == 0
+    assert len(training.jobs()) == 1
+    flags = ["--backend", "vertex", "--project", training.vertex.project]
+    assert main(["--status", "gs://demo/job", *flags]) == 0
+    assert "\ndone, training-" in capfd.readouterr().out
 
 
 def test_refused_job_leaves_no_record(training):
