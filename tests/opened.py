@@ -30,7 +30,7 @@ class Opened:
 def read_all(
     source: Source, paths: Paths = None, *, splits: Splits | None = None, **options: Any
 ) -> Opened:
-    """Opens a source and reads each piece, as another process would; `options` are those of `Opening`."""
+    """Opens a source and reads each piece, as another process would, by options of `Opening`."""
     with tempfile.TemporaryDirectory() as directory:
         opening = Opening(directory=directory, splits=splits or Splits(), **options)
         examples = pickle.loads(pickle.dumps(source.open(paths, opening)))

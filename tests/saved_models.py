@@ -71,7 +71,7 @@ def make_model(
         dtype: str = "uint8",
         outputs: tuple[str, ...] = ("probabilities", "class_index", "class_name"),
     ) -> pathlib.Path:
-        """A model, made once and not to be changed, that gives the right class `confidence`, and all others equal shares of the rest.
+        """A model that gives the right class `confidence`, and all others equal shares of the rest.
 
         Of the first `wrong` test images it takes the class behind the right one for right. It
         answers class 0 for images that it does not know.

@@ -17,7 +17,7 @@ _START_S = 60.0
 def start_server(
     arguments: Sequence[str], health_route: str, output: IO[str] | int, **environment: str
 ) -> tuple[subprocess.Popen, str]:
-    """Starts a module of Python with arguments, on a port that AIP_HTTP_PORT names, and waits until its health route answers.
+    """Starts a module of Python on a port of AIP_HTTP_PORT, and waits until it is healthy.
 
     Returns:
       The process, which has ended if it did not get ready, and its URL.

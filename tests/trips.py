@@ -1,4 +1,4 @@
-"""A made-up table that has every kind of column and encoding, as a CSV file with its schema, and converted."""
+"""A made-up table with every kind of column and encoding, as CSV with its schema, converted."""
 
 import contextlib
 import csv

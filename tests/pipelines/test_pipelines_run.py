@@ -69,7 +69,6 @@ def test_first_run_registers_champion(first_run):
     assert "there is no champion to compare with" in result["model"].pop("why")
     version = {"version": "1", "champion": "1", "verdict": "promote"}
     assert result["model"] == {"name": "digits", **version}
-    assert result["throughput"]["examples_per_s"] > 0
     assert all(pathlib.Path(path).exists() for path in result["paths"].values())
     assert "test accuracy" in printed and "now the champion" in printed
     assert "kfp" not in printed.lower()  # Full logs go to files, not over the progress.

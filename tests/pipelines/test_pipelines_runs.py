@@ -83,18 +83,6 @@ def test_compare_shows_what_differs(make, output_of):
     assert re.search(r"^trainer_args +\['--seed=1'\]$", shown, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("file", "key", "value"), [("job/job.json", "settings", "x"), ("run.json", "arguments", {})]
-)
-def test_damaged_record_is_one_line(make, refused, tmp_path, file, key, value):
-    run = make("1", settings={})
-    make("2")
-    (run / file).write_text(json.dumps(json.loads((run / file).read_text()) | {key: value}))
-    for verb in (["show", "1"], ["compare", "1", "2"]):
-        message = refused(runs.main, *verb, "--runs-dir", tmp_path / "runs")
-        assert f"run.json, summary.json or job/job.json of {run} cannot be used" in message
-
-
 def test_delete_takes_named_runs_only(make, output_of, tmp_path):
     gone, stays = make("1"), make("2")
     dataset = tmp_path / "runs" / STORE / "d1"

@@ -161,23 +161,20 @@ def test_only_definite_answers_refuse(answers, capsys, answer, is_refused):
 
 RUN, TRAIN = (f"{name}@p.iam.gserviceaccount.com" for name in ("run", "train"))
 UNSEEN = f"warning: the policies that you may read do not show whether {RUN} may act as {TRAIN}; "
+NONE = (200, {})
 
 
-def policy(role: str, member: str) -> tuple[int, Any]:
-    return 200, {"bindings": [{"role": role, "members": ["user:a@b.c", member]}]}
-
-
-BOUND, NONE = policy("roles/iam.serviceAccountUser", f"serviceAccount:{RUN}"), (200, {})
+def policy(role: str) -> tuple[int, Any]:
+    members = ["user:a@b.c", f"serviceAccount:{RUN}"]
+    return 200, {"bindings": [{"role": role, "members": members}]}
 
 
 @pytest.mark.parametrize(
     ("own", "project", "problem"),
     [
-        (BOUND, NONE, ""),
-        ((403, {}), BOUND, ""),
-        ((403, {}), NONE, UNSEEN),
-        (policy("roles/editor", "serviceAccount:other@b.c"), NONE, UNSEEN),
-        (NONE, policy("roles/viewer", f"serviceAccount:{RUN}"), UNSEEN),
+        (policy("roles/iam.serviceAccountUser"), NONE, ""),
+        ((403, {}), policy("roles/editor"), ""),
+        (NONE, policy("roles/viewer"), UNSEEN),
         ((404, {}), NONE, f"no service account {TRAIN}"),
     ],
 )

@@ -60,7 +60,7 @@ def test_request_equals_reviewed_one(name):
     assert (GOLDEN / f"{name}.json").read_text() == text(name)
 
 
-def test_file_of_every_knob_has_all_keys():
+def test_knob_file_has_all_keys():
     known = yaml.safe_load((GOLDEN / "run.yaml").read_text())
     options = (*dataclasses.fields(CloudOptions), *dataclasses.fields(JobSettings))
     assert {field.name for field in options} <= known.keys()
