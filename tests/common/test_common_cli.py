@@ -24,48 +24,40 @@ class Options(Flags):
 
 text = st.text(min_size=1)
 path = text.filter(lambda value: not value.startswith("-"))  # argparse takes no other in a list
-values = st.fixed_dictionaries(
-    {"output": text},
-    optional={
-        "count": st.integers(1, 10**9),
-        "part": st.floats(0, 1, exclude_max=True),
-        "kind": st.sampled_from([None, "raw", "source"]),
-        "paths": st.none() | path | st.lists(path, min_size=2).map(tuple),
-        "quick": st.booleans(),
-    },
+OPTIONS = st.builds(
+    Options,
+    output=text,
+    count=st.integers(1, 10**9),
+    part=st.floats(0, 1, exclude_max=True),
+    kind=st.sampled_from([None, "raw", "source"]),
+    paths=st.none() | path | st.lists(path, min_size=2).map(tuple),
+    quick=st.booleans(),
 )
 
 
 @settings(max_examples=settings.default.max_examples // 2)
-@given(values)
-def test_the_flags_of_any_options_give_these_options(given):
-    options = Options(**given)
+@given(OPTIONS)
+def test_flags_give_their_options_back(options):
+    """The flags of any options give these options, and what is so by default is not said."""
     line = options.as_flags()
     assert Options.parse(line, "test") == options
-    assert Options.parse(line, "test").as_flags() == line
-    assert (
-        len(Options(output="x", count=8, paths=None).as_flags()) == 1
-    )  # what is so by default is not said
+    assert len(Options(output="x", count=8, paths=None).as_flags()) == 1
 
 
 @given(
     st.sampled_from(["count", "part", "kind"]),
-    st.integers(max_value=-1)
-    | st.floats(max_value=-0.5)
-    | st.floats(min_value=1.5)
-    | st.just(float("nan")),
+    st.integers(max_value=-1) | st.floats(max_value=-0.5) | st.just(float("nan")),
 )
-def test_what_the_command_line_refuses_is_refused_from_a_program_too(name, value):
-    if name == "count" and float(value) >= 1:
-        value = 0
-    with pytest.raises(UserError, match=f"--{name}") as told:
+def test_wrong_value_is_refused_everywhere(name, value):
+    """What the command line refuses is refused from a program too."""
+    with pytest.raises(UserError, match=f"--{name}") as refused:
         Options(output="x", **{name: value})
-    assert str(value) in str(told.value)
+    assert str(value) in str(refused.value)
     with pytest.raises(UserError, match=f"--{name}"):
         Options.parse(["--output=x", f"--{name}={value}"], "test")
 
 
-def test_fields_that_are_left_out_get_no_flag_and_others_can_be_rewritten():
+def test_fields_may_be_left_out():
     parser = Parser(prog="test")
     Options.add_flags(parser, but=("output", "count"))
     with pytest.raises(UserError, match="unrecognized arguments: --count"):
