@@ -5,11 +5,19 @@ import pytest
 import trips
 from trainer_jobs import Job
 
+from common.manifest import Manifest
+
 
 @pytest.fixture(scope="session")
 def trips_data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Returns a dataset of trips."""
     return trips.make(tmp_path_factory.mktemp("trips"), trips.rows(400))
+
+
+@pytest.fixture
+def images(digits: pathlib.Path) -> Manifest:
+    """Returns the manifest of the digits."""
+    return Manifest.load(digits)
 
 
 @pytest.fixture

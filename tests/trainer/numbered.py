@@ -1,6 +1,5 @@
 """Datasets whose examples say which they are."""
 
-import dataclasses
 import io
 import math
 import pathlib
@@ -9,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from common.manifest import HEAD_BYTES, Feature, Manifest, Shard, Split
-from common.storage.files import crc32c
+from common.manifest import Feature, Manifest, Split
 from components.convert.hashes import content_hashes
 from components.convert.records import Field, Layout
+from components.convert.shards import ShardWriter
 
 SHAPE = (2, 3, 1)
 
@@ -26,7 +25,9 @@ def dataset(
     files: list[bytes] | None = None,
     classes: int | None = None,
 ) -> Manifest:
-    """Writes a training split, and a test split of the same files; the image of example i begins with the bytes of i.
+    """Writes a training split, and a test split of the same files.
+
+    The image of example i begins with the bytes of i.
 
     Args:
       directory: New.
@@ -37,54 +38,38 @@ def dataset(
       classes: Example i has label i modulo that; without it label i.
     """
     directory.mkdir()
-    size = math.prod(shape)
-    longest = Field(name="image", kind="string", num_bytes=max(map(len, files))) if files else None
-    image = longest or Field(name="image", kind="bytes", num_bytes=size)
-    layout = Layout([image, Field(name="label", kind="int64", num_bytes=3)])
+    classes = classes or examples
+    kind, size = ("string", max(map(len, files))) if files else ("bytes", math.prod(shape))
+    fields = [Field(name="image", kind=kind, num_bytes=size)]
+    layout = Layout([*fields, Field(name="label", kind="int64", num_bytes=3)])
     written = []
     for i, rows in enumerate(np.array_split(np.arange(examples), shards)):
-        images = np.zeros((len(rows), size), np.uint8)
-        images[:, :4] = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
-        column = (
-            pa.array([files[row] for row in rows], pa.large_binary())
-            if files
-            else images.reshape(-1, *shape)
-        )
-        records, ends = layout.encode({"image": column, "label": rows % (classes or examples)})
-        content, index = records.tobytes(), np.concatenate([[0], ends]).astype("<i8").tobytes()
-        shard = Shard(
-            file=f"train-{i:05d}-of-{shards:05d}.tfrecord",
-            examples=len(rows),
-            bytes=len(content),
-            crc32c=crc32c(content),
-            head_crc32c=crc32c(content[:HEAD_BYTES]),
-            hashes=f"train-{i:05d}-of-{shards:05d}.hashes",
-            hashes_crc32c=crc32c(hashes := content_hashes(len(rows), {"image": column}).tobytes()),
-        )
-        (directory / shard.hashes).write_bytes(hashes)
-        (directory / shard.file).write_bytes(content)
         if files:
-            name = shard.file.replace("tfrecord", "index")
-            shard = dataclasses.replace(shard, index=name, index_crc32c=crc32c(index))
-            (directory / name).write_bytes(index)
-        written.append(shard)
+            images = pa.array([files[row] for row in rows], pa.large_binary())
+        else:
+            images = np.zeros((len(rows), size), np.uint8)
+            images[:, :4] = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
+            images = images.reshape(-1, *shape)
+        writer = ShardWriter(f"{directory}/train-{i:05d}-of-{shards:05d}", layout)
+        hashes = content_hashes(len(rows), {"image": images})
+        writer.append({"image": images, "label": rows % classes}, hashes)
+        written.append(writer.close())
     split = Split(examples=examples, class_histogram=(examples,), shards=tuple(written))
-    encoding = "image" if files else None
-    image = Feature(
-        name="image", dtype="uint8", shape=shape, encoding=encoding, value_range=(0.0, 255.0)
-    )
-    label = Feature(name="label", dtype="int64", value_range=(0.0, (classes or examples) - 1.0))
+
+    def feature(name: str, **options) -> Feature:
+        place = {"offset": layout.offsets.get(name), "num_bytes": layout.widths.get(name)}
+        return Feature(name=name, **place, **options)
+
+    image = {"dtype": "uint8", "shape": shape, "encoding": "image" if files else None}
     manifest = Manifest(
         name="numbered",
         origin="made up",
-        features=tuple(
-            dataclasses.replace(
-                f, offset=layout.offsets.get(f.name), num_bytes=layout.widths.get(f.name)
-            )
-            for f in (image, label)
+        features=(
+            feature("image", value_range=(0.0, 255.0), **image),
+            feature("label", dtype="int64", value_range=(0.0, classes - 1.0)),
         ),
         label="label",
-        class_names=tuple(map(str, range(classes or 1))),
+        class_names=tuple(map(str, range(classes))),
         record_bytes=layout.record_bytes,
         splits={
             "train": split,

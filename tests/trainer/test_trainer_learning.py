@@ -1,3 +1,5 @@
+"""From flags to what learns."""
+
 import dataclasses
 import types
 
@@ -5,168 +7,99 @@ import keras
 import own_models
 import pytest
 import tensorflow as tf
+from parsed import options
 
 from common.errors import UserError
 from trainer import learning
-from trainer.options import Options, parse
 
-RESNET = ("num_layers", "batch_norm_decay", "batch_norm_epsilon")
-WIDE_DEEP = ("hidden_units", "dropout")
-MANIFEST = types.SimpleNamespace(name="none is looked at")
+L = keras.layers
 
 
-def options(*flags: str) -> Options:
-    return parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "10", *flags], {})
-
-
-def optimizer(*flags: str):
-    layers = [keras.layers.Dense(2, name=name) for name in ("body", "head")]
-    model = keras.Sequential([keras.Input((3,)), *layers])
-    return learning.optimizer(
-        options(*flags), model, MANIFEST, learning.TrainingSize(examples=100, batch=10, horizon=20)
-    )
+def optimizer(flags: str) -> keras.optimizers.Optimizer:
+    model = keras.Sequential([keras.Input((3,)), L.Dense(2)])
+    manifest = types.SimpleNamespace(name="none is looked at")
+    size = learning.TrainingSize(examples=100, batch=10, horizon=20)
+    return learning.optimizer(options(flags), model, manifest, size)
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("flags", "rate"),
+    [("cnn", 0), ("cnn --optimizer adamw", 0.004), ("resnet --optimizer adamw", 2e-4)],
+)
+def test_weight_decay_default_follows_optimizer(flags, rate):
+    opts = options(f"--model {flags}")
+    assert learning.settings(opts)["weight_decay"] == rate
+    assert learning.settings(dataclasses.replace(opts, weight_decay=0.0))["weight_decay"] == 0
+
+
+@pytest.mark.parametrize(
+    ("layer", "shapes", "kernels"),
     [
-        (
-            ["--model", "cnn", "--momentum", "0.5"],
-            "--momentum is for jobs whose optimizer is sgd, and .* is adam; leave",
-        ),
-        (
-            ["--model", "cnn", "--boundaries-epochs", "1", "--factors", "1,2"],
-            "is for jobs whose schedule is piecewise",
-        ),
+        (L.SeparableConv2D(4, 2), [(2, 8, 8, 4)], ["depthwise_kernel", "pointwise_kernel"]),
+        (L.RNN([L.LSTMCell(3), L.GRUCell(2)]), [(2, 8, 4)], ["kernel", "recurrent_kernel"] * 2),
+        (L.MultiHeadAttention(2, 3), [(2, 8, 4)] * 2, ["kernel"] * 4),
+        (L.BatchNormalization(), [(2, 4)], []),
+        (L.PReLU(), [(2, 4)], []),
+        (L.Embedding(5, 4), [(2, 8)], []),
     ],
 )
-def test_meaningless_option_is_error(flags, message):
-    with pytest.raises(UserError, match=message):
-        optimizer(*flags)
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected", "meaningless"),
-    [
-        (
-            ["--model", "cnn"],
-            {"optimizer": "adam", "learning_rate": 1e-3, "weight_decay": 0.0, "schedule": "constant", "horizon_steps": "none"}
-            | {"batch_size": 64, "seed": 0, "augment": "none", "strategy": "synchronous"},
-            {"momentum", "factors", "boundaries_epochs", *RESNET, *WIDE_DEEP},
-        ),
-        (
-            ["--model", "resnet", "--num-layers", "20", "--seed", "7"],
-            {"optimizer": "sgd", "momentum": 0.9, "num_layers": 20, "batch_norm_decay": 0.997, "schedule": "piecewise"}
-            | {"seed": 7, "augment": "crop_flip"},
-            {*WIDE_DEEP},
-        ),
-    ],
-)  # fmt: skip
-def test_settings_are_those_of_job(flags, expected, meaningless):
-    opts = options(*flags)
-    found = learning.settings(opts, learning.TrainingSize(batch=64, horizon=7))
-    assert None not in found.values() and expected.items() <= found.items()
-    # The options of a model of one's own are there by their names.
-    assert found.keys() == {*opts.identity(), "horizon_steps"} - {"model_options"}
-    assert {found[name] for name in meaningless} == {"none"}
-
-
-def test_weight_decay_default_follows_optimizer():
-    for flags, expected in (
-        ("cnn", 0),
-        ("cnn --optimizer adamw", 0.004),
-        ("resnet --optimizer adamw", 2e-4),
-    ):
-        opts = options("--model", *flags.split())
-        assert learning.settings(opts)["weight_decay"] == expected
-        assert learning.settings(dataclasses.replace(opts, weight_decay=0.0))["weight_decay"] == 0
-
-
-def test_momentum_defaults_to_0_9():
-    assert optimizer("--model", "resnet").momentum == 0.9
-    assert optimizer("--model", "resnet", "--momentum", "0").momentum == 0
-    assert optimizer("--model", "cnn", "--optimizer", "sgd", "--momentum", "0.5").momentum == 0.5
-
-
-def test_falling_schedules_end_at_the_horizon():
-    size = learning.TrainingSize(horizon=20)
-    for name, falls in (("linear", True), ("cosine", True), ("constant", False)):
-        found = learning.settings(options("--model", "cnn", "--schedule", name), size)
-        assert found["horizon_steps"] == (20 if falls else "none")
-        rate = optimizer("--model", "cnn", "--schedule", name)._learning_rate
-        assert float(rate(0)) == pytest.approx(1e-3) and float(rate(20)) == pytest.approx(
-            0 if falls else 1e-3
-        )
+def test_only_kernels_decay(layer, shapes, kernels):
+    layer.build(*shapes)
+    _, decayed = learning.decay(options("--model cnn"), layer)
+    assert [variable.name for variable in decayed] == kernels
 
 
 @pytest.fixture
 def own(monkeypatch):
     """Gives the module of a user's model an optimizer, and makes that."""
 
-    def make(function, *flags: str) -> keras.optimizers.Optimizer:
+    def make(function, flags: str = "") -> keras.optimizers.Optimizer:
         monkeypatch.setattr(own_models, "optimizer", function, raising=False)
-        return optimizer("--model", "own_models:sequential", *flags)
+        return optimizer(f"--model own_models:sequential {flags}")
 
     return make
 
 
-def test_own_optimizer_takes_schedule(own):
-    made = own(
-        lambda _, schedule: keras.optimizers.Lion(schedule),
-        "--learning-rate",
-        "0.5",
-        "--warmup-steps",
-        "5",
-    )
-    assert isinstance(made, keras.optimizers.Lion) and made.built
-    assert float(made._learning_rate(0)) == pytest.approx(0.1)
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (lambda sgd, schedule: sgd(0.1), "does not take the schedule"),
+        (lambda sgd, schedule: schedule, "gives a Schedule"),
+        (
+            lambda sgd, schedule: keras.optimizers.LossScaleOptimizer(sgd(schedule)),
+            "no other inside",
+        ),
+        (lambda sgd, schedule: sgd(schedule, use_ema=True), "uses use_ema"),
+    ],
+    ids=["rate", "schedule", "inner", "average"],
+)
+def test_unsuitable_own_optimizer_is_error(own, wrap, message):
+    expected = rf"own_models:sequential: its optimizer\(manifest, schedule\) .*{message}"
+    with pytest.raises(UserError, match=expected):
+        own(lambda manifest, schedule: wrap(keras.optimizers.SGD, schedule))
 
 
 @pytest.mark.parametrize(
-    ("function", "message"),
+    ("model", "flags", "message"),
     [
-        (lambda manifest, schedule: keras.optimizers.SGD(0.1), "does not take the schedule"),
-        (lambda manifest, schedule: schedule, "gives a Schedule"),
-        (
-            lambda _, schedule: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(schedule)),
-            "no other inside",
-        ),
-        (lambda manifest, schedule: keras.optimizers.SGD(schedule, use_ema=True), "uses use_ema"),
-        (
-            lambda manifest, schedule: keras.optimizers.SGD(
-                schedule, gradient_accumulation_steps=2
-            ),
-            "uses gradient_acc",
-        ),
-        (
-            lambda manifest, schedule: keras.optimizers.SGD(schedule, loss_scale_factor=2.0),
-            "uses loss_scale_factor",
-        ),
+        ("cnn", "--momentum 0.5", "--momentum is for jobs whose optimizer is sgd, and .* is adam"),
+        ("cnn", "--boundaries-epochs 1 --factors 1,2", "is for jobs whose schedule is piecewise"),
+        ("own_models:sequential", "--optimizer sgd", "--optimizer is for .* is the model's own"),
     ],
 )
-def test_unsuitable_own_optimizer_is_error(own, function, message):
-    with pytest.raises(
-        UserError, match=rf"own_models:sequential: its optimizer\(manifest, schedule\) .*{message}"
-    ):
-        own(function)
+def test_meaningless_option_is_error(monkeypatch, model, flags, message):
+    monkeypatch.setattr(own_models, "optimizer", keras.optimizers.SGD, raising=False)
+    with pytest.raises(UserError, match=message):
+        optimizer(f"--model {model} {flags}")
 
 
 def test_own_clipping_on_replicas_is_error(own, monkeypatch):
     def clipping(manifest, schedule):
         return keras.optimizers.SGD(schedule, global_clipnorm=1.0)
 
-    assert own(clipping).global_clipnorm == 1
+    made = own(clipping, "--learning-rate 0.5 --warmup-steps 5")
+    assert made.built and float(made.learning_rate) == pytest.approx(0.1)
     strategy = types.SimpleNamespace(num_replicas_in_sync=2)
     monkeypatch.setattr(tf.distribute, "get_strategy", lambda: strategy)
     with pytest.raises(UserError, match="uses global_clipnorm, which on several"):
         own(clipping)
-
-
-@pytest.mark.parametrize(
-    "flags", [("--optimizer", "sgd"), ("--momentum", "0.5"), ("--clip-norm", "1")]
-)
-def test_flags_beside_own_optimizer_are_error(own, flags):
-    with pytest.raises(
-        UserError, match=f"{flags[0]} is for jobs whose optimizer is .* is the model's own"
-    ):
-        own(lambda manifest, schedule: keras.optimizers.SGD(schedule), *flags)

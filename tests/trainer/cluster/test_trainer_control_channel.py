@@ -1,41 +1,47 @@
-"""Messages between replicas, over real connections."""
+"""How replicas meet, and messages between them, over real connections."""
 
 import contextlib
+import functools
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
 from components.train.backends.process import reserved
-from trainer.cluster.control_channel import DONE, LEFT, STOP, ControlChannel, first_byte, join
+from trainer.cluster import strategy
+from trainer.cluster.control_channel import DONE, LEFT, ControlChannel, join
 from trainer.cluster.member import Member
 
 SOON_S = 10.0
+meet = functools.partial(join, job="new", timeout_s=SOON_S)
 
 
-def members(ports: tuple[int, ...]) -> list[Member]:
-    """A chief and workers at these ports."""
-    addresses = {
-        "chief": (f"127.0.0.1:{ports[0]}",),
-        "worker": tuple(f"127.0.0.1:{port}" for port in ports[1:]),
-    }
-    roles = [("chief", 0), *(("worker", i) for i in range(len(ports) - 1))]
-    return [Member(role=role, index=index, addresses=addresses) for role, index in roles]
+@pytest.fixture
+def members() -> Iterator[list[Member]]:
+    """A chief and two workers."""
+    with reserved(3) as ports:
+        chief, *workers = (f"127.0.0.1:{port}" for port in ports)
+        addresses = {"chief": (chief,), "worker": tuple(workers)}
+        roles = [("chief", 0), ("worker", 0), ("worker", 1)]
+        yield [Member(role=role, index=index, addresses=addresses) for role, index in roles]
 
 
-@contextlib.contextmanager
-def met(count: int) -> Iterator[tuple[list[Member], list[ControlChannel]]]:
-    """The members of a job, the chief first, and the ends of their channels."""
-    with reserved(count) as ports, ThreadPoolExecutor(count) as pool:
-        everyone = members(ports)
-        channels = list(pool.map(lambda member: join(member, job="a", timeout_s=SOON_S), everyone))
-        yield everyone, channels
-        for channel in channels:
-            cut(channel)
+@pytest.fixture
+def channels(members, pool) -> Iterator[list[ControlChannel]]:
+    """The ends of their channels."""
+    channels = list(pool.map(meet, members))
+    yield channels
+    for channel in channels:
+        cut(channel)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(3) as pool:
+        yield pool
 
 
 def cut(channel: ControlChannel) -> None:
@@ -44,103 +50,90 @@ def cut(channel: ControlChannel) -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def test_messages_reach_their_peers_only():
-    with met(3) as (_, [chief, one, other]):
-        assert not chief.received(STOP, within_s=0.05)
-        one.send(STOP)
-        assert chief.received(STOP, within_s=SOON_S)
-        chief.send(DONE)
-        assert one.received(LEFT, DONE, within_s=SOON_S)
-        assert other.received(DONE, within_s=SOON_S)
-        assert not other.received(STOP, LEFT, within_s=0.05)
-        for connection in (*chief._connections, *one._connections):
-            assert (
-                connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-                and not connection.get_inheritable()
-            )
+def chief_at(members: list[Member]) -> tuple[str, int]:
+    host, port = members[0].addresses["chief"][0].split(":")
+    return host, int(port)
 
 
-@pytest.mark.parametrize("answer", [b'?"a"\n' + LEFT, b"\0\0\x12\4\0"], ids=["message", "grpc"])
-def test_answer_with_message_or_of_grpc(answer):
-    """A message right behind the answer is received; who comes when the others have met has no connection."""
-    with reserved(2) as ports, ThreadPoolExecutor(1) as pool:
-        _, worker = members(ports)
-        with socket.create_server(("127.0.0.1", ports[0])) as listener:
-            joining = pool.submit(join, worker, job="a", timeout_s=SOON_S)
-            with listener.accept()[0] as connection:
-                connection.sendall(answer)
-                channel = joining.result()
-                is_message = LEFT in answer
-                assert channel.received(LEFT, within_s=SOON_S if is_message else 0.05) == is_message
+def test_missing_replicas_are_named(members, pool):
+    chief, other, worker = members
+    leading, following = (pool.submit(meet, m, timeout_s=1) for m in (chief, worker))
+    missing = "^after 1 s these replicas are missing: worker-0$"
+    with pytest.raises(TimeoutError, match=missing):
+        leading.result()
+    with pytest.raises(TimeoutError, match="chief-0"):
+        following.result()
+    with pytest.raises(TimeoutError, match="chief-0 does not answer at "):
+        meet(other, timeout_s=0.5)
 
 
-def test_job_of_one_has_no_channel():
-    channel = join(Member(role="chief", index=0, addresses={}), job="a", timeout_s=1)
-    channel.send(LEFT)
-    channel.wait_for_others()
-    assert not channel.received(STOP)
+def test_strangers_are_sent_away(members, pool, capsys):
+    joining = [pool.submit(meet, member) for member in members[:2]]
+    host, port = chief_at(members)
+    time.sleep(0.5)
+    with socket.create_connection((host, port)) as connection:
+        connection.sendall(b"\xff\xfeGET / HTTP/1.1\n")
+    other = (
+        f'at {host}:{port}, the address of chief-0 of job "old", there is the leader of job "new"'
+    )
+    with pytest.raises(ConnectionError, match=other):
+        meet(members[2], job="old")
+    meet(members[2])
+    assert [future.exception() for future in joining] == [None, None]
+    expected = f"worker-1 of another job, old, came to port {port}, and was sent away\n"
+    assert capsys.readouterr().out == expected
 
 
-CHIEF = """
-import sys
-from trainer.cluster.control_channel import STOP, join
-from trainer.cluster.member import Member
-addresses = {"chief": (sys.argv[1],), "worker": (sys.argv[2],)}
-channel = join(Member(role="chief", index=0, addresses=addresses), job="a", timeout_s=60)
-import tensorflow as tf
-cluster = tf.train.ClusterSpec({role: list(hosts) for role, hosts in addresses.items()})
-server = tf.distribute.Server(cluster, job_name="chief", task_index=0, protocol="grpc")
-print(channel.received(STOP, within_s=60), flush=True)
-sys.stdin.read()
-"""
+def test_taken_port_of_leader(members):
+    _, port = chief_at(members)
+    refusal = f"cannot listen at port {port}, its own: Addr"
+    with socket.create_server(("", port)), pytest.raises(ConnectionError, match=refusal):
+        meet(members[0])
 
 
 @pytest.mark.cluster
-def test_channel_survives_takeover_of_port():
-    with reserved(2) as ports:
-        _, worker = members(ports)
-        addresses = [worker.addresses["chief"][0], worker.addresses["worker"][0]]
-        chief = subprocess.Popen(
-            [sys.executable, "-c", CHIEF, *addresses],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with chief:
-            channel = join(worker, job="a", timeout_s=60)
-            deadline = time.monotonic() + 60
-            while not first_byte(addresses[0]) is not None:
-                assert chief.poll() is None and time.monotonic() < deadline
-                time.sleep(0.1)
-            channel.send(STOP)
-            assert chief.stdout.readline() == "True\n"
-            chief.kill()
-            with pytest.raises(ConnectionError):
-                channel.wait_for_end()
-            # A leader that starts again finds its port free, whoever still holds the other end.
-            socket.create_server(("127.0.0.1", ports[0])).close()
+def test_server_ends_with_new_chief(members, pool):
+    """A chief that waits for the others was started again, so a server of before is in the way."""
+    stop = mock.Mock()
+    following = pool.submit(strategy.follow, members[0].addresses["chief"][0], stop, SOON_S)
+    with pytest.raises(TimeoutError):
+        meet(members[0], timeout_s=3)
+    following.result(timeout=SOON_S / 2)
+    assert stop.end.called
 
 
-def test_chief_leaves_last():
+@pytest.mark.parametrize("answer", [b'?"new"\n' + LEFT, b"\0\0\x12\4\0"], ids=["message", "grpc"])
+def test_answer_with_message_or_of_grpc(members, pool, answer):
+    """A message behind the answer is received; a late replica has no connection."""
+    with socket.create_server(chief_at(members)) as listener:
+        joining = pool.submit(meet, members[1])
+        with listener.accept()[0] as connection:
+            connection.sendall(answer)
+            channel = joining.result()
+            is_message = LEFT in answer
+            assert channel.received(LEFT, within_s=SOON_S if is_message else 0.05) == is_message
+
+
+def test_chief_leaves_last(channels, pool):
     left = []
 
-    def leave_as_worker(channel: ControlChannel) -> None:
+    def leave(channel: ControlChannel) -> None:
         assert channel.wait_for_end()
         left.append("worker")
         cut(channel)
 
-    with met(3) as (_, [chief, *workers]), ThreadPoolExecutor(2) as pool:
-        leaving = [pool.submit(leave_as_worker, channel) for channel in workers]
-        chief.send(DONE)
-        chief.wait_for_others()
-        assert left == ["worker", "worker"]
-        assert [future.result() for future in leaving] == [None, None]
+    chief, *workers = channels
+    leaving = [pool.submit(leave, channel) for channel in workers]
+    chief.send(DONE)
+    chief.wait_for_others()
+    assert left == ["worker", "worker"]
+    assert [future.result() for future in leaving] == [None, None]
 
 
-def test_wait_for_lost_chief():
-    with met(2) as (_, [chief, worker]):
-        cut(chief)
-        with pytest.raises(
-            ConnectionError, match="the chief has ended before its results were written"
-        ):
-            worker.wait_for_end()
+def test_wait_for_lost_chief(channels):
+    chief, worker, _ = channels
+    for connection in (*chief._connections, *worker._connections):  # to notice lost hosts
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    cut(chief)
+    with pytest.raises(ConnectionError, match="has ended before its results were written"):
+        worker.wait_for_end()

@@ -46,7 +46,7 @@ SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
     ],
     ids=["inside", "before", "fails", "after", "in C"],
 )
-def test_sigterm_ends_at_once_what_has_nothing_to_save_and_is_noted_otherwise(program, code):
+def test_sigterm_ends_what_need_not_save(program, code):
     process = subprocess.Popen([sys.executable, "-c", STOP + program], stdout=subprocess.PIPE)
     process.stdout.readline()
     process.terminate()

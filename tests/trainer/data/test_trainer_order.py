@@ -18,6 +18,7 @@ def steps(count: int, batch: int, *, examples: int, seed: int = 0) -> np.ndarray
     epochs=st.integers(1, 3),
 )
 def test_every_epoch_is_permutation(examples, seed, batch, epochs):
+    """In each epoch every example comes once, whatever the batch."""
     indices = steps(-(-examples * epochs // batch), batch, examples=examples, seed=seed)
     for epoch in np.split(indices[: epochs * examples], epochs):
         assert sorted(epoch) == list(range(examples))
@@ -40,7 +41,7 @@ def test_order_is_that_of_earlier_versions():
 @settings(max_examples=settings.default.max_examples // 8)
 @given(replicas=st.integers(1, 7), batch=st.integers(7, 64), step=st.integers(0, 10**6))
 def test_order_is_independent_of_replicas(replicas, batch, step):
-    """The parts of all replicas, which differ by one example at most, are the batch of one replica."""
+    """The parts of all replicas are the batch of one, and differ by one example at most."""
     order = {"examples": 1000, "seed": 0, "global_batch": batch}
     shares = [share(r, replicas=replicas, global_batch=batch) for r in range(replicas)]
     parts = [batch_indices(step, **order, first=first, count=count) for first, count in shares]

@@ -4,10 +4,10 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import tensorflow as tf
 from numbered import damage, dataset, picture
 
 from common.errors import UserError
-from common.manifest import Manifest
 from trainer.data import records
 from trainer.evaluation import replica_batches
 
@@ -15,24 +15,20 @@ from trainer.evaluation import replica_batches
 @pytest.fixture(scope="module")
 def numbered(tmp_path_factory):
     directory = tmp_path_factory.mktemp("numbered") / "data"
-    dataset(directory, 40)
-    return directory
+    manifest = dataset(directory, 40)
+    manifest.splits["validation"] = manifest.splits["train"]
+    return manifest, str(directory)
 
 
 @hypothesis.settings(max_examples=hypothesis.settings.default.max_examples // 4)
 @hypothesis.given(st.integers(1, 41), st.integers(1, 9))
-def test_replica_batches_are_those_of_one(numbered, batch_size, replicas):
-    """The parts of all replicas are the batches of one, and all replicas take part in equally many rounds."""
-    manifest = Manifest.load(numbered)
-    manifest.splits["validation"] = manifest.splits["train"]
+def test_replica_batches_are_those_of_one(numbered, size, replicas):
+    """The parts of all replicas are the batches of one, and all take equally many rounds."""
     rounds = [
-        list(replica_batches(manifest, str(numbered), batch_size, replica, replicas))
-        for replica in range(replicas)
+        list(replica_batches(*numbered, size, replica, replicas)) for replica in range(replicas)
     ]
-    labels = [
-        batch["label"].numpy().tolist() for batches in rounds for batch, counts in batches if counts
-    ]
-    assert labels == [list(range(40))[i : i + batch_size] for i in range(0, 40, batch_size)]
+    labels = [b["label"].numpy().tolist() for batches in rounds for b, counts in batches if counts]
+    assert labels == [list(range(40))[i : i + size] for i in range(0, 40, size)]
     assert {len(batches) for batches in rounds} == {-(-len(labels) // replicas)}
 
 
@@ -40,9 +36,8 @@ def test_replica_batches_are_those_of_one(numbered, batch_size, replicas):
     ("position", "start", "intact"), [(20, 0, 9), (-20, 23, 30)], ids=["head", "record"]
 )
 def test_damaged_part_is_error(tmp_path, position, start, intact):
-    manifest = dataset(
-        tmp_path / "data", 40, shape=(64, 64, 3)
-    )  # files longer than the part that identifies them
+    # Files longer than the part that identifies them.
+    manifest = dataset(tmp_path / "data", 40, shape=(64, 64, 3))
     file = tmp_path / "data" / manifest.split("test").shards[position < 0].file
     damage(file, position)
     read = functools.partial(records.batches, manifest, str(tmp_path / "data"), "test", 5)
@@ -52,9 +47,9 @@ def test_damaged_part_is_error(tmp_path, position, start, intact):
 
 
 def test_batches_of_files_are_decoded(tmp_path):
-    files = [picture(5 + i, 20 - i, kind) for i in range(6) for kind in ("PNG", "JPEG")]
-    manifest = dataset(tmp_path / "data", 12, files=files)
-    assert records.load(manifest, str(tmp_path / "data"), "test")["image"].numpy().tolist() == files
+    files = [picture(24, 32, kind, i) for i in range(6) for kind in ("PNG", "JPEG")]
+    manifest = dataset(tmp_path / "data", 12, files=files, shape=(24, 32, 3))
     batches = list(records.batches(manifest, str(tmp_path / "data"), "test", 5))
-    assert [batch["image"].shape[0] for batch in batches] == [5, 5, 2]
+    images = np.concatenate([batch["image"] for batch in batches])
+    np.testing.assert_array_equal(images, [tf.io.decode_image(file, 3) for file in files])
     assert np.concatenate([batch["label"] for batch in batches]).tolist() == list(range(12))

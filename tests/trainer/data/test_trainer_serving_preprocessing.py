@@ -1,8 +1,6 @@
 """Preprocessing inside an exported model, compared with the converter."""
 
 import contextlib
-import csv
-import itertools
 import pathlib
 import re
 import tempfile
@@ -10,7 +8,7 @@ import tempfile
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
+import trips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opened import read_all
@@ -22,194 +20,166 @@ from components.convert.source import Block
 from components.convert.sources.tables import TextSource
 from trainer.data.serving_preprocessing import parse_texts, serving_preprocessing
 
-LABEL = {"column": "said", "classes": ["no", "yes"]}
 DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
-SENDABLE = ("float", "int", "string", "bool")
 NUMPY = {"float": np.float32, "int": np.int64, "string": object, "bool": object}
-MISSING = st.lists(
-    st.sampled_from(["", "NA", "-999", "-999.0", "-999.5", "0", "nan", "1e3", " ", "none"]),
-    max_size=3,
-    unique=True,
+COMMON = ["", " ", "NA"]  # cells of every kind
+CLOCKS = st.times().map("T{:%H:%M}".format) | st.builds(
+    "{}{:%H:%M:%S}{}".format, st.sampled_from("T "), st.times(), st.sampled_from(["", ".123456"])
 )
-CLOCKS = st.builds(
-    "{}{:%H:%M:%S}{}".format,
-    st.sampled_from("T "),
-    st.times(),
-    st.sampled_from(["", ".5", ".123456"]),
-)
-CLOCKS |= st.times().map("T{:%H:%M}".format)
+ZONES = st.sampled_from(["", "Z", "+05:30", "-14:00", "+24:00"])
+
+
+def cells(words: str, *others: str) -> st.SearchStrategy[str]:
+    return st.sampled_from([*COMMON, *words.split(), *others])
+
+
+MISSING = st.lists(cells("-999 -999.0 -999.5 0 nan 1e3 none"), max_size=3, unique=True)
 CELLS = {
-    "float": st.sampled_from(
-        ["", "NA", "-999", "-999.0", " -999", "0", "-0.0", "1000", "inf", "0.1", "1e39"]
-    )
     # TensorFlow takes what is subnormal for 0.
+    "float": cells("-999 -999.0 0 -0.0 1000 inf 1e39", " -999")
     | st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False).map(repr),
-    "int": st.sampled_from(["", "NA", "-999", "0", "1000", "7"])
-    | st.integers(-(2**63), 2**63 - 1).map(str),
-    "time": st.sampled_from(
-        ["", "NA", "0", "2024-02-30", "1900-02-29", "2000-02-29", "9999-12-31T23:59:59.9999999Z"]
-    )
-    | st.builds(
-        "{}{}{}".format,
-        st.dates(),
-        CLOCKS,
-        st.sampled_from(["", "Z", "+05:30", "-14:00", "+24:00"]),
-    )
+    "int": cells("-999 0 1000") | st.integers(-(2**63), 2**63 - 1).map(str),
+    "time": cells("0 2024-02-30 1900-02-29 2000-02-29 9999-12-31T23:59:59.9999999Z")
+    | st.builds("{}{}{}".format, st.dates(), CLOCKS, ZONES)
     | st.dates().map(str),
-    "string": st.sampled_from(["", "NA", "-999", "-999.0", "0", " ", "Bonn", "none", "None"]),
-    "bool": st.sampled_from(
-        ["", "NA", "0", "true", "True", " YES\t", "f", "No", "1", "maybe", "\u00a0true", "\u0130"]
-    ),
+    "string": cells("-999 -999.0 0 Bonn none None"),
+    "bool": cells("0 true True f No 1 maybe", " YES\t", "\u00a0true", "\u0130"),
 }
-DEFAULTS = {
-    "float": st.sampled_from([0.1, -999, 0]),
-    "int": st.sampled_from([-999, 3]),
-    "string": st.sampled_from(["", "Ulm"]),
-    "bool": st.booleans(),
-    "time": st.sampled_from([-1, 0]),
-}
+DEFAULTS = {"float": [0.1, -999, 0], "int": [-999, 3], "string": ["", "Ulm"]}
+DEFAULTS |= {"bool": [True, False], "time": [-1, 0]}
 # Cells of numbers that only a text can have.
-ODD = {
-    "float": st.sampled_from(
-        [
-            "+.5",
-            "5.",
-            "1e400",
-            "1_000",
-            "0x10",
-            "infinity",
-            "1 2",
-            "\t7 ",
-            "1e-5",
-            "16777217.0000001",
-        ]
-    ),
-    "int": st.sampled_from(
-        ["+7", " 7\t", "7.0", "1e3", "9223372036854775808", "-9223372036854775809", "00012", "1_0"]
-    )
+ODD = CELLS | {
+    "float": cells("+.5 5. 1e400 1_000 0x10 infinity 16777217.0000001", "1 2", "\t7 "),
+    "int": cells("+7 7.0 1e3 9223372036854775808 -9223372036854775809 00012 1_0", " 7\t")
     | st.integers(2**63 - 2000, 2**63 + 2000).map(str),
     "string": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9),
 }
 
 
 @st.composite
-def tables(draw, kinds: tuple[str, ...], *, odd: bool = False) -> tuple[dict, dict[str, list[str]]]:
+def tables(draw, kinds: list[str], *, odd: bool = False) -> tuple[dict, dict[str, list[str]]]:
     """A schema, and cells of a file by column."""
-    count, columns, cells = draw(st.integers(1, 4)), {}, {}
-    for i in range(draw(st.integers(1, 3))):
+    count, columns, texts = draw(st.integers(1, 4)), {}, {}
+    for name in ("c0", "c1", "c2")[: draw(st.integers(1, 3))]:
         kind = draw(st.sampled_from(kinds))
-        default = draw(st.none() | DEFAULTS[kind])
-        columns[f"c{i}"] = {"type": kind, **({} if default is None else {"default": default})}
-        cell = CELLS[kind] | ODD.get(kind, CELLS[kind]) if odd else CELLS[kind]
-        cells[f"c{i}"] = draw(st.lists(cell, min_size=count, max_size=count))
+        columns[name] = {"type": kind}
+        if draw(st.booleans()):
+            columns[name]["default"] = draw(st.sampled_from(DEFAULTS[kind]))
+        cell = CELLS[kind] | ODD[kind] if odd else CELLS[kind]
+        texts[name] = draw(st.lists(cell, min_size=count, max_size=count))
+    is_number = columns["c0"]["type"] in ("float", "time")
     schema = {
         "name": "t",
         "origin": "t",
         "columns": {**columns, "said": {"type": "string"}},
-        "label": LABEL,
+        "label": {"column": "said", "classes": ["no", "yes"]},
+        "missing": draw(MISSING),
+        "wide": [
+            {"column": "c0", **({"numeric": "z_score"} if is_number else {"hash_buckets": 3})}
+        ],
     }
-    how = (
-        {"numeric": "z_score"}
-        if columns["c0"]["type"] in ("float", "time")
-        else {"hash_buckets": 3}
-    )
-    schema |= {"missing": draw(MISSING), "wide": [{"column": "c0", **how}]}
-    return schema, {**cells, "said": ["yes"] * count}
+    return schema, {**texts, "said": ["yes"] * count}
 
 
-def sent(cell: str, feature: Feature, missing: list[str]) -> object:
+def sent(cell: str, feature: Feature) -> object:
     """Returns what a client sends for a cell of a file; None where it cannot say that."""
     if feature.dtype == "string":
         return cell.encode()
-    if cell in missing:
-        return (
-            np.nan
-            if feature.type == "float"
-            else next(iter(marks(missing, "int64")), feature.default)
-        )
+    if cell in feature.missing:
+        mark = next(iter(marks(feature.missing, "int64")), feature.default)
+        return np.nan if feature.type == "float" else mark
     with contextlib.suppress(ValueError):
         return float(cell) if feature.type == "float" else int(cell)
 
 
-def convert(schema: dict, cells: dict[str, list[str]]) -> Block:
+def assert_same(actual: tf.Tensor, expected: tf.Tensor | np.ndarray) -> None:
+    """Compares to the bit."""
+    actual, expected = (np.asarray(values) for values in (actual, expected))
+    assert actual.tolist() == expected.tolist()
+    assert actual.dtype == object or actual.tobytes() == expected.tobytes()
+
+
+def convert(schema: dict, texts: dict[str, list[str]]) -> Block:
+    rows = [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
     with tempfile.TemporaryDirectory() as directory:
-        (file := pathlib.Path(directory, "schema.yaml")).write_text(yaml.safe_dump(schema))
-        with open(pathlib.Path(directory, "rows.csv"), "w", newline="", encoding="utf-8") as table:
-            csv.writer(table, quoting=csv.QUOTE_ALL).writerows(
-                [cells, *zip(*cells.values(), strict=True)]
-            )
-        return read_all(TextSource(name="csv", schema=file), table.name).blocks["train"][0]
+        files = trips.write(pathlib.Path(directory), rows, schema)
+        source = TextSource(name="csv", schema=files["schema"])
+        return read_all(source, files["source"]).blocks["train"][0]
 
 
 def manifest_of(schema: dict) -> Manifest:
     """The manifest of the table's features, as far as it matters here."""
     features = []
     for name, column in schema["columns"].items():
-        if name != "said":
-            default = column.get("default")
-            default = str(default).lower() if isinstance(default, bool) else default
-            facts = {
-                "type": column["type"],
-                "dtype": DTYPES[column["type"]],
-                "missing": tuple(schema["missing"]),
-            }
-            features.append(Feature(name=name, default=default, **facts))
-    wide = (
-        Encoding(kind="cross", columns=tuple(feature.name for feature in features), hash_buckets=3),
+        kind, default = column["type"], column.get("default")
+        features.append(
+            Feature(
+                name=name,
+                type=kind,
+                dtype=DTYPES[kind],
+                missing=tuple(schema["missing"]),
+                default=str(default).lower() if isinstance(default, bool) else default,
+            )
+        )
+    *inputs, _ = features
+    names = tuple(feature.name for feature in inputs)
+    return Manifest(
+        name="t",
+        origin="t",
+        label="label",
+        class_names=(),
+        record_bytes=None,
+        features=tuple(inputs),
+        wide=(Encoding(kind="cross", columns=names, hash_buckets=3),),
+        splits={},
+        arguments={},
     )
-    said = {"name": "t", "origin": "t", "label": "label", "class_names": (), "record_bytes": None}
-    return Manifest(features=tuple(features), wide=wide, splits={}, arguments={}, **said)
 
 
-@given(tables(tuple(CELLS), odd=True))
+def parsed(
+    manifest: Manifest, texts: dict[str, list[str]]
+) -> tuple[dict[str, tf.Tensor], list[bytes]]:
+    names = [feature.name for feature in manifest.features]
+    columns, faults = parse_texts(manifest, {name: tf.constant(texts[name]) for name in names})
+    return columns, faults.numpy().tolist()
+
+
+@given(tables([*CELLS], odd=True))
 def test_texts_become_what_converter_stores(table):
-    """Texts become, to the bit, what the converter stores of them, and those that it refuses have a fault."""
-    schema, cells = table
-    manifest = manifest_of(schema)
-    columns, faults = parse_texts(
-        manifest, {f.name: tf.constant(cells[f.name]) for f in manifest.features}
-    )
+    """Texts become, to the bit, what the converter stores; those that it refuses have a fault."""
+    schema, texts = table
+    columns, faults = parsed(manifest_of(schema), texts)
     try:
-        block = convert(schema, cells)
+        block = convert(schema, texts)
     except UserError as error:
-        assert {fault[:4].decode() for fault in faults.numpy()} & {
-            *re.findall("line [0-9]+: (c[0-9]: )", str(error))
-        }
+        named = re.findall("line [0-9]+: (c[0-9]: )", str(error))
+        assert {fault[:4].decode() for fault in faults} & {*named}
         return
-    assert not any(faults.numpy())
+    assert not any(faults)
     for name, values in columns.items():
-        stored = block.columns[name]
-        assert values.numpy().tolist() == stored.tolist()
-        assert values.dtype == tf.string or values.numpy().tobytes() == stored.tobytes()
+        assert_same(values, block.columns[name])
 
 
 @settings(max_examples=5 * settings.default.max_examples)
-@given(tables(SENDABLE))
+@given(tables(["float", "int", "string", "bool"]))
 def test_values_become_what_their_texts_do(table):
-    """Values that a client sends become, to the bit, what their texts in a file do, or both are refused."""
-    schema, cells = table
+    """Values of a client become, to the bit, what their texts in a file do, or both are refused."""
+    schema, texts = table
     manifest = manifest_of(schema)
-    features = manifest.features
-    parsed, faults = parse_texts(manifest, {f.name: tf.constant(cells[f.name]) for f in features})
-    values = {
-        f.name: [sent(cell, f, schema["missing"]) for cell in cells[f.name]] for f in features
-    }
-    if None in itertools.chain(*values.values()):
-        assert any(faults.numpy())
-        return
-    with np.errstate(over="ignore"):
-        typed = {
-            f.name: tf.constant(np.array(values[f.name], NUMPY[f.type]), f.dtype) for f in features
-        }
-    if any(faults.numpy()):
+    columns, faults = parsed(manifest, texts)
+    typed = {}
+    for f in manifest.features:
+        values = [sent(cell, f) for cell in texts[f.name]]
+        if None in values:
+            assert any(faults)
+            return
+        with np.errstate(over="ignore"):
+            typed[f.name] = tf.constant(np.array(values, NUMPY[f.type]), f.dtype)
+    if any(faults):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"c\d: a value is"):
             serving_preprocessing(manifest, typed)
         return
-    for columns in (typed, parsed):
-        served = serving_preprocessing(manifest, columns)
-        for name, expected in parsed.items():
-            assert served[name].numpy().tolist() == expected.numpy().tolist()
-            assert (
-                expected.dtype == tf.string
-                or served[name].numpy().tobytes() == expected.numpy().tobytes()
-            )
+    for given_columns in (typed, columns):
+        served = serving_preprocessing(manifest, given_columns)
+        for name, expected in columns.items():
+            assert_same(served[name], expected)

@@ -1,20 +1,14 @@
-import json
-import time
-
 import pytest
 
 from common import provenance
 from common.errors import UserError
 from common.provenance import RECORDS
+from common.storage.files import write_text
 from trainer.job import done, identity
-from trainer.job import journal as journal_module
-from trainer.job.journal import Journal, last
-
-CHIEF = "chief-0"
 
 
 @pytest.mark.parametrize("content", ["", "null", "{}", '{"identity": 3}'])
-def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
+def test_unusable_file_is_named(tmp_path, content):
     for name, read in (
         (identity.FILE, lambda: identity.check(str(tmp_path), {})),
         (done.FILE, lambda: done.load(str(tmp_path))),
@@ -23,50 +17,34 @@ def test_a_file_that_is_not_what_was_written_there_is_named(tmp_path, content):
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-        with pytest.raises(
-            UserError, match=f"{name} cannot be used .*; put the right one back, or delete it"
-        ):
+        with pytest.raises(UserError, match=f"{name} cannot be used .*; put the right one back"):
             read()
 
 
-@pytest.mark.parametrize("beats", [True, False])
-def test_journal_shows_status_by_itself(tmp_path, monkeypatch, beats):
-    monkeypatch.setattr(journal_module, "_BEAT_S", 0.02)
-    monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
-    journal = Journal(str(tmp_path / "job"), CHIEF, beats=beats)
-    journal.status("training", 7)
-    (tmp_path / "status.json").unlink()
-    deadline = time.monotonic() + (30 if beats else 0.2)
-    while time.monotonic() < deadline and not (tmp_path / "status.json").exists():
-        time.sleep(0.01)
-    assert (tmp_path / "status.json").exists() == beats
+@pytest.mark.parametrize("where", ["here", "in a store"])
+def test_job_dir_keeps_first_start(tmp_path, store, where):
+    directory = (tmp_path if where == "here" else store) / "job"
+    job, facts = str(directory), {"seed": 0, "fingerprint": "a"}
+    directory.mkdir()
+    identity.check(job, {"seed": 1})  # a new one is for anything
 
+    def begin(horizon_steps: int, write: bool) -> int:
+        record = {"identity": facts, "settings": {}, "horizon_steps": horizon_steps}
+        return identity.begin(job, record, write=write)["horizon_steps"]
 
-def test_the_journal_has_a_file_for_each_attempt_and_an_object_a_line(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRAINER_STATUS", str(tmp_path / "status.json"))
-    for _ in range(2):
-        journal = Journal(str(tmp_path / "job"), CHIEF)
-        journal.event("start", 0, seed=3)
-        journal.event("step", 7, loss=0.5)
-        journal.status("training", 7, examples_per_s=123.0, loss=0.5)
-        journal.status("saving", 7)
-    files = sorted(p.name for p in (tmp_path / "job").iterdir())
-    assert files == ["journal-chief-0-0.jsonl", "journal-chief-0-1.jsonl"]
-    for file in files:
-        events = [json.loads(line) for line in (tmp_path / "job" / file).read_text().splitlines()]
-        assert [(e["event"], e["step"]) for e in events] == [("start", 0), ("step", 7)]
-        assert all(isinstance(e["time"], float) for e in events)
-    for attempt in (9, 10):
-        lines = [json.dumps({"event": "step", "step": attempt}), '{"event": "st']
-        (tmp_path / "job" / f"journal-chief-0-{attempt}.jsonl").write_text("\n".join(lines))
-    assert last(str(tmp_path / "job"), CHIEF, "step")["step"] == 10
-    assert last(str(tmp_path / "job"), CHIEF, "start")["seed"] == 3
-    assert last(str(tmp_path / "job"), CHIEF, "export") == {}
-    status = json.loads((tmp_path / "status.json").read_text())
-    assert (status["phase"], status["step"], status["examples_per_s"], status["loss"]) == (
-        "saving",
-        7,
-        123.0,
-        0.5,
+    assert begin(7, write=False) == 7
+    assert identity.first_start(job) == {}
+    assert begin(8, write=True) == begin(9, write=True) == 8
+    with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
+        identity.check(job, {"seed": 1, "fingerprint": "b"})
+    before = {path.name for path in directory.iterdir()}
+    with pytest.raises(UnicodeEncodeError):
+        write_text(directory / identity.FILE, "new \ud800")  # no such character in UTF-8
+    assert {path.name for path in directory.iterdir()} == before
+    identity.check(job, facts)  # which are as they were
+    assert done.load(job) is None
+    record = done.Done(
+        step=3, epochs=0.5, loss=0.5, accuracy=0.25, validation={}, seconds=1.5, examples_per_s=10.0
     )
-    assert time.time() - 60 < status["time"] <= time.time()
+    record.save(job)
+    assert done.load(job) == record

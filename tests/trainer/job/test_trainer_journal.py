@@ -1,21 +1,107 @@
-"""Journals that were cut when their replica died."""
+"""What a replica writes of itself, also in a store, and what is read of one that was cut."""
 
 import json
+import os
+import pathlib
+import time
+from unittest import mock
 
+import pytest
+
+from common import flags, quiet
+from trainer import main_loop, task
+from trainer.cluster.shutdown import Stop
 from trainer.job import journal
+from trainer.job.journal import Journal, last
 
-EVENTS = [
-    {"event": "step", "step": step, "time": float(step), "loss": 1 / step} for step in (1, 2, 3)
-]
-LINES = "".join(json.dumps(event) + "\n" for event in EVENTS).encode()
+CHIEF = "chief-0"
+
+
+def test_journal_begins_file_each_attempt(tmp_path):
+    job = tmp_path / "job"
+    for seed in range(11):
+        own = Journal(str(job), CHIEF)
+        own.event("start", 0, seed=seed)
+    own.event("step", 7)
+    assert len([*job.iterdir()]) == 11
+    assert [event["event"] for event in journal.events(job, CHIEF)][:3] == [
+        "step",
+        "start",
+        "start",
+    ]
+    assert last(str(job), CHIEF, "start")["seed"] == 10  # attempt 10 is newer than attempt 9
+    assert last(str(job), CHIEF, "export") == {}
 
 
 def test_cut_journal_is_read_so_far(tmp_path):
-    for size in range(len(LINES) + 1):
-        (tmp_path / "journal-chief-0-0.jsonl").write_bytes(LINES[:size])
-        whole = [
-            event
-            for event in EVENTS
-            if LINES.index(json.dumps(event).encode()) + len(json.dumps(event)) <= size
-        ]
-        assert [*journal.events(tmp_path, "chief-0")] == whole[::-1]
+    lines = [json.dumps({"event": "step", "step": step}) for step in (1, 2, 3)]
+    content = "\n".join(lines)
+    for size in range(len(content) + 1):
+        (tmp_path / "journal-chief-0-0.jsonl").write_text(content[:size])
+        complete = [json.loads(line) for line in lines if line in content[:size]]
+        assert [*journal.events(tmp_path, CHIEF)] == complete[::-1]
+
+
+def test_journal_goes_on_by_itself(store, tmp_path, monkeypatch):
+    """A status is shown, and a store gets what has grown, while the main thread waits."""
+    status, sleep = tmp_path / "status.json", time.sleep
+    monkeypatch.setenv("TRAINER_STATUS", str(status))
+    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.02)))
+    job = str(store / "job")
+    own = Journal(job, CHIEF, beats=True)
+    own.event("start", 0)
+    own.status("training", 0)
+    own.send()
+    own.event("step", 1)
+    status.unlink()
+    deadline = time.monotonic() + 30
+    while not (status.exists() and last(job, CHIEF, "step")):
+        assert time.monotonic() < deadline
+        sleep(0.01)
+
+
+def test_store_gets_what_has_grown(store, monkeypatch, capsys):
+    job = store / "job"
+    own = Journal(str(job), CHIEF)
+    own.event("start", 0)
+    ours = pathlib.Path(own.path("logs", "train", "events"))
+    ours.write_bytes(b"one")
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "write_bytes", mock.Mock(side_effect=ConnectionError))
+        own.send()
+    assert "journal and events could not be copied there" in capsys.readouterr().out
+    own.send()
+    assert last(str(job), CHIEF, "start") and not capsys.readouterr().out
+    copy = job / "logs" / "train" / "events"
+    assert copy.read_bytes() == b"one"
+    copy.unlink()
+    own.send()
+    assert not copy.exists()
+    ours.write_bytes(b"one, two")
+    own.send()
+    assert copy.read_bytes() == b"one, two"
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [("done", 0), ("error", 1), ("at once", 134), ("interrupted", 130)]
+)
+def test_store_has_journal_after_end(digits, store, monkeypatch, how, code):
+    def play(*arguments: object) -> int:
+        own, stop, _ = arguments[-3:]
+        own.event("last", 7)
+        if how == "error":
+            raise ConnectionError
+        if how == "interrupted":
+            raise KeyboardInterrupt
+        return stop.end(134) if how == "at once" else 0
+
+    monkeypatch.setattr(flags, "place", str)  # which refuses the store of tests
+    monkeypatch.setattr(quiet, "lost_replicas", lambda: None)
+    monkeypatch.setattr(Stop, "install", Stop)
+    monkeypatch.setattr(main_loop, "main_loop", play)
+    monkeypatch.setattr(os, "_exit", mock.Mock(side_effect=SystemExit))
+    job = store / "job"
+    with pytest.raises(SystemExit):
+        task.main(f"--data-dir {digits} --job-dir {job} --train-steps 9".split())
+    os._exit.assert_called_with(code)
+    assert last(str(job), CHIEF, "last")["step"] == 7

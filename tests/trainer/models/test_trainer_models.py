@@ -1,32 +1,89 @@
+"""The networks for images, compared with their publications and with plain operations."""
+
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from common.errors import UserError
 from common.manifest import Manifest
-from trainer.models import cnn
+from trainer.models import cnn, resnet
+from trainer.nn.layers import BatchNormalization
 
 
-def resized(manifest: Manifest, shape: tuple[int, int, int], high: float) -> Manifest:
-    image = dataclasses.replace(manifest.feature("image"), shape=shape, value_range=(0.0, high))
-    return dataclasses.replace(manifest, features=(image, manifest.feature("label")))
+def manifest(images: Manifest, shape: tuple[int, int, int], high: float = 255.0) -> Manifest:
+    image = dataclasses.replace(images.feature("image"), shape=shape, value_range=(0.0, high))
+    return dataclasses.replace(images, features=(image, images.feature("label")))
 
 
-def test_cnn_has_published_parameters(digits):
-    model = cnn.build(resized(Manifest.load(digits), (28, 28, 1), 255.0))
-    assert model.count_params() == 93_322
+def build_resnet(manifest: Manifest, num_layers: int) -> keras.Model:
+    options = {"batch_norm_decay": 0.9, "batch_norm_epsilon": 1e-3}
+    return resnet.build(manifest, num_layers=num_layers, **options)
 
 
-@pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 1), (17, 18, 1), (18, 18, 1)])
-def test_cnn_takes_any_image(digits, shape):
-    model = cnn.build(resized(Manifest.load(digits), shape, 255.0))
+def test_models_have_published_parameters(images):
+    assert cnn.build(manifest(images, (28, 28, 1))).count_params() == 93_322
+    model = build_resnet(manifest(images, (32, 32, 3)), 20)
+    eleven_classes = 269_787
+    assert sum(int(np.prod(w.shape)) for w in model.trainable_weights) == eleven_classes - (64 + 1)
+    assert sum(weight.name == "kernel" for weight in model.trainable_weights) == 20
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 1), (18, 17, 1)])
+def test_cnn_takes_any_image(images, shape):
+    model = cnn.build(manifest(images, shape))
     assert model({"image": np.zeros((2, *shape), np.uint8)}).shape == (2, 10)
 
 
-def test_pixels_are_scaled_by_range(digits):
-    manifest = Manifest.load(digits)
-    bright, full = (np.full((1, 8, 8, 1), value, np.uint8) for value in (16, 255))
-    narrow = cnn.build(resized(manifest, (8, 8, 1), 16.0))
-    wide = cnn.build(resized(manifest, (8, 8, 1), 255.0))
-    wide.set_weights(narrow.get_weights())
-    np.testing.assert_allclose(narrow({"image": bright}), wide({"image": full}), rtol=1e-5)
+@pytest.mark.parametrize(
+    ("build", "factor"), [(cnn.build, 17), (lambda manifest: build_resnet(manifest, 8), 16)]
+)
+def test_pixels_are_scaled_by_range(images, build, factor):
+    low, high = (build(manifest(images, (8, 8, 1), largest)) for largest in (15.0, 255.0))
+    high.set_weights(low.get_weights())
+    pixels = np.full((1, 8, 8, 1), 12, np.uint8)
+    expected = high({"image": pixels * factor})
+    np.testing.assert_allclose(low({"image": pixels}), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_layers", [9, 2])
+def test_impossible_depth_is_error(images, num_layers):
+    expected = rf"^--num-layers {num_layers}: .*6n . 2 layers; use 8, 14, 20"
+    with pytest.raises(UserError, match=expected):
+        build_resnet(images, num_layers)
+
+
+def reference(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+    """ResNet-8 in inference, written down a second time with plain TensorFlow operations."""
+    weights = iter(weights)
+
+    def unit(x: tf.Tensor, stride: int) -> tf.Tensor:
+        pads = [[0, 0], [1, 1], [1, 1], [0, 0]]
+        x = tf.nn.conv2d(tf.pad(x, pads), next(weights), stride, "VALID")
+        gamma, beta, mean, variance = (next(weights) for _ in range(4))
+        return gamma * (x - mean) / np.sqrt(variance + 1e-3) + beta
+
+    x = tf.nn.relu(unit(x / 128.0 - 1, 1))
+    for stride, pad in ((1, 0), (2, 8), (2, 16)):
+        shortcut = x if stride == 1 else sum(x[:, i::2, j::2] for i in (0, 1) for j in (0, 1)) / 4
+        y = unit(tf.nn.relu(unit(x, stride)), 1)
+        x = tf.nn.relu(y + tf.pad(shortcut, [[0, 0], [0, 0], [0, 0], [pad, pad]]))
+    return tf.reduce_mean(x, (1, 2)) @ next(weights) + next(weights)
+
+
+def test_resnet_agrees_with_plain_operations(images):
+    model = build_resnet(manifest(images, (32, 32, 3)), 8)
+    norms = [layer for layer in model.layers if isinstance(layer, BatchNormalization)]
+    assert {norm.decay for norm in norms} == {0.9}
+    random, weights = np.random.default_rng(0), []
+    for weight in model.get_weights():
+        value = random.uniform(0.1, 0.5, weight.shape)
+        weights.append(value * random.choice([1, -1], weight.shape) if weight.ndim == 4 else value)
+    model.set_weights(weights)
+    pixels = random.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    logits = model({"image": pixels})
+    assert logits.shape == (2, 10) and logits.dtype == tf.float32
+    expected = reference(pixels.astype(np.float32), model.get_weights())
+    np.testing.assert_allclose(logits, expected, rtol=1e-3)

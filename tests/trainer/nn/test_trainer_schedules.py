@@ -1,9 +1,6 @@
 import math
 
-import keras
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from trainer.nn.schedules import Schedule, cosine, linear, piecewise
 
@@ -35,17 +32,3 @@ def test_falling_schedules_end_at_horizon(warmup_steps):
         assert float(curve(step)) == pytest.approx(
             warm * (1 + math.cos(math.pi * done)) / 2, abs=1e-7
         )
-
-
-def test_schedule_takes_counter_of_optimizer():
-    schedule = Schedule(0.1, warmup_steps=400)
-    optimizer, weight = keras.optimizers.SGD(schedule), keras.Variable(np.float32(0))
-    optimizer.build([weight])
-    optimizer.iterations.assign(99)
-    optimizer.apply([tf.constant(-1.0)], [weight])
-    # The rate of the step that it does.
-    assert (
-        float(weight.value)
-        == float(tf.function(schedule)(tf.constant(99)))
-        == pytest.approx(0.1 * 100 / 400)
-    )

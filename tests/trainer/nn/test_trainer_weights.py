@@ -1,34 +1,13 @@
 """Weights by name, between models that one function has built."""
 
 import keras
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.manifest import Manifest
-from trainer.models import registry
 from trainer.nn import weights
 
 L = keras.layers
-
-
-@pytest.mark.parametrize(
-    "name", ["functional", "sequential", "subclassed", "seed_generator", "lstm"]
-)
-def test_weights_fit_next_model_of_function(digits, name):
-    build = registry.builder(f"own_models:{name}", Manifest.load(digits), {})
-    model, another = build(), build()
-    named = weights.named(model)
-    assert {id(weight) for weight in named.values()} == {id(weight) for weight in model.weights}
-    draw = np.random.default_rng(0)
-    values = {name: draw.normal(size=weight.shape) for name, weight in named.items()}
-    weights.put(values, model)
-    weights.put(values, another)
-    images = {"image": draw.integers(0, 17, (5, 8, 8, 1)).astype(np.uint8)}
-    answers = model(images)
-    assert np.ptp(answers) > 0
-    np.testing.assert_array_equal(another(images), answers)
 
 
 def layered(names: list[str | None]) -> keras.Model:
@@ -39,7 +18,7 @@ def layered(names: list[str | None]) -> keras.Model:
     st.lists(st.sampled_from(["a", "head_3", "b_2_c"]), unique=True, min_size=1), st.integers(1, 3)
 )
 def test_names_of_author_identify_layers(names, others):
-    """A layer that its author has named has one key, wherever it is, and layers without names have others."""
+    """A layer that its author has named has one key, wherever it is; others have others."""
     named = weights.named(layered([*names, *[None] * others]))
     turned = weights.named(layered([*reversed(names), *[None] * others]))
     assert len(named) == 2 * (len(names) + others)
@@ -57,7 +36,7 @@ def test_values_of_another_model_are_refused():
 
 @given(names=st.permutations("abcd"))
 def test_digest_follows_order_of_weights(names):
-    """Slots of an optimizer go by the order of the weights, so models of two orders have two digests."""
+    """Slots of an optimizer go by the order of weights, so two orders have two digests."""
     x = keras.Input([3])
     ordered, other = (
         keras.Model(x, [L.Dense(2, name=name)(x) for name in order])
