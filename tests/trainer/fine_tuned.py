@@ -1,4 +1,4 @@
-"""A user's model with an optimizer of its own, whose steps are smooth: `--model fine_tuned:network`."""
+"""A user's model with a smooth optimizer of its own: `--model fine_tuned:network`."""
 
 import keras
 

@@ -2,6 +2,7 @@
 
 import keras
 import tensorflow as tf
+from own_models import Spread
 
 from common.manifest import Manifest
 from trainer.tasks.of_dataset import Binary
@@ -18,10 +19,9 @@ class Heavy(M.Mean):
 
 
 def metrics() -> list[M.Metric]:
-    squares = M.MeanMetricWrapper(keras.losses.mean_squared_error, name="squares")
     return [
         Heavy(name="heavy"),
-        squares,
+        M.MeanMetricWrapper(keras.losses.mean_squared_error, name="squares"),
         M.AUC(name="area"),
         M.Precision(0.3, name="precision"),
         M.F1Score("macro", threshold=0.3, name="f1"),
@@ -53,12 +53,18 @@ def embedded(manifest: Manifest) -> keras.Model:
 
 def shared(manifest: Manifest) -> keras.Model:
     numbers, hidden = keras.Input((5,)), L.Dense(6, "tanh")
-    return keras.Model(
-        numbers, L.Dense(1)(L.Concatenate()([hidden(numbers[:, :2]), hidden(numbers[:, 2:4])]))
-    )
+    halves = hidden(numbers[:, :2]), hidden(numbers[:, 2:4])
+    return keras.Model(numbers, L.Dense(1)(L.Concatenate()(halves)))
 
 
 def normalised(manifest: Manifest) -> keras.Model:
-    return keras.Sequential(
-        [keras.Input((5,)), L.Dense(8), L.BatchNormalization(momentum=0.9), L.ReLU(), L.Dense(1)]
-    )
+    layers = [L.Dense(8), L.BatchNormalization(momentum=0.9), L.ReLU(), L.Dense(1)]
+    return keras.Sequential([keras.Input((5,)), *layers])
+
+
+def penalised(manifest: Manifest) -> keras.Model:
+    """What is added to the loss in each of Keras' ways; a layer that is frozen adds nothing."""
+    frozen = L.Dense(6, "tanh", kernel_regularizer="l2", trainable=False)
+    hidden = L.Dense(8, kernel_regularizer="l2", activity_regularizer="l1")
+    last = L.Dense(1, bias_regularizer=keras.regularizers.L1L2(0.01, 0.01))
+    return keras.Sequential([keras.Input((5,)), frozen, hidden, Spread(), last])

@@ -1,4 +1,4 @@
-"""Attempts and replicas that differ in what no flag says: the hashes of their process, and the files that they read."""
+"""Attempts and replicas that differ in what no flag says: hashes of the process, and files."""
 
 import json
 import os
@@ -8,16 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from trainer_jobs import Job
+from trainer_jobs import ROOT, Job
 
 from components.train.backends.process import reserved
 
-HERE = pathlib.Path(__file__).parent
-PATHS = {"PYTHONPATH": f"{HERE.parents[1]}:{HERE}"}
-TRAIN = (
-    "timeout -s KILL 300 python -m trainer.task --job-dir job --model from_set:chain "
-    "--deterministic --threads 1"
-)
+pytestmark = pytest.mark.cluster
+FLAGS = "--job-dir job --model from_set:chain --deterministic --threads 1"
 
 
 def start(
@@ -27,20 +23,20 @@ def start(
     directory.mkdir(exist_ok=True)
     environ = {
         **os.environ,
-        **PATHS,
+        "PYTHONPATH": f"{ROOT}:{pathlib.Path(__file__).parent}",
         "PYTHONHASHSEED": str(hash_seed),
         "TF_CONFIG": json.dumps(task),
     }
-    command = TRAIN.replace("python", sys.executable).split()
-    flags = ["--data-dir", data, "--train-steps", str(steps)]
-    return subprocess.Popen(
-        [*command, *flags], cwd=directory, env=environ, stderr=subprocess.PIPE, text=True
-    )
+    command = f"-m trainer.task --data-dir {data} --train-steps {steps} {FLAGS}".split()
+    options = {"cwd": directory, "env": environ, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, *command], **options)
 
 
-@pytest.mark.cluster
 def test_attempts_and_replicas_begin_alike(digits, tmp_path):
-    """A job resumed under other hashes ends with the bits of one that never stopped; two replicas go on from one step."""
+    """A job resumed under other hashes ends with the bits of one that never stopped.
+
+    Replicas that have read different checkpoints, of one model, do not go on.
+    """
     directories = straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     for directory, steps, hash_seed in ((straight, 10, 1), (resumed, 5, 1), (resumed, 10, 2)):
         assert start(digits, directory, steps, hash_seed).wait() == 0

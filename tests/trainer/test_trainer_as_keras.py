@@ -1,42 +1,65 @@
-"""The loss of every step, and the weights that come of them, are those of Keras' training."""
+"""Losses, metrics and weights are those of plain Keras, on any number of replicas."""
+
+import dataclasses
 
 import keras
 import numpy as np
-import own_models
 import pytest
+import ten_models
 import tensorflow as tf
+from parsed import options
+from trainer_jobs import CLUSTERS
 
 from common.manifest import Manifest
 from trainer import learning
-from trainer.options import parse
-from trainer.tasks.of_dataset import Classification
+from trainer.data import example_weights, records
+from trainer.models import registry
+from trainer.models.registry import Builder
+from trainer.options import Options
 from trainer.train_step import TrainStep
 
-pytestmark = pytest.mark.cluster
-BATCH, STEPS = 128, 50
-L2 = keras.regularizers.L2(0.01)
-SGD = ["--optimizer", "sgd", "--learning-rate", "0.05"]
+BATCH, EPOCHS = 40, 3
+WEIGHTS = ("no=3", "yes=0.5")
+SGD = "--optimizer sgd --learning-rate 0.1"
 
 
-def dense(manifest: Manifest) -> keras.Model:
-    layers = [
-        keras.layers.Rescaling(1 / 16),
-        keras.layers.Flatten(),
-        keras.layers.Dense(24, kernel_regularizer=L2),
-    ]
-    return keras.Sequential(
-        [keras.Input((8, 8, 1)), *layers, keras.layers.Dense(10, kernel_regularizer=L2)]
+@pytest.fixture
+def manifest(trips_data) -> Manifest:
+    return Manifest.load(trips_data)
+
+
+def builder(manifest: Manifest, model: str) -> Builder:
+    """The builder of a model whose examples are weighted by their class."""
+    build = registry.builder(f"ten_models:{model}", manifest, {})
+    prepare = example_weights.weighted(build.prepare, manifest, WEIGHTS)
+    return dataclasses.replace(build, prepare=prepare)
+
+
+def of_keras(model: keras.Model, optimizer: keras.Optimizer) -> keras.Model:
+    """The same model as users of Keras write it."""
+    numbers = keras.Input((5,))
+    whole = keras.Model(numbers, keras.layers.Activation("sigmoid")(model({"numbers": numbers})))
+    metrics = [keras.metrics.BinaryAccuracy("accuracy"), keras.metrics.AUC(name="auc")]
+    metrics += ten_models.metrics()
+    whole.compile(optimizer, "binary_crossentropy", metrics=metrics)
+    return whole
+
+
+def step_of(opts: Options, model: keras.Model, build: Builder, manifest: Manifest) -> TrainStep:
+    """The step that the trainer takes with these flags."""
+    size = learning.TrainingSize(examples=1000, batch=BATCH, horizon=1000)
+    weight_decay, decayed = learning.decay(opts, model)
+    return TrainStep(
+        model=model,
+        optimizer=learning.optimizer(opts, model, manifest, size),
+        task=build.task,
+        label="label",
+        global_batch=BATCH,
+        seed=0,
+        weight_decay=weight_decay,
+        decayed=decayed,
+        jit_compile=opts.jit_compile,
     )
-
-
-def frozen(manifest: Manifest) -> keras.Model:
-    model = dense(manifest)
-    model.layers[-1].trainable = False  # whose regulariser then counts for nothing
-    return model
-
-
-def sgd(**options) -> keras.Optimizer:
-    return keras.optimizers.SGD(0.05, 0.9, **options)
 
 
 def adamw() -> keras.Optimizer:
@@ -45,68 +68,71 @@ def adamw() -> keras.Optimizer:
     return optimizer
 
 
+OFTEN = {name: (name, SGD, {}) for name in ("masked", "embedded", "shared", "normalised")}
+ADAMW = "--optimizer adamw --learning-rate 0.003 --weight-decay 0.5"
+# Models, flags, and options of Keras' SGD, or None of AdamW.
+CASES = OFTEN | {
+    "penalised": ("penalised", SGD, {}),
+    "compiled": ("masked", f"{SGD} --jit-compile", {}),
+    "clipped": ("masked", f"{SGD} --clip-norm 0.1", {"global_clipnorm": 0.1}),
+    "adamw": ("masked", ADAMW, None),
+}
+
+
 @pytest.mark.parametrize(
-    ("make", "flags", "optimizer"),
-    [
-        (dense, SGD, sgd()),
-        (frozen, SGD, sgd()),
-        (own_models.penalised, SGD, sgd()),
-        (dense, [*SGD, "--clip-norm", "0.1"], sgd(global_clipnorm=0.1)),
-        (
-            dense,
-            ["--optimizer", "adamw", "--learning-rate", "0.003", "--weight-decay", "0.5"],
-            adamw(),
-        ),
-        (dense, [*SGD, "--jit-compile"], sgd()),
-    ],
-    ids=["l2", "frozen", "penalised", "clipped", "adamw", "compiled"],
+    "case", [pytest.param(c, marks=[] if c in OFTEN else pytest.mark.cluster) for c in CASES]
 )
-def test_fifty_steps(digits, make, flags, optimizer):
-    manifest, draw = Manifest.load(digits), np.random.default_rng(0)
-    images = draw.integers(0, 17, (STEPS, BATCH, 8, 8, 1)).astype(np.uint8)
-    labels = draw.integers(0, 10, (STEPS, BATCH))
-    keras.utils.set_random_seed(0)
-    ours, theirs = make(manifest), make(manifest)
-    ours.set_weights(theirs.get_weights())
-    theirs.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    step = step_of(ours, manifest, flags)
-    function = tf.function(
-        lambda image, label, i: step({"image": image, "label": label}, i, 0, BATCH)[0]
-    )
-    concrete = function.get_concrete_function(images[0], labels[0], tf.constant(0, tf.int64))
-    compiled = [f.attr["_XlaMustCompile"].b for f in concrete.graph.as_graph_def().library.function]
-    assert any(compiled) == ("--jit-compile" in flags)
-    found, expected = [], []
-    for i in range(STEPS):
-        found.append(float(function(images[i], labels[i], tf.constant(i, tf.int64))))
-        expected.append(theirs.train_on_batch(images[i], labels[i]))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-    plain = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(
-        labels[-1], ours(images[-1], training=True)
-    )
-    assert found[-1] - float(plain) > 0.01
+def test_training_agrees_with_keras(trips_data, manifest, case):
+    model, flags, sgd = CASES[case]
+    build = builder(manifest, model)
+    ours, inner = build(), build()
+    ours.set_weights(inner.get_weights())
+    optimizer = adamw() if sgd is None else keras.optimizers.SGD(0.1, 0.9, **sgd)
+    theirs = of_keras(inner, optimizer)
+    split = build.prepare(records.load(manifest, str(trips_data), "train"))
+    size = len(split["label"]) // BATCH * BATCH
+    split = {name: column[:size].numpy() for name, column in split.items()}
+    history = theirs.fit(
+        split["numbers"],
+        split["label"][:, None],
+        sample_weight=np.where(split["label"], 0.5, 3.0),
+        batch_size=BATCH,
+        epochs=EPOCHS,
+        shuffle=False,
+        verbose=0,
+    ).history
+    opts = options(f"--model cnn {flags}")
+    step = step_of(opts, ours, build, manifest)
+    take = tf.function(lambda batch: step(batch, tf.constant(0, tf.int64), 0, BATCH))
+    batches = [*tf.data.Dataset.from_tensor_slices(split).batch(BATCH)]
+    graph = take.get_concrete_function(batches[0]).graph.as_graph_def()
+    assert any(f.attr["_XlaMustCompile"].b for f in graph.library.function) == opts.jit_compile
+    for epoch in range(EPOCHS):
+        sums = np.array([take(batch) for batch in batches])
+        seen = {"loss": sums[:, 0].mean(), **build.task.results(sums[:, 1:].sum(axis=0))}
+        expected = {name: values[epoch] for name, values in history.items()}
+        assert seen == pytest.approx(expected, rel=1e-4)
+    for one, other in zip(ours.get_weights(), inner.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-def step_of(model: keras.Model, manifest: Manifest, flags: list[str]) -> TrainStep:
-    """The step that the trainer takes with these flags."""
-    opts = parse(
-        ["--data-dir", "d", "--job-dir", "j", "--train-steps", "50", "--model", "cnn", *flags], {}
-    )
-    optimizer = learning.optimizer(
-        opts, model, manifest, learning.TrainingSize(examples=1000, batch=BATCH, horizon=STEPS)
-    )
-    image = keras.Input((8, 8, 1), dtype="uint8", name="image")
-    weight_decay, decayed = learning.decay(opts, model)
-    return TrainStep(
-        model=keras.Model({"image": image}, model(image)),
-        optimizer=optimizer,
-        task=Classification(manifest.class_names),
-        label="label",
-        global_batch=BATCH,
-        seed=0,
-        weight_decay=weight_decay,
-        decayed=decayed,
-        jit_compile=opts.jit_compile,
-    )
+@pytest.mark.cluster
+def test_replicas_agree_with_keras(make, trips_data, manifest):
+    """The score of the validation split, and the metrics of the first step."""
+    build = builder(manifest, "masked")
+    split = build.prepare(records.load(manifest, str(trips_data), "validation"))
+    flags = "--model ten_models:masked --batch-size 33 --eval-batch-size 16 --deterministic"
+    flags += " --class-weights yes=0.5 --train-steps 12"
+    first_steps = []
+    for roles, more in CLUSTERS.values():
+        job = make(data=trips_data)
+        job.run(*roles, flags=flags + more)
+        model = of_keras(job.trained(build(), 12), keras.optimizers.SGD())
+        expected = model.evaluate(
+            split["numbers"], split["label"][:, None], batch_size=16, return_dict=True, verbose=0
+        )
+        latest = job.read("validation.json")["latest"]
+        assert {name: latest[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+        step = job.events("step")[0]
+        first_steps.append({name: step[name] for name in expected})
+    assert first_steps == [pytest.approx(first_steps[0], rel=1e-4)] * len(CLUSTERS)

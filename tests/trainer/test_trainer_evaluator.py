@@ -1,4 +1,4 @@
-"""The replica that scores checkpoints beside training: real processes."""
+"""The replica that scores checkpoints beside training, and evaluations that take long."""
 
 import time
 
@@ -8,20 +8,11 @@ import pytest
 from components.train.supervision.health import Vitals
 
 pytestmark = pytest.mark.cluster
-FLAGS = ["--checkpoint-num-steps", 10, "--batch-size", 16]
+SLOW = "--model own_models:slow --eval-batch-size"
 
 
 def test_evaluation_shows_signs_of_life(job):
-    flags = [
-        "--model",
-        "own_models:slow",
-        "--train-steps",
-        20,
-        "--eval-every-steps",
-        10,
-        "--eval-batch-size",
-        8,
-    ]
+    flags = f"{SLOW} 8 --train-steps 20 --eval-every-steps 10"
     job.start("chief", "worker", flags=flags)
     names = ("chief-0", "worker-0")
     vitals = {name: Vitals(str(job.directory / f"{name}.status")) for name in names}
@@ -35,28 +26,35 @@ def test_evaluation_shows_signs_of_life(job):
         return (job.directory / "DONE.json").exists()
 
     job.until(has_ended)
-    assert job.wait() == {"chief-0": 0, "worker-0": 0}
-    assert (
-        min(map(len, signs.values())) >= 6
-    )  # two evaluations, each as long as several signs are apart
-    evaluations = [e for e in job.events() if e["event"] == "evaluation"]
-    assert [e["step"] for e in evaluations] == [10, 20]
+    # Of two evaluations, each as long as several signs are apart.
+    assert min(map(len, signs.values())) >= 6
+    assert job.steps("evaluation") == [10, 20]
 
 
-@pytest.mark.parametrize("phase", ["evaluating", pytest.param("exporting", marks=pytest.mark.slow)])
-def test_a_chief_that_is_told_to_stop_when_training_is_over_takes_the_others_along(job, phase):
-    flags = ["--model", "own_models:slow", "--train-steps", 10, "--eval-batch-size", 16]
-    job.start("chief", "worker", "worker", flags=flags)
-    job.until(lambda: job.status()["phase"] == phase)
-    job.terminate("chief-0")
-    assert job.wait() == dict.fromkeys(("chief-0", "worker-0", "worker-1"), 143), job.output()
-    job.run("chief", "worker", "worker", flags=flags)
+@pytest.mark.parametrize(
+    ("victim", "phase", "every"),
+    [
+        ("worker-0", "evaluating", 10),
+        ("chief-0", "evaluating", 0),
+        pytest.param("chief-0", "exporting", 0, marks=pytest.mark.slow),
+    ],
+)
+def test_stopped_replica_takes_others(job, victim, phase, every):
+    """From an evaluation in between or at the end, and from an export."""
+    roles, flags = ["chief", "worker"], f"--train-steps 20 --eval-every-steps {every}"
+    job.start(*roles, flags=f"{SLOW} 8 {flags}")
+    job.until(lambda: job.status(victim)["phase"] == phase)
+    job.terminate(victim)
+    assert job.wait() == {"chief-0": 143, "worker-0": 143}
+    assert len(job.events("evaluation")) == (phase == "exporting")
+    job.run(*roles, flags=f"{SLOW} 500 {flags}")
+    assert job.read("validation.json")["latest"]["step"] == 20
 
 
-def test_without_a_validation_split_the_evaluator_leaves_and_nobody_waits_for_it(job, tmp_path):
+def test_evaluator_without_split_leaves(job, tmp_path):
     numbered.dataset(tmp_path / "numbered", 64, classes=2)
     job.data = tmp_path / "numbered"
     started = time.monotonic()
-    flags = ["--model", "numbered:network", "--train-steps", 4]
+    flags = "--model numbered:network --train-steps 4"
     assert "nothing to evaluate" in job.run("chief", "worker", "evaluator", flags=flags)
     assert time.monotonic() - started < 100  # the chief would wait for 300 s

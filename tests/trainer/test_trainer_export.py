@@ -1,15 +1,27 @@
+"""Exports replace what was there, and answer what the model in training does."""
+
 from unittest import mock
 
+import keras
 import memory_store
 import numbered
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from common import provenance
 from common.manifest import Manifest
+from components.convert.convert import convert
+from components.convert.options import Options
+from trainer.data import records
 from trainer.export import export
-from trainer.models.registry import builder
+from trainer.models import registry
 from trainer.nn.weights import named
+from trainer.tasks.of_dataset import Binary, Classification, MultiLabel, Regression
+
+ABC, SIZES = ("a", "b", "c"), [(24, 32), (40, 60), (61, 40), (12, 16), (7, 90), (90, 7), (480, 640)]
+TASKS = [Classification(ABC), Binary(ABC[:2]), MultiLabel(ABC), Regression(ABC, (1.0, 2.0, 3.0))]
+L = keras.layers
 
 
 @pytest.fixture(scope="module")
@@ -17,39 +29,110 @@ def manifest(tmp_path_factory) -> Manifest:
     return numbered.dataset(tmp_path_factory.mktemp("data") / "numbered", 8, classes=2)
 
 
-def exported(manifest: Manifest, directory: object, value: float) -> None:
-    build = builder("numbered:network", manifest, {})
-    values = {name: weight.numpy() * 0 + value for name, weight in named(build()).items()}
+def export_filled(manifest: Manifest, directory: object, value: float) -> None:
+    build = registry.builder("numbered:network", manifest, {})
+    values = {name: np.full(weight.shape, value) for name, weight in named(build()).items()}
     export(values, build, manifest, str(directory))
 
 
-def values(directory: object) -> set[float]:
-    return {
-        float(v)
-        for variable in tf.saved_model.load(str(directory)).variables
-        for v in variable.numpy().ravel()
-    }
+def value_of(directory: object) -> float:
+    variables = tf.saved_model.load(str(directory)).variables
+    (value,) = {value for variable in variables for value in variable.numpy().ravel()}
+    return value
 
 
 @pytest.mark.cluster
-def test_an_export_replaces_what_was_there_and_in_a_store_without_a_rename(
-    manifest, store, tmp_path, monkeypatch
-):
-    exported(manifest, tmp_path / "model", 1.0)
-    exported(manifest, tmp_path / "model", 2.0)
-    assert values(tmp_path / "model") == {2.0}
-    monkeypatch.setattr(tf.io.gfile, "rename", None)  # there it is a copy of every file
-    exported(manifest, store / "model", 2.0)
-    assert values(store / "model") == {2.0} and not (store / "model.partial").exists()
+def test_export_replaces_model(manifest, store, tmp_path, monkeypatch):
+    export_filled(manifest, tmp_path / "model", 1.0)
+    export_filled(manifest, tmp_path / "model", 2.0)
+    assert value_of(tmp_path / "model") == 2.0
+    monkeypatch.setattr(tf.io.gfile, "rename", None)  # in a store it is a copy of every file
+    export_filled(manifest, store / "model", 2.0)
+    assert value_of(store / "model") == 2.0 and not (store / "model.partial").exists()
 
 
-def test_an_export_that_fails_leaves_what_was_there_and_is_an_error_of_the_system(
-    manifest, tmp_path, monkeypatch
-):
-    exported(manifest, tmp_path / "model", 1.0)
+def test_failed_export_keeps_model(manifest, tmp_path, monkeypatch):
+    export_filled(manifest, tmp_path / "model", 1.0)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
         patch.setattr(provenance, "write", mock.Mock(side_effect=OSError("the disk is full")))
-        exported(manifest, tmp_path / "model", 2.0)
-    assert values(tmp_path / "model") == {1.0}
+        export_filled(manifest, tmp_path / "model", 2.0)
+    assert value_of(tmp_path / "model") == 1.0
     with pytest.raises(OSError, match="not implemented"):
-        exported(manifest, memory_store.AWAY, 2.0)
+        export_filled(manifest, memory_store.AWAY, 2.0)
+
+
+def exported(build: registry.Builder, model: keras.Model, manifest: Manifest, directory: object):
+    """The signatures of the model as a client loads it."""
+    values = {name: weight.numpy() for name, weight in named(model).items()}
+    export(values, build, manifest, str(directory))
+    return tf.saved_model.load(str(directory)).signatures
+
+
+@pytest.fixture(params=["float32", "mixed_bfloat16"])
+def precision(request):
+    keras.mixed_precision.set_dtype_policy(request.param)
+    yield
+    keras.mixed_precision.set_dtype_policy("float32")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+def test_export_answers_as_in_training(images, task, precision, tmp_path):
+    def network() -> keras.Model:
+        inputs = keras.Input((8, 8, 1), name="image")
+        x = L.Flatten()(L.BatchNormalization()(L.Conv2D(16, 3)(inputs)))
+        x = L.Dropout(0.5)(L.Dense(16, "tanh")(x))
+        return keras.Model({"image": inputs}, L.Dense(task.outputs)(x))
+
+    draw, model = np.random.default_rng(0), network()
+    columns = {"image": tf.constant(draw.integers(0, 17, (64, 8, 8, 1)), tf.uint8)}
+    model(columns, training=True)  # which moves the statistics
+    build = registry.Builder("made", network, task, dict, None)
+    signatures = exported(build, model, images, tmp_path / "model")
+    keras.mixed_precision.set_dtype_policy("float32")  # what a client's process has
+    answers = signatures["serving_default"](**columns)
+    expected = tf.function(lambda columns: task.answer(model(columns, training=False)))(columns)
+    assert answers.keys() == expected.keys()
+    assert np.ptp(expected[task.answers[0]], axis=0).min() > 0.1
+    for key, value in expected.items():
+        if value.dtype == tf.float32:
+            np.testing.assert_allclose(answers[key], value, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(answers[key], value)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("encoding", "of_spread"), [("raw", 0.02), ("source", 0)])
+def test_image_files_are_answered_as_pixels(tmp_path, encoding, of_spread):
+    """As what the converter, or the reader, makes of the same files."""
+    for i, size in enumerate(SIZES * 4):
+        kind = ("PNG", "JPEG")[i // len(SIZES) % 2]
+        path = tmp_path / "files" / "ab"[i % 2] / f"{i}.{kind.lower()}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(numbered.picture(*size, kind, seed=i))
+
+    def converted(encoding: str) -> tuple[Manifest, str]:
+        options = {"source": str(tmp_path / "files"), "image_size": "24x32", "test_fraction": 0.0}
+        output = str(tmp_path / encoding)
+        convert(Options(dataset="images", output=output, encoding=encoding, **options))
+        return Manifest.load(output), output
+
+    source = converted("source")
+    files = records.load(*source, "train")["image"]
+    manifest, data_dir = source if encoding == "source" else converted(encoding)
+    keras.utils.set_random_seed(1)
+    build = registry.builder("numbered:network", manifest, {})
+    signatures = exported(build, build(), manifest, tmp_path / "model")
+    pixels = next(records.batches(manifest, data_dir, "train", 500))["image"]  # in the same order
+    answers = signatures["serving_default"](image=pixels)
+    of_files = signatures["image_bytes"](image_bytes=files)
+    expected = answers["probabilities"].numpy()
+    spread = np.ptp(expected[:, 0])
+    np.testing.assert_allclose(of_files["probabilities"], expected, rtol=0, atol=of_spread * spread)
+    assert of_files.keys() == answers.keys() and spread > 0.01
+
+
+@pytest.mark.cluster
+def test_odd_pixels_are_not_of_files(images, tmp_path):
+    build = registry.builder("numbered:network", images, {})  # of numbers from 0 to 16
+    assert [*exported(build, build(), images, tmp_path / "model")] == ["serving_default"]

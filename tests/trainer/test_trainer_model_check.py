@@ -6,41 +6,35 @@ import keras
 import numpy as np
 import own_models
 import pytest
+import tensorflow as tf
 import wrong_models
+from parsed import options
 
 from common.errors import UserError
-from common.manifest import Manifest
-from trainer import model_check, options
+from trainer import model_check
 from trainer.models import registry
-from trainer.tasks.of_dataset import task_of
-from trainer.tasks.task import Task
+from trainer.tasks.of_dataset import MultiLabel, task_of
 
 
-def tried(data, model: str, *flags: str, task: Task | None = None) -> None:
-    manifest = Manifest.load(data)
-    opts = options.parse(
-        [f"--data-dir={data}", "--job-dir=j", "--train-steps=1", f"--model={model}", *flags], {}
-    )
-    build = registry.builder(opts.model, manifest, opts.network)
-    model_check.run(dataclasses.replace(build, task=task or build.task), opts, manifest)
+@pytest.fixture
+def check(digits, images):
+    """Checks a model, with metrics of its own."""
 
+    def run(model: str, *metrics: keras.metrics.Metric) -> None:
+        opts = options(f"--data-dir {digits} --model {model}")
+        build = opts.builder(images)
+        build = dataclasses.replace(build, task=task_of(images, metrics=metrics))
+        model_check.run(build, opts, images)
 
-def refusal(data, model, **options) -> str:
-    with pytest.raises(UserError) as refused:
-        tried(data, f"wrong_models:{model}", **options)
-    assert "\n" not in str(refused.value)
-    return str(refused.value).lower()
+    return run
 
 
 @pytest.mark.parametrize("model", wrong_models.REFUSED)
-def test_what_would_be_wrong_is_refused_with_the_reason(digits, model):
-    assert wrong_models.SAID[model] in refusal(digits, model)
-
-
-def test_metric_of_a_reserved_name_refused(digits):
-    for name in ("step", "seconds", "examples_per_s"):
-        with pytest.raises(UserError, match=f"a field of the journal, are called {name}"):
-            task_of(Manifest.load(digits), metrics=[keras.metrics.MeanAbsoluteError(name=name)])
+def test_wrong_model_is_refused_with_reason(check, model):
+    with pytest.raises(UserError) as refused:
+        check(f"wrong_models:{model}")
+    assert wrong_models.REFUSED[model][1] in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 class Kept(keras.metrics.Metric):
@@ -58,24 +52,30 @@ class Kept(keras.metrics.Metric):
 
 
 @pytest.mark.parametrize(
-    "combine",
+    ("metric", "message"),
     [
-        lambda value, batch: max(value, *batch),
-        lambda value, batch: value + sum(batch) / len(batch),
+        (
+            Kept(lambda value, batch: max(value, *batch)),
+            "metric kept is not one number made of sums",
+        ),
+        (keras.metrics.MeanAbsoluteError(name="step"), "a field of the journal, are called step"),
+        (keras.metrics.MeanAbsoluteError(name="accuracy"), r"two metrics, .* are called accuracy"),
     ],
-    ids=["largest", "means_of_batches"],
+    ids=["kept", "reserved", "twice"],
 )
-def test_metric_of_no_sums_refused(digits, combine):
-    task = task_of(Manifest.load(digits), metrics=[Kept(combine)])
-    with pytest.raises(UserError, match="metric kept is not one number made of sums over examples"):
-        tried(digits, "own_models:sequential", task=task)
+def test_unsuitable_metric_is_refused(check, metric, message):
+    with pytest.raises(UserError, match=message):
+        check("own_models:sequential", metric)
 
 
-@pytest.mark.cluster
-def test_inputs_of_a_list_get_the_features_of_their_names(digits):
-    tried(digits, "two_inputs:network")
-    manifest = Manifest.load(digits)
-    model = registry.builder("two_inputs:network", manifest, {})()
+def test_metric_of_each_label_is_refused():
+    task = MultiLabel(("a", "b"), metrics=[keras.metrics.F1Score()])
+    with pytest.raises(UserError, match="metric f1_score is not one number"):
+        model_check.check_metrics(task, tf.constant([[0, 1]] * 2), tf.constant([[0.1, 0.2]] * 2))
+
+
+def test_listed_inputs_get_features_of_names(images):
+    model = registry.builder("two_inputs:network", images, {})()
     upper, lower = (np.random.default_rng(i).random((3, 4, 8, 1), np.float32) for i in range(2))
     answers = model({"upper": upper, "lower": lower})
     listed = model.get_layer(index=-1)
@@ -83,9 +83,10 @@ def test_inputs_of_a_list_get_the_features_of_their_names(digits):
     assert not np.allclose(listed([lower, upper]), answers)
 
 
-def test_preparation_without_the_label_refused(digits, monkeypatch):
-    monkeypatch.setattr(
-        own_models, "prepare", lambda _, columns: {"image": columns["image"]}, raising=False
-    )
+def test_preparation_without_label_is_refused(check, monkeypatch):
+    def prepare(manifest, columns):
+        return {"image": columns["image"]}
+
+    monkeypatch.setattr(own_models, "prepare", prepare, raising=False)
     with pytest.raises(UserError, match="prepare leaves out the label, 'label'"):
-        tried(digits, "own_models:sequential")
+        check("own_models:sequential")

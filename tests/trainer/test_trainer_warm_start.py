@@ -1,21 +1,22 @@
-"""Weights taken from what was trained before, from every kind of place."""
+"""Weights taken from what was trained before, and the records that they have learnt from."""
 
 import contextlib
 import dataclasses
 import itertools
 import pathlib
 import shutil
-from collections.abc import Callable
 
 import keras
+import numbered
 import numpy as np
 import pytest
 
 from common import provenance
 from common.errors import UserError
-from common.manifest import Manifest
+from common.provenance import TrainedOn
 from common.storage.files import copy_tree
 from trainer import warm_start
+from trainer.data.shards import content_hashes
 from trainer.export import export
 from trainer.job import identity
 from trainer.job.checkpoints import Checkpoints
@@ -34,40 +35,29 @@ def filled(model: keras.Model, seed: int = 0) -> keras.Model:
     return model
 
 
-def values(model: keras.layers.Layer) -> dict[str, np.ndarray]:
-    return {name: weight.numpy() for name, weight in named(model).items()}
-
-
 def same(one: keras.layers.Layer, another: keras.layers.Layer) -> bool:
-    ours, theirs = values(one), values(another)
-    return ours.keys() == theirs.keys() and all(
-        np.array_equal(ours[name], theirs[name]) for name in ours
-    )
+    return all(map(np.array_equal, one.get_weights(), another.get_weights()))
 
 
 def save_job(directory: pathlib.Path, model: keras.Model) -> str:
     optimizer = keras.optimizers.SGD()
     optimizer.build(model.trainable_variables)
-    checkpoints = Checkpoints(
-        str(directory), State(model, optimizer), Journal(str(directory), "chief-0")
-    )
+    journal = Journal(str(directory), "chief-0")
+    checkpoints = Checkpoints(str(directory), State(model, optimizer), journal)
     for step in (9, 10):  # the newest counts, not the last by its name
         checkpoints.save(step)
     checkpoints.wait()
     return str(directory)
 
 
-def builder(digits: pathlib.Path, name: str) -> registry.Builder:
-    return registry.builder(f"own_models:{name}", Manifest.load(digits), {})
-
-
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", ["functional", "subclassed", "lstm", "frozen"])
-def test_weights_are_read_from_every_source(digits, tmp_path, store, name):
-    build = builder(digits, name)
-    source, count = filled(build()), len(named(build()))
+def test_weights_are_read_from_every_source(images, tmp_path, store, name):
+    build = registry.builder(f"own_models:{name}", images, {})
+    source = filled(build())
+    values = {name: weight.numpy() for name, weight in named(source).items()}
     save_job(tmp_path / "job", source)
-    export(values(source), build, Manifest.load(digits), str(tmp_path / "model"))
+    export(values, build, images, str(tmp_path / "model"))
     kinds = {"job": "checkpoint of step 10", "model": "exported model"}
     if name != "subclassed":  # which has no `get_config`, so that Keras saves none
         source.save(tmp_path / "a.keras")
@@ -76,70 +66,53 @@ def test_weights_are_read_from_every_source(digits, tmp_path, store, name):
     for root, (file, kind) in itertools.product((tmp_path, store), kinds.items()):
         fresh = build()
         assert not same(fresh, source)
-        assert (
-            warm_start.take(f"{root}/{file}", fresh)
-            == f"{count} of {count} weights from the {kind}"
-        )
+        note = warm_start.take(f"{root}/{file}", fresh)
+        assert note == f"{len(values)} of {len(values)} weights from the {kind}"
         assert same(fresh, source)
 
 
-def backbone(width: int = 4) -> keras.Model:
+def backbone() -> keras.Model:
     inputs = keras.Input((8, 8, 1))
-    x = L.BatchNormalization()(L.Conv2D(width, 3, name="conv_in")(inputs))
+    x = L.BatchNormalization()(L.Conv2D(4, 3, name="conv_in")(inputs))
     return keras.Model(inputs, L.Conv2D(4, 3)(x), name="backbone")
 
 
-def classifier(classes: int, body: Callable[[], keras.Model] = backbone) -> keras.Model:
+def classifier(classes: int) -> keras.Model:
     inputs = keras.Input((8, 8, 1), name="image")
     x = L.Conv2D(1, 1)(inputs)  # of the names and places of others within the backbone
-    return keras.Model({"image": inputs}, L.Dense(classes, name="head")(L.Flatten()(body()(x))))
+    x = L.Flatten()(backbone()(x))
+    return keras.Model({"image": inputs}, L.Dense(classes, name="head")(x))
 
 
-def test_backbone_goes_into_its_layer(tmp_path):
-    source, model = filled(backbone()), filled(classifier(5), 1)
-    source.save(tmp_path / "b.keras")
-    before = values(model)
-    note = warm_start.take(str(tmp_path / "b.keras"), model)
-    assert note == (
-        "8 of 12 weights from the file into layer 'backbone'; by name and shape it has no "
-        "conv2d/kernel, conv2d/bias, "
-        "head/kernel, head/bias"
-    )
-    assert same(model.get_layer("backbone"), source)
-    after = values(model)
-    assert all(np.array_equal(after[n], before[n]) for n in after if not n.startswith("backbone/"))
-
-
-@pytest.mark.parametrize("kind", ["job", "file"])
-def test_another_head_keeps_its_weights(tmp_path, kind):
-    source, model = filled(classifier(5)), filled(classifier(3), 1)
-    place, head = str(tmp_path / "a.keras"), model.get_layer("head").get_weights()
+@pytest.mark.parametrize(
+    ("source", "note"),
+    [
+        (
+            backbone,
+            "8 of 12 weights from the file into layer 'backbone'; by name and shape it has no "
+            "conv2d/kernel, conv2d/bias, head/kernel, head/bias",
+        ),
+        (
+            lambda: classifier(3),
+            "10 of 12 weights from the file; by name and shape it has no head/kernel, head/bias",
+        ),
+    ],
+    ids=["backbone", "another head"],
+)
+def test_weights_go_where_they_fit(tmp_path, source, note):
+    """What does not fit keeps its values."""
+    source, model, place = filled(source()), filled(classifier(5), 1), str(tmp_path / "b.keras")
     source.save(place)
-    note = warm_start.take(save_job(tmp_path / "job", source) if kind == "job" else place, model)
-    assert note.startswith("10 of 12 weights") and note.endswith("has no head/kernel, head/bias")
-    assert same(model.get_layer("backbone"), source.get_layer("backbone"))
-    assert all(map(np.array_equal, head, model.get_layer("head").get_weights()))
-
-
-def test_layers_match_by_name_not_place(tmp_path):
-    saved_as = keras.Sequential(
-        [keras.Input((4,)), L.Dense(4, name="block_1"), L.Dense(4, name="block_2")]
-    )
-    model = keras.Sequential(
-        [keras.Input((4,)), L.Dense(4, name="block_2"), L.Dense(4, name="block_3")]
-    )
-    assert warm_start.take(save_job(tmp_path / "job", filled(saved_as)), model).startswith(
-        "2 of 4 weights"
-    )
-    np.testing.assert_array_equal(model.layers[0].kernel, saved_as.layers[1].kernel)
+    assert warm_start.take(place, model) == note
+    part = source if source.name == "backbone" else source.get_layer("backbone")
+    assert same(model.get_layer("backbone"), part)
+    assert same(model.get_layer("head"), filled(classifier(5), 1).get_layer("head"))
 
 
 def test_source_without_fitting_weight_is_error(tmp_path):
     keras.Sequential([keras.Input((4,)), L.Dense(4)]).save(tmp_path / "a.keras")
-    with pytest.raises(
-        UserError,
-        match=r"the file has none of these by name and shape: conv2d/kernel, .* and 7 more",
-    ):
+    expected = r"the file has none of these by name and shape: conv2d/kernel, .* and 7 more"
+    with pytest.raises(UserError, match=expected):
         warm_start.take(str(tmp_path / "a.keras"), classifier(2))
 
 
@@ -158,29 +131,72 @@ def test_unreadable_source_is_error(tmp_path, make_model):
         assert "\n" not in str(refused.value)
 
 
+# The number of files does not decide which records are in which split.
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("split_seed", 1), ("test_fraction", 0.5), ("validation_fraction", 0.0), ("shards", 99)],
+    ("name", "value", "is_refused"),
+    [("split_seed", 1, True), ("validation_fraction", 0.0, True), ("shards", 99, False)],
 )
-def test_weights_of_another_split_are_refused(digits, tmp_path, name, value):
-    manifest = Manifest.load(digits)
-    other = dataclasses.replace(manifest, arguments={**manifest.arguments, name: value})
-    provenance.write(other, "cnn", str(tmp_path / "model"))
+def test_weights_of_another_split_are_refused(images, tmp_path, name, value, is_refused):
+    arguments = {**images.arguments, name: value}
+    provenance.write(
+        dataclasses.replace(images, arguments=arguments), "cnn", str(tmp_path / "model")
+    )
     (tmp_path / "job").mkdir()
-    record = {
-        "identity": {"dataset": other.name},
-        "settings": {},
-        "arguments": dict(other.arguments),
-    }
+    record = {"identity": {"dataset": images.name}, "settings": {}, "arguments": arguments}
     identity.begin(str(tmp_path / "job"), record, write=True)
+    refused = pytest.raises(UserError, match=f"{name} .* and not")
     for source in ("model", "job", "job/best"):
-        warm_start.check_unseen(
-            f"{tmp_path}/{source}", dataclasses.replace(manifest, name="another")
-        )
-        # The number of files does not decide which records are in which split.
-        with (
-            contextlib.nullcontext()
-            if name == "shards"
-            else pytest.raises(UserError, match=f"{name} .* and not")
-        ):
-            warm_start.check_unseen(f"{tmp_path}/{source}", manifest)
+        another = dataclasses.replace(images, name="another")
+        warm_start.check_unseen(f"{tmp_path}/{source}", another)
+        with refused if is_refused else contextlib.nullcontext():
+            warm_start.check_unseen(f"{tmp_path}/{source}", images)
+
+
+LATER = np.random.default_rng(0).integers(0, 2**64, 500, np.uint64)
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    return numbered.dataset(tmp_path / "data", 500)
+
+
+@pytest.fixture
+def hashes(manifest, tmp_path):
+    return np.concatenate([*content_hashes(manifest, str(tmp_path / "data"), "train")])
+
+
+def test_saved_records_are_known_again(manifest, hashes, tmp_path, store):
+    assert len(np.unique(hashes)) == 500
+    other = dataclasses.replace(manifest, name="other")
+    for directory in (tmp_path, store):
+        TrainedOn.of(manifest, [hashes[:300], hashes[300:]]).save(str(directory))
+        again = TrainedOn.load(str(directory))
+        assert not again.unseen(other, hashes).any() and again.unseen(other, LATER).all()
+        # The dataset's own splits say what is not known.
+        assert again.unseen(manifest, hashes).all()
+    assert TrainedOn.load(str(tmp_path / "gone")) is None
+
+
+def test_records_of_before_count_too(manifest, hashes):
+    """But not those of another form."""
+    second, third = (dataclasses.replace(manifest, origin=origin) for origin in ("second", "third"))
+    first = TrainedOn.of(manifest, [hashes])
+    both = TrainedOn.of(second, [LATER]).and_before(first)
+    assert not both.unseen(third, np.concatenate([hashes, LATER])).any()
+    assert not both.unseen(second, hashes).any() and both.unseen(second, LATER).all()
+    features = tuple(dataclasses.replace(f, unit="lux") for f in manifest.features)
+    bright = dataclasses.replace(manifest, features=features)
+    assert TrainedOn.of(bright, [LATER]).and_before(first).unseen(bright, hashes).all()
+
+
+@pytest.mark.parametrize(
+    ("saved", "source", "is_known"),
+    [("", "best/", True), ("assets.extra", "", True), ("", "", True), ("", "a.keras", False)],
+)
+def test_source_of_weights_has_records(manifest, hashes, tmp_path, saved, source, is_known):
+    for name in ("best", "assets.extra"):
+        (tmp_path / name).mkdir()
+    learnt = TrainedOn.of(manifest, [hashes])
+    learnt.save(str(tmp_path / saved))
+    found = warm_start.learnt_from(f"{tmp_path}/{source}".rstrip("/"))
+    assert (found and found.hashes.keys()) == (learnt.hashes.keys() if is_known else None)

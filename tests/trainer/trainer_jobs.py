@@ -4,13 +4,12 @@ They are forked from a server that has imported TensorFlow, which is most of wha
 cost:
 
     job = Job(data, tmp_path / "job")
-    job.start("chief", "worker", flags=["--train-steps", "200"])
-    job.replica("worker").kill()
+    job.start("chief", "worker", flags="--train-steps 200")
+    job.kill("worker-0")
     codes = job.wait()  # {"chief-0": 1, "worker-0": -9}
 """
 
 import collections
-import concurrent.futures
 import contextlib
 import ctypes
 import hashlib
@@ -21,7 +20,7 @@ import pathlib
 import random
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,31 +31,23 @@ from trainer.cluster.member import POOL_ROLES
 ROOT = pathlib.Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["trainer.main_loop"])
-os.environ.setdefault(
-    "TF_CPP_MIN_LOG_LEVEL", "3"
-)  # as the trainer does; the server that imports inherits it
+# As the trainer does; the server that imports inherits it.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 LIMIT_S = 120
-CLUSTERS: dict[str, tuple[list[str], list]] = {  # the roles of the replicas, and flags
-    "one_device": (["chief"], []),
-    "mirrored": (["chief"], ["--strategy", "mirrored"]),
-    "two_workers": (["chief", "worker"], []),
+CLUSTERS: dict[str, tuple[list[str], str]] = {  # the roles of the replicas, and flags
+    "one_device": (["chief"], ""),
+    "mirrored": (["chief"], " --strategy mirrored"),
+    "two_workers": (["chief", "worker"], ""),
     # Whose one worker takes one step after the other, of files that are mapped into its memory.
-    "parameter_server": (["chief", "worker", "ps"], ["--reader", "mapped"]),
+    "parameter_server": (["chief", "worker", "ps"], " --reader mapped"),
 }
-
-
-def in_new_process(function: Callable[..., object], *arguments: object) -> Any:
-    """Returns the result of a function in a process where TensorFlow is imported and has not started yet."""
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=_FORKS) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
     """Runs in the new process."""
     os.setsid()
-    ctypes.CDLL(None).prctl(
-        1, signal.SIGKILL
-    )  # PR_SET_PDEATHSIG: not to outlive tests that are killed
+    # PR_SET_PDEATHSIG: not to outlive tests that are killed.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -85,19 +76,17 @@ class Job:
         self._replicas: dict[str, multiprocessing.process.BaseProcess] = {}
         self._ports = contextlib.ExitStack()
         self.environ: dict[str, str] = {}  # of every replica
-        self.beside: tuple[
-            str, ...
-        ] = ()  # roles that run already, as the launcher tells those that it starts
 
-    def start(self, *roles: str, flags: Sequence[object]) -> None:
-        """Starts one replica for each role named."""
+    def start(self, *roles: str, flags: str) -> None:
+        """Starts one replica for each role named, when those of before have ended."""
+        self.close()
         self.directory.mkdir(exist_ok=True)
         training = [role for role in roles if role != "evaluator"]
         ports = self._ports.enter_context(reserved(len(training)))
         addresses: dict[str, list[str]] = collections.defaultdict(list)
         for role, port in zip(training, ports, strict=True):
             addresses[role].append(f"127.0.0.1:{port}")
-        known = ["--data-dir", self.data, "--job-dir", self.directory, *flags]
+        command = f"--data-dir {self.data} --job-dir {self.directory} {flags}".split()
         counts: collections.Counter[str] = collections.Counter()
         for role in roles:
             task = {"type": role, "index": counts[role]}
@@ -106,49 +95,40 @@ class Job:
             environ = {
                 **self.environ,
                 "TF_CONFIG": json.dumps({"cluster": addresses, "task": task}),
-                POOL_ROLES: ",".join(dict.fromkeys((*roles, *self.beside))),
+                POOL_ROLES: ",".join(dict.fromkeys(roles)),
                 "TRAINER_STATUS": str(self.directory / f"{name}.status"),
                 "TRAINER_THREADS": "1" if len(roles) > 1 else "",
             }
-            arguments = [*map(str, known)], environ, str(self.log(name))
+            arguments = command, environ, str(self.log(name))
             process = _FORKS.Process(target=_replica, args=arguments, daemon=True)
             process.start()
             self._replicas[name] = process
 
-    def wait(self, within_s: float = LIMIT_S) -> dict[str, int]:
-        """Exit codes by replica, negative for a signal."""
+    def wait(self, *names: str, within_s: float = LIMIT_S) -> dict[str, int | None]:
+        """Exit codes of the named replicas, or of all: negative for a signal, None if it runs."""
         deadline = time.monotonic() + within_s
-        for name, process in self._replicas.items():
-            process.join(max(0, deadline - time.monotonic()))
-            assert process.exitcode is not None, f"{name} still runs\n{self.output()}"
-        codes = {name: process.exitcode for name, process in self._replicas.items()}
-        self._replicas.clear()
-        self._ports.close()
-        return codes
-
-    def run(self, *roles: str, flags: Sequence[object]) -> str:
-        """Starts and waits for success; the output. Servers of parameters serve until they are told to end."""
-        self.start(*roles, flags=flags)
-        codes = self.wait_for("chief-0") if "ps" in roles else self.wait()
-        self.close()
-        assert set(codes.values()) == {0}, f"{codes}\n{self.output()}"
-        return self.output()
-
-    def wait_for(self, *names: str, within_s: float = LIMIT_S) -> dict[str, int | None]:
-        """Exit codes of some, None if it still runs; others may serve for ever."""
+        names = names or tuple(self._replicas)
         for name in names:
-            self._replicas[name].join(within_s)
+            self._replicas[name].join(max(0, deadline - time.monotonic()))
+        print(self.output())  # for a test that fails
         return {name: self._replicas[name].exitcode for name in names}
+
+    def run(self, *roles: str, flags: str) -> str:
+        """Starts and waits for success; the output. Servers of parameters serve until killed."""
+        self.start(*roles, flags=flags)
+        codes = self.wait("chief-0") if "ps" in roles else self.wait()
+        self.close()
+        assert set(codes.values()) == {0}, codes
+        return self.output()
 
     def kill(self, *names: str) -> None:
         """SIGKILL to the named replicas, or to all."""
         for name in names or self._replicas:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._replicas[name].pid, signal.SIGKILL)
+            self._replicas[name].kill()
 
     def terminate(self, name: str) -> None:
         """SIGTERM, as a preempted machine sends it."""
-        os.kill(self._replicas[name].pid, signal.SIGTERM)
+        self._replicas[name].terminate()
 
     def pid(self, name: str) -> int:
         """Of a replica that runs."""
@@ -158,15 +138,14 @@ class Job:
         """Waits until the condition holds; fails if a replica ends before."""
         deadline = time.monotonic() + LIMIT_S
         while not condition():
-            ended = [
-                name for name, process in self._replicas.items() if process.exitcode is not None
-            ]
-            assert not ended and time.monotonic() < deadline, f"{ended} ended\n{self.output()}"
+            codes = {name: process.exitcode for name, process in self._replicas.items()}
+            running = set(codes.values()) == {None}
+            assert running and time.monotonic() < deadline, f"{codes}\n{self.output()}"
             time.sleep(0.002)
 
     def until_step(self, step: int) -> None:
         """Waits until the chief has done that step."""
-        self.until(lambda: any(e["event"] == "step" and e["step"] >= step for e in self.events()))
+        self.until(lambda: max(self.steps("step"), default=0) >= step)
 
     def status(self, name: str = "chief-0") -> dict:
         """What the replica last told of itself."""
@@ -190,8 +169,20 @@ class Job:
         logs = sorted(self.directory.parent.glob(f"{self.directory.name}.*.log"))
         return "".join(f"--- {log.name}\n{log.read_text()}" for log in logs)
 
+    def read(self, name: str) -> dict:
+        """A JSON file of the job directory."""
+        return json.loads((self.directory / name).read_text())
+
+    def served(self, **columns: Any) -> dict[str, np.ndarray]:
+        """What the exported model answers."""
+        import tensorflow as tf
+
+        model = tf.saved_model.load(str(self.directory / "model"))
+        answers = model.signatures["serving_default"](**columns)
+        return {name: answer.numpy() for name, answer in answers.items()}
+
     def checkpoints(self) -> list[int]:
-        """Steps of the checkpoints that can be read; TensorFlow may have been killed while it wrote another."""
+        """Steps of the checkpoints that can be read; a writer may have been killed."""
         import tensorflow as tf
 
         steps = []
@@ -214,6 +205,17 @@ class Job:
         assert len(names) > 10
         return {name: reader.get_tensor(name) for name in sorted(names)}
 
+    def trained(self, model: Any, step: int) -> Any:
+        """The model with the weights of a checkpoint."""
+        from trainer.nn import weights
+
+        variables, values = self.variables(step), {}
+        for name in weights.named(model):
+            key = f"variables/model.S{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE"
+            values[name] = variables[key]
+        weights.put(values, model)
+        return model
+
     def digest(self, step: int) -> str:
         """SHA-256 of all of a checkpoint."""
         digest = hashlib.sha256()
@@ -230,17 +232,22 @@ class Job:
         # The last line may be half written.
         return [[json.loads(line) for line in file.read_text().split("\n")[:-1]] for file in files]
 
-    def events(self, replica: str = "chief-0") -> list[dict]:
-        """The events of the newest attempt."""
-        return (self.attempts(replica) or [[]])[-1]
+    def events(self, kind: str, replica: str = "chief-0") -> list[dict]:
+        """The events of a kind in the newest attempt."""
+        newest = (self.attempts(replica) or [[]])[-1]
+        return [event for event in newest if event["event"] == kind]
+
+    def steps(self, kind: str, replica: str = "chief-0") -> list[int]:
+        """The steps of these events."""
+        return [event["step"] for event in self.events(kind, replica)]
 
 
 def kill_at_random(
     job: Job, seed: int, *, between: tuple[int, int], victim: str | None = None
 ) -> int:
-    """SIGKILLs a replica, or all, at some moment after a step drawn from `between`; the last step that the journal has."""
+    """SIGKILLs a replica, or all, after a step drawn from `between`; the journal's last step."""
     draw = random.Random(seed)
     job.until_step(draw.randint(*between))
     time.sleep(draw.uniform(0, 0.05))
     job.kill(*([victim] if victim else []))
-    return max(e["step"] for e in job.events() if e["event"] == "step")
+    return job.steps("step")[-1]

@@ -1,4 +1,4 @@
-"""A model of a list of two inputs, which its own preparation makes of one column: `--model two_inputs:network`."""
+"""A model of a list of two inputs, made of one column: `--model two_inputs:network`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ L = keras.layers
 def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """The halves of an image, and the label if it is there."""
     image = tf.cast(columns["image"], tf.float32) / 16
-    halves = {"upper": image[:, :4], "lower": image[:, 4:]}
-    return {
-        **halves,
-        **{name: column for name, column in columns.items() if name == manifest.label},
-    }
+    label = {name: column for name, column in columns.items() if name == manifest.label}
+    return {"upper": image[:, :4], "lower": image[:, 4:], **label}
 
 
 def network(manifest: Manifest) -> keras.Model:
-    """The inputs in another order than that of their names, and of one shape: taken for each other, nothing would fail."""
+    """The inputs in another order than that of their names: nothing would fail if exchanged."""
     inputs = [keras.Input((4, 8, 1), name=name) for name in ("upper", "lower")]
     parts = [L.Dropout(0.1)(L.Dense(16, "relu")(L.Flatten()(x))) for x in inputs]
     return keras.Model(inputs, L.Dense(len(manifest.class_names))(L.Concatenate()(parts)))

@@ -1,18 +1,19 @@
-import csv
 import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import trips
 from bench import wide_deep_peer
+from parsed import options
 
-from common.errors import UserError
 from common.manifest import Manifest
-from trainer import export, options
+from trainer import export
 from trainer.data import column_encodings, records
-from trainer.data.serving_preprocessing import parse_texts
-from trainer.models import registry, wide_deep
+from trainer.models import wide_deep
 from trainer.nn import randomness
 from trainer.nn.weights import named
 
@@ -31,53 +32,42 @@ def randomised(model: keras.Model) -> keras.Model:
     return model
 
 
-def ask(*flags: str) -> options.Options:
-    return options.parse(["--data-dir", "d", "--job-dir", "j", "--train-steps", "1", *flags], {})
+def dense_layers(model: keras.Model) -> list[keras.layers.Dense]:
+    """The layers with a bias that are alike in both models."""
+    layers = [layer for layer in model.layers if type(layer) is keras.layers.Dense]
+    return [layer for layer in layers if layer.use_bias and not layer.name.endswith("_dense")]
 
 
-def builder(opts: options.Options, manifest: Manifest) -> registry.Builder:
-    return registry.builder(opts.model, manifest, opts.network)
-
-
-def rows_of(model: keras.Model, part: str, manifest: Manifest) -> list[np.ndarray]:
-    """For each encoding of a part its weights: of a number its row of the matrix, of a category its rows of a table."""
-    found, at = {}, 0
+def copy_encodings(ours: keras.Model, theirs: keras.Model, part: str, manifest: Manifest) -> None:
+    """Gives each encoding's layers the rows that it has in the tables and matrix of a part."""
+    matrix = iter(ours.get_layer(f"{part}_dense").kernel.numpy())
+    of_first, order = {}, getattr(manifest, part)
     for name, encodings in column_encodings.inputs(part, manifest).items():
-        first = 0
-        table = model.get_layer(f"{name}_table").table.numpy() if encodings[0].categories else None
+        table = iter(
+            ours.get_layer(f"{name}_table").table.numpy() if encodings[0].categories else []
+        )
         for encoding in encodings:
-            width = encoding.embedding or 1
-            if encoding.categories:
-                own = [table[first : first + encoding.categories]]
-                first += encoding.categories
-            else:
-                own = []
+            layer = f"{part}_{order.index(encoding)}_weights"
+            rows = [next(table) for _ in range(encoding.categories or 0)]
             if encoding.embedding or not encoding.categories:
-                own.append(model.get_layer(f"{part}_dense").kernel.numpy()[at : at + width])
-                at += width
-            found[id(encoding)] = own
-    return [found[id(encoding)] for encoding in getattr(manifest, part)]
+                inner = [next(matrix) for _ in range(encoding.embedding or 1)]
+            else:
+                inner = rows
+            if part == "wide" or encoding.embedding:
+                theirs.get_layer(layer).set_weights([np.array(rows or inner)])
+            of_first[order.index(encoding)] = inner
+    if part == "deep":
+        first = dense_layers(theirs)[0]
+        kernel = np.concatenate([of_first[i] for i in range(len(order))])
+        first.set_weights([kernel, np.zeros(first.units)])
 
 
 def test_logits_agree_with_keras_layers(table, columns):
     ours = randomised(wide_deep.build(table, hidden_units=UNITS))
     theirs = wide_deep_peer.ordinary_model(table, hidden_units=UNITS)
-    for i, own in enumerate(rows_of(ours, "wide", table)):
-        theirs.get_layer(f"wide_{i}_weights").set_weights(own)
-    deep = rows_of(ours, "deep", table)
-    for i, (own, encoding) in enumerate(zip(deep, table.deep, strict=True)):
-        if encoding.embedding:
-            theirs.get_layer(f"deep_{i}_weights").set_weights(own[:1])
-    first, *others = [
-        layer for layer in theirs.layers if type(layer) is keras.layers.Dense and layer.use_bias
-    ]
-    first.set_weights([np.concatenate([own[-1] for own in deep]), np.zeros(UNITS[0])])
-    upper = [
-        layer
-        for layer in ours.layers
-        if type(layer) is keras.layers.Dense and "_dense" not in layer.name
-    ]
-    for layer, other in zip(upper, others, strict=True):
+    for part in ("wide", "deep"):
+        copy_encodings(ours, theirs, part, table)
+    for layer, other in zip(dense_layers(ours), dense_layers(theirs)[1:], strict=True):
         other.set_weights(layer.get_weights())
     logits = ours(wide_deep.prepare(table, columns))
     expected = theirs(wide_deep_peer.ordinary_columns(table, columns))
@@ -86,98 +76,59 @@ def test_logits_agree_with_keras_layers(table, columns):
 
 
 def test_options_of_network_are_used(table, columns):
-    wider = builder(ask("--model", "wide_deep", "--hidden-units", "7,4"), table)()
-    assert [layer.units for layer in wider.layers if type(layer) is keras.layers.Dense] == [
-        7,
-        4,
-        2,
-        2,
-    ]
-    build = builder(ask("--model", "wide_deep", "--dropout", "0.5"), table)
+    build = options("--model wide_deep --hidden-units 7,4 --dropout 0.5").builder(table)
     model, features = randomised(build()), build.prepare(columns)
+    assert model.get_layer("deep_dense").units == 7
     with randomness.deterministic_context(seed=0, step=3, first=0):
         dropped = model(features, training=True)
     assert not np.allclose(dropped, model(features, training=False))
-    for flags in (["--hidden-units", "7"], ["--dropout", "0.1"]):
-        with pytest.raises(UserError, match=f"{flags[0]} means nothing to --model cnn"):
-            builder(ask("--model", "cnn", *flags), table)
-
-
-def test_model_must_fit_dataset(digits, table):
-    images = Manifest.load(digits)
-    assert ask().on(table).model == "wide_deep"
-    assert ask().on(images).model == "cnn"
-    assert ask("--model", "my.module:build").on(table).model == "my.module:build"
-    with pytest.raises(
-        UserError, match="--model resnet does not fit dataset 'trips'; use wide_deep"
-    ):
-        ask("--model", "resnet").on(table)
-    with pytest.raises(
-        UserError, match="wide_deep does not fit dataset 'digits'; use cnn or resnet"
-    ):
-        ask("--model", "wide_deep").on(images)
-    with pytest.raises(
-        UserError, match="--augment crop_flip is for images; dataset 'trips' is a table"
-    ):
-        ask("--augment", "crop_flip").on(table)
 
 
 @pytest.mark.cluster
-def test_export_takes_values_and_texts(data, table, columns, tmp_path):
-    with open(data.parent / "rows.csv", newline="", encoding="utf-8") as file:
-        rows = [*csv.DictReader(file)]
-    texts = {f.name: tf.constant([row[f.name] for row in rows]) for f in table.inputs}
-    build = builder(ask("--model", "wide_deep"), table)
+def test_export_answers_and_refuses(table, columns, tmp_path):
+    build = options("--model wide_deep").builder(table)
     model = randomised(build())
     weights = {name: weight.numpy() for name, weight in named(model).items()}
     export.export(weights, build, table, str(tmp_path / "model"))
-    described = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
-    headers = [column["header"] for column in described.pop("columns")]
-    assert headers == ["area", "company", "miles", "same", "seconds", "when"]
-    dataset = {
-        "dataset": "trips",
-        "fingerprint": table.fingerprint,
-        "arguments": dict(table.arguments),
-    }
-    names = ["serving_default", "raw", "faults"]
-    assert described == {"model": "wide_deep", "task": None, "signatures": names, **dataset}
+    facts = json.loads((tmp_path / "model" / "assets.extra" / "dataset.json").read_text())
+    assert (facts["fingerprint"], facts["arguments"]) == (table.fingerprint, table.arguments)
+    assert facts["signatures"] == ["serving_default", "raw", "faults"]
+    names = [column["header"] for column in facts["columns"]]
+    assert names == ["area", "company", "miles", "same", "seconds", "when"]
     signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
-    served = signatures["serving_default"]
-    values = {feature.name: columns[feature.name] for feature in table.inputs}
-    answers = served(**values)
-    np.testing.assert_allclose(
-        answers["probabilities"], tf.nn.softmax(model(build.prepare(columns))), rtol=1e-5
-    )
-    one = served(**{name: column[3:4] for name, column in values.items()})
-    np.testing.assert_allclose(one["probabilities"], answers["probabilities"][3:4], rtol=1e-5)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"same: a value is missing, .* for it \(row 0\)"
-    ):
-        served(**values | {"same": tf.fill([len(values["same"])], np.nan)})
-
-    typed, faults = parse_texts(table, texts)
-    assert not any(faults.numpy()) and not any(signatures["faults"](**texts)["faults"].numpy())
-    expected = served(**typed)
-    for name, actual in signatures["raw"](**texts).items():
-        np.testing.assert_array_equal(actual, expected[name])
-    wrong = {
-        **{name: text[:3] for name, text in texts.items()},
-        "same": tf.constant(["2.5", "", "x"]),
-    }
-    messages = [
-        b"",
-        b"same: is missing, and the schema has no default for it",
-        b"same: 'x' is no finite 32-bit number",
-    ]
-    assert signatures["faults"](**wrong)["faults"].numpy().tolist() == messages
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"same: is missing, .* for it \(row 1\)"
-    ):
-        signatures["raw"](**wrong)
+    values = {name: columns[name] for name in names}
+    answers = signatures["serving_default"](**values)["probabilities"]
+    expected = tf.nn.softmax(model(build.prepare(columns)))
+    np.testing.assert_allclose(answers, expected, rtol=1e-5)
+    missing = {"same": tf.fill(values["same"].shape, np.nan)}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: a value is missing"):
+        signatures["serving_default"](**values | missing)
+    texts = {name: tf.constant(["1", "x" if name == "same" else "2"]) for name in names}
+    faults = signatures["faults"](**texts)["faults"].numpy().tolist()
+    assert faults == [b"", b"same: 'x' is no finite 32-bit number"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"same: .*x.* \(row 1\)"):
+        signatures["raw"](**texts)
 
 
-def test_own_model_takes_inputs_only(table, columns):
-    build = builder(ask("--model", "trips:of_my_own"), table)
-    found = set(build.prepare({**columns, "label": columns["tip"]}))
-    assert found == {"label", "miles", "seconds", "when", "company", "area", "same"}
-    assert build()(build.prepare(columns)).shape == (table.split("test").examples, 2)
+CLIENT = """
+import sys
+import tensorflow as tf
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+row = {"miles": [0.5], "company": ["Blue"], "same": [2.5]}
+row |= {name: tf.constant([9], tf.int64) for name in ("seconds", "when", "area")}
+print(serve(**{name: tf.constant(value) for name, value in row.items()})["class_name"][0].numpy())
+assert not {"trainer", "components", "common"} & set(sys.modules)
+"""
+
+
+@pytest.mark.cluster
+def test_parameter_servers_leave_model_for_tensorflow(make, tmp_path):
+    job = make(data=trips.make(tmp_path / "trips", trips.rows(2000)))
+    roles = ["chief", "worker", "worker", "ps", "ps", "evaluator"]
+    job.start(*roles, flags="--batch-size 64 --train-steps 240")
+    assert job.wait("chief-0", "evaluator-0") == {"chief-0": 0, "evaluator-0": 0}
+    score = job.read("validation.json")["latest"]
+    assert score["step"] == 240 and score["auc"] > 0.75
+    command = [sys.executable, "-I", "-c", CLIENT, str(job.directory / "model")]
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert answer.stdout in ("b'no'\n", "b'yes'\n"), answer.stderr
