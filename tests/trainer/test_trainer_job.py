@@ -205,17 +205,6 @@ def finished(straight, job) -> Job:
     return job
 
 
-def test_missing_model_is_exported_again(finished):
-    before = finished.read("DONE.json")
-    shutil.rmtree(finished.directory / "model")
-    assert "its model is gone and is exported again" in finished.run("chief", flags=EXACT)
-    assert (finished.directory / "model" / "saved_model.pb").exists()
-    assert not finished.events("step") and not finished.events("evaluation")
-    again = finished.read("DONE.json")
-    assert all(again[name] == before[name] for name in ("step", "epochs", "validation"))
-    assert 0 < again["loss"] < 1 and 0.5 < again["accuracy"] <= 1 and again["examples_per_s"] > 0
-
-
 def test_finished_job_without_checkpoints_is_error(finished):
     for name in ("model", "checkpoints"):
         shutil.rmtree(finished.directory / name)

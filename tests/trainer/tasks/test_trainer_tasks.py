@@ -8,20 +8,19 @@ import tensorflow as tf
 from common.errors import UserError
 from trainer.tasks.of_dataset import Binary, Classification, Regression
 
-TASK, EXAMPLES = Classification(("no", "yes")), 400
+TASK = Classification(("no", "yes"))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("kind", ["int32", "uint8"])
-def test_types_of_logits_and_labels(dtype, kind):
+def test_types_of_logits_and_labels():
     draw = np.random.default_rng(0)
-    labels, logits = draw.integers(0, 2, EXAMPLES), tf.cast(draw.normal(size=(EXAMPLES, 2)), dtype)
+    labels = draw.integers(0, 2, 400)
+    logits = tf.cast(draw.normal(size=(400, 2)), "bfloat16")
 
     def figures(labels, logits) -> list[tf.Tensor]:
         return [TASK.losses(labels, logits), *TASK.states(labels, logits)]
 
     exact = figures(labels, tf.cast(logits, tf.float32))
-    for one, other in zip(figures(labels.astype(kind), logits), exact, strict=True):
+    for one, other in zip(figures(labels.astype("uint8"), logits), exact, strict=True):
         np.testing.assert_array_equal(one, other)
     answer = TASK.answer(logits)
     assert answer["probabilities"].dtype == tf.float32
