@@ -43,7 +43,7 @@ def test_stopped_replica_takes_others(job, victim, phase, every):
     """From an evaluation in between or at the end, and from an export."""
     roles, flags = ["chief", "worker"], f"--train-steps 20 --eval-every-steps {every}"
     job.start(*roles, flags=f"{SLOW} 8 {flags}")
-    job.until(lambda: job.status(victim)["phase"] == phase)
+    job.until(lambda: job.phase(victim) == phase)
     job.terminate(victim)
     assert job.wait() == {"chief-0": 143, "worker-0": 143}
     assert len(job.events("evaluation")) == (phase == "exporting")

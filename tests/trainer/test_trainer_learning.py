@@ -37,9 +37,7 @@ def test_weight_decay_default_follows_optimizer(flags, rate):
     [
         (L.SeparableConv2D(4, 2), [(2, 8, 8, 4)], ["depthwise_kernel", "pointwise_kernel"]),
         (L.RNN([L.LSTMCell(3), L.GRUCell(2)]), [(2, 8, 4)], ["kernel", "recurrent_kernel"] * 2),
-        (L.MultiHeadAttention(2, 3), [(2, 8, 4)] * 2, ["kernel"] * 4),
         (L.BatchNormalization(), [(2, 4)], []),
-        (L.PReLU(), [(2, 4)], []),
         (L.Embedding(5, 4), [(2, 8)], []),
     ],
 )

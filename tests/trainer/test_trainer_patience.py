@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import shutil
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -20,15 +21,6 @@ STILL = "--model own_models:sequential --optimizer sgd --learning-rate 1e-9 --ba
 STILL += " --eval-every-steps 10"
 
 
-class Unwritten:
-    """In place of a state whose files nobody reads."""
-
-    checkpoint = property(lambda self: self)
-
-    def write(self, path: str) -> None:
-        pass
-
-
 @settings(max_examples=settings.default.max_examples // 2)
 @given(
     st.lists(st.sampled_from([0, 1, 2, math.nan, math.inf]), min_size=1, max_size=8),
@@ -43,7 +35,7 @@ def test_scores_without_a_better_one(tmp_path_factory, ranks, of_loss, data):
     while reached < len(ranks):
         rank = ranks[reached]
         score = {"loss": -rank, "accuracy": 0.5} if of_loss else {"loss": 1.0, "accuracy": rank}
-        scores.add(reached + 1, score, Unwritten())
+        scores.add(reached + 1, score, mock.Mock())
         reached += 1
         finite = [i for i in range(reached) if math.isfinite(ranks[i])]
         best = max(finite, key=lambda i: ranks[i], default=-1)

@@ -147,10 +147,10 @@ class Job:
         """Waits until the chief has done that step."""
         self.until(lambda: max(self.steps("step"), default=0) >= step)
 
-    def status(self, name: str = "chief-0") -> dict:
-        """What the replica last told of itself."""
+    def phase(self, name: str = "chief-0") -> str | None:
+        """What the replica last said it is doing."""
         path = self.directory / f"{name}.status"
-        return json.loads(path.read_text()) if path.exists() else {"phase": None, "step": 0}
+        return json.loads(path.read_text())["phase"] if path.exists() else None
 
     def close(self) -> None:
         """Ends what still runs."""

@@ -18,7 +18,7 @@ def test_stopped_replica_leaves_in_time(job, roles, phase):
     if phase == "step":
         job.until_step(1)
     else:
-        job.until(lambda: job.status()["phase"] == phase)  # the first part of "training" is tracing
+        job.until(lambda: job.phase() == phase)  # the first part of "training" is tracing
     job.terminate(victim)
     assert job.wait(victim, within_s=10) == {victim: 143}
     # An export goes on when it is another replica that is told.

@@ -13,7 +13,6 @@ from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.sources.tables import words
 from trainer.data import records
-from trainer.models import registry
 from trainer.models.text import vocabulary
 
 # Beside any other character such as are near to what is taken out, made small or between words.
@@ -62,6 +61,3 @@ def test_missing_words_are_error(tmp_path, table):
         vocabulary(table, "company")
     with pytest.raises(UserError, match="column 'comment' has no words in the training split"):
         converted(tmp_path / "empty", ["?!"] * 50, 3)
-    manifest = converted(tmp_path / "texts", ["Good"] * 50, 3)
-    with pytest.raises(UserError, match=r"has texts \(comment\), which wide_deep does not read"):
-        registry.suited(None, manifest)

@@ -25,8 +25,6 @@ def test_types_of_logits_and_labels():
     answer = TASK.answer(logits)
     assert answer["probabilities"].dtype == tf.float32
     np.testing.assert_allclose(tf.reduce_sum(answer["probabilities"], axis=1), 1, rtol=1e-6)
-    expected = [TASK.class_names[i].encode() for i in answer["class_index"].numpy()]
-    assert answer["class_name"].numpy().tolist() == expected
 
 
 def test_accuracy_ranks_where_auc_is_undefined():
