@@ -169,7 +169,7 @@ class Flags:
         return line
 
 
-def as_list(values: str | tuple[str, ...] | None) -> list[str]:
+def as_list(values: str | Sequence[str] | None) -> list[str]:
     """Returns the values of a flag that takes several: no items for None, one item for a text."""
     return [values] if isinstance(values, str) else list(values or ())
 

@@ -51,7 +51,7 @@ def reading(path: object, repair: str = "put the right one back, or delete it") 
         ) from None
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: object) -> str:
     """Returns the first line of an error's message, or the name of its type if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 

@@ -291,7 +291,7 @@ def _describe(
         split: dataclasses.replace(summary, shards=tuple(shards[split]))
         for split, summary in statistics.describe().items()
     }
-    layout, summaries = examples.layout(), splits["train"].summaries
+    layout, summaries = examples.layout(), splits["train"].summaries or {}
     manifest = Manifest(
         name=examples.name,
         origin=examples.origin,

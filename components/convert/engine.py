@@ -62,11 +62,11 @@ def run(
             worker.start()
             other_end.close()  # Only the worker has it now, so the pipe closes when that ends.
         for _ in tasks:
-            connection = wait(connections)[0]
+            ready: Any = wait(connections)[0]
             try:
-                position, result, error = connection.recv()
+                position, result, error = ready.recv()
                 if (upcoming := next(positions, None)) is not None:
-                    connection.send(upcoming)
+                    ready.send(upcoming)
             except (EOFError, OSError):
                 raise ProcessLostError(
                     "a process of the conversion was ended from outside, perhaps for want of "

@@ -149,7 +149,7 @@ def columns_of(
             raise UserError(
                 " ".join(re.split(r"\s+(?:LINE|Candidate)", str(error))[0].split())
             ) from None
-        functions = {node.get("function_name") for node in _nodes(sql)} - {None}
+        functions = {node["function_name"] for node in _nodes(sql) if "function_name" in node}
         for (name,) in connection().execute(_REFUSED, [sorted(functions)]).fetchall():
             raise UserError(f"{name} does not follow from the values of one row")
         if not re.fullmatch(_GIVES[wanted], kind):
@@ -164,7 +164,7 @@ def _nodes(sql: str) -> list[dict[str, Any]]:
       UserError: If the syntax is wrong, or a node is no value, column or function, but a query, a
         star or a parameter, for example.
     """
-    (text,) = connection().execute("SELECT json_serialize_sql(?)", [f"SELECT {sql}"]).fetchone()
+    ((text,),) = connection().execute("SELECT json_serialize_sql(?)", [f"SELECT {sql}"]).fetchall()
     nodes = []
 
     def collect(value: dict[str, Any]) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class _Column:
         Args:
           is_label: Whether the column is what is predicted. It gets no default then.
         """
-        default = _DEFAULTS.get(self.type) if self.has_gaps and not is_label else None
+        default = _DEFAULTS.get(self.type or "") if self.has_gaps and not is_label else None
         line = f"{self.name}: {{{_flow(**self.entry, default=default)}}}  # {self.comment}"
         return f"  # {line}; left out: {self.fault}" if self.fault and not is_label else f"  {line}"
 
@@ -162,7 +162,7 @@ def write(options: Options, proposal: Proposal) -> None:
       UserError: If another option is set, the dataset is no table in files, the schema file exists
         or cannot be written, the table cannot be read or has no rows, or it has no such label.
     """
-    dataset, path = options.dataset, proposal.infer_schema
+    dataset, path = options.dataset, proposal.infer_schema or ""
     others = [flag for flag in options.as_flags(but=("dataset", "source")) if flag != "--output=-"]
     if others or dataset not in TABLES:
         [option, *_] = [*others, f"--dataset {dataset}"]

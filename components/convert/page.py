@@ -171,11 +171,11 @@ def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Hist
         the bins span the central 98 % of its values.
     """
     # None becomes NaN, which sorts behind infinity and so falls into the last bin.
-    samples = [np.array(sample, np.float64) for sample in samples]
-    values = samples[0][~np.isnan(samples[0])]
+    arrays = [np.array(sample, np.float64) for sample in samples]
+    values = arrays[0][~np.isnan(arrays[0])]
     low, high = np.quantile(values, (0.01, 0.99)) if len(values) else (0.0, 0.0)
     edges = np.linspace(low, high if high > low else low + 1, _BARS + 1)
-    bins = [np.searchsorted([*edges, np.inf], sample, side="right") for sample in samples]
+    bins = [np.searchsorted([*edges, np.inf], array, side="right") for array in arrays]
     return Histogram(name=name, edges=edges.tolist(), shares=_shares(bins, _BARS + 3))
 
 
@@ -195,7 +195,7 @@ def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
     return Histogram(name=name, categories=categories, shares=_shares(bins, len(categories) + 1))
 
 
-def _shares(bins: Sequence[Sequence[int]], count: int) -> np.ndarray:
+def _shares(bins: Sequence[Sequence[int] | np.ndarray], count: int) -> np.ndarray:
     """Returns the fraction of a split's values in each bin, float [splits, count].
 
     Args:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import google_crc32c
 import numpy as np
@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # Slow to import, and images of one size do without.
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # Length and its checksum; the payload's checksum.
 
 # Values of one field in N records: an array [N, ...], or N strings.
-Column = "np.ndarray | pa.LargeBinaryArray"
+Column: TypeAlias = "np.ndarray | pa.LargeBinaryArray"
+Kind: TypeAlias = Literal["bytes", "float", "int64", "string"]
 # Size of the records that are assembled at once: enough to hide NumPy's overhead, and small enough
 # for the cache.
 _CHUNK_BYTES = 1 << 20
@@ -52,7 +53,7 @@ class Field:
     """
 
     name: str
-    kind: Literal["bytes", "float", "int64", "string"]
+    kind: Kind
     num_bytes: int
 
 

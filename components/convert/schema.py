@@ -83,7 +83,7 @@ def _by_name(value: Any) -> Any:
 
 def _default(value: Any, column: ValidationInfo) -> Any:
     """Returns a default as it is stored; a `UserError` if it is not of the column's type."""
-    kind = column.data.get("type")
+    kind = column.data.get("type", "")
     allowed = {"float": (int, float), "string": (str,), "bool": (bool,)}.get(kind, (int,))
     most = FLOAT32_MAX if kind == "float" else 2**63 - 1
     if type(value) not in allowed or not (kind == "string" or abs(value) <= most):
@@ -203,7 +203,7 @@ class Label(_Predicted):
         """SQL of what is predicted, by its place in the schema, such as `label.column`."""
         if self.targets:
             return {f"label.{self.kind}.{name}": sql for name, sql in self.targets.items()}
-        return {f"label.{self.kind}": self.condition or quoted(self.column)}
+        return {f"label.{self.kind}": self.condition or quoted(self.column or "")}
 
     @property
     def columns(self) -> frozenset[str]:
@@ -244,7 +244,7 @@ class Input(Model):
         """Encoding in the manifest, without the vocabulary, which has yet to be counted."""
         return Encoding(
             kind="cross" if self.columns else self.kind.removesuffix("_buckets"),
-            columns=self.columns or (self.column,),
+            columns=self.columns or (self.column or "",),
             boundaries=self.buckets,
             hash_buckets=self.hash_buckets,
             embedding=self.embedding,
@@ -287,7 +287,7 @@ class SplitRule(Model):
     @property
     def column(self) -> str:
         """Name of the column that decides."""
-        return self.group or self.time
+        return self.group or self.time or ""
 
     @property
     def starts(self) -> dict[str, int]:
@@ -433,7 +433,7 @@ class TableSchema(_Schema):
                     )
         return self
 
-    def _check_label(self, inputs: Collection[str], types: Mapping[str, str]) -> None:
+    def _check_label(self, inputs: set[str], types: Mapping[str, str]) -> None:
         """Raises a `UserError` if the label cannot be computed, or follows from the inputs."""
         label, sources = self.label, self.label.sources
         if LABEL in self.columns and [*sources.values()] != [quoted(LABEL)]:

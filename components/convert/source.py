@@ -30,7 +30,7 @@ from common.errors import UserError
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
 from common.storage.files import list_files, list_folder, sha256_of, stat_file
 from common.storage.storage import File, is_remote
-from components.convert.records import Column, Field, Layout, varint_bytes
+from components.convert.records import Column, Field, Kind, Layout, varint_bytes
 from components.convert.splits import Splits
 
 LABEL = "label"
@@ -325,11 +325,12 @@ class Examples(abc.ABC):
                 name=name, kind="string", num_bytes=_STRING_BYTES if most is None else most
             )
         int_bytes = _VARINT_BYTES if most is None else varint_bytes(most)
-        kind, num_bytes = {
+        kinds: dict[str, tuple[Kind, int]] = {
             "uint8": ("bytes", 1),
             "float32": ("float", 4),
             "int64": ("int64", int_bytes),
-        }[feature.dtype]
+        }
+        kind, num_bytes = kinds[feature.dtype]
         return Field(name=name, kind=kind, num_bytes=num_bytes * math.prod(feature.shape))
 
 
@@ -347,7 +348,7 @@ def label_feature(task: str, size: int) -> Feature:
 
 
 def image_feature(
-    shape: tuple[int, int, int],
+    shape: tuple[int, ...],
     *,
     value_range: tuple[float, float] = (0.0, 255.0),
     encoding: str | None = None,

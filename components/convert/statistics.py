@@ -200,7 +200,7 @@ class Statistics:
         image = self._image
         if split == "train" and image:
             rows = self.pictures.candidates(hashes)
-            images = columns[image.name]
+            images: Any = columns[image.name]
             pictures = images.take(rows).to_pylist() if image.encoding else [*images[rows]]
             self.pictures.add(
                 hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "picture": pictures}
@@ -225,7 +225,7 @@ class Statistics:
             for split in SPLITS
         }
         hashes, pictures = self.pictures.state()
-        if pictures:
+        if pictures and self._image:
             pictures = {
                 **pictures,
                 "picture": [_picture(image, self._image) for image in pictures["picture"]],
@@ -298,7 +298,7 @@ def _picture(image: np.ndarray | bytes, feature: Feature) -> str:
     *size, channels = feature.shape
     if isinstance(image, bytes):
         image = decode(image, "", channels=channels, size=tuple(size))
-    low, high = feature.value_range
+    low, high = feature.value_range or (0, 255)
     pixels = ((image - low) * (255 / (high - low))).astype(np.uint8)
     picture = Image.fromarray(pixels if channels == 3 else pixels[..., 0])
     picture.thumbnail((_PICTURE_SIDE, _PICTURE_SIDE))

@@ -63,6 +63,6 @@ def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, st
             print(f"{directory}: another run has converted it")
         else:
             manifest = convert(dataclasses.replace(options, output=directory))
-        pathlib.Path(page).write_bytes(read_bytes(f"{directory}/{output.PAGE}"))
+        pathlib.Path(page).write_bytes(read_bytes(f"{directory}/{output.PAGE}") or b"")
     counts = {split: part.examples for split, part in manifest.splits.items()}
     return directory, {"name": manifest.name, "fingerprint": manifest.fingerprint, **counts}

@@ -110,7 +110,7 @@ class ArrayExamples(Examples):
                 rows = slice(first, min(first + num_rows, stop))
                 planes = records[rows, -math.prod(shape) :].reshape(-1, channels, height, width)
                 # This is several times as fast as a copy of the transposed array.
-                pixels = np.stack(planes.swapaxes(0, 1), axis=-1)
+                pixels = np.stack([*planes.swapaxes(0, 1)], axis=-1)
                 yield Block(columns={"image": pixels, LABEL: array.labels[rows].astype(np.int64)})
             # From here on, positions are counted from the first record of the next array.
             start -= count
@@ -164,6 +164,7 @@ class _ArraySource(Source):
         copies = [
             plain_path(f, os.path.join(opening.directory, os.path.basename(f.path))) for f in files
         ]
+        low, high = self.value_range
         arrays, shape = self._read([(f.path, copy) for f, copy in zip(files, copies, strict=True)])
         num_records = {split: sum(len(array.labels) for array in arrays[split]) for split in arrays}
         size = arrays["train"][0].shape[1]
@@ -173,7 +174,7 @@ class _ArraySource(Source):
             name=self.name,
             origin=self.origin,
             pieces=opening.even_pieces(num_records, num_bytes),
-            inputs=(image_feature(shape, value_range=tuple(self.value_range)),),
+            inputs=(image_feature(shape, value_range=(low, high)),),
             class_names=tuple(self.class_names or map(str, range(1 + largest))),
             arrays=arrays,
             files=tuple(
@@ -202,7 +203,7 @@ class _ArraySource(Source):
             )
         shape = (len(records), math.prod(records.shape[1:]))
         return _Array(
-            path=records.filename,
+            path=str(records.filename),
             offset=records.offset,
             shape=shape,
             labels=np.array(labels[:, -1]),
@@ -264,7 +265,7 @@ class IdxSource(_ArraySource):
         return _select(_IDX_NAMES[: 4 if has_test else 2], files, folder, " (each may end in .gz)")
 
     def _read(self, files: list[_Unpacked]) -> tuple[_Splits, tuple[int, ...]]:
-        arrays, shape = {}, None
+        arrays, shape = {}, tuple[int, ...]()
         for split, image_file, label_file in zip(
             ("train", "test"), files[::2], files[1::2], strict=False
         ):

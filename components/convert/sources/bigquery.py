@@ -61,7 +61,7 @@ class BigQuerySource(ParquetSource):
 
     def parts(
         self, paths: Paths, *, print_others: bool = False
-    ) -> list[tuple[File, dict[str, str]]]:
+    ) -> list[tuple[File, dict[str, str | None]]]:
         """Exports the table or query, unless that has been done, and returns the exported files.
 
         Args:
@@ -204,6 +204,7 @@ def export(plan: Plan, directory: str) -> str:
             if is_ours:
                 error = job.error_result or {"message": f"it has written nothing to {folder}"}
                 raise UserError(f"BigQuery cannot export {plan.question}: {error['message']}")
+    raise AssertionError  # The loop has no other end.
 
 
 def _begin(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool]:
@@ -226,10 +227,14 @@ def _begin(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool
     labels = dict([MANAGED_BY])
     try:
         if not plan.query:
-            config = bigquery.ExtractJobConfig(
-                destination_format="PARQUET", compression="SNAPPY", labels=labels
-            )
-            return client.extract_table(plan.question, uri, job_config=config, **job), True
+            return client.extract_table(
+                plan.question,
+                uri,
+                job_config=bigquery.ExtractJobConfig(
+                    destination_format="PARQUET", compression="SNAPPY", labels=labels
+                ),
+                **job,
+            ), True
         config = bigquery.QueryJobConfig(maximum_bytes_billed=plan.num_bytes or None, labels=labels)
         options = f"uri = '{uri}', format = 'PARQUET', compression = 'SNAPPY'"
         return client.query(

@@ -252,7 +252,7 @@ def require_whole(data: bytes, origin: str) -> tuple[int, int]:
     return size
 
 
-def decode(data: bytes, origin: str, *, channels: int, size: tuple[int, int]) -> np.ndarray:
+def decode(data: bytes, origin: str, *, channels: int, size: tuple[int, ...]) -> np.ndarray:
     """Returns the pixels of an image file, uint8 [height, width, channels]; 1 or 3 channels.
 
     Colour is made from grey by repetition, and grey from colour by luma. Transparency is dropped,
@@ -295,7 +295,7 @@ def opened(stream: IO[bytes], origin: str) -> Iterator[Any]:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(stream, formats=("PNG", "JPEG"))
         with image:
-            if math.prod(image.size) > Image.MAX_IMAGE_PIXELS:
+            if math.prod(image.size) > (Image.MAX_IMAGE_PIXELS or math.inf):
                 raise UserError(
                     f"{origin}: {image.height} x {image.width} pixels are too many; make it smaller"
                 )
@@ -396,7 +396,7 @@ class FolderSource(Source):
         }
         images: dict[str, list[File]] = {split: [] for split in SPLITS if split in dict(folders)}
         visible = [file for file in list_files(root) if "/." not in file.path[len(root) :]]
-        others = []
+        others = list[File]()
         for file in existing_files(visible):
             split = classes.get(os.path.dirname(file.path))
             is_image = file.path.lower().endswith(IMAGE_SUFFIXES) and not file.is_special

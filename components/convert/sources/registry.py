@@ -11,6 +11,7 @@ are given.
 import dataclasses
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 from common.errors import UserError, readable, unknown
 from components.convert.source import Paths, Source, digest_of, downloads_dir
@@ -19,7 +20,8 @@ from components.convert.sources.bigquery import BigQuerySource
 from components.convert.sources.downloads import OFFERED, download
 from components.convert.sources.images import FolderSource
 from components.convert.sources.tables import ParquetSource, TextSource
-from components.convert.sources.tfds import TFDS, TfdsSource
+from components.convert.sources.tfds import TFDS as TFDS
+from components.convert.sources.tfds import TfdsSource
 from components.convert.sources.tfrecords import TfrecordSource
 
 _SCHEMAS = pathlib.Path(__file__).parents[1] / "schemas"
@@ -51,7 +53,8 @@ def find_source(dataset: str, **options: object) -> Source:
     Raises:
       UserError: If there is no such dataset, or it does not take an option that is given.
     """
-    source = TfdsSource(name=dataset) if dataset.startswith(TFDS) else SOURCES.get(dataset)
+    # All are dataclasses, which the base class is not.
+    source: Any = TfdsSource(name=dataset) if dataset.startswith(TFDS) else SOURCES.get(dataset)
     if source is None:
         raise UserError(
             f"{unknown('dataset', dataset, SOURCES)}, or {TFDS}NAME of TensorFlow Datasets"

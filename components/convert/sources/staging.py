@@ -97,7 +97,7 @@ class Staging:
 
     def __init__(self, schema: TableSchema, path: str, *, skip_bad: int = 0) -> None:
         self._schema, self._skip_bad = schema, skip_bad
-        self.left_out, self.skipped = 0, []
+        self.left_out, self.skipped = 0, list[str]()
         self._pending: list[pa.Table] = []
         self._connection = connect(
             memory_limit="1GB",
@@ -239,7 +239,7 @@ class Staging:
             arrays = [pa.array(column, pa.string()) for column in zip(*values, strict=True)]
             self._add(
                 pa.table(arrays, names=columns),
-                lambda row, numbers=numbers: f"{name}: line {numbers[row]}",
+                lambda row: f"{name}: line {numbers[row]}",  # noqa: B023  # Called at once.
             )
 
     def _add(self, table: pa.Table, locate: Callable[[int], str]) -> None:

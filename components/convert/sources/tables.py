@@ -247,7 +247,9 @@ def _add_parquet(
             batch_size=max(1, batch_size), columns=wanted, use_threads=False
         ):
             staging.add_batch(
-                batch, texts, lambda row, start=start: describe_row(file.path, start + row)
+                batch,
+                texts,
+                lambda row: describe_row(file.path, start + row),  # noqa: B023  # Called at once.
             )
             start += len(batch)
 
@@ -337,8 +339,8 @@ def _examples(
         )
     tasks = [(split, start) for split, n in num_rows.items() for start in range(0, n, _TASK_ROWS)]
     surveys = opening.map(lambda task: _survey(schema, paths, opening.splits, *task), tasks)
-    num_bytes = collections.Counter()
-    counters = collections.defaultdict(collections.Counter)
+    num_bytes = collections.Counter[str]()
+    counters = collections.defaultdict[Any, collections.Counter[Any]](collections.Counter)
     for (split, _), (size, _, counted) in zip(tasks, surveys, strict=True):
         num_bytes[split] += size
         for key, counter in counted.items():
@@ -396,8 +398,8 @@ def _survey(
     }
     num_bytes, most, counters = (
         0,
-        collections.Counter(),
-        {key: collections.Counter() for key in counted},
+        collections.Counter[str](),
+        {key: collections.Counter[Any]() for key in counted},
     )
     for batch in _read_staged(paths[split], start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)

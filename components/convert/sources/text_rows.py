@@ -26,9 +26,9 @@ from components.convert.schema import TableSchema
 
 MAX_BYTES = 1 << 24  # Most bytes of a text; also most characters of a line, or of a value.
 # Types of the values that JSON may have in a column, by the column's type.
-_JSON = {"float": {float, int}, "int": {int}, "bool": {bool}, "string": {str}, "time": {str}}
+_JSON = {"float": (float, int), "int": (int,), "bool": (bool,), "string": (str,), "time": (str,)}
 # Number of the line, and the values, None for a missing one; or what is wrong in place of them.
-Row = tuple[int, "list[str | None] | str"]
+Row = tuple[int, "Sequence[str | None] | str"]
 
 
 def refuse_others(names: Set[str], wanted: Set[str], schema: TableSchema) -> None:
@@ -94,7 +94,7 @@ def check_quotes(path: str, delimiter: str) -> bool:
         zero = content.find(b"\0")
         if zero >= 0:
             raise UserError(f"line {_line_of(content, zero)}: a zero byte; is it text in UTF-8?")
-        right = re.match(rb'[^"]*(?:%b[^"]*)*+' % value, content).end()
+        right = next(re.finditer(rb'[^"]*(?:%b[^"]*)*+' % value, content)).end()
         if right < len(content):
             fault = (
                 "a quote in a value that does not start with one, or text behind a closing quote; "
@@ -269,8 +269,8 @@ def _encoding_fault(names: Iterable[str], values: Sequence[str | None]) -> str |
     for name, value in zip(names, values, strict=True):
         try:
             (value or "").encode()
-        except UnicodeEncodeError:
-            return f"{name}: {value.encode('utf-8', 'surrogatepass')[:40]!r} is not UTF-8"
+        except UnicodeEncodeError as error:
+            return f"{name}: {error.object.encode('utf-8', 'surrogatepass')[:40]!r} is not UTF-8"
     return None
 
 

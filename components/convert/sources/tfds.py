@@ -67,7 +67,7 @@ class TfdsSource(Source):
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not _NAME.fullmatch(self._tfds_name):
             raise UserError(
                 f"dataset {self.name!r} is not {TFDS}NAME[/CONFIG][:VERSION], such as "
@@ -233,15 +233,18 @@ class TfdsSource(Source):
         self._schema(builder.info)  # Raises its errors here already, before a download.
         self._require_files(builder, source_dir)
         print(f"TensorFlow Datasets prepares {builder.info.full_name} in {data_dir}", flush=True)
-        command = [
-            sys.executable,
-            "-m",
-            __name__,
-            self._tfds_name,
-            data_dir,
-            source_dir or data_dir,
-        ]
-        child = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        child = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                __name__,
+                self._tfds_name,
+                data_dir,
+                source_dir or data_dir,
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         prepared = self._find(source_dir)
         if child.returncode or not prepared:
             reason = child.stderr.strip().rpartition("\n")[2] or f"exit code {child.returncode}"
@@ -344,7 +347,7 @@ class TfdsSource(Source):
 
 def _flat(features: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the features by the keys that they have in a record, such as `outer/inner`."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for key, feature in sorted(features.items()):
         if type(feature).__name__ == "FeaturesDict":
             flat |= {f"{key}/{inner}": value for inner, value in _flat(feature).items()}
@@ -372,6 +375,7 @@ def main(name: str, data_dir: str, manual_dir: str) -> str | None:
         tfds.builder(name, data_dir=data_dir).download_and_prepare(download_config=config)
     except Exception as error:  # The dataset's own code may raise any type.
         return f"{type(error).__name__}: {shorten(str(error), _WIDTH)}"
+    return None
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ _FIRST_BYTES = 65_536  # Bytes that are fetched at once if only the first record
 _GROUP_BYTES = 1_000_000  # Bytes of the records whose rows are held together.
 # Kinds of features by the type of a column; other types are read from bytes.
 _KINDS = {"int": "int64", "float": "float"}
-_HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?")
+_HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?\Z")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,9 @@ class TfrecordSource(Source):
         from components.convert.schema import load
 
         splits = _split_files(self._list_files(paths, print_others=True))
-        return open_records(load(self.schema), splits, opening, self.image_size, self.encoding)
+        return open_records(
+            load(self.schema or ""), splits, opening, self.image_size, self.encoding
+        )
 
     def _list_files(self, paths: Paths, *, print_others: bool) -> list[File]:
         inside = functools.partial(list_inside, patterns=_PATTERNS, print_others=print_others)
@@ -132,12 +134,11 @@ def open_records(
     from components.convert.schema import TableSchema
 
     first = _first_record(splits["train"])
-    is_table = isinstance(schema, TableSchema)
-    if (size or encoding) and (is_table or schema.shape):
+    if (size or encoding) and (isinstance(schema, TableSchema) or schema.shape):
         raise UserError(
             f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding"
         )
-    if is_table:
+    if isinstance(schema, TableSchema):
         return _open_table(schema, splits, opening)
     keys = {
         _parse_header(header)[0]
@@ -209,7 +210,7 @@ def _label(record: Record, schema: ImageSchema) -> tuple[int | float, ...]:
 
 
 def _class(record: Record, schema: ImageSchema) -> int:
-    key, classes = schema.label, schema.classes
+    key, classes = schema.label or "", schema.classes
     value = record.value(key, "int64", "bytes")
     if isinstance(value, bytes):
         name = value.decode(errors="backslashreplace")
@@ -251,10 +252,9 @@ def _open_table(
     sources = {f"{opening.directory}/{i}.parquet": file for i, file in enumerate(all_files)}
     opening.map(lambda path: _write_parquet(schema, sources[path], path), [*sources])
     paths = iter(sources)
-    parts = {split: [(next(paths), {}) for _ in files] for split, files in splits.items()}
     return open_typed(
         schema,
-        parts,
+        {split: [(next(paths), {}) for _ in files] for split, files in splits.items()},
         opening,
         lambda path, row: next(itertools.islice(read_records(sources[path]), row, None)).place,
     )
@@ -343,7 +343,7 @@ class Record:
 @functools.cache
 def _parse_header(header: str) -> tuple[str, int | None]:
     """Splits a header such as `sizes[2]` into a key and an index, which is None without one."""
-    key, index = _HEADER.fullmatch(header).groups()
+    key, index = _HEADER.findall(header)[0]
     return key, int(index) if index else None
 
 
@@ -424,7 +424,7 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     Raises:
       UserError: If only some of the names say a split, one says several, or none says `train`.
     """
-    splits = {}
+    splits: dict[Any, list[File]] = {}
     for file, name in relative_names(files).items():
         splits.setdefault(_split_of(name), []).append(file)
     unnamed = splits.pop(None, [])
@@ -452,7 +452,8 @@ def _split_of(path: str) -> str | None:
       UserError: If one name says several.
     """
     for name in reversed(path.split("/")):
-        splits = {_SPLITS.get(word) for word in re.findall("[a-z]+", name.lower())} - {None}
+        words = re.findall("[a-z]+", name.lower())
+        splits = {_SPLITS[word] for word in words if word in _SPLITS}
         if len(splits) > 1:
             raise UserError(f"{name}: its name says {' and '.join(sorted(splits))}; rename it")
         if splits:

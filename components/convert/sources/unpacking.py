@@ -27,7 +27,7 @@ def _open_zstd(raw: io.BufferedReader) -> Any:
 
 
 # By the first two bytes of a file.
-_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"\x28\xb5": _open_zstd}
+_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"\x28\xb5": _open_zstd}
 
 
 def plain_path(file: File, path: str) -> str:

@@ -46,9 +46,10 @@ def create_view(
     """
     paths = [plain_path(file, os.path.join(folder, str(i))) for i, file in enumerate(files)]
     if table := TABLES[dataset]:
-        return connection.sql(
-            f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}
-        ).create_view("source")
+        connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view(
+            "source"
+        )
+        return
     relations = []
     for file, path in zip(files, paths, strict=True):
         delimiter = delimiter_of(file.path)
