@@ -45,11 +45,13 @@ def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
     if not manifest.is_table:
         rule, sums = "majority class", np.array(manifest.split("train").class_histogram)
         if not manifest.class_names:
-            labels = [
-                _targets(columns[manifest.label].numpy(), manifest)
-                for columns in training.batches()
-            ]
-            rule, sums = "mean of the training split", np.concatenate(labels).sum(axis=0)
+            rule = "mean of the training split"
+            sums = np.concatenate(
+                [
+                    _targets(columns[manifest.label].numpy(), manifest)
+                    for columns in training.batches()
+                ]
+            ).sum(axis=0)
         return rule, np.tile(sums / len(training), (len(records), 1))
     labels = training.columns[manifest.label]
     targets = _targets(labels, manifest)

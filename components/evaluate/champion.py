@@ -57,7 +57,7 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
     version = registry.aliases(options.name).get(CHAMPION)
     if version is None:
         return Challenge(notes=notes)
-    champion = {
+    champion: dict[str, Any] = {
         "version": version,
         "metrics": None,
         "candidate": None,
@@ -86,8 +86,14 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
     if examples < len(candidate.labels):
         champion["candidate"] = ours.figures()
         name += f" on the {examples:,} records that neither was trained on"
-    limits = {"confidence": options.limits.confidence, "margin": options.limits.margin}
-    comparison = beat(CHAMPION, name, ours, theirs.answers, **limits)
+    comparison = beat(
+        CHAMPION,
+        name,
+        ours,
+        theirs.answers,
+        confidence=options.limits.confidence,
+        margin=options.limits.margin,
+    )
     return Challenge(champion=champion, comparison=comparison, notes=notes)
 
 

@@ -73,8 +73,8 @@ def _only_label(manifest: Manifest, split: Split) -> str | None:
         summaries = [
             (split.summaries or {}).get(f"{manifest.label}.{name}") for name in manifest.targets
         ]
-        is_constant = all(summary and summary.min == summary.max for summary in summaries)
-        return f"{manifest.label} {summaries[0].mean:g}" if is_constant else None
+        means = [each.mean if each and each.min == each.max else None for each in summaries]
+        return None if None in means else f"{manifest.label} {means[0]:g}"
     if manifest.task == MULTI_LABEL:
         return None
     classes = [

@@ -90,8 +90,15 @@ def reach(
         f"{metric}{name} {value:.4f} {'reaches' if passed else 'misses'} the threshold "
         f"{threshold:.4f}"
     )
-    figures = {"candidate": float(value), "threshold": threshold, "records": records}
-    return Comparison(who=who, passed=passed, words=words, metric=metric, **figures)
+    return Comparison(
+        who=who,
+        passed=passed,
+        words=words,
+        metric=metric,
+        candidate=float(value),
+        threshold=threshold,
+        records=records,
+    )
 
 
 def beat(

@@ -44,15 +44,15 @@ def sample(
         return None
     random = np.random.default_rng(0)
     columns = {f.name: made_up(f, count, random) for f in features}
-    if of_files:
+    if not of_files:
+        values = (column.tolist() for column in columns.values())
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+        rows[0] |= {f.name: None for f in features if model.columns and f.default is not None}
+    else:
         (images,) = columns.values()
         rows = [
             {"b64": base64.b64encode(tf.io.encode_png(image).numpy()).decode()} for image in images
         ]
-    else:
-        values = (column.tolist() for column in columns.values())
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-        rows[0] |= {f.name: None for f in features if model.columns and f.default is not None}
     try:
         answers = ask(model, {"instances": rows}, count)[output]
     except UserError:  # The model may take only the texts of its vocabulary, for example.

@@ -87,14 +87,14 @@ def learning_curves(job_dir: str) -> list[markupsafe.Markup]:
       The plots; none if there is no such directory, or if its journals have fewer than two training
       steps with a loss.
     """
-    newest: dict[tuple[str, int], Mapping[str, Any]] = {}
+    newest: dict[tuple[str, int], dict[str, Any]] = {}
     if job_dir and epath.Path(job_dir).is_dir():
         # The first event of a step is kept. The chief comes first, and of a replica the newest
         # event, which counts if a step was repeated after a restart.
         for name in journal.replicas(job_dir):
             for event in journal.events(job_dir, name):
                 newest.setdefault((event["event"], event["step"]), event)
-    curves: dict[str, dict[str, list]] = collections.defaultdict(
+    curves: dict[str, dict[str, list[Any]]] = collections.defaultdict(
         lambda: {"training": [], "validation": []}
     )
     for (kind, step), event in sorted(newest.items()):
