@@ -53,9 +53,11 @@ def predict(options: Options) -> tuple[int, int]:
     for path in (output, errors):
         if os.path.exists(path):
             raise UserError(f"{path}: is there already; delete it, or give another --output")
-    model = Model.load(options.model_dir or find_version(options.registry, options.name).model_dir)
+    model = Model.load(
+        options.model_dir or find_version(options.registry, options.name or "").model_dir
+    )
     partial = f"{output}.partial"
-    counts = collections.Counter()
+    counts = collections.Counter[str]()
     try:
         with (
             writable(f"--output {output}"),

@@ -166,7 +166,7 @@ def _text(column: Feature, kind: str, dataset: str) -> str:
       kind: Type of the column in DuckDB.
       dataset: Kind of the source, such as `csv`.
     """
-    x, missing = quoted(column.header), column.missing or ()
+    x, missing = quoted(column.header or ""), column.missing or ()
     if kind in ("FLOAT", "DOUBLE"):
         x = f"if(isnan({x}), NULL, {x})"
     text = f"CAST({_AS_IN_CSV.get(kind, '{}').format(x)} AS VARCHAR)"

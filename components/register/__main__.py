@@ -85,10 +85,10 @@ def _run(registry: Registry, args: argparse.Namespace) -> str:
         case "list":
             return _versions(registry, name) if name else _models(registry)
         case "show":
-            version = registry.find(name, args.version)
+            found = registry.find(name, args.version)
             # `answered` is for programs only: requests and answers to check a server by.
-            facts = {key: value for key, value in version.facts.items() if key != "answered"}
-            return json.dumps({**dataclasses.asdict(version), **facts}, indent=1)
+            facts = {key: value for key, value in found.facts.items() if key != "answered"}
+            return json.dumps({**dataclasses.asdict(found), **facts}, indent=1)
         case "card":
             return card(registry, name, registry.find(name, args.version))
         case "promote":

@@ -81,7 +81,7 @@ def _is_ready(session: requests.Session, url: str) -> bool:
 
 
 def compare(
-    place: str, ask: Callable[[list], Mapping[str, Any]], answered: Mapping[str, Any]
+    place: str, ask: Callable[[list[Any]], Mapping[str, Any]], answered: Mapping[str, Any]
 ) -> None:
     """Sends recorded requests to a server of a version, and compares the answers.
 

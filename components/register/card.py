@@ -35,7 +35,7 @@ def card(registry: Registry, name: str, version: Version) -> str:
         raise UserError(f"the files of version {version.number} of model {name!r} are gone")
     signatures, columns = provenance.taken_by(version.model_dir)
     cells = {
-        column.name: _EXAMPLES[column.type] if column.default is None else str(column.default)
+        column.name: _EXAMPLES[column.type or ""] if column.default is None else str(column.default)
         for column in columns
     }
     template = templates("components.register").get_template("card.md")

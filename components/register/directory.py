@@ -77,7 +77,7 @@ class DirectoryRegistry(Registry):
         Versions that were deleted by this registry are left out. The files of the others may have
         been removed without it. The list is empty for an unknown model.
         """
-        numbers, aliases = [], {}
+        numbers, aliases = list[str](), {}
         for event in self.history(name):
             if event["event"] == DELETE:
                 numbers.remove(event["version"])

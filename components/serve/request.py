@@ -61,7 +61,7 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
     specs = model.inputs(signature)
     only = min(specs) if len(specs) == 1 else "a value without a name"
     missing = {c.name: (c.missing or ("",))[0] for c in model.columns if signature in (RAW, FAULTS)}
-    values = {name: [] for name in specs}
+    values = {name: list[Any]() for name in specs}
     for number, row in enumerate(rows):
         if not isinstance(row, dict) or "b64" in row:
             row = {only: row}
@@ -82,7 +82,7 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
     )
 
 
-def as_json(answers: dict, by_row: bool) -> dict:
+def as_json(answers: dict[str, np.ndarray], by_row: bool) -> dict[str, Any]:
     """Returns answers as the value of a JSON response.
 
     Args:
@@ -90,7 +90,7 @@ def as_json(answers: dict, by_row: bool) -> dict:
       by_row: Whether to return `predictions`, a list with an object for each row, or `outputs`, an
         object with a list for each answer. A single answer stands there without its name.
     """
-    result = {
+    result: Any = {
         name: (np.char.decode(values.astype(bytes)) if values.dtype == object else values).tolist()
         for name, values in answers.items()
     }
@@ -101,7 +101,7 @@ def as_json(answers: dict, by_row: bool) -> dict:
     return {"predictions" if by_row else "outputs": result}
 
 
-def _rows(request: Any) -> list:
+def _rows(request: Any) -> list[Any]:
     """Returns the rows of a request: objects by name of input, or values without a name.
 
     Raises:
@@ -110,7 +110,7 @@ def _rows(request: Any) -> list:
     match request:
         case {"instances": [*rows]}:
             return rows
-        case {"inputs": {**columns}}:
+        case {"inputs": dict(columns)}:
             for name, values in columns.items():
                 if not isinstance(values, list) or len(values) != len(next(iter(columns.values()))):
                     raise UserError(f"{name}: give a list, as long as that of each other column")
@@ -118,7 +118,7 @@ def _rows(request: Any) -> list:
     raise UserError('send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}')
 
 
-def _transpose(columns: dict) -> list:
+def _transpose(columns: dict[str, Any]) -> list[Any]:
     """Turns lists of equal length by column into a list of rows, dicts by column."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

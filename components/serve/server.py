@@ -41,7 +41,7 @@ class ServedModel(kserve.Model):
         super().__init__(options.name.partition("@")[0], return_response_headers=True)
         self.engine = True  # Makes KServe call `start_engine` when the server starts.
         self._options = options
-        self._served = ("", None)
+        self._served: tuple[str, Any] = ("", None)  # No model before `load`.
 
     def load(self) -> bool:
         """Loads the version to serve, if it is not loaded yet, and serves it from then on.
@@ -88,7 +88,9 @@ class ServedModel(kserve.Model):
             except Exception as error:  # The old version goes on after any error.
                 logger.error("version %s still answers: %s", self._served[0], first_line(error))
 
-    async def predict(self, payload: Any, headers: dict, response_headers: dict) -> Any:
+    async def predict(
+        self, payload: Any, headers: dict[str, str], response_headers: dict[str, str]
+    ) -> Any:
         """Answers a request. KServe calls this.
 
         Args:
@@ -142,7 +144,9 @@ def serve(options: Options) -> None:
     warnings.simplefilter("ignore")  # KServe calls functions that FastAPI has deprecated.
     # KServe has no option for the address to listen on, and listens on all of them.
     config = uvicorn.Config
-    uvicorn.Config = lambda served, **settings: config(served, **{**settings, "host": options.host})
+    uvicorn.Config = lambda served, **settings: config(  # type: ignore[assignment,misc]
+        served, **{**settings, "host": options.host}
+    )
     server = kserve.ModelServer(options.port, enable_grpc=False)
     for each in (trace_logger, logging.getLogger("uvicorn.access")):
         each.setLevel("WARNING")  # At lower levels they log four lines for each request.
