@@ -17,6 +17,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from google.api_core.exceptions import GoogleAPICallError
 from google.cloud import aiplatform
@@ -27,11 +28,13 @@ from common.google_cloud import OURS, is_ours, refusals
 from common.storage.files import delete_files, list_files, write_text
 from common.storage.storage import File
 from components.cleanup.cleanup import Leftover
-from components.register.register import open_registry
-from components.register.vertex import FOLDER, name_of
+from components.register.vertex import FOLDER, VertexRegistry, name_of
 
 JOURNAL = "runs/cleanup"
-_JOBS = {"customJobs": aiplatform.CustomJob, "batchPredictionJobs": aiplatform.BatchPredictionJob}
+_JOBS: Mapping[str, Any] = {
+    "customJobs": aiplatform.CustomJob,
+    "batchPredictionJobs": aiplatform.BatchPredictionJob,
+}
 _Job = (
     v1.PipelineJob
     | v1.CustomJob
@@ -101,7 +104,7 @@ def load_state(project: str, location: str, bucket: str) -> ProjectState:
       ConnectionError: If Google Cloud does not answer.
     """
     aiplatform.init(project=project, location=location)
-    registry = open_registry(f"vertex://{project}/{location}")
+    registry = VertexRegistry(f"vertex://{project}/{location}")
     files = [file for top in ("runs", FOLDER) for file in list_files(f"{bucket}/{top}")]
     with refusals(str(registry)):
         return ProjectState(
@@ -231,7 +234,7 @@ def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftove
     Raises:
       UserError: If some could not be deleted; the message has the reasons.
     """
-    registry = open_registry(f"vertex://{project}/{location}")
+    registry = VertexRegistry(f"vertex://{project}/{location}")
     lines = [{**dataclasses.asdict(leftover), "error": None} for leftover in leftovers]
     now = datetime.datetime.now(datetime.UTC)
     journal = f"{bucket}/{JOURNAL}/{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}.jsonl"
@@ -249,7 +252,8 @@ def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftove
                     elif leftover.kind == "endpoint":
                         aiplatform.Endpoint(leftover.name).delete(force=True)
                     elif leftover.kind == "version":
-                        registry.delete(*leftover.name.split(" "), f"cleanup: {leftover.why}")
+                        name, number = leftover.name.split(" ")
+                        registry.delete(name, number, f"cleanup: {leftover.why}")
                     else:
                         delete_files(f"{bucket}/{name}" for name in leftover.files)
                 line["error"] = ""

@@ -44,7 +44,10 @@ class Deployment:
         self._options = options
         self._name = options.name.partition("@")[0]
         self._registry = VertexRegistry(options.registry)
-        self._place = {"project": self._registry.project, "location": self._registry.location}
+        self._place: dict[str, Any] = {
+            "project": self._registry.project,
+            "location": self._registry.location,
+        }
         with refusals(options.registry):
             found = aiplatform.Endpoint.list(
                 filter=f'{OURS} AND labels.name="{self._name}"', **self._place
@@ -100,7 +103,9 @@ class Deployment:
                 if known:
                     self._endpoint.update(traffic_split=before)
                 else:
-                    self._endpoint.undeploy(self._id_of(version), traffic_split=before or None)
+                    self._endpoint.undeploy(
+                        self._id_of(version) or "", traffic_split=before or None
+                    )
                 raise
 
     def rollback(self) -> None:
@@ -146,7 +151,7 @@ class Deployment:
         return self._endpoint
 
     def _id_of(self, version: Version) -> str | None:
-        deployed = self._endpoint.list_models()
+        deployed = self._found().list_models()
         return next((each.id for each in deployed if each.model_version_id == version.number), None)
 
     def _check(self, version: Version) -> None:
@@ -160,17 +165,19 @@ class Deployment:
             answers in any of many attempts.
         """
 
-        def ask(rows: list) -> Mapping[str, Any]:
+        endpoint = self._found()
+
+        def ask(rows: list[Any]) -> Mapping[str, Any]:
             for _ in range(_PATIENCE * 100 // self._options.traffic):
-                answer = self._endpoint.predict(rows)
+                answer = endpoint.predict(rows)
                 if answer.model_version_id == version.number:
                     return {"predictions": answer.predictions}
             raise UserError(
-                f"{self._endpoint.resource_name}: version {version.number} has answered no request"
+                f"{endpoint.resource_name}: version {version.number} has answered no request"
             )
 
         if answered := version.facts.get("answered"):
-            compare(self._endpoint.resource_name, ask, {**answered, "latency_ms": None})
+            compare(endpoint.resource_name, ask, {**answered, "latency_ms": None})
 
 
 def share(split: Mapping[str, int], id: str, percent: int) -> dict[str, int]:
