@@ -114,7 +114,7 @@ class Flags:
                 groups[title].add_argument(_flag(field), *field.metadata["aliases"], **takes)
 
     @classmethod
-    def of(cls, args: argparse.Namespace, **fixed: Any) -> Self:
+    def of(cls, args: object, **fixed: Any) -> Self:
         """Returns options from parsed flags.
 
         A field that is missing in both arguments keeps its default. A list of one value becomes

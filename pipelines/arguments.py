@@ -125,7 +125,7 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
             f"--dataset {convert.dataset} needs --schema FILE, which says what it holds"
         )
     schema = schemas.load(source.schema) if source.schema else None
-    name = schema.name if convert.schema else convert.dataset
+    name = schema.name if schema and convert.schema else convert.dataset
     name = config.name or re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:61] or "model"
     check_name(name)
     trainer_args, model = _trainer_args(config, cluster)

@@ -15,7 +15,7 @@ import functools
 import pathlib
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pydantic
 
@@ -27,6 +27,10 @@ from common.validation import Model
 
 class Config(Model, coerce_numbers_to_str=True):
     """Base of the pydantic models of keys."""
+
+    if TYPE_CHECKING:  # Which keys there are is known at run time only.
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,8 +53,9 @@ class Keys:
         for options, hidden in self.options.items():
             for field in dataclasses.fields(options):
                 if field.name not in hidden:
-                    kind = Annotated[
-                        field.type, pydantic.AfterValidator(functools.partial(check_value, field))
+                    kind = Annotated[  # mypy takes it for an annotation.
+                        field.type,  # type: ignore[name-defined]
+                        pydantic.AfterValidator(functools.partial(check_value, field)),
                     ]
                     text = field.metadata["argparse"]["help"]
                     keys[field.name] = (
@@ -73,8 +78,13 @@ class Keys:
             ]
             options.add_flags(parser, but={*others, *hidden}, defaults=False)
         if "trainer_flags" in self.model.model_fields:
-            unset = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
-            parser.add_argument("trainer_flags", nargs="*", metavar="-- trainer flags", **unset)
+            parser.add_argument(
+                "trainer_flags",
+                nargs="*",
+                metavar="-- trainer flags",
+                default=argparse.SUPPRESS,
+                help=argparse.SUPPRESS,
+            )
         group = parser.add_argument_group("all other keys of a run")
         group.add_argument(
             "--config",

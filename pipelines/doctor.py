@@ -63,7 +63,7 @@ def has_problems(name: str, check: Iterable[str]) -> bool:
 
     A UserError, ConnectionError or ImportError that the check raises is its last problem.
     """
-    problems = []
+    problems: list[str] = []
     try:
         problems.extend(check)
     except (UserError, ConnectionError, ImportError) as error:
@@ -74,10 +74,10 @@ def has_problems(name: str, check: Iterable[str]) -> bool:
 
 def check_python() -> Iterator[str]:
     """Yields a problem if the project does not support this version of Python."""
-    declared = re.search(
+    declared = re.findall(
         r'requires-python = ">=3\.(\d+),<3\.(\d+)"', (ROOT / "pyproject.toml").read_text()
     )
-    first, beyond = map(int, declared.groups())
+    first, beyond = map(int, declared[0])
     if not (3, first) <= sys.version_info < (3, beyond):
         version = ".".join(map(str, sys.version_info[:3]))
         yield (

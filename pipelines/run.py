@@ -213,7 +213,7 @@ def _drive(record: RunRecord, progress: Progress) -> int:
             signal.signal(number, stop)
     try:
         with progress:
-            for step in progress.follow(child.stdout):
+            for step in progress.follow(child.stdout or ()):
                 # After a signal no further step may run: the training has saved, or the step has
                 # ended by itself.
                 if request.number and step.status != RUNNING:

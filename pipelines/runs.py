@@ -111,6 +111,7 @@ def _facts(run: Run) -> dict[str, Any]:
 
     Settings that the user left open are those that the training has chosen.
     """
+    assert run.record  # `find` returns no broken run.
     with reading(f"{FILE}, {summary.FILE} or job/job.json of {run.dir}"):
         metrics = {f"test {name}": value for name, value in run.summary.get("metrics", {}).items()}
         arguments = {name: run.record.arguments[name] for name in _COMPARED}
@@ -141,6 +142,7 @@ def _resume(args: argparse.Namespace) -> int:
     require_ended(run_dir)
     lock(run_dir)
     run = find(run_dir, args.runs_dir)  # Another process may have finished it before the lock.
+    assert run.record
     arguments = run.record.arguments
     evaluate_args = evaluation(KEYS.read(args), arguments["evaluate_args"]).as_flags(
         but=EVALUATE_OWN

@@ -119,7 +119,8 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
         return 0
     checks.check_access(submission)
     print(f"{submission.run} in {location} of {project}, {submission.image}")
-    print("\n".join(_machines(submission.cluster, first.timeout_s)), flush=True)
+    # A submission always has a time limit.
+    print("\n".join(_machines(submission.cluster, first.timeout_s or 0)), flush=True)
     if not args.yes and not confirm("submit it"):
         return 0
     code = sending.run(submission, store, runs, wait=args.wait)

@@ -104,16 +104,18 @@ class Progress(Live):
                 if status != RUNNING:
                     self._end(step, status)
                 yield step
-            elif step := self.first(RUNNING):
-                self._keep(line.removeprefix("    "), step)
+            elif running := self.first(RUNNING):
+                self._keep(line.removeprefix("    "), running)
                 if training := _TRAINING.match(line):
-                    step.training = "  ".join(training.groups())
+                    running.training = "  ".join(training.groups())
                     if not self.console.is_terminal:
-                        self.console.print(f"    {step.training}", soft_wrap=True, highlight=False)
-                    yield step
-        if step := self.first(RUNNING):  # The run was stopped before the step ended.
-            self._end(step, FAILED)
-            yield step
+                        self.console.print(
+                            f"    {running.training}", soft_wrap=True, highlight=False
+                        )
+                    yield running
+        if running := self.first(RUNNING):  # The run was stopped before the step ended.
+            self._end(running, FAILED)
+            yield running
 
     def print(self, text: str) -> None:
         """Prints a line. A signal's handler may call this, even in the middle of other printing.

@@ -74,7 +74,7 @@ def write(record: RunRecord, progress: Progress, status: str, seconds: float) ->
     summary = {
         "run": record.id,
         "status": status,
-        "reason": f"step {failed.name}: {reasons[-1]}" if reasons else None,
+        "reason": f"step {failed.name}: {reasons[-1]}" if failed and reasons else None,
         "failed_step": failed and failed.name,
         "log": str(log),
         "last_lines": [line for line in output.splitlines() if line.strip()][-_LAST_LINES:],

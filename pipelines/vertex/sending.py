@@ -33,10 +33,10 @@ def recorded(submission: Submission, store: JobStore) -> list[v1.PipelineJob]:
       UserError: If a pipeline job or a training job of the run has not ended.
     """
     runs = client.runs(run=submission.run)
-    for run in runs:
-        if watch.is_live(run):
+    for each in runs:
+        if watch.is_live(each):
             raise UserError(
-                f"{_id(run)} is still going on; wait for it, or --cancel {submission.run}"
+                f"{_id(each)} is still going on; wait for it, or --cancel {submission.run}"
             )
     store.load()
     if store.attempts and not store.attempts[-1].ending:
@@ -159,14 +159,15 @@ def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob
         is_left = (
             failed and failed.end_time and jobs[-1].end_time and jobs[-1].end_time > failed.end_time
         )
-        is_lost = (
-            bool(is_left)
+        is_lost = bool(
+            run
+            and is_left
             and jobs[-1].state.name == "JOB_STATE_CANCELLED"
             and watch.state_of(run) == "FAILED"
         )
         store.complete(jobs, is_lost=is_lost)
     # Without a job, Vertex AI has refused it for lack of capacity, or could not make it.
-    elif failed and (how := ending(failed)) is not Ending.FAILED:
+    elif failed and (how := ending(failed)) and how is not Ending.FAILED:
         store.refuse(" ".join(failed.error.message.split()), how)
     else:
         store.attempts.pop()
