@@ -86,10 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
       argv: Arguments without the program's name; those of this process if None.
 
     Returns:
-      The exit code of the job, also after `--stop`; 0 after `--status` and `--dry-run`.
+      The exit code of the job; 0 after `--status` and `--dry-run`. After `--stop` it is 0 if the
+      job is done or has saved, else the exit code of the job.
 
     Raises:
       UserError: If the arguments, the files that they name, or the job are wrong.
+      ConnectionError: If a bucket or Google Cloud does not answer.
     """
     args = parse(argv)
     backend_class = BACKENDS[args.backend]
@@ -112,6 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Returns the parsed flags of all back ends; those behind `--` are the list `flags`.
+
+    Args:
+      argv: Arguments without the program's name; those of this process if None.
 
     Raises:
       UserError: If a flag is unknown or has a wrong value, or if it is set but has no use with the
@@ -149,6 +154,10 @@ def _job_of(args: argparse.Namespace) -> Job:
 
     If the command line has no trainer flags or job directory, those of an AI Platform file are
     taken.
+
+    Raises:
+      UserError: If the cluster file or a flag is wrong, if the file needs a replacement that
+        `--strict` refuses, or if `--code` or `--job-dir` is set without `--command`.
     """
     # The flags of a program of the user's own do not decide the strategy.
     is_own = args.command is not None

@@ -76,7 +76,8 @@ def plan(
 def train(cluster: str, worker_pool_specs: list[dict[str, Any]], log_dir: str) -> None:
     """Runs the worker pools as processes of this machine.
 
-    Exits with the exit code of the job if that is not 0.
+    Exits with the exit code of the job if that is not 0. If the job cannot be started, for example
+    because another one uses its directory, it raises a UserError.
 
     Args:
       cluster: The cluster file as JSON.

@@ -69,7 +69,7 @@ class Attempt:
       ending: How it ended; None if it has not ended, as far as is known.
       step_after: Step of the newest checkpoint at its end; -1 if there was none.
       seconds: Seconds for which its machines ran.
-      exit_code: Exit code of the replica that failed; 1 if none is known.
+      exit_code: Exit code of the replica that failed; 1 if none is known, also after a success.
       error: Error message in one line; empty if there was no error.
       jobs: Resource names of its custom jobs. There are several if the pipeline's launcher was lost
         and started again.
@@ -129,8 +129,8 @@ class Bounds:
         """Yields the time that each limit leaves for the next attempt; nothing if none is set.
 
         Yields:
-          Seconds that are left, negative if the limit is exceeded, and the message for people if
-          none are left.
+          Seconds that are left to all replicas of `cluster` together, negative if the limit is
+          exceeded, and the message for people if none are left.
         """
         if self.timeout_s is not None:
             used_s = sum(attempt.seconds for attempt in attempts)
@@ -172,14 +172,15 @@ class Over:
 
 
 def first_attempt(attempts: Sequence[Attempt], bounds: Bounds) -> Again:
-    """Returns the decision to submit the first job of a command.
+    """Returns the decision to submit the first job of a command, on the first choice of machines.
 
     Args:
-      attempts: Attempts of earlier commands for the job directory.
+      attempts: Attempts of earlier commands for the job directory, all of which have ended.
       bounds: Limits on all attempts together.
 
     Raises:
-      UserError: If the earlier attempts have used up a limit. The message names it.
+      UserError: If the earlier attempts have used up `max_restarts`, or all but 10 s of the time or
+        machine-hours. The message names the limit.
     """
     order = next_attempt(attempts, bounds, len(attempts))
     if isinstance(order, Over):
@@ -190,9 +191,9 @@ def first_attempt(attempts: Sequence[Attempt], bounds: Bounds) -> Again:
 def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int = 0) -> Again | Over:
     """Decides what follows these attempts, all of which have ended.
 
-    After a stockout without a new checkpoint the next choice of machines is tried. If machines were
-    taken away after a new checkpoint, the first choice is tried again, since they may be available
-    again. After another end the choice stays the same.
+    A command begins with the first choice of machines. After a stockout without a new checkpoint
+    the next one is tried. If machines were taken away after a new checkpoint, the first choice is
+    tried again, since they may be available again. After another end the choice stays the same.
 
     Args:
       attempts: All attempts of the training, oldest first.
@@ -201,7 +202,11 @@ def next_attempt(attempts: Sequence[Attempt], bounds: Bounds, num_earlier: int =
         limits, but a success, cancellation or failure among them does not end this command.
 
     Returns:
-      The decision, with the reason if nothing more is submitted.
+      `Again`, or `Over` with the reason and the exit code: 0 after a success; 124 if at most 10 s
+      of a limit are left; 143 after a cancellation; 75 if all choices have had a stockout in turn,
+      or the last restart has had one; else that of the attempt after which none is allowed. None is
+      allowed after a user error, a failure without a new checkpoint, three other ends in a row
+      without one (stockouts that try another choice do not count), or `max_restarts` restarts.
     """
     new = attempts[num_earlier:]
     last = new[-1] if new else None
@@ -271,7 +276,12 @@ class JobStore:
         self._path, self._version = f"{job_dir}/{RECORD}", ""
 
     def step(self) -> int:
-        """Returns the step of the newest checkpoint in the job directory; -1 if there is none."""
+        """Returns the step of the newest checkpoint in the job directory; -1 if there is none.
+
+        Raises:
+          UserError: If the storage refuses to list the directory.
+          ConnectionError: If the storage does not answer.
+        """
         files = list_folder(f"{self.job_dir}/checkpoints")[1]
         return max(
             (int(step) for file in files for step in re.findall(r"/ckpt-(\d+)\.index$", file.path)),
@@ -299,7 +309,8 @@ class JobStore:
     ) -> Attempt:
         """Records a new attempt and submits it.
 
-        It is recorded first, so that another command that starts meanwhile knows of it.
+        It is recorded first, so that another command that starts meanwhile knows of it. What
+        becomes known afterwards (its resource name, or the stockout) is written only by `write`.
 
         Args:
           display_name: Display name of the job.
@@ -312,9 +323,9 @@ class JobStore:
 
         Raises:
           UserError: If `send` raises it, which removes the attempt from the record again; or if the
-            record cannot be written.
-          ConnectionError: If Google Cloud does not answer. The job may have been created, so the
-            attempt stays in the record.
+            record cannot be written, so that nothing is sent.
+          ConnectionError: If Google Cloud does not answer. If `send` raises it, the job may have
+            been created, so the attempt stays in the record.
         """
         attempt = Attempt(
             display_name=display_name,
@@ -344,9 +355,13 @@ class JobStore:
         """Sets how the last attempt has ended, without writing the record.
 
         Args:
-          jobs: Its jobs (`CustomJob` messages), oldest first. There are several if the pipeline's
-            launcher was lost and started again.
+          jobs: Its jobs (`CustomJob` messages), at least one, oldest first; all have ended. There
+            are several if the pipeline's launcher was lost and started again.
           is_lost: Whether the last job was cancelled because the launcher was lost.
+
+        Raises:
+          UserError: If the storage refuses to list the checkpoints.
+          ConnectionError: If the storage does not answer.
         """
         attempt = self.attempts[-1]
         attempt.step_after = self.step()
@@ -362,7 +377,7 @@ class JobStore:
         attempt.jobs = [job.name for job in jobs]
 
     def refuse(self, error: str, how: Ending = Ending.STOCKOUT) -> None:
-        """Sets how the last attempt has ended if no job was created for it.
+        """Sets how the last attempt has ended if no job was created for it; does not write that.
 
         Args:
           error: Error message.

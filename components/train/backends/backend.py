@@ -53,8 +53,9 @@ class Status:
 class Backend(abc.ABC):
     """A place where the replicas of a job run.
 
-    Every method may raise a `UserError`. Processes that the call has started do not run any more
-    then. A job directory has one job at a time, and submitting the same job again resumes it.
+    Every method may raise a `UserError` and, if a bucket or Google Cloud does not answer, a
+    `ConnectionError`. Processes that the call has started on machines of its own do not run any
+    more then. A job directory has one job at a time, and submitting the same job again resumes it.
 
     Every back end keeps these promises, which `tests/contracts/test_backend.py` tests:
 

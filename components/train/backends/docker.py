@@ -68,7 +68,12 @@ class DockerBackend(LocalBackend):
     def plan(self, job: Job) -> Iterator[Plan]:
         """Plans one `docker run` client for each replica, and the network that they share.
 
-        A dry run needs neither Docker nor the image.
+        The network is created by the plan's `setup`. A dry run needs neither Docker nor the image.
+
+        Raises:
+          UserError: If Docker does not answer, if the image or a directory is not on this machine,
+            if the job directory is in a bucket and there is no `--log-dir`, or if there are fewer
+            GPUs than the cluster file asks for.
         """
         program, plan = (
             job.program,
@@ -122,7 +127,7 @@ class DockerBackend(LocalBackend):
         """Returns flags of `docker run` that mount the job's directories at their own paths.
 
         Containers may write to the job, log and cache directories and those of `--mount`, but not
-        to the dataset and `--code`. Paths in a bucket are left out.
+        to the dataset and `--code`, unless `--mount` names them. Paths in a bucket are left out.
 
         Raises:
           UserError: If a path other than the job and log directories does not exist.

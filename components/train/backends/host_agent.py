@@ -40,6 +40,7 @@ def main(request: dict[str, Any]) -> int:
 
     Raises:
       SystemExit: If there is no file `path`; the reason goes to standard error.
+      OSError: If the program of the replica cannot be started.
     """
     if "command" in request:
         return run(request)
@@ -55,8 +56,8 @@ def main(request: dict[str, Any]) -> int:
 def usable_gpus() -> list[str]:
     """Returns the ids of the GPUs that this process may use, as strings.
 
-    They are those of CUDA_VISIBLE_DEVICES if it is set, else all that `nvidia-smi` lists; none if
-    that program is missing or fails.
+    They are those of CUDA_VISIBLE_DEVICES if it is set, without -1, else all that `nvidia-smi`
+    lists; none if that program is missing, fails, or takes longer than 10 s.
     """
     if VISIBLE in os.environ:
         ids = [part.strip() for part in os.environ[VISIBLE].split(",")]
@@ -73,12 +74,17 @@ def usable_gpus() -> list[str]:
 def run(request: dict[str, Any]) -> int:
     """Runs a replica until it ends, then kills what is left of its process group.
 
+    Standard input controls it meanwhile, as `obey` describes.
+
     Args:
       request: Mapping with `command`, `env` (additional environment variables) and `cwd`, which is
         ignored if there is no such directory.
 
     Returns:
       The replica's exit code, at most 254, or 128+n if signal n killed it.
+
+    Raises:
+      OSError: If the program cannot be started.
     """
     child = subprocess.Popen(
         request["command"],
@@ -98,7 +104,8 @@ def run(request: dict[str, Any]) -> int:
 def obey(child: subprocess.Popen[bytes]) -> None:
     """Reads standard input: sends SIGTERM to the replica for `stop`, kills it at the end.
 
-    Returns after the kill, when standard input has ended or was silent for `SILENCE_S`.
+    Both signals go to its process group. Returns after the kill, when standard input has ended or
+    was silent for 10 s.
     """
     while select.select([sys.stdin], [], [], SILENCE_S)[0]:
         text = sys.stdin.buffer.read1(4096)  # type: ignore[union-attr]  # It has the method.

@@ -27,9 +27,9 @@ DEFAULT_REGION = "us-central1"
 
 
 def new_name() -> str:
-    """Returns a new name for a run or a job: `training-`, the local time, and a random suffix.
+    """Returns a new name for a run or a job, such as `training-20300131-235959-0a1b`.
 
-    The suffix tells apart names that are made in the same second.
+    It has the local time, and a random suffix that tells apart names of the same second.
     """
     return f"training-{datetime.datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
@@ -142,7 +142,8 @@ class JobSettings(Flags):
     def arguments(self, cluster: Cluster, run: str = "") -> dict[str, Any]:
         """Returns arguments of `CustomTrainingJobOp` by name.
 
-        The display name, machines, project, region and output directory are not among them.
+        The display name, machines, project, region and output directory are not among them. Neither
+        are settings that are not set, and `timeout` (text such as `3600s`) without a time limit.
 
         Args:
           cluster: Decides scheduling strategy, time limit, and whether a lost replica restarts all.
@@ -167,7 +168,7 @@ class JobSettings(Flags):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables for every replica, by name."""
+        """Environment variables for every replica, by name; empty if there are none."""
         return _pairs(self.env)
 
 

@@ -58,7 +58,20 @@ class LocalBackend(Backend):
     ignores_because = "it runs on this machine as it is"
 
     def submit(self, plan: Plan, output: Output) -> int:
-        """Starts the replicas and supervises them until the job ends; see `supervisor.run`."""
+        """Starts the replicas, and supervises and restarts them until the job ends.
+
+        It must be called from the main thread.
+
+        Returns:
+          0 after the chief's success; 128+n if signal n stopped this process, or 124 after the time
+          limit, but 137 if a replica had to be killed then; else the exit code of the replica that
+          failed.
+
+        Raises:
+          UserError: If another launcher works on the job directory, a directory cannot be written,
+            a command of `plan.setup` fails, or a replica cannot be started.
+          ConnectionError: If the job directory is in a bucket that does not answer.
+        """
         patience = Patience(grace_period_s=self.options.grace_period_s or Patience.grace_period_s)
         return supervisor.run(plan, output, patience)
 
@@ -67,6 +80,10 @@ class LocalBackend(Backend):
 
         Args:
           job_dir: Job directory; the log directory if the job directory is in a bucket.
+
+        Returns:
+          The state; `stopped` stands for an end by a signal or by the time limit. The exit code is
+          137 for `killed`, that of the job for `failed`, else 0.
 
         Raises:
           UserError: If no job ran there, or its records are damaged.
@@ -101,7 +118,7 @@ class LocalBackend(Backend):
             return Status(state=state, exit_code=exit_code, lines=lines)
 
     def cancel(self, job_dir: str) -> int:
-        """Sends SIGTERM to the launcher, and waits until nothing of the job is left.
+        """Sends SIGTERM to the launcher, waits until nothing of the job is left, prints its status.
 
         Args:
           job_dir: Job directory; the log directory if the job directory is in a bucket.
@@ -154,6 +171,8 @@ class LocalBackend(Backend):
     def log_dir(self, job: Job) -> str:
         """Returns the directory of the log and status files, which is on this machine.
 
+        It is `--log-dir` or, without it, `replicas` in the job directory.
+
         Raises:
           UserError: If the job directory is in a bucket and no `--log-dir` is given.
         """
@@ -174,7 +193,8 @@ class LocalBackend(Backend):
     ) -> Plan:
         """Returns the plan of a job whose replicas are plain processes.
 
-        Several replicas find their roles in `TF_CONFIG`; a single replica gets none.
+        Several replicas find their roles in `TF_CONFIG`, whose cluster leaves out the evaluator; a
+        single replica gets none.
 
         Args:
           job: Job to run.
@@ -183,7 +203,8 @@ class LocalBackend(Backend):
           python: Path of the Python interpreter that replaces `python` in the program's command.
 
         Raises:
-          UserError: If there is no place for logs, or a machine has too few GPUs.
+          UserError: If the job directory is in a bucket and there is no `--log-dir`, or if a
+            machine has fewer GPUs than the cluster file asks for.
         """
         cluster, program, log_dir = job.cluster, job.program, self.log_dir(job)
         shares = divide(cluster, machines)
@@ -253,8 +274,8 @@ def _events(job_dir: str) -> Iterator[list[Event]]:
     """Yields the launcher's events of the newest job of a directory, oldest first, at least one.
 
     Raises:
-      UserError: If no job ran there. Errors in the block, such as those of damaged events, become
-        UserErrors too, as by `reading`.
+      UserError: If no job ran there. Any other error in the block but a ConnectionError, such as a
+        KeyError for a damaged event, becomes a UserError too.
     """
     with reading(os.path.join(job_dir, launcher_log.FILE)):
         events = launcher_log.last_run(job_dir)

@@ -34,7 +34,11 @@ class ProcessBackend(LocalBackend):
     def plan(self, job: Job) -> Iterator[Plan]:
         """Plans one process per replica; they reach each other at ports of 127.0.0.1.
 
-        The ports stay reserved, as by `reserved`, until the block ends.
+        Until the block ends, no other launcher of this user takes these ports.
+
+        Raises:
+          UserError: If ports cannot be reserved, if the job directory is in a bucket and there is
+            no `--log-dir`, or if there are fewer GPUs than the cluster file asks for.
         """
         members = job.cluster.members
         with reserved(len(members)) as ports:

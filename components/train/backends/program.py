@@ -38,7 +38,7 @@ def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
     """Returns the trainer's flags, with `--strategy` of the cluster added if it is missing.
 
     Raises:
-      UserError: If the flags name another strategy than the cluster.
+      UserError: If `--strategy` has no value, or another one than the cluster.
     """
     strategy = strategy_flag(flags)
     if strategy is None:
@@ -52,7 +52,7 @@ def trainer_flags(cluster: Cluster, flags: Sequence[str]) -> list[str]:
 
 
 def trainer_program(cluster: Cluster, flags: Sequence[str]) -> Program:
-    """Returns the project's trainer, `python -m trainer.task`, with these flags.
+    """Returns the project's trainer, `python -m trainer.task`, with these flags and `--strategy`.
 
     Raises:
       UserError: If a flag is wrong, or names another strategy than the cluster. Without this check,

@@ -43,8 +43,8 @@ def divide(cluster: Cluster, machines: Sequence[Machine] = ()) -> dict[_Member, 
       machines: Machines with all replicas of the job; if empty, all run on this machine.
 
     Returns:
-      Environment variables by replica: `TRAINER_THREADS`, the number of threads, and, on a machine
-      with GPUs, `CUDA_VISIBLE_DEVICES`, the ids of the replica's GPUs (empty for none).
+      Environment variables by replica: `TRAINER_THREADS`, the number of threads (at least 1), and,
+      on a machine with GPUs, `CUDA_VISIBLE_DEVICES`, the ids of its GPUs (empty for none).
 
     Raises:
       UserError: If a machine has fewer GPUs than its replicas ask for. If no machine has any, this

@@ -101,7 +101,15 @@ class SshBackend(LocalBackend):
     def plan(self, job: Job) -> Iterator[Plan]:
         """Asks all hosts for their cores and GPUs, and plans one ssh client for each replica.
 
-        Ports are chosen at random, and may turn out to be taken.
+        Ports are chosen at random, and may turn out to be taken. The plan's `setup` copies the code
+        of the replicas into the log directory.
+
+        Raises:
+          UserError: If `--hosts` is missing, the host file is wrong or has too few slots, a host
+            cannot be used, the job directory is in a bucket and there is no `--log-dir`, or a host
+            has fewer GPUs than the cluster file asks for.
+          ValueError: If `--ssh-command` has an open quotation.
+          OSError: If this machine cannot write to the log directory.
         """
         options, program = self.options, job.program
         if not options.hosts:
@@ -215,8 +223,9 @@ def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, dict[s
       ids of the GPUs.
 
     Raises:
-      UserError: If a host cannot be reached, lacks Python, or does not share the directory. The
-        message lists all such hosts with their reasons.
+      UserError: If a host cannot be reached, lacks Python, does not share the directory, or does
+        not answer within 20 s. The message lists all such hosts with their reasons.
+      OSError: If this machine cannot write to the directory.
     """
     # A host that sees a new temporary file shares the directory with this machine.
     directory = next(path for path in (Path(log_dir), *Path(log_dir).parents) if path.is_dir())
@@ -234,7 +243,12 @@ def ask(commands: Mapping[str, Sequence[str]], log_dir: str) -> dict[str, dict[s
 
 
 def _ask(message: str, command: Sequence[str]) -> dict[str, Any] | str:
-    """Returns the answer of a host as `ask` describes it, or a text with the reason for none."""
+    """Returns a host's answer, a mapping with `cores` and `gpus`, or the reason for none as text.
+
+    Args:
+      message: Text for the standard input of the command.
+      command: Command line that asks the host.
+    """
     try:
         done = subprocess.run(
             command,

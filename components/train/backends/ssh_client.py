@@ -63,13 +63,18 @@ def message(request: Mapping[str, Any]) -> str:
 def copy(directories: Mapping[str, str]) -> int:
     """Copies directories into one new directory, which only its owner may read.
 
-    Files `.env*`, `.git` and `__pycache__` are left out, and symbolic links are copied as links.
+    Entries `.env*`, `.git`, `__pycache__`, and the new directory itself if it lies in a source, are
+    left out. Symbolic links are copied as links.
 
     Args:
-      directories: Source by target; all targets have the same parent, which must not exist yet.
+      directories: Source by target, at least one; all targets have the same parent, which must not
+        exist yet.
 
     Returns:
       0, the exit code.
+
+    Raises:
+      OSError: If the parent of the targets exists, or something cannot be read or written.
     """
     place = Path(next(iter(directories))).parent
     place.mkdir(mode=0o700, parents=True)
@@ -83,7 +88,9 @@ def run(request: dict[str, Any]) -> int:
     """Runs a replica on its host until it ends, and passes SIGTERM on to it.
 
     Args:
-      request: As described for REQUEST above.
+      request: Mapping with `host`, the name for messages; `ssh`, the command line of the
+        connection; `variables`, names of variables of this process's environment, all of which are
+        set, to pass on; and the replica's `command` and `cwd`.
 
     Returns:
       The replica's exit code (128+n if signal n killed it), or 137 if the connection is lost.

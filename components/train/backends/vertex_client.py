@@ -139,8 +139,9 @@ class Outages:
     def tolerated(self) -> Iterator[None]:
         """Suppresses an `OSError` or `UserError` in the block, unless it is a refusal.
 
-        After such an error the clients get new credentials, and its message is shown if it is the
-        first of its text. The block ends early then, so the caller has to repeat it.
+        After such an error the clients get new credentials, if there are any, and its message is
+        shown if it is the first of its text. The block ends early then, so the caller has to repeat
+        it.
 
         Raises:
           RefusedError: If the block raises it. Errors of other types are raised as well.
@@ -164,10 +165,12 @@ class Outages:
 def ending(job: Any) -> Ending | None:
     """Returns how a job has ended; None if it has not ended.
 
-    The state and the error's code and text decide. An exceeded quota counts as a stockout, since
-    other machines have other quotas. Some rules are guesses: that a stockout has the code
-    RESOURCE_EXHAUSTED, as an exceeded quota has; that a job that waited too long for its machines
-    is EXPIRED; and the codes and text of a failure of the infrastructure.
+    SUCCEEDED and CANCELLED are states. Of other states, EXPIRED, the code RESOURCE_EXHAUSTED, or an
+    error about insufficient resources or a quota is a STOCKOUT, since other machines have other
+    quotas. The codes ABORTED, INTERNAL and UNAVAILABLE, and the text "internal error", are LOST
+    unless the text names the exit status of a replica. The rest is FAILED. Some rules are guesses:
+    that a stockout has the code RESOURCE_EXHAUSTED, as an exceeded quota has; that a job that
+    waited too long for its machines is EXPIRED; and the codes and text of LOST.
 
     Args:
       job: A `CustomJob`, or another message with its `state` and `error`, such as a pipeline step.
@@ -184,7 +187,7 @@ def ending(job: Any) -> Ending | None:
 
 
 def exit_code(message: str) -> int:
-    """Returns the exit code of a replica that a job's error message names; 1 if it names none."""
+    """Returns the exit code of a replica that a job's error message names; 1 if none, or 0."""
     match = _NON_ZERO.search(message)
     return (int(match[1]) if match else 0) or 1
 
@@ -213,6 +216,8 @@ class CloudLogs:
 
     def new(self) -> Iterator[tuple[str, str]]:
         """Yields the lines that have arrived since the last call.
+
+        A line that arrives when one with a time more than 60 s later was read before is left out.
 
         Yields:
           Name of the replica, such as `worker/1`, and text of the line. A line of no replica has

@@ -28,7 +28,7 @@ def plan_vertex(
     Args:
       cluster: Pools to translate.
       image: Container image of every replica.
-      args: Flags of the trainer, or arguments of `command`.
+      args: Flags of the trainer, which get the cluster's `--strategy`, or arguments of `command`.
       machines: Whether Vertex AI runs the job, so that every pool needs a machine type; False if
         this machine runs it.
       command: Program and arguments that replace the trainer; empty for the trainer.
@@ -40,8 +40,8 @@ def plan_vertex(
       and, if its pool has GPUs, `TRAINER_POOL_GPUS`.
 
     Raises:
-      UserError: If a pool lacks a machine type that it needs, or the trainer's flags name another
-        strategy than the cluster.
+      UserError: If a pool lacks a machine type that it needs, or if `--strategy` among the
+        trainer's flags has no value or another one than the cluster.
     """
     flags = list(args) if command else trainer_flags(cluster, args)
     specs = []

@@ -145,8 +145,10 @@ def translate(document: Mapping[str, Any], name: str) -> Source:
       cluster files.
 
     Raises:
-      UserError: If the file has an unknown or refused key, a wrong value, or machines that are
-        neither offered nor replaced. The message begins with the place in the file.
+      UserError: If `trainingInput` is missing, or the file has an unknown or refused key, a wrong
+        value, replicas without a machine type, machine types or counts with another scale tier than
+        CUSTOM, pools with different disks, or machines that are neither offered nor replaced. The
+        message begins with the place in the file.
     """
     if _TOP not in document:
         stray = min(_MARKS.intersection(document))

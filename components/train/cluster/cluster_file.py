@@ -80,7 +80,10 @@ class _Hardware(Model, use_attribute_docstrings=True):
 
     @property
     def shape(self) -> str:
-        """The machine and its GPUs for people, such as `n1-standard-8 with 1 NVIDIA_TESLA_T4`."""
+        """The machine and its GPUs for people, such as `n1-standard-8 with 1 NVIDIA_TESLA_T4`.
+
+        A machine that is not named is shown as `None`.
+        """
         gpus = f" with {self.gpus} {self.accelerator.type}" if self.accelerator else ""
         return f"{self.machine}{gpus}"
 
@@ -107,7 +110,7 @@ class Pool(_Hardware):
 
         Args:
           k: 0 for the pool's own machine, k for its k-th alternative. If there are fewer
-            alternatives, the last one is taken.
+            alternatives, the last one is taken, and without any the pool's own machine.
         """
         spec = (self.alternatives[:k] or (self,))[-1]
         return self.model_copy(
@@ -173,7 +176,7 @@ class Cluster(Model, use_attribute_docstrings=True):
             raise UserError(f"cluster as JSON: {error}") from None
 
     def to_json(self) -> str:
-        """Returns the content of the cluster file as one line of JSON, with all defaults."""
+        """Returns the content of the cluster file as a line of JSON, with all defaults but None."""
         return json.dumps(self.model_dump(exclude_none=True))
 
     @property

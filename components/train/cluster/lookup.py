@@ -23,10 +23,12 @@ def load_cluster(name: str | Path, flags: Sequence[str] = ()) -> Cluster:
 
     Args:
       name: Path of a file, or name of a scale tier or legacy machine.
-      flags: Flags of the trainer, of which `--strategy` and `--sync` count as in `read`.
+      flags: Flags of the trainer: `--sync` drops the parameter servers, and in an AI Platform file
+        `--strategy` replaces the strategy. Flags in such a file do not count.
 
     Raises:
-      UserError: If there is no such file or name, or its content is wrong.
+      UserError: If there is no such file or name, its content is wrong, or the flags contradict
+        each other.
     """
     source = read(name, flags)
     cluster = source.cluster
@@ -59,7 +61,8 @@ def read(
 
     Raises:
       UserError: If there is no such file or name, it cannot be read or is not valid YAML, an AI
-        Platform file cannot be translated, or `--sync` contradicts the chosen strategy.
+        Platform file cannot be translated, or `--sync` is given with `parameter_server` as
+        `override` or as `--strategy` of an AI Platform file.
     """
     name = str(name)
     if os.path.lexists(name):
