@@ -145,10 +145,6 @@ class VertexBackend(Backend):
     SIGINT and SIGTERM cancel the job, whose replicas then save. The job outlives this process:
     after SIGHUP, a repeated signal or SIGKILL it continues, and the same command for the same job
     directory then follows it.
-
-    Ignored here: nothing of the cluster file. Refused: a job directory outside of buckets, a
-    dataset on this machine, an image without a digest, pools without a machine type, and the flags
-    of processes of this machine (`--code`, `--log-dir`, ...).
     """
 
     name = "vertex"
@@ -162,6 +158,11 @@ class VertexBackend(Backend):
 
         Sends no request. Prints a note on standard error for each key that is ignored, and if the
         pools are not in the order by which Vertex AI names their roles.
+
+        Raises:
+          UserError: If `--image` or the machine type of a pool is missing, the job directory is no
+            `gs://BUCKET/NAME`, settings contradict each other or, but for a dry run, the project or
+            the image's digest is missing, or the dataset is on this machine.
         """
         settings, cluster, program = self.options, job.cluster, job.program
         region = settings.region or job.region or DEFAULT_REGION
@@ -263,7 +264,7 @@ class VertexBackend(Backend):
         return self.status(job_dir).exit_code
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
-        """Yields the lines that the last attempt has written to Cloud Logging."""
+        """Yields replica and text of each line in Cloud Logging of the last attempt."""
         attempt, _ = self._last_attempt(job_dir)
         for name in attempt.jobs or [attempt.name]:
             yield from CloudLogs(
@@ -284,7 +285,7 @@ class VertexBackend(Backend):
     def _last_attempt(self, job_dir: str) -> tuple[Attempt, Any]:
         """Returns the newest attempt of a job directory, and its `CustomJob`.
 
-        The second value is None if the record says that the attempt has ended.
+        The job is None if the record says that the attempt has ended, or if it was never created.
 
         Raises:
           UserError: If no job ran there.
@@ -342,11 +343,12 @@ class Training:
         """Submits and follows jobs until the training is done or given up.
 
         Returns:
-          The exit code as `VertexBackend.submit` describes it.
+          0 if it is done; 128+n if signal n stopped this; 143 if another cancelled it; 124 if a limit
+          is used up; 75 if there are no machines; else the exit code of the replica that failed.
 
         Raises:
-          UserError: If the first job is refused, another command works on the job directory, or
-            earlier attempts have used up a limit.
+          UserError: If Google Cloud refuses a request, another command works on the job directory,
+            earlier attempts have used up a limit, or a record is damaged.
           ConnectionError: If Google Cloud does not answer before the first job is followed.
         """
         store, bounds = self._store, self._plan.bounds
@@ -414,7 +416,7 @@ class Training:
         """Shows the states and the log of a job until it has ended, and returns the `CustomJob`.
 
         After the end it waits for the last lines, and for the error of a failed job. It cancels the
-        job after a stop request.
+        job after a stop request. It may raise a RefusedError, and a `_LeftError` as `_wait` does.
         """
         name, job_id = attempt.display_name, attempt.name.rpartition("/")[2]
         place = f"locations/{location_of(attempt.name)}/training/{job_id}"
@@ -474,8 +476,6 @@ class Training:
 
         Raises:
           RefusedError: If Google Cloud refuses the call.
-          UserError: If the call raises it, before the first job is followed.
-          ConnectionError: If Google Cloud does not answer, before the first job is followed.
           _LeftError: As `_wait` raises it, between two attempts.
         """
         while self._link:
@@ -489,8 +489,8 @@ class Training:
         """Waits for `POLL_S` seconds, or until a signal comes, and notes it in the stop request.
 
         Raises:
-          _LeftError: If the signal repeats an earlier one, as `StopRequest.is_repeated_by` defines
-            it, or if the first signal is SIGHUP.
+          _LeftError: If the signal is SIGHUP as the first one, a second SIGINT, or another one that
+            came at least 1 s ago for the first time.
         """
         if not select.select([self._signals], [], [], POLL_S)[0]:
             return

@@ -187,7 +187,7 @@ def ending(job: Any) -> Ending | None:
 
 
 def exit_code(message: str) -> int:
-    """Returns the exit code of a replica that a job's error message names; 1 if none, or 0."""
+    """Returns the exit code of a replica in a job's error message; 1 if it has none, or 0."""
     match = _NON_ZERO.search(message)
     return (int(match[1]) if match else 0) or 1
 

@@ -40,7 +40,7 @@ class Patience:
 
     Attributes:
       start_s: From the start of a replica to its first status.
-      silence_s: Between two statuses, by phase.
+      silence_s: Between two statuses, by phase; other phases have no limit.
       stopped_s: For which a process may be stopped (SIGSTOP).
       grace_period_s: From SIGTERM to SIGKILL when the job is stopped or preempted; replicas save
         meanwhile.
@@ -77,6 +77,9 @@ class Vitals:
       state: Content of the newest status: `step`, and usually `phase`, `examples_per_s` and more;
         empty before the first one.
       changed: Monotonic time at which the newest status was read; the start before the first one.
+
+    Raises:
+      psutil.NoSuchProcess: If there is no process `pid`.
     """
 
     def __init__(self, path: str, pid: int | None = None, started: float = 0.0) -> None:
@@ -126,7 +129,10 @@ class Vitals:
 
     @property
     def step(self) -> int | None:
-        """Training step that the replica last reported; None before it has begun to train."""
+        """Training step in the newest status; None before it has begun to train.
+
+        That is without a status, or without a phase in it, or in the phase `starting` or `serving`.
+        """
         return None if self.phase in ("", "starting", "serving") else self.state["step"]
 
     def summary(self, phase: str) -> str:

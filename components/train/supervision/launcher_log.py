@@ -52,9 +52,10 @@ def recording(directory: str) -> Iterator[Callable[..., None]]:
 
 
 def last_run(directory: str) -> list[Event]:
-    """Returns the events since the newest `start` in the log of a directory, oldest first.
+    """Returns the newest `start` in the log of a directory and the events after it, oldest first.
 
-    Lines that are not events are skipped. The list is empty if there is no log that can be read.
+    Without a `start` these are all events. Lines that are not events are skipped. The list is empty
+    if there is no log that can be read.
     """
     events: list[Event] = []
     with contextlib.suppress(OSError), open(os.path.join(directory, FILE), "rb") as file:
@@ -69,8 +70,11 @@ def last_run(directory: str) -> list[Event]:
 def failure_message(event: Event) -> str:
     """Returns a line with the replica that failed first, its end, why it is given up, and its log.
 
+    An end by SIGTERM or with exit code 143 is called a preemption.
+
     Args:
-      event: Fields of an event `blame`, or of an `end` with a replica.
+      event: Fields of an event `blame`, or of an `end` with a replica: `replica`, `ending`, `log`,
+        and `why`, which is empty if the replica starts again.
     """
     what = "was preempted" if event["ending"] in ("exit code 143", "SIGTERM") else "failed"
     first = f"{event['replica']} {what} first: {event['ending']}"
@@ -83,7 +87,8 @@ def end_message(event: Event) -> str:
     Several lines are that of `failure_message` and the last lines of the replica's output.
 
     Args:
-      event: Fields of an event `end`.
+      event: Fields of an event `end`: `why`, `seconds` and `step` (which may be None), or those of
+        a replica that is to blame. An `end` of a launcher that failed itself lacks them.
     """
     if "replica" in event:
         return "\n  ".join([f"{failure_message(event)}; its last lines:", *event["tail"]])

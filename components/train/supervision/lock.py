@@ -161,6 +161,8 @@ def _refusal(job_dir: str, launcher: Launcher) -> UserError:
 def holder(directory: str) -> Launcher | None:
     """Returns the launcher that holds the lock of a local job directory; None if it is free.
 
+    A lock file that is missing or cannot be opened counts as free.
+
     The launcher may already be gone, while its guard removes what is left of the job. One that has
     only just taken the lock may be process 0 of "an unknown host".
     """
@@ -173,7 +175,13 @@ def holder(directory: str) -> Launcher | None:
 
 
 class Lease:
-    """The lock of a job directory in a bucket, as one launcher holds it."""
+    """The lock of a job directory in a bucket, as one launcher holds it.
+
+    Args:
+      job_dir: Job directory.
+      launcher: The launcher.
+      lease_s: Seconds without a renewal after which another launcher's lock is taken over.
+    """
 
     def __init__(self, job_dir: str, launcher: Launcher, lease_s: float = LEASE_S) -> None:
         self.job_dir = job_dir
@@ -189,8 +197,9 @@ class Lease:
         Prints a line on standard error before it waits.
 
         Raises:
-          UserError: If the other launcher is alive on this machine, or renews its lease. The
-            message names it.
+          UserError: If the other launcher is alive on this machine, or renews its lease (the
+            message names it); or if the store refuses a request.
+          ConnectionError: If the store does not answer.
         """
         # `seen` is the version of the other launcher's lock. `ends_at` is the monotonic time at
         # which its lease ends if the version stays the same.
@@ -213,12 +222,13 @@ class Lease:
     def beat(self) -> bool:
         """Renews the lease.
 
+        If the lock was deleted, it is created again.
+
         Returns:
           False if another launcher has taken the lock; True otherwise, also if the store cannot be
-          reached.
+          reached or refuses the request.
         """
         with contextlib.suppress(UserError, ConnectionError):
-            # If the lock was deleted, it is created again.
             return self._write(self._version, timeout_s=BEAT_S) or (
                 not self._read()[1] and self._write("")
             )
@@ -235,7 +245,7 @@ class Lease:
     def _write(self, if_version: str, **options: Any) -> bool:
         """Writes the lock if its version is `if_version`; returns whether it was.
 
-        An empty `if_version` means that there must be no lock.
+        An empty `if_version` means that there must be no lock. Errors of the store are raised.
         """
         try:
             self._version = write_bytes(
@@ -250,10 +260,12 @@ class Lease:
 def leased(job_dir: str) -> Iterator[None]:
     """Holds the lock of a job directory in a bucket, and renews its lease in a thread.
 
-    If another launcher takes the lock over, this process is killed with SIGKILL.
+    If another launcher holds the lock, waits at the beginning until its lease ends, at most 30 s.
+    If another one takes the lock over later, this process is killed with SIGKILL.
 
     Raises:
-      UserError: If another launcher holds the lock and is alive.
+      UserError: If another launcher holds the lock and is alive, or the bucket refuses a request.
+      ConnectionError: If the bucket does not answer before the lock is held.
     """
     lease = Lease(job_dir, Launcher.of(os.getpid()))
     lease.take()

@@ -32,8 +32,8 @@ class _Log:
     def read(self) -> Iterator[str]:
         """Yields the complete new lines up to the present end of the file, without line ends.
 
-        A carriage return separates lines too. A line of more than `_MOST_LINE_BYTES` is yielded in
-        parts, perhaps before it is complete.
+        A carriage return separates lines too. A line of 16 KiB or more is yielded in parts, perhaps
+        before it is complete.
         """
         while part := self._file.readline(_MOST_LINE_BYTES):
             self._line += part
@@ -76,7 +76,7 @@ class Output:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits until everything is shown, or the reader has paused for `_STALLED_S`."""
+        """Waits until everything is shown, or the reader has taken no line for 2 s or has gone."""
         self._is_closed = True
         num_written = -1
         while self._thread.is_alive() and num_written != self._num_written:
@@ -111,7 +111,7 @@ class Output:
 
         Args:
           name: Name that precedes each line, such as `launcher`.
-          lines: Lines without line ends.
+          lines: Lines without line ends. They are iterated over later, in the output's thread.
         """
         self._tasks.put((name, lines))
 

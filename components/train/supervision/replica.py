@@ -97,7 +97,10 @@ class Child:
 
     @property
     def kind(self) -> Kind:
-        """Cause of the end; it is known only after `finish`."""
+        """Cause of the end: an error if it was killed as frozen, else by its exit code.
+
+        It has no meaning before `finish`, and for exit code 0.
+        """
         return Kind.ERROR if self.frozen else kind_of(self.exit_code)
 
     def finish(self) -> None:
@@ -107,7 +110,11 @@ class Child:
         self.ending = f"frozen ({self.frozen})" if self.frozen else ending(code)
 
     def tail(self) -> list[str]:
-        """Returns the last lines of its output since this start, at most 20."""
+        """Returns the last lines of its output since this start, at most 20 and 64 KiB.
+
+        Raises:
+          OSError: If the log file cannot be read.
+        """
         with open(self.replica.log, "rb") as log:
             log.seek(max(self.log_start, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
             return (
@@ -144,7 +151,7 @@ class Child:
             self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the process group at once."""
+        """Sends a signal to the process group at once; not to be called after `finish`."""
         self.is_signalled = True
         # `finish` reaps the process, so until then no other process group can have its id.
         os.killpg(self.process.pid, number)
@@ -165,6 +172,8 @@ def ending(returncode: int) -> str:
 
 def _die_with_parent(parent: int) -> None:
     """Asks Linux to kill this new process when the thread that started it ends.
+
+    Does nothing on other systems.
 
     Args:
       parent: Process id of the launcher. If it has already ended, this process exits with 1.

@@ -47,6 +47,9 @@ class Kind(enum.StrEnum):
 def kind_of(exit_code: int) -> Kind:
     """Returns the cause of the end that an exit code other than 0 stands for.
 
+    2 is a user error; 129, 130, 137 and 143 (SIGHUP, SIGINT, SIGKILL, SIGTERM) are preemptions; all
+    others are errors.
+
     Args:
       exit_code: Exit code as a shell has it, 128+n after signal n.
     """
@@ -97,6 +100,8 @@ class Budget:
     ) -> tuple[Self, str]:
         """Counts the end of a replica or job.
 
+        If there was a new step since the failure before, the count of failures in a row becomes 0.
+
         Args:
           kind: Cause of the end. After a user error nothing can start again, and the budget stays
             as it is.
@@ -105,10 +110,11 @@ class Budget:
           reports: Whether the program reports its steps. If not, and no step is known, each end
             counts as one with a new step.
           fruitless: Number of failures in a row without a new step at which nothing starts again.
+            It is checked before `max_restarts`.
 
         Returns:
           The budget after the end, and why nothing can start again; empty if a restart is allowed,
-          which is then counted.
+          which is then counted in `errors` or `preemptions`.
         """
         if kind is Kind.USER_ERROR:
             return self, "it would fail again"
@@ -138,6 +144,10 @@ class Follows(enum.Enum):
 
 def decide(role: str, strategy: str, exit_code: int) -> Follows:
     """Returns the consequence of the end of a replica, if its budget allows a restart.
+
+    With exit code 0 the job is done for the chief, and nothing follows for others. With another
+    one, an evaluator starts again alone, and so does a worker with parameter servers, unless the
+    code is 143. In all other cases all replicas start again.
 
     Args:
       role: Role of the replica.

@@ -13,9 +13,11 @@ _REPEATED_AFTER_S = 1.0
 def received(signals: socket.socket) -> list[int]:
     """Reads the signals that have arrived at a socket of `signal_socket`.
 
+    Waits if no signal has arrived.
+
     Returns:
-      The numbers of those that ask this process to stop (SIGHUP, SIGINT, SIGTERM), in their order.
-      Waits if none has arrived.
+      The numbers of those that ask this process to stop (SIGHUP, SIGINT, SIGTERM), in their order;
+      an empty list if only other signals have arrived.
     """
     return [number for number in signals.recv(64) if number in STOPPING]
 
@@ -37,7 +39,9 @@ class StopRequest:
         return next(iter(self._first_at), 0)
 
     def is_repeated_by(self, number: int) -> bool:
-        """Records a signal, and returns whether it repeats an earlier one (see the class).
+        """Records a signal, and returns whether it repeats an earlier one.
+
+        A second SIGINT does, and another signal if it first came at least 1 s ago.
 
         Args:
           number: Number of the signal.

@@ -61,12 +61,14 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
       * 0 after the chief's success;
       * if a replica failed and cannot be started again, its exit code, or 128+n if signal n killed
         it;
-      * 128+n if signal n stopped this process, and 124 after the plan's time limit; 137 instead if
-        a replica had to be killed then and may not have saved.
+      * 128+n if signal n stopped this process, and 124 after the plan's time limit;
+      * 137 instead of these two, or of 143 from a replica, if one had to be killed while they were
+        stopped, and may not have saved.
 
     Raises:
       UserError: If another launcher works on the job directory, a directory cannot be written, a
         command of `plan.setup` fails, or a replica cannot be started. No replica runs then.
+      ConnectionError: If the job directory is in a bucket that does not answer.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -149,7 +151,11 @@ class _Job:
         self._time_out_at = self._began + (self.plan.timeout_s or math.inf)
 
     def run(self) -> int:
-        """Starts all replicas, and returns the job's exit code when none is left to run."""
+        """Starts all replicas, and returns the job's exit code when none is left to run.
+
+        Raises:
+          UserError: If a replica cannot be started. Others may still run then.
+        """
         logs = [
             {"replica": r.name, "log": os.path.abspath(r.log), "status": r.status}
             for r in self.plan.replicas
@@ -282,7 +288,11 @@ class _Job:
             self._restart(blamed, self._restartable)
 
     def _on_death(self, child: Child) -> None:
-        """Handles the end of a replica that ended by itself, or was killed as frozen."""
+        """Handles the end of a replica that ended by itself, or was killed as frozen.
+
+        While the others are being stopped because of another failure, this changes at most which
+        replica is blamed. Otherwise `decide` says what follows.
+        """
         role, patience = child.replica.role, self.patience
         if self._blamed:
             # A later end may be the cause of the one that is blamed. The client of a replica on
@@ -360,7 +370,10 @@ class _Job:
             self._finish(self.patience.failure_s, **fields)
 
     def _check(self, now: float) -> None:
-        """Checks the time limit and the running replicas, and kills one that is frozen."""
+        """Checks the time limit, and kills the replica that was silent for longest if it is frozen.
+
+        None is killed while the job ends or all are stopped for a restart.
+        """
         self._check_at = now + self.patience.check_s
         if now >= self._time_out_at:
             why = f"ended by its time limit (scheduling.timeout: {self.plan.timeout_s} s)"
