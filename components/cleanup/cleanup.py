@@ -37,11 +37,12 @@ class Leftover:
 
     Attributes:
       kind: `files`; on Vertex AI also `job`, `version` or `endpoint`.
-      name: Path or resource name; of a version `MODEL NUMBER`.
+      name: On this machine the absolute path. On Vertex AI the `gs://` address of the folder, or
+        the full resource name; of a version `MODEL NUMBER`.
       why: Reason why it can be deleted.
-      num_bytes: Size of its files.
+      num_bytes: Size of its files; 0 if it has none.
       run: Run that left it; empty if it is not known, and on this machine.
-      files: Names of its files in the bucket.
+      files: Names of its files within the bucket; empty on this machine.
     """
 
     kind: str = "files"
@@ -54,6 +55,9 @@ class Leftover:
 
 def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
     """Returns what can be deleted of a run.
+
+    Symbolic links and what lies behind them are left out, and so is what lies in a folder that is
+    returned itself.
 
     Args:
       run_dir: Directory of the run.
@@ -81,7 +85,9 @@ def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
 
 
 def delete(run_dir: str, leftovers: Iterable[Leftover]) -> None:
-    """Deletes files of a run, and notes each in `cleanup.jsonl` of the run's directory.
+    """Deletes files and folders of a run, and notes each in `cleanup.jsonl` of its directory.
+
+    One that is gone already is noted as well.
 
     Raises:
       UserError: If this is no directory of a run, or if a file lies outside of it, or behind a
@@ -123,6 +129,9 @@ def num_bytes(path: pathlib.Path) -> int:
 
 def is_running(run_dir: str | os.PathLike[str]) -> bool:
     """Returns whether the process that drives a run is alive. It holds a lock on `run.json`.
+
+    Args:
+      run_dir: Directory of the run.
 
     Raises:
       UserError: If this is no directory of a run.

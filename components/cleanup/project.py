@@ -92,6 +92,7 @@ class ProjectState:
 def load_state(project: str, location: str, bucket: str) -> ProjectState:
     """Returns the present state of a project and a bucket.
 
+    Only resources with this program's label are listed, and files below `runs/` and `models/`.
     Files are listed before jobs. A run that begins meanwhile then has no files in the list.
 
     Args:
@@ -123,10 +124,16 @@ def leftovers(
 ) -> list[Leftover]:
     """Returns what can be deleted. Sends no request.
 
+    That is jobs that go on although their run has ended; in this bucket, temporary files and
+    checkpoints of runs that have ended; endpoints that get no requests and are at least a day old;
+    and old versions without an alias. Checkpoints of an unfinished job stay for 30 days.
+
     Args:
       state: State of the project.
-      keep_versions: How many of the newest versions of each model stay; None if all versions stay.
-      run: Run whose leftovers are returned; empty for all runs.
+      keep_versions: How many of the newest versions of each model stay; all of them if it is None
+        or 0.
+      run: Id of the run whose leftovers are returned; empty for all runs, and only then endpoints,
+        which belong to no run, are among them.
     """
     pipelines = [job for job in state.pipelines if is_ours(job.labels)]
     jobs = [job for job in state.jobs if is_ours(job.labels) and _is_live(job)]
@@ -154,10 +161,10 @@ def leftovers(
 
 
 def run_of(job: _Job) -> str:
-    """Returns the run that a job belongs to.
+    """Returns the id of the run that a job belongs to.
 
-    It is in the job's label, or else it is the job's name, as for runs that were started from a
-    compiled spec.
+    It is the job's label `run`. Without one, it is the id of a pipeline job, as for runs that were
+    started from a compiled spec, or the display name of another job.
     """
     name = job.name.rpartition("/")[2] if isinstance(job, v1.PipelineJob) else job.display_name
     return job.labels.get("run") or name
@@ -225,14 +232,16 @@ def _versions(state: ProjectState, keep: int, busy: set[str]) -> Iterator[Leftov
 
 
 def delete(project: str, location: str, bucket: str, leftovers: Sequence[Leftover]) -> None:
-    """Deletes leftovers. If one cannot be deleted, it goes on with the others.
+    """Deletes leftovers; jobs are cancelled. If one cannot be deleted, it goes on with the others.
 
     Before anything is deleted, `gs://BUCKET/runs/cleanup/<time>.jsonl` gets a line for each
     leftover. At the end the lines have the outcome as `error`: empty after a success, else the
     reason; null for what was not tried, if the process was interrupted.
 
     Raises:
-      UserError: If some could not be deleted; the message has the reasons.
+      UserError: If some could not be deleted, with the reasons; or if the file with the lines
+        cannot be written. If that fails at the beginning, nothing is deleted.
+      ConnectionError: If the store does not answer when that file is written.
     """
     registry = VertexRegistry(f"vertex://{project}/{location}")
     lines = [{**dataclasses.asdict(leftover), "error": None} for leftover in leftovers]
@@ -278,6 +287,7 @@ def cancel_jobs(project: str, location: str, run_id: str) -> list[str]:
 
     Raises:
       ExceptionGroup: After all were tried, with the reasons why some could not be cancelled.
+      GoogleAPICallError: If the jobs cannot be listed; none is cancelled then.
     """
     place = {"project": project, "location": location}
     ours = f'{OURS} AND display_name="{run_id}"'

@@ -68,8 +68,9 @@ class Deployment:
         """Gives a version its share of the requests, on new machines if it is not deployed yet.
 
         Makes the endpoint if the model has none. Afterwards the version is sent the requests of its
-        evaluation. If it does not answer as recorded, or if that cannot be found out, the
-        deployment and the traffic become as before, and the error is raised.
+        evaluation, if that has recorded any. If it does not answer as recorded, or if that cannot
+        be found out, the deployment and the traffic become as before, and the error is raised; a
+        new endpoint stays.
         """
         options = self._options
         version = find_version(options.registry, options.name)
@@ -114,7 +115,8 @@ class Deployment:
         If several versions answer, the newest of them counts.
 
         Raises:
-          UserError: If there is no earlier deployment.
+          UserError: If there is no earlier deployment, no version gets requests, or there is no
+            endpoint.
         """
         endpoint = self._found()
         split, deployed = (

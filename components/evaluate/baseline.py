@@ -25,6 +25,9 @@ _MOST_VALUES, _BINS = 100, 10
 def baseline(records: EvalSet) -> tuple[str, np.ndarray]:
     """Computes the baseline of a dataset and its answers to some records.
 
+    For images, all answers are the same: the share of each class, or the mean of the labels. For a
+    table, the answers are those of the rule over one column that ranks best on the training split.
+
     Args:
       records: The records to answer. What the baseline predicts is learnt from the training split
         of the same dataset.

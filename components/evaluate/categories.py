@@ -35,7 +35,11 @@ class Categories:
         return np.where(self._keys[at] == values, at, len(self._keys))
 
     def names(self) -> list[str]:
-        """Returns a name for each category in order, such as `a`, `2 <= x < 5` or `12 others`."""
+        """Returns a name for each category in order, such as `a`, `2 <= x < 5` or `12 others`.
+
+        The number of others is that of the distinct values beyond `most`. It means nothing if there
+        are none.
+        """
         if self._is_cut:
             ends = [f"{key:g}" for key in self._keys]
             middle = [f"{low} <= x < {high}" for low, high in itertools.pairwise(ends)]

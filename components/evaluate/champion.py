@@ -43,12 +43,14 @@ def challenge(options: Options, candidate: Answers, metrics: Mapping[str, float]
     too few records are new to both models) is a comparison that fails, and no error.
 
     Args:
-      options: `registry`, `name` and `limits` are used. Without a registry nothing is compared.
+      options: `registry`, `name` and `limits` are used. Without a registry nothing is compared, and
+        the comparison passes as without a champion.
       candidate: The candidate's answers to the records that it is judged by.
       metrics: The candidate's metrics on these. The champion has to have them all.
 
     Raises:
       UserError: If the registry cannot be read.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     if not options.registry:
         return Challenge()

@@ -15,6 +15,10 @@ from components.evaluate.gate import Gate
 def metric_names(task: str, names: Sequence[str]) -> set[str]:
     """Returns the names of the built-in metrics of a task.
 
+    All tasks have `loss`. A regression has `rmse`, `mae`, `mse` and `r2`, and with several targets
+    an `rmse_TARGET` for each. Other tasks have `accuracy`; `multi_label` and two classes have `auc`
+    as well.
+
     Args:
       task: Task as manifests name it.
       names: Names of its classes or targets.
@@ -49,6 +53,8 @@ def check_metrics(gate: Gate, task: str, names: Sequence[str]) -> None:
 def check_splits(manifest: Manifest) -> None:
     """Checks that the training and the test split can tell a good model from a constant answer.
 
+    Labels are not compared for the task `multi_label`.
+
     Raises:
       UserError: If one of them is empty, or all of its examples have the same label.
     """
@@ -64,10 +70,11 @@ def check_splits(manifest: Manifest) -> None:
 
 
 def _only_label(manifest: Manifest, split: Split) -> str | None:
-    """Returns the label that all examples of a split have, in words.
+    """Returns the label that all examples of a split have, in words such as `class 'cat'`.
 
     None means that labels differ, that the manifest has no statistics of them, or that the task is
-    `multi_label`, for which this is not checked.
+    `multi_label`, for which this is not checked. Of a regression with several targets, all have to
+    be constant, and the first is returned.
     """
     if manifest.task == REGRESSION:
         summaries = [

@@ -36,8 +36,8 @@ def gate_comparisons(
       metrics: The candidate's metrics on all of these records.
 
     Raises:
-      UserError: While iterating, if the gate names an unknown metric or column, or a column with
-        too many distinct values.
+      UserError: While iterating, if the gate names a metric that is not in `metrics`, an unknown
+        column, or a column with more than 100 distinct values.
     """
     task = answered.records.task
     for thresholds in (gate.thresholds, *gate.slices.values()):
@@ -114,9 +114,9 @@ def beat(
     """Compares the candidate's answers with other answers to the same records.
 
     The metric is the one that the task ranks models by. The candidate passes if it is better by
-    more than `margin`, and if a lead of that size is unlikely to be chance: for accuracy by
-    McNemar's exact test, for all other metrics by a permutation test. The order of the records
-    makes no difference.
+    more than `margin`, and if a lead of that size is unlikely to be chance: for accuracy of classes
+    by McNemar's exact test, for all other metrics by a permutation test. A difference of at most a
+    millionth of the two values' sum counts as none. The order of the records makes no difference.
 
     Args:
       who: Kind of the comparison, `champion` or `baseline`.
@@ -126,7 +126,8 @@ def beat(
       confidence: The p-value of the lead may be at most `1 - confidence`. With None or 0 the margin
         alone decides.
       margin: Lead that has to be exceeded, in the unit of the metric.
-      swaps: Number of random permutations; few records are tested with all permutations.
+      swaps: Number of random permutations; records that have no more permutations than this are
+        tested with all of them.
 
     Returns:
       The comparison. Its `p` is 1 if the candidate does not lead. If the metric is not defined for
@@ -184,10 +185,10 @@ def _permutation_test(
 ) -> float:
     """Returns the one-sided p-value of a lead: how often chance gives one at least as large.
 
-    For each permutation, some records exchange the answers of the two models. All permutations are
-    tried if the records are few, else `swaps` random ones. For AUC the ranks of scores are
-    exchanged (Bandos et al. 2005, doi:10.1002/sim.2149), since the scores of two models need have
-    no scale in common.
+    For each permutation, some records exchange the answers of the two models. All 2**N permutations
+    are tried if these are at most `swaps`, else `swaps` random ones. For AUC the ranks of scores
+    are exchanged (Bandos et al. 2005, doi:10.1002/sim.2149), since the scores of two models need
+    have no scale in common.
 
     Args:
       lead: Difference of the metric between the two models, greater than 0.

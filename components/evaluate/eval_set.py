@@ -69,15 +69,19 @@ class EvalSet:
         return self.manifest.split(self.split).examples
 
     def batches(self) -> Iterator[Columns]:
-        """Yields the records in order, in batches of [n, *shape] by feature name.
+        """Yields the records in order, in batches of [n, *shape] by feature name, label included.
 
-        Image files are decoded.
+        A batch has at most 512 records. Image files are decoded.
         """
         return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
 
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
-        """Columns of the split by name, [N, *shape] each, with their checksums verified."""
+        """Columns of the split by feature name, [N, *shape] each, label included.
+
+        Image files are not decoded: their column has their contents, [N]. The checksums of the
+        records are verified.
+        """
         columns = records.load(self.manifest, self.data_dir, self.split)
         return {name: column.numpy() for name, column in columns.items()}
 
@@ -89,13 +93,16 @@ class EvalSet:
         """Returns which records a model was not trained on, bool [N].
 
         Records are recognised by the hashes that a model keeps of the records of other datasets
-        that it was trained on; those of this dataset are kept apart by its splits. Without any
-        hashes, all records count as unseen if the model's splits were drawn as those here, or if
-        another program made the model, so that nothing is known of its training.
+        that it was trained on; those of this dataset are kept apart by its splits, so that one
+        which its training split has too counts as unseen. Without any hashes, all records count as
+        unseen if the model's splits were drawn as those here, or if another program made the model,
+        so that nothing is known of its training.
 
         Raises:
           UserError: If records cannot be recognised: those of the model have other columns, or it
-            keeps only how its splits were drawn, and that was otherwise than here.
+            keeps only how its splits were drawn, and that was otherwise than here. Also if the
+            model's files about this, or the hashes of the split, are damaged.
+          ConnectionError: If a store does not answer.
         """
         if (learnt := provenance.records_of(model_dir)) is None:
             if trained := provenance.trained_on(model_dir):

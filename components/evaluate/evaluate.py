@@ -40,6 +40,7 @@ def evaluate(options: Options) -> dict[str, Any]:
     Raises:
       UserError: If an input is missing or damaged, if model, dataset and gate do not fit each
         other, if too few records are left to judge by, or if the output cannot be written.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     model_dir = options.model_dir
     split = options.split

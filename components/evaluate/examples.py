@@ -31,10 +31,11 @@ def sample(
       latency_ms: Most milliseconds that a server may take to answer one record; None for no limit.
 
     Returns:
-      `instances`, at most `RECORDS` records as requests have them; the name of the `output`; its
-      `answers`, [N, ...] as nested lists; and `latency_ms`. For a table, the first record lacks all
-      values that have a default. None if a single image is too large for a request, or if the model
-      refuses the records.
+      `instances`, at most `RECORDS` records as requests have them (a PNG file in base64 if the
+      model takes image files, else an object by input); the name of the `output`; its `answers`,
+      [N, ...] as nested lists; and `latency_ms`. For a table, the first record has null in place of
+      all values that have a default. None if a single image is too large for a request, or if the
+      model refuses the records.
     """
     features = manifest.source_columns if model.columns else manifest.inputs
     pixels = sum(math.prod(f.shape) for f in features if f.shape)
@@ -68,9 +69,10 @@ def sample(
 def made_up(feature: Feature, count: int, random: np.random.Generator) -> np.ndarray:
     """Draws random values of a feature, [count, *shape].
 
-    Images are uniform noise. Numbers are normally distributed, with the mean and the standard
-    deviation of the training split. Times come as ISO 8601 texts, and texts are `other`, or `false`
-    for a boolean.
+    Images are uniform noise in their range of values. Numbers are normally distributed, with the
+    mean and the standard deviation of the training split; without statistics these are 0 and 1, and
+    a deviation of 0 becomes 1. Times come as ISO 8601 texts, and texts are `other`, or `false` for
+    a boolean.
     """
     if feature.shape:
         low, high = feature.value_range or (0, 1)

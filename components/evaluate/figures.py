@@ -33,15 +33,17 @@ def figures(
     Returns:
       Figures by name, as lists and dicts.
 
-      `regression` has `residuals`: for each target the `mean` and the `quantiles` of the prediction
-      minus the label.
+      `regression` has `residuals`: for each target its `name`, and the `mean` and the `quantiles`
+      (by texts such as `0.05`) of the prediction minus the label.
 
-      `multi_label` has `classes`: for each target `precision`, `recall`, `f1` at a probability of
-      0.5, and the number of positive `records`.
+      `multi_label` has `classes`: for each target its `name`, `precision`, `recall` and `f1`, where
+      a probability above 0.5 counts as positive, and the number of positive `records`. A ratio
+      whose divisor is 0 is NaN.
 
-      `classification` has the same `classes`; `confusion`, the number of records by [true class]
-      [predicted class]; and `top_k`, by k the share of records whose class is among the k
-      likeliest. Two classes that both occur have two curves as well, with class 1 as the positive
+      `classification` has such `classes` for the likeliest class; `confusion`, the number of
+      records by [true class][predicted class]; and `top_k`, the share of records whose class is
+      among the k likeliest, by the text of k, for 2, 3 and 5 if there are more classes. Two classes
+      that both occur have two curves as well, of at most 101 points, with class 1 as the positive
       one: points of `roc` are false positive rate, true positive rate and the least probability
       that counts as positive; `precision_recall` has the `average_precision` and `points` of
       recall, precision and that probability.
@@ -94,6 +96,8 @@ def _by_class(
     names: Sequence[str], true: np.ndarray, predicted: np.ndarray
 ) -> list[dict[str, Any]]:
     """Returns `name`, `precision`, `recall`, `f1` and `records` of each class.
+
+    A ratio whose divisor is 0 is NaN.
 
     Args:
       names: Names of the k classes.

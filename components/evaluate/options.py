@@ -28,7 +28,8 @@ def _threshold(text: str) -> str:
 class Options(Flags):
     """Arguments of an evaluation.
 
-    After construction, `gate` is the text of the gate file and no longer its path.
+    After construction, `gate` is the text of the gate file and no longer its path; it stays empty
+    if there is no gate file.
 
     Raises:
       UserError: If a value is not allowed, if there is a registry but no name, or if the gate file
@@ -82,7 +83,10 @@ class Options(Flags):
 
     @property
     def limits(self) -> Gate:
-        """The gate of the file, in which thresholds that are flags replace its own.
+        """The gate of the file, or the default gate, in which thresholds of flags replace its own.
+
+        `min_accuracy` and `min_auc` set no threshold if they are 0. For one metric, `threshold`
+        wins over these two, and its last value over earlier ones.
 
         Raises:
           UserError: If a threshold is out of its metric's range.

@@ -78,14 +78,16 @@ def evaluation_plots(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
 
 
 def learning_curves(job_dir: str) -> list[markupsafe.Markup]:
-    """Returns plots over the training steps: the loss, each metric, and the learning rate.
+    """Returns plots over the training steps: the loss, each metric, and the learning rate last.
+
+    Each has a line for training and one for validation. Values that are not finite are left out.
 
     Args:
       job_dir: Directory of a job, or an empty text.
 
     Returns:
       The plots; none if there is no such directory, or if its journals have fewer than two training
-      steps with a loss.
+      steps with a finite loss.
     """
     newest: dict[tuple[str, int], dict[str, Any]] = {}
     if job_dir and epath.Path(job_dir).is_dir():

@@ -47,16 +47,17 @@ class Answers:
         return self.records.task.measure(self.answers, self.labels)
 
     def figures(self) -> dict[str, float]:
-        """Returns the metrics by name, and the number of records as `examples`."""
+        """Returns the metrics of `measure` by name, and the number of records as `examples`."""
         return {**self.measure(), "examples": len(self.labels)}
 
     def column(self, name: str) -> np.ndarray:
-        """Returns the values of a column for these records, [N].
+        """Returns the values of a column of a table for these records, [N].
 
-        For the label of a classification these are the names of the classes.
+        For the label of a classification, also of images, these are the names of the classes.
 
         Raises:
-          UserError: If there is no such column.
+          UserError: If the dataset has no such column, if it is the label of another task, or if
+            the split cannot be read.
         """
         manifest = self.records.manifest
         check_column(name, manifest)
@@ -67,6 +68,10 @@ class Answers:
 
 def predict(model: Model, records: EvalSet) -> Answers:
     """Returns a model's answers to all records of a split, each asked once.
+
+    Args:
+      model: Model that fits the dataset, as `load` checks.
+      records: The split.
 
     Raises:
       UserError: If an answer is not finite, if the model has other class names than the dataset, if

@@ -43,8 +43,9 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
       The answers to N rows, [N, ...] by name.
 
     Raises:
-      UserError: If the request is malformed, has no rows or too many, or if the model refuses a
-        row. The message says in one line where and what is wrong.
+      UserError: If the request is malformed, has no rows or too many, or names an unknown signature
+        or input, or if the model refuses a row. The message says in one line where and what is
+        wrong.
     """
     rows = _rows(request)
     if not 0 < len(rows) <= max_rows:

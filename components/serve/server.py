@@ -46,12 +46,16 @@ class ServedModel(kserve.Model):
     def load(self) -> bool:
         """Loads the version to serve, if it is not loaded yet, and serves it from then on.
 
+        A model of `model_dir` is loaded once. Otherwise the registry is asked for the version each
+        time, and a loaded one is replaced if the alias points at another one by now.
+
         Returns:
           True.
 
         Raises:
           UserError: If there is no such version, or if it cannot be loaded. The old version then
             stays.
+          ConnectionError: If Vertex AI or a store does not answer, likewise.
         """
         version, directory = "none", self._options.model_dir
         if not directory:
@@ -96,7 +100,12 @@ class ServedModel(kserve.Model):
         Args:
           payload: Request of protocol V1, as JSON or as its value, or of V2.
           headers: Headers of the request, which are not used.
-          response_headers: Headers of the response, to which the version is added.
+          response_headers: Headers of the response, to which the version is added as
+            `x-model-version`; it is `none` for a model of `model_dir`.
+
+        Returns:
+          For V1 a dict with `predictions` if the request has `instances`, else with `outputs`; for
+          V2 a `kserve.InferResponse`.
 
         Raises:
           HTTPException: With status 400 if something is wrong with the request.
@@ -110,7 +119,7 @@ class ServedModel(kserve.Model):
             raise HTTPException(400, first_line(error)) from None
 
     def _answer(self, model: Model, payload: Any) -> Any:
-        """Returns the answer to a request. It runs in a thread.
+        """Returns the answer to a request, as `predict` does. It runs in a thread.
 
         Raises:
           ValueError: If something is wrong with the request; a UserError is one.
@@ -140,6 +149,7 @@ def serve(options: Options) -> None:
 
     Raises:
       UserError: If there is no such model, or if it cannot be loaded.
+      ConnectionError: If Vertex AI or a store does not answer while it is loaded.
     """
     warnings.simplefilter("ignore")  # KServe calls functions that FastAPI has deprecated.
     # KServe has no option for the address to listen on, and listens on all of them.
