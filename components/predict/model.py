@@ -31,7 +31,8 @@ class Model:
       directory: Directory that it was loaded from.
       loaded: The object that TensorFlow loaded. It keeps the variables of the signatures alive.
       signatures: Functions by name, each from inputs [N, ...] by name to answers [N, ...] by name.
-      columns: Columns of the table that it takes; none if it takes images.
+      columns: Columns of the table that it takes; none if it takes images, or if another program
+        made it.
     """
 
     directory: str
@@ -49,6 +50,7 @@ class Model:
 
         Raises:
           UserError: If there is no SavedModel, or if it cannot be read.
+          ConnectionError: If a store does not answer.
         """
         inner = f"{directory}/{VERSION}"
         if tf.saved_model.contains_saved_model(inner):
@@ -80,6 +82,7 @@ class Model:
 
         Raises:
           UserError: If the model refuses the inputs; the message is the model's reason.
+          KeyError: If there is no such signature.
         """
         try:
             answers = self.signatures[signature](**inputs)

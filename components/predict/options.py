@@ -65,8 +65,11 @@ class Options(Flags):
     def files(self) -> list[File]:
         """Returns the files of all sources, in the order of the sources.
 
+        A folder stands for all files below it, sorted by path.
+
         Raises:
           UserError: If a source does not exist, has no files, or cannot be read.
+          ConnectionError: If a store does not answer.
         """
         files = []
         for path in as_list(self.source):
@@ -79,5 +82,8 @@ class Options(Flags):
 
     @property
     def errors_file(self) -> str:
-        """Path of the file that lists the rows which the model refuses."""
+        """Path of the file that lists the rows which the model refuses.
+
+        It is that of the output, with `.errors.jsonl` in place of the ending.
+        """
         return f"{os.path.splitext(self.output)[0]}.errors.jsonl"

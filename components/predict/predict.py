@@ -48,6 +48,7 @@ def predict(options: Options) -> tuple[int, int]:
     Raises:
       UserError: If the model or the source cannot be read, if an output exists already or cannot be
         written, or if no row can be answered. Nothing new is left behind then.
+      ConnectionError: If Vertex AI or a store does not answer, likewise.
     """
     output, errors = options.output, options.errors_file
     for path in (output, errors):
@@ -98,8 +99,8 @@ def _answered(
 ) -> Iterator[pa.RecordBatch]:
     """Yields batches of answered rows in order, computed in as many threads as there are cores.
 
-    Refused rows are written to the file `wrong_rows`. `counts` is updated with the numbers of rows
-    as `answered` and `wrong`.
+    Refused rows are written to the file `wrong_rows` as JSON lines; a batch that has no other rows
+    is passed over. `counts` is updated with the numbers of rows as `answered` and `wrong`.
     """
     pending: collections.deque[concurrent.futures.Future[_Answers]] = collections.deque()
     threads = usable_cores()
@@ -127,7 +128,7 @@ def _answered(
 
 
 def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
-    """Returns the result of a batch.
+    """Returns the result of a batch: kept columns and answers of its right rows, and the others.
 
     An answer is called `predicted_NAME` if a kept column has its name, with more of these before it
     if one has that too.
@@ -183,7 +184,18 @@ def _arrow(values: np.ndarray) -> pa.Array:
 
 
 def _write(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], path: str, form: str) -> None:
-    """Writes batches of rows to a file with DuckDB, which can write all of the formats."""
+    """Writes batches of rows to a file with DuckDB, which can write all of the formats.
+
+    Args:
+      first: The first batch, which has the types of the columns.
+      others: All further batches.
+      path: Path of the file.
+      form: Options of DuckDB's COPY, such as `FORMAT parquet`.
+
+    Raises:
+      UserError: If DuckDB cannot write the file.
+      BaseException: What `others` raises.
+    """
     faults: list[BaseException] = []
 
     def batches() -> Iterator[pa.RecordBatch]:

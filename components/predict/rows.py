@@ -79,13 +79,19 @@ class Rows:
 def open_rows(options: Options, model: Model) -> Iterator[Rows]:
     """Opens the rows to predict for: a converted dataset, or files of images or tables.
 
+    A single source with a `manifest.json` is a dataset. Else, if any file is an image, only images
+    are read; else the files of the first kind of table, of CSV, JSON lines and Parquet, that occurs
+    in the sources. CSV and JSON files may be packed (`.gz`, `.zst`).
+
     Args:
       options: `source`, `split` and `keep` are used.
       model: Model to ask, which has to take such rows.
 
     Raises:
       UserError: If there are no files of a known kind, if the model does not take what they have,
-        or if they cannot be read; the latter also while the rows are read.
+        if a column of `keep` is missing, or if they cannot be read; the latter also while the rows
+        are read.
+      ConnectionError: If a store does not answer, likewise.
     """
     paths = as_list(options.source)
     if len(paths) == 1 and stat_file(f"{paths[0]}/{FILE}"):

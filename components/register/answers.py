@@ -38,7 +38,8 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
         to one instance may be that many milliseconds at most.
 
     Raises:
-      UserError: If no server gets ready, or if its answers differ or come too late.
+      UserError: If no server gets ready within 10 minutes, refuses the requests or fails, or if its
+        answers differ or come too late.
     """
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -85,17 +86,18 @@ def compare(
 ) -> None:
     """Sends recorded requests to a server of a version, and compares the answers.
 
-    Answers may differ by 1 % of the largest recorded one. If there is a bound on the latency, each
-    row is sent once more, on its own.
+    Each number may differ by 1 % of the largest recorded one. If there is a bound on the latency,
+    each row is sent once more, on its own, and the median time counts.
 
     Args:
       place: Name of the server or the version, for errors.
       ask: Sends a list of rows, and returns the JSON of the server's answer.
       answered: Requests and answers as `check` takes them, with the keys `instances`, `answers` and
-        `output`, and perhaps `latency_ms`.
+        `output`, and perhaps `latency_ms`; if that is missing or None, time does not matter.
 
     Raises:
       UserError: If the server refuses the rows, or if its answers differ or come too late.
+      Exception: What `ask` raises.
     """
     rows, output = answered["instances"], answered["output"]
     response = ask(rows)

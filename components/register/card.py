@@ -19,7 +19,7 @@ _EXAMPLES = {
 
 
 def card(registry: Registry, name: str, version: Version) -> str:
-    """Returns the card of a version.
+    """Returns the card of a version as Markdown.
 
     The Python code in it runs where TensorFlow is installed.
 
@@ -29,7 +29,8 @@ def card(registry: Registry, name: str, version: Version) -> str:
       version: The version.
 
     Raises:
-      UserError: If its files are gone.
+      UserError: If its files are gone or cannot be read.
+      ConnectionError: If a store does not answer.
     """
     if not version.has_files:
         raise UserError(f"the files of version {version.number} of model {name!r} are gone")

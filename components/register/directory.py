@@ -58,9 +58,10 @@ class DirectoryRegistry(Registry):
         return str(self._root)
 
     def names(self) -> list[str]:
-        """Returns the names of the models in order.
+        """Returns the names of the models in alphabetical order.
 
-        Skips directories that another program has made, and prints a note about each.
+        Skips directories whose history is damaged or was made by another program, and prints a note
+        about each. A model whose versions are all deleted is not listed.
         """
         names = []
         for directory in sorted(self._root.glob("[a-z0-9]*/")):
@@ -153,7 +154,7 @@ class DirectoryRegistry(Registry):
             raise UserError(f"cannot write to the registry {self._root}: {error}") from error
 
     def _finish(self, name: str) -> None:
-        """Carries out the changes that the history has, where a killed writer did not.
+        """Carries out the changes that the history has, where this has not been done yet.
 
         It moves the files of additions into place, removes those of deletions, and writes
         `aliases.json`.

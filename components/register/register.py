@@ -41,7 +41,9 @@ def find_version(place: str, name: str) -> Version:
       name: `NAME@VERSION`, with the number or an alias of a version; or `NAME` for the champion.
 
     Raises:
-      UserError: If there is no such version, or if its files are gone.
+      UserError: If there is no such registry, model or version, or if its files are gone or cannot
+        be read.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     name, _, number = name.partition("@")
     version = open_registry(place).find(name, number or CHAMPION)
@@ -105,6 +107,7 @@ def register(
     Raises:
       UserError: If the evaluation rejects the model, if there is no SavedModel, or if the registry
         cannot take it.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     decision = evaluation["decision"]
     if decision["verdict"] == "reject":
@@ -137,8 +140,9 @@ def promote(*, evaluation: Mapping[str, Any], registry: str, name: str, version:
       What happened, in words.
 
     Raises:
-      UserError: If there is no such version, if its files are gone, or if it does not answer as it
-        did when it was judged.
+      UserError: If there is no such version, if its files are gone, if it does not answer as it
+        did when it was judged, or if the registry cannot be read or written.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
     if version is None:
         raise UserError(f"this run has registered no version of model {name!r} in {registry}")

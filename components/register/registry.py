@@ -41,7 +41,8 @@ def check_name(name: str) -> None:
     """Checks the name of a model.
 
     Raises:
-      UserError: If it has other characters than allowed, or is too long.
+      UserError: If it has other characters than lower-case ASCII letters, digits, `-` and `_`, does
+        not begin with a letter or a digit, or has more than 61.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,60}", name):
         raise UserError(
@@ -57,7 +58,7 @@ class Version:
       number: Number of the version, as a text.
       folder: Folder of its record.
       model_dir: Directory of its SavedModel.
-      aliases: Aliases that point at it.
+      aliases: Aliases that point at it; on Vertex AI also those that others have made.
     """
 
     number: str
@@ -67,12 +68,24 @@ class Version:
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
-        """Facts that it was registered with, read once; empty if its files are gone."""
+        """Facts that it was registered with, read once.
+
+        They are empty if its files are gone, or if its folder has no record of this program.
+
+        Raises:
+          UserError: If the record cannot be read.
+          ConnectionError: If a store does not answer.
+        """
         return read_record(self.folder) or {}
 
     @property
     def has_files(self) -> bool:
-        """True if its SavedModel exists, in a folder that this program made."""
+        """True if its SavedModel exists, in a folder that this program made.
+
+        Raises:
+          UserError: If the folder cannot be read.
+          ConnectionError: If a store does not answer.
+        """
         return bool(self.facts) and _is_model(self.model_dir)
 
 
@@ -145,6 +158,10 @@ class Registry(abc.ABC):
 
         Returns:
           The number of the new version, or of the version that the run has.
+
+        Raises:
+          UserError: If the name is not allowed, there is no SavedModel, or the registry cannot take
+            it.
         """
         check_name(name)
         if not _is_model(model_dir):
@@ -165,7 +182,8 @@ class Registry(abc.ABC):
     ) -> bool:
         """Makes a version the champion, and the present champion the previous one.
 
-        Before that, a server of the version has to answer as its facts say.
+        Before that, a server of the version is started, and has to answer as its facts say, if they
+        have requests; and unless `instead_of` rules the change out already.
 
         Args:
           name: Name of the model.
@@ -179,6 +197,10 @@ class Registry(abc.ABC):
         Returns:
           Whether the alias was moved. It is not if the version is the champion already, or if the
           champion is not the one of `instead_of`.
+
+        Raises:
+          UserError: If there is no such version, its files are gone, or its server does not answer
+            as recorded.
         """
         versions = self.versions(name)
         if instead_of in (_ANY, _aliases(versions).get(CHAMPION)):
@@ -199,7 +221,12 @@ class Registry(abc.ABC):
             return True
 
     def rollback(self, name: str, why: str = "") -> str:
-        """Swaps the champion and the previous champion. Returns the number of the new champion."""
+        """Swaps the champion and the previous champion. Returns the number of the new champion.
+
+        Raises:
+          UserError: If there is no previous champion, its files are gone, or its server does not
+            answer as recorded.
+        """
         while True:
             aliases = self.aliases(name)
             version = aliases.get(PREVIOUS)
@@ -229,14 +256,21 @@ class Registry(abc.ABC):
             self._do(name, _event(DELETE, version, why))
 
     def find(self, name: str, version: str) -> Version:
-        """Returns the version with a number or an alias."""
+        """Returns the version with a number or an alias.
+
+        Raises:
+          UserError: If there is no such model or version.
+        """
         versions = self.versions(name)
         if not versions:
             raise unknown("model", name, self.names())
         return _find(name, version, versions)
 
     def aliases(self, name: str) -> dict[str, str]:
-        """Returns version numbers by alias: `champion`, `previous`, and aliases made by others."""
+        """Returns version numbers by alias: `champion`, `previous`, and aliases made by others.
+
+        There are none for an unknown model.
+        """
         return _aliases(self.versions(name))
 
     def version_of(self, name: str, run: str) -> str | None:
@@ -291,7 +325,8 @@ def added(version: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 def marked(folder: epath.PathLike) -> dict[str, str]:
     """Returns the entries of a record that mark a folder as made by this program.
 
-    They include the end of the folder's path, so that a copy of the folder elsewhere is not ours.
+    They include the last two names of the folder's path, so that a copy of the folder elsewhere is
+    not taken for one of this program.
     """
     return dict([MANAGED_BY]) | {"folder": "/".join(os.fspath(folder).rstrip("/").split("/")[-2:])}
 
@@ -315,11 +350,12 @@ def write_record(
 def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
     """Returns the record of a folder.
 
-    Returns None if there is no such folder. It also does, with a note, if the folder has no record
-    that this program made for it.
+    Returns None if there is no such folder. It also does, with a note on standard error, if the
+    folder has no record that this program made for it, or one that may not be read.
 
     Raises:
-      UserError: If the folder cannot be read.
+      UserError: If the folder cannot be read for another reason.
+      ConnectionError: If a store does not answer.
     """
     path = epath.Path(folder)
     with reading(path / RECORD):
@@ -336,7 +372,10 @@ def read_record(folder: epath.PathLike) -> dict[str, Any] | None:
 
 @functools.cache
 def note_foreign(thing: object) -> None:
-    """Prints a note, once for each thing, that it is not ours and is skipped."""
+    """Prints a note that a thing was not made by this program and is skipped; once for each thing.
+
+    The note goes to standard error.
+    """
     print(f"note: {thing} was not made by this registry and is skipped", file=sys.stderr)
 
 

@@ -29,7 +29,8 @@ def container(image: str, name: str) -> dict[str, Any]:
       name: Name of the model in the registry.
 
     Raises:
-      UserError: If the image has no digest, or lies where Vertex AI does not pull from.
+      UserError: If the image has no digest, or is not in Artifact Registry or gcr.io, the only
+        places that Vertex AI pulls from.
     """
     if not re.fullmatch(IMAGE, image):
         raise UserError(

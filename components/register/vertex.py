@@ -87,7 +87,11 @@ class VertexRegistry(Registry):
         return self._place
 
     def resource_name(self, name: str) -> str:
-        """Returns the name of a model on Vertex AI, `projects/.../models/...`."""
+        """Returns the full name of a model on Vertex AI, `projects/.../models/...`.
+
+        Raises:
+          UserError: If the name is not allowed.
+        """
         check_name(name)
         return f"{self._parent}/models/{serving.MODEL_ID_PREFIX}{name}"
 
@@ -112,9 +116,10 @@ class VertexRegistry(Registry):
         ]
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Returns the events of a model, oldest first.
+        """Returns the events of a model, oldest first; none for an unknown model.
 
-        Those of deleted versions, and of versions whose files are gone, are missing.
+        Those of deleted versions, and of versions whose files are gone, are missing; so are
+        deletions.
         """
         events = []
         for version in self.versions(name):
