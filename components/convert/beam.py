@@ -125,11 +125,14 @@ def _call(
 ) -> None:
     """Runs a task on a worker of Beam, and writes its result or error to a file.
 
+    Nothing is run or written once another task has failed.
+
     Args:
       function: Takes the task.
       staged: Folder that the function reads.
       copy: Copy of `staged`, from which a machine without that folder gets it.
-      results: Folder for the file, which is called after the task's position.
+      results: Folder for the file, whose name is the task's position. The file has the pickled
+        position, result (or None) and error (or None).
       numbered: Position of the task, and the task.
     """
     i, task = numbered

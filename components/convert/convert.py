@@ -51,8 +51,10 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
 
     Raises:
       UserError: If the source cannot be read or is wrong, the output directory holds anything else,
-        or the dataset cannot be written. Nothing is left behind, except by a `ProcessLostError`:
-        the next conversion continues what that has left.
+        or the dataset cannot be written. Nothing is left behind, except by a `ProcessLostError` or
+        for want of memory: the next conversion continues what is left then.
+      ConnectionError: If a store does not answer. What may be left in a bucket then, the next
+        conversion continues or deletes.
     """
     started, directory = time.perf_counter(), options.directory
     page = f"{directory}/{output.PAGE}"
@@ -93,7 +95,10 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
 
 
 def _report(manifest: Manifest, examples: Examples, directory: str) -> None:
-    """Prints what was made, what was left out, and warnings; lists the wrong rows in a file."""
+    """Prints what was made, what was left out, and warnings.
+
+    If wrong rows were left out, `skipped.txt` in the directory gets a line for each.
+    """
     for name, split in manifest.splits.items():
         shards = len(split.shards)
         print(
@@ -129,6 +134,9 @@ def _convert(
 
     Returns:
       The opened source, and the notes of all its pieces in order.
+
+    Raises:
+      UserError: If the source cannot be read or is wrong, or a piece cannot be written.
     """
     work = f"{directory}/{output.WORK}"
     splits = Splits(
@@ -169,7 +177,10 @@ def _convert(
 
 
 def _plan(options: Options, source: Source, files: Sequence[File]) -> dict[str, Any]:
-    """Returns what decides the content of the shards, as JSON."""
+    """Returns what decides the content of the shards, as JSON.
+
+    Of the source's files, these are path, size, version and time of change.
+    """
     return {
         "format_version": FORMAT_VERSION,
         "arguments": options.arguments,
@@ -202,6 +213,9 @@ def _write_pieces(
 
     Returns:
       The notes of all pieces in order.
+
+    Raises:
+      UserError: If the disk has no room for the rest, or for each reason of `write_piece`.
     """
     tasks = [i for i in range(len(examples.pieces)) if i not in notes]
     sizes = [examples.pieces[i].num_bytes for i in tasks]
@@ -238,6 +252,10 @@ def write_piece(
     Returns:
       The note of the piece, as JSON: in `shards` the manifest's entry of each shard, by split, and
       in `statistics` the state of its statistics.
+
+    Raises:
+      UserError: If a record cannot be used, or if the schema assigns records to splits and the
+        source has splits of its own.
     """
     piece = examples.pieces[number]
     layout, natives = examples.layout(), examples.native_splits

@@ -201,7 +201,9 @@ def _schema(
       label: Header of the column to predict; None to leave that to be filled in.
 
     Raises:
-      UserError: If the table has no rows, no column for a model, or no such label.
+      UserError: If the table has no rows, no column for a model, or no such label; if the label is
+        constant or has more than 100 classes; or if the header of a CSV file seems to have another
+        delimiter.
     """
     path = pathlib.PurePath(source)
     rows = (
@@ -251,8 +253,16 @@ def _predicted(
 ) -> list[str]:
     """Returns the lines of the schema file that say to predict a column.
 
+    Its values are classes if they are texts, booleans or integers from 0 to 19, else numbers. If
+    some are missing, a second line is a filter that leaves these rows out.
+
+    Args:
+      connection: DuckDB with the view `source`.
+      column: The column.
+      missing: Texts that stand for a missing value.
+
     Raises:
-      UserError: If the column is constant, or has too many classes.
+      UserError: If the column is constant, or has more than 100 classes.
     """
     query = (
         f"SELECT DISTINCT text FROM (SELECT CAST({quoted(column.header)} AS VARCHAR) AS text FROM "

@@ -126,7 +126,8 @@ class Options(Flags):
     def arguments(self) -> dict[str, str | int | float]:
         """Options that decide the content of the dataset, by name, without those that are None.
 
-        No path is among them. The source adds the content of its schema.
+        No path is among them, and `shard_mb` only without `shards`. Fractions are floats. The
+        source adds the content of its schema.
         """
         names = ("dataset", "image_size", "encoding", "shards", "split_seed", "skip_bad")
         decisive = {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -56,7 +56,8 @@ def claim(output: str) -> Iterator[Manifest | None]:
     A local directory is made, and stays locked until the block ends. A bucket has no locks.
 
     If the block raises a `UserError` or an `OSError`, unfinished work is deleted. After a
-    `ProcessLostError` or any other exception it stays, and the next conversion continues it.
+    `ProcessLostError` or any other exception it stays, and the next conversion continues it. A
+    finished dataset always stays.
 
     Args:
       output: Local path or `gs://` address of the directory.
@@ -67,7 +68,8 @@ def claim(output: str) -> Iterator[Manifest | None]:
 
     Raises:
       UserError: If another conversion writes there, if the directory holds anything else, in place
-        of an `OSError`, or if the block runs out of memory.
+        of an `OSError`, or of a `MemoryError` in the block.
+      ConnectionError: If a store does not answer.
     """
     with writable(f"--output {output}"), contextlib.ExitStack() as stack:
         if not is_remote(output):
@@ -90,6 +92,7 @@ def _locked_directory(directory: pathlib.Path) -> Iterator[None]:
 
     Raises:
       UserError: If another process holds the lock for more than 2 seconds.
+      OSError: If the directory cannot be made or opened.
     """
     deadline = time.monotonic() + _LOCK_WAIT_S
 
@@ -167,7 +170,11 @@ def verify(output: str, manifest: Manifest) -> None:
 
 
 def _damaged(output: str, shards: Iterable[Shard]) -> list[str]:
-    """Returns the paths of the shards' files that are missing or have another CRC-32C."""
+    """Returns the paths of the shards' files that are missing or have another CRC-32C.
+
+    Raises:
+      UserError: If a file is there and cannot be read.
+    """
     checksums = {
         f"{output}/{name}": checksum
         for shard in shards
@@ -197,7 +204,8 @@ def begin(output: str, plan: Mapping[str, Any]) -> dict[int, Any]:
       not finished.
 
     Raises:
-      UserError: If the directory cannot be read or written.
+      UserError: If a shard cannot be read, or the plan cannot be written.
+      OSError: If the folder `.converting` cannot be read.
     """
     path, text = f"{output}/{WORK}/plan.json", json.dumps(plan)
     if read_bytes(path) != text.encode():
@@ -237,7 +245,7 @@ def _read_note(path: str) -> Any:
 
 
 def require_room(output: str, num_bytes: int) -> None:
-    """Checks that the disk has room for the rest of a conversion.
+    """Checks that the output's disk has room for the rest of a conversion.
 
     Args:
       output: Local directory of the dataset.

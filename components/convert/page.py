@@ -111,7 +111,7 @@ def _group_pictures(
 
     Args:
       manifest: Manifest of the dataset.
-      columns: Columns `label` and `picture` of the sample, in this order.
+      columns: Columns `label` and `picture` of the sample, in this order; empty for a table.
 
     Returns:
       Groups of pairs: the text of a picture's label, and the picture as a data URI.
@@ -141,11 +141,12 @@ def format_number(value: float | None, unit: str | None = None) -> str:
 
     Args:
       value: Number, or None for a dash.
-      unit: Unit of the number. With `SECONDS`, it is shown as a date and time in UTC.
+      unit: Unit of the number. With `SECONDS`, it is shown as a date and time in UTC, unless it is
+        1e11 or more, or -1e11 or less.
 
     Returns:
       An `int` with commas between thousands; any other number with 4 significant digits, or from
-      10,000 on as a whole number.
+      10,000 up to 1e15 as a whole number with commas.
     """
     if value is None:
         return "–"
@@ -184,8 +185,9 @@ def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
 
     Args:
       name: Name of the column.
-      samples: Values in each split, the training split first. Its most frequent values get a bin
-        each, and all other values of any split share the last bin.
+      samples: Values in each split, the training split first. Its 10 most frequent values get a bin
+        each, and all other values of any split share the last bin. None, for a missing value,
+        counts as a value.
     """
     categories = [
         category for category, _ in collections.Counter(samples[0]).most_common(_CATEGORIES)

@@ -212,7 +212,7 @@ class Label(_Predicted):
 
 
 class Input(Model):
-    """Input of a model: a column, or a cross of several columns, with one key of `_TAKES`."""
+    """Input of a model: a column, or a cross of several columns, with one kind of encoding."""
 
     column: Name | None = None
     columns: _Names = ()
@@ -236,7 +236,7 @@ class Input(Model):
 
     @property
     def kind(self) -> str:
-        """Key of `_TAKES` that is set, such as `numeric`; a `UserError` if not exactly one is."""
+        """Key of the encoding, such as `hash_buckets`; a `UserError` if not exactly one is set."""
         return _only(self, _TAKES)
 
     @property
@@ -374,7 +374,7 @@ class TableSchema(_Schema):
 
     @property
     def stored(self) -> list[Column]:
-        """Columns that are features of their own: all but one with the name of the label."""
+        """Columns that are features of their own: all but one that is named `label`."""
         return [column for column in self.columns.values() if column.name != LABEL]
 
     @property
@@ -501,8 +501,8 @@ def table_schema(
     """Returns the schema of a table, read from a file if a path is given.
 
     Raises:
-      UserError: If there is no schema, or it is one of images, or it has a delimiter and the files
-        of the dataset are not `delimited`.
+      UserError: If there is no schema, it cannot be used, it is one of images, or it has a
+        delimiter and the files of the dataset are not `delimited`.
     """
     if schema is None:
         raise UserError(f"dataset {dataset!r} needs --schema FILE, which says what the columns are")

@@ -111,7 +111,7 @@ class Opening:
         The pieces of a split differ by at most one record, and none is empty. With `shards`, the
         training split gets that many pieces, and other splits get as many in proportion to their
         bytes. Without it, small data make few pieces, larger data at least 16, and no piece has
-        many more bytes than `shard_bytes`.
+        many more bytes than `shard_bytes`. A split has no more pieces than records.
 
         Args:
           num_records: Number of records, by split.
@@ -180,7 +180,8 @@ class Source(abc.ABC):
     def digest(self, paths: Paths) -> str:
         """Returns the SHA-256 (hexadecimal) over the schema, and the files' names and contents.
 
-        It changes when the source does. Raises the errors that `files` raises.
+        It changes when the source does. Raises what `files` raises, and an `OSError` if the schema
+        or a file cannot be read.
         """
         names = relative_names(self.files(paths))
         named = [(name, file.crc32c or sha256_of(file.path)) for file, name in names.items()]
@@ -246,7 +247,7 @@ class Source(abc.ABC):
 
         Raises:
           UserError: If no path is given, a path does not exist, a file is given twice, or one is a
-            link to nowhere.
+            link to nowhere. Also what `list_inside` raises.
         """
         located = self.locate(paths, wanted)
         return unique_files(
@@ -410,7 +411,7 @@ def relative_names(files: Sequence[File]) -> dict[File, str]:
 
 
 def print_left_out(folder: str, names: Sequence[str], taken: str) -> None:
-    """Prints a line that names at most 5 of the files that are not read, if there are any."""
+    """Prints a line with at most 5 names of files that are not read, if any, and with `taken`."""
     if names:
         more = f" and {len(names) - _MOST_NAMES:,} more" * (len(names) > _MOST_NAMES)
         print(f"{folder}: left out: {', '.join(names[:_MOST_NAMES])}{more} ({taken})", flush=True)

@@ -136,6 +136,10 @@ class Sample:
 class Statistics:
     """Figures and samples of the splits, of all pieces or of one piece.
 
+    Args:
+      examples: The opened source.
+      of_piece: Whether they are of one piece only, whose samples are then smaller.
+
     Attributes:
       samples: Sample of each split, by name. Its columns have numbers, the first 80 characters of
         texts, and None where the source has no value. Images of one shape are represented by their
@@ -179,9 +183,10 @@ class Statistics:
 
         Args:
           split: Name of the split.
-          columns: Values of each feature, as in `Block`.
-          missing: Where the source has no value, as in `Block`.
-          measures: Numbers for the statistics only, as in `Block`.
+          columns: N values of each feature, by name, label included, in the form that
+            `source.Block` has them.
+          missing: By name of a column with a default, where the source has no value: bool [N].
+          measures: N further numbers of each record, for the statistics only, by name.
           hashes: Content hashes, uint64 [N].
         """
         labels = columns[LABEL]
@@ -246,7 +251,7 @@ class Statistics:
         """Returns each split as in the manifest, but without shards.
 
         Raises:
-          UserError: If a column that is to be normalised has no values in the training split.
+          UserError: If a column with the encoding `numeric` has no values in the training split.
         """
         for encoding in (*self._examples.deep, *self._examples.wide):
             name = encoding.columns[0]
@@ -309,6 +314,8 @@ def _picture(image: np.ndarray | bytes, feature: Feature) -> str:
 
 def _values(column: Column, is_missing: np.ndarray | None, rows: np.ndarray) -> list[Any]:
     """Returns the values of sampled records as JSON.
+
+    An image becomes the mean of its pixels; of a text the first 80 characters are taken.
 
     Args:
       column: Values of N records.

@@ -54,6 +54,8 @@ def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, st
 
     Raises:
       UserError: If the dataset cannot be converted.
+      ConnectionError: If a store does not answer.
+      OSError: If the folder of `directory` or the copy of the page cannot be written.
     """
     directory = directory or options.output
     shared = directory != options.output

@@ -45,7 +45,8 @@ class Gate(BaseModel, extra="forbid", frozen=True, coerce_numbers_to_str=True):
     """Rules that a model is judged by: the content of a gate file.
 
     Attributes:
-      thresholds: By metric, the value that the model has to reach.
+      thresholds: By metric, the value that the model has to reach: at least this value, or at most
+        if less of the metric is better.
       slices: By column, thresholds that each slice by a value of the column has to reach.
       slice_records: Least number of records of a slice that is judged.
       margin: Lead over the champion that has to be exceeded, in the unit of the ranking metric.

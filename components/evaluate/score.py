@@ -43,7 +43,10 @@ class Answers:
         return dataclasses.replace(self, **arrays)
 
     def measure(self) -> dict[str, float]:
-        """Returns the task's metrics of these answers by name."""
+        """Returns the task's metrics of these answers by name.
+
+        A metric that these labels do not define, such as `auc` if all have one class, is missing.
+        """
         return self.records.task.measure(self.answers, self.labels)
 
     def figures(self) -> dict[str, float]:

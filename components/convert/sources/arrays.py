@@ -97,7 +97,7 @@ class ArrayExamples(Examples):
         """Yields the records of a piece in order.
 
         Raises:
-          FileChangedError: If a file was changed since it was opened.
+          FileChangedError: If a file was changed since it was opened; it is a UserError.
         """
         self._require_unchanged()
         height, width, channels = shape = self.inputs[0].shape
@@ -244,6 +244,8 @@ class IdxSource(_ArraySource):
     def files(self, paths: Paths) -> list[File]:
         """Returns the files of images and labels, first of the training and then of the test split.
 
+        If a file is there both packed (`.gz`) and plain, the plain one is taken.
+
         Args:
           paths: Folder of the files; None for the set that comes with this program.
 
@@ -326,7 +328,8 @@ class CifarSource(_ArraySource):
         """Returns the archive, or the files of a directory, in order.
 
         Args:
-          paths: Path of the archive, or of the directory.
+          paths: Path of the archive; or of the directory, which has the files or a folder `folder`
+            with them.
 
         Raises:
           UserError: If there is nothing at the path, or a file is missing.

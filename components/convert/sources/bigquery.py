@@ -56,6 +56,7 @@ class BigQuerySource(ParquetSource):
 
         Raises:
           UserError: If BigQuery refuses the table or query.
+          ConnectionError: If BigQuery does not answer.
         """
         return digest_of([("schema", sha256_of(self.schema)), ("export", plan_export(paths).name)])
 
@@ -74,6 +75,7 @@ class BigQuerySource(ParquetSource):
         Raises:
           UserError: If there is no `export_dir` or schema, a column is not what the schema says, or
             BigQuery refuses.
+          ConnectionError: If BigQuery or the store does not answer.
         """
         if not self.export_dir:
             raise UserError(
@@ -125,6 +127,7 @@ def plan_export(paths: Paths) -> Plan:
 
     Raises:
       UserError: If that is neither a query nor a table, or BigQuery refuses it.
+      ConnectionError: If BigQuery does not answer.
     """
     from google.cloud import bigquery
 
@@ -171,10 +174,12 @@ def export(plan: Plan, directory: str) -> str:
       directory: `gs://` folder of all exports.
 
     Returns:
-      The folder of the files.
+      The `gs://` folder of the files.
 
     Raises:
-      UserError: If the job fails. The next call begins another one.
+      UserError: If BigQuery refuses the job, or a job that this call began fails or writes nothing.
+        The next call begins another one.
+      ConnectionError: If BigQuery or the store does not answer.
     """
     with _client(plan.question) as client:
         # The id of a failed job cannot be used again, so each attempt has its own folder and id.
@@ -209,6 +214,8 @@ def export(plan: Plan, directory: str) -> str:
 
 def _begin(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool]:
     """Begins the job of an export in BigQuery, unless there is one with this id.
+
+    Other errors of Google's client than that conflict are raised unchanged.
 
     Args:
       client: Client of BigQuery.
@@ -245,7 +252,7 @@ def _begin(client: Any, plan: Plan, folder: str, job_id: str) -> tuple[Any, bool
 
 
 def _list_parquet(folder: str) -> list[list[str]]:
-    """Returns [path, version] of each Parquet file in a folder."""
+    """Returns [path, version] of each file below a folder that ends in `.parquet`, by path."""
     return [
         [file.path, file.version] for file in list_files(folder) if file.path.endswith(".parquet")
     ]

@@ -352,7 +352,7 @@ class FolderSource(Source):
 
         Raises:
           UserError: For each reason of `files` and `choose_storage`; if there are fewer than two
-            classes, one has no training images, or the name of one is not UTF-8.
+            classes, one has no images in `train`, or the name of one is not UTF-8.
         """
         images = self._find(paths, print_others=True)
         class_names = sorted({_class(file) for file in itertools.chain(*images.values())})
@@ -379,11 +379,9 @@ class FolderSource(Source):
         return examples.choose_storage(opening, self.image_size, self.encoding)
 
     def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
-        """Returns the images of each split, sorted as `files` returns them.
+        """Returns the images of each split, sorted as in `files`, and prints what is left out.
 
-        Raises:
-          UserError: If there is no such folder, two of its folders are for one split, or a split
-            has no images.
+        A `UserError` is raised for each reason of `files`. Nothing is printed by default.
         """
         root = self.locate_folder(paths, f"DIR, with {_LAYOUT}")
         folders = [

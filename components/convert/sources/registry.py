@@ -98,11 +98,14 @@ def source_digest(dataset: str, paths: Paths, schema: str | None = None) -> str:
       schema: Path of the schema file.
 
     Returns:
-      SHA-256 (hexadecimal) over names and contents of the files. For files that are offered for
+      SHA-256 (hexadecimal) over the schema, and names and contents of the files; for BigQuery, over
+      the times of the tables' last changes in place of these. For files that are offered for
       download it is known without them.
 
     Raises:
-      UserError: If there is no such dataset, or its files cannot be read.
+      UserError: If there is no such dataset, it takes no schema and one is given, or its files
+        cannot be read.
+      ConnectionError: If BigQuery or a store does not answer.
     """
     if paths is None and dataset in OFFERED:
         return digest_of((file.name, file.sha256) for file in OFFERED[dataset])

@@ -124,7 +124,7 @@ class Staging:
         Blank lines are no rows. Errors name the file as `name`.
 
         Raises:
-          UserError: If the header or a quote is wrong, or more rows are wrong than may be left out.
+          UserError: If the file is empty, its header or a quote is wrong, or too many rows are.
         """
         with about(name):
             header_end, header = read_header(path, delimiter)
@@ -499,7 +499,7 @@ def _when(condition: str, check: int | str, text: str) -> str:
 
 
 def _wrong_rows(values: pa.Table) -> list[int]:
-    """Returns the positions of the rows whose `.fault` in a query's result is a failed check."""
+    """Returns the positions of the rows of a query's result that fail a check, without filtered."""
     return pc.indices_nonzero(
         pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)
     ).to_pylist()

@@ -162,7 +162,7 @@ class ParquetSource(Source):
         """Returns the files of `files`, each with the columns that the names of its folders give.
 
         These are texts by name of the column, None for a missing value. Only folders below one of
-        the paths count.
+        the paths count. It raises a `UserError` as `files` does.
         """
         parts = []
         for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):
@@ -308,12 +308,12 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
 
 
 def delimiter_of(path: str) -> str:
-    """Returns the delimiter of a CSV file by its name: a tab for `.tsv[.gz]`, else a comma."""
+    """Returns the delimiter of a CSV file by its name: a tab for `.tsv[.gz|.zst]`, else a comma."""
     return "\t" if re.search(r"(?i)\.tsv(\.gz|\.zst)?$", path) else ","
 
 
 def _folder_values(path: str) -> dict[str, str | None]:
-    """Returns the values of the columns that folders such as `year=2024` give, by name."""
+    """Returns the values that folders such as `year=2024` give, by name; None for Hive's null."""
     pairs = (folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
     return {unquote(name): None if value == _NULL else unquote(value) for name, value in pairs}
 

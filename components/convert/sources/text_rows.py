@@ -143,6 +143,8 @@ def _line_of(content: mmap.mmap, end: int) -> int:
 def _lines(path: str) -> Iterator[str]:
     """Yields the lines of a text file, with their ends; bytes that are not UTF-8 become surrogates.
 
+    A byte order mark at the start is left out.
+
     Raises:
       UserError: If a line has `MAX_BYTES` characters or more.
     """
@@ -165,7 +167,7 @@ def read_records(path: str, delimiter: str) -> Iterator[tuple[int, int, list[str
       delimiter: Character between values.
 
     Raises:
-      UserError: If the file is no CSV.
+      UserError: If the file is no CSV, or a line or value has too many characters (`MAX_BYTES`).
     """
     csv.field_size_limit(MAX_BYTES)
     reader = csv.reader(_lines(path), delimiter=delimiter, strict=True)
@@ -212,7 +214,7 @@ def read_csv(
       a text that says why.
 
     Raises:
-      UserError: If the file is no CSV.
+      UserError: If the file is no CSV, or a line or value has too many characters (`MAX_BYTES`).
     """
     records = read_records(path, delimiter)
     next(records)
@@ -236,7 +238,7 @@ def read_json(path: str, schema: TableSchema) -> Iterator[Row]:
       or, if the row is wrong, a text that says why.
 
     Raises:
-      UserError: If a line is too long.
+      UserError: If a line has too many characters (`MAX_BYTES`).
     """
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
     columns = [(name, column.header, column.type) for name, column in schema.columns.items()]

@@ -112,7 +112,7 @@ class TfdsSource(Source):
           dataset that is downloaded, over the schema, and the dataset's name with its version.
 
         Raises:
-          UserError: If there is no such directory or dataset.
+          UserError: If there is no such directory or dataset, or it cannot be read.
         """
         if paths is not None:
             return super().digest(paths)
@@ -296,8 +296,8 @@ class TfdsSource(Source):
         their kinds.
 
         Raises:
-          UserError: If there is no schema, and not exactly one such image and one such label. The
-            message lists the features.
+          UserError: If the schema file cannot be used. Without one, if there are not exactly one
+            such image and one such label; the message lists the features.
         """
         from components.convert.schema import ImageSchema, load
 

@@ -3,9 +3,8 @@
     source = TfrecordSource(schema="flowers.yaml")
     examples = source.open("downloads/flowers", opening)
 
-The name of a file, or else those of its folders, says to which split it belongs. For images, each
-file is a piece. The header of a column is the key of its feature; `sizes[2]` is the third value of
-the feature `sizes`.
+The name of a file, or else those of its folders, says to which split it belongs. The header of a
+column is the key of its feature; `sizes[2]` is the third value of the feature `sizes`.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ if TYPE_CHECKING:  # Slow to import, and most datasets have none.
     from components.convert.schema import ImageSchema, TableSchema
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
-# Most TFRecord files have `.tfrec` in their names. If a folder has such files, all others in it are
-# taken for something else.
+# If a folder has files with `.tfrec` in their names, as is usual, all others are something else.
 _PATTERNS = {
     "*.tfrec* files": re.compile(r"(?s)(.*/)?[^/]*\.tfrec[^/]*"),
     "files": re.compile("(?s).*"),
@@ -85,8 +83,8 @@ class TfrecordSource(Source):
         """Finds the split of each file, and prints what is left out of a folder.
 
         Raises:
-          UserError: If the names of the files do not say clearly which splits they are for, or as
-            of `files` and `open_records`.
+          UserError: If the names of the files do not say clearly which splits they are for, or for
+            each reason of `files` and `open_records`.
         """
         from components.convert.schema import load
 
@@ -124,12 +122,13 @@ def open_records(
     Args:
       schema: Schema of a table or of images.
       splits: Files by split, `train` among them.
-      opening: As of `Source.open`.
-      size: As of `ImageExamples.choose_storage`; None for a table or pixels.
-      encoding: As of `ImageExamples.choose_storage`; None for a table or pixels.
+      opening: Settings and resources of the conversion.
+      size: Height and width that a model gets of image files; None if it is not given.
+      encoding: `raw` to store the pixels of image files, `source` for the files; None to choose.
 
     Raises:
-      UserError: If there are no records for training, or the records are not what the schema says.
+      UserError: If there are no records for training, the records are not what the schema says, or
+        `size` or `encoding` is given and there are no image files.
     """
     from components.convert.schema import TableSchema
 
@@ -167,10 +166,7 @@ def open_records(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordImages(ImageExamples):
-    """Images in records: files, or pixels, which are stored as they are.
-
-    The `part` of a piece is the position of its file in `files`.
-    """
+    """Images in records: files or pixels. A piece's `part` is the position of a file in `files`."""
 
     schema: ImageSchema
     files: tuple[File, ...]
@@ -186,7 +182,7 @@ class RecordImages(ImageExamples):
             yield Picture(origin=record.place, content=content, label=_label(record, self.schema))
 
     def decode(self, data: bytes, place: str) -> np.ndarray:
-        """Returns the pixels of the schema's shape, or else as `ImageExamples.decode` does.
+        """Returns the pixels of the schema's shape; without one, as `ImageExamples.decode` does.
 
         Raises:
           UserError: If the number of pixels is not that of the shape, or the image is broken.
@@ -237,12 +233,11 @@ def _open_table(
 ) -> Examples:
     """Copies the columns of a table to Parquet files, one for each file, and opens these.
 
-    Features of the records that are no columns are left out. The Parquet files are in
-    `opening.directory`.
+    Features that are no columns are left out. The Parquet files are in `opening.directory`.
 
     Raises:
       UserError: If the schema has a delimiter, a file is damaged, or the records are not what the
-        schema says.
+        schema says, or have other features and it does not ignore these.
     """
     if schema.delimiter:
         raise UserError(
@@ -261,10 +256,9 @@ def _open_table(
 
 
 def _write_parquet(schema: TableSchema, file: File, path: str) -> None:
-    """Writes the features that are columns to a Parquet file, under the columns' headers.
+    """Writes the columns to a Parquet file, under their headers; null where a record has no value.
 
-    A value is null where a record has none. A `UserError` is raised if the file is damaged, or if
-    its features are not what the schema says.
+    A `UserError` is raised if the file is damaged or its features are not what the schema says.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -357,8 +351,7 @@ def _describe(kind: str, values: Sequence[Any]) -> str:
 def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
     """Yields the records of a TFRecord file, plain or packed with gzip.
 
-    With `stop`, a file in a bucket is fetched at once up to this offset only, for callers that need
-    the first records.
+    With `stop`, a bucket's file is fetched at once up to this offset only; the rest as it is read.
 
     Raises:
       UserError: If the file is damaged, or a record is no `tf.train.Example` with features.
@@ -421,8 +414,7 @@ def _first_record(files: Sequence[File]) -> Record:
 def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     """Returns the files by split; all as `train` if no name says a split.
 
-    Raises:
-      UserError: If only some of the names say a split, one says several, or none says `train`.
+    A `UserError` is raised if only some names say a split, one says several, or none says `train`.
     """
     splits: dict[Any, list[File]] = {}
     for file, name in relative_names(files).items():
@@ -448,8 +440,7 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
 def _split_of(path: str) -> str | None:
     """Returns the split that a file's name says, or its innermost folder that says one; else None.
 
-    Raises:
-      UserError: If one name says several.
+    A `UserError` is raised if one name says several.
     """
     for name in reversed(path.split("/")):
         words = re.findall("[a-z]+", name.lower())
