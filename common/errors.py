@@ -17,7 +17,7 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
 
     Args:
       what: Kind of the value, in words, such as `key`.
-      value: The value; the message suggests the allowed one that is most similar.
+      value: The value; the message suggests the most similar allowed one, if one is similar.
       allowed: All allowed values; the message lists them.
     """
     names = sorted(allowed)

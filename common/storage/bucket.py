@@ -147,9 +147,12 @@ class _Reader(io.RawIOBase):
 def connect(path: str) -> Iterator[tuple[Any, str]]:
     """Yields the client's bucket object for a path `gs://BUCKET/NAME`, and the name.
 
+    The name is empty for a path `gs://BUCKET`.
+
     Raises:
-      UserError: If the store refuses a request in the block.
-      ConnectionError: If the store does not answer, or says that it cannot do so now.
+      UserError: If the store refuses a request in the block, or there are no credentials.
+      ConnectionError: If the store does not answer, or says that it cannot do so now. Also for any
+        other `OSError` in the block.
     """
     bucket, _, name = path.removeprefix("gs://").partition("/")
     with refusals(f"{path.rstrip('/')} cannot be used"):
@@ -187,6 +190,8 @@ def _download_range(file: File, span: range) -> bytes:
 
     Raises:
       FileChangedError: If that version does not exist any more, or ends before the range does.
+      UserError: If the store refuses the request.
+      ConnectionError: If the store does not answer.
     """
     from google.api_core.exceptions import NotFound
 
@@ -201,9 +206,16 @@ def _download_range(file: File, span: range) -> bytes:
 
 
 def _list(folder: str, **options: Any) -> tuple[list[str], list[File]]:
-    """Returns what `Storage.list_folder` does; without a delimiter all files below the folder.
+    """Returns the paths of folders and the files of a folder, each sorted by path.
 
-    There are no folders in the result then.
+    Args:
+      folder: Path `gs://BUCKET/NAME`, with or without a slash at its end.
+      **options: With `delimiter="/"`, the result is what lies directly in the folder. Without it,
+        the result is all files below the folder, and no folders.
+
+    Raises:
+      UserError: If the store refuses a request.
+      ConnectionError: If the store does not answer.
     """
     with connect(f"{folder.rstrip('/')}/") as (bucket, prefix):
         blobs = bucket.list_blobs(prefix=prefix, fields=_FIELDS, **options)

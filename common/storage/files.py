@@ -35,7 +35,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def stat_file(path: Path) -> File | None:
-    """Returns the file of a path; None if there is none, or if it is a folder."""
+    """Returns the file of a path; None if there is none, as for a folder or a FIFO."""
     return storage_of(path).stat(os.fspath(path))
 
 
@@ -58,7 +58,7 @@ def list_files(path: Path, *, follow_links: bool = True) -> list[File]:
 def list_folder(folder: Path) -> tuple[list[str], list[File]]:
     """Returns the paths of folders and the files directly in a folder, each sorted by path.
 
-    Both lists are empty if there is no such folder.
+    All paths begin with `folder`. Both lists are empty if there is no such folder.
     """
     return storage_of(folder).list_folder(os.fspath(folder))
 
@@ -83,7 +83,11 @@ def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io
 
 
 def open_random_access(file: File) -> io.RawIOBase:
-    """Opens a listed file whose `read` reads only the bytes that are requested."""
+    """Opens a listed file whose `read` reads only the bytes that are requested.
+
+    Raises:
+      FileChangedError: From here or from reading, if the file is not the listed version any more.
+    """
     return storage_of(file.path).open(file, 0, 0)
 
 
@@ -96,6 +100,9 @@ def open_files(files: Sequence[File], stop: int | None = None) -> Iterator[io.Bu
 
     Yields:
       A reader of each file, in the order of `files`.
+
+    Raises:
+      FileChangedError: If a file is not the listed version any more.
     """
 
     def open_and_fetch(file: File) -> io.BufferedReader:
@@ -113,7 +120,10 @@ def read_bytes(path: Path, max_bytes: int | None = None) -> bytes | None:
     """Returns the content of a file, or None if there is none.
 
     Raises:
-      UserError: If the file has more than `max_bytes`; None is for any size.
+      UserError: If the file has more than `max_bytes` (None is for any size), or the store refuses
+        the request.
+      ConnectionError: If the store does not answer.
+      OSError: If a local file cannot be read.
     """
     read = storage_of(path).read(os.fspath(path), max_bytes and max_bytes + 1)
     if read and max_bytes and len(read[0]) > max_bytes:
@@ -125,7 +135,9 @@ def read_json(path: Path) -> Any:
     """Returns the value of a JSON file, or None if there is none.
 
     Raises:
-      ValueError: If it is no JSON, has more than `documents.MOST_BYTES`, or is `null`.
+      ValueError: If it is no JSON, has more than `documents.MOST_BYTES` (128 MiB), or is `null`.
+      ConnectionError: If a store does not answer.
+      OSError: If a local file cannot be read.
     """
     if (text := read_bytes(path, documents.MOST_BYTES)) is None:
         return None
@@ -136,11 +148,11 @@ def read_json(path: Path) -> Any:
 
 @contextlib.contextmanager
 def parsed_json(path: Path) -> Iterator[Any]:
-    """Context manager that yields what `read_json` returns.
+    """Context manager that yields the value of a JSON file, or None if there is no file.
 
     Raises:
-      UserError: If the file is wrong, or the block raises any error, such as a KeyError for a key
-        that the file lacks; the message names the file.
+      UserError: If the file cannot be read, is no JSON or is `null`, or the block raises any error,
+        such as a KeyError for a key that the file lacks; the message names the file.
       ConnectionError: If a store does not answer.
     """
     with reading(path):
@@ -153,10 +165,13 @@ def write_bytes(path: Path, content: bytes, **options: Any) -> File:
     Args:
       path: Path; missing folders are created, and a file there is replaced.
       content: Whole content.
-      **options: Options of `common.storage.storage.Writer`.
+      **options: Options of `common.storage.storage.Writer`, such as `if_version`.
 
     Raises:
       FileExistsError: If the option `if_version` does not hold, and the file has another content.
+      UserError: If the store refuses the request.
+      ConnectionError: If the store does not answer.
+      OSError: If a local file cannot be written.
     """
     with storage_of(path).create(os.fspath(path), **options) as file:
         file.write(content)
@@ -174,7 +189,13 @@ def delete_files(paths: Iterable[Path]) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copies all files below a folder to below another one, if there are any."""
+    """Copies all files below a folder to below another one, where they replace existing files.
+
+    Nothing is done if there is no such folder.
+
+    Raises:
+      UserError: If links lead to one folder twice, or a file changes meanwhile.
+    """
     source = os.fspath(source).rstrip("/")
     storage = storage_of(target)
 
@@ -211,7 +232,10 @@ def crc32c_of(path: Path) -> str:
 
 
 def tree_digest(folder: Path) -> str:
-    """Returns the SHA-256 (hexadecimal) over the names and contents of all files below a folder."""
+    """Returns the SHA-256 (hexadecimal) over the names and contents of all files below a folder.
+
+    Names are relative to the folder.
+    """
     root = os.fspath(folder).rstrip("/")
     digest = hashlib.sha256()
     for file in storage_of(root).list(root):

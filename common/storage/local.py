@@ -17,7 +17,7 @@ from common.storage.storage import File, FileChangedError, Storage, Writer
 
 
 class LocalStorage(Storage):
-    """Implements `Storage` for local paths; other refusals than of links are `OSError`."""
+    """Implements `Storage` for local paths; errors of the operating system are `OSError`."""
 
     def stat(self, path: str) -> File | None:
         return _stat(path) if os.path.isfile(path) else None
@@ -68,7 +68,11 @@ class LocalStorage(Storage):
 
 
 class _Reader(io.FileIO):
-    """Unbuffered reader of a part of a file; the operating system reads ahead."""
+    """Unbuffered reader of a listed file from `start`; the operating system reads ahead.
+
+    A read that begins before `stop` goes no further than that; others may read what follows.
+    Opening and reading raise a `FileChangedError` if the file is not the listed version any more.
+    """
 
     # These read by `readinto` below, unlike the methods of `FileIO`.
     read, readall = io.RawIOBase.read, io.RawIOBase.readall  # type: ignore[assignment]
@@ -91,7 +95,11 @@ class _Reader(io.FileIO):
 
 
 def _stat(path: str | int) -> File:
-    """Returns the file of a path or a descriptor."""
+    """Returns the file of a path (links are followed) or of a descriptor, whose path is its number.
+
+    Raises:
+      OSError: If there is none, or it cannot be looked up.
+    """
     status = os.stat(path)
     return File(
         path=str(path),
@@ -107,6 +115,9 @@ def _stat_if_exists(path: str) -> File | None:
     """Returns a file that was listed a moment ago; None if it was deleted or renamed since.
 
     A link that leads nowhere, or whose target cannot be read, is a file without a version.
+
+    Raises:
+      OSError: If a path that is no link cannot be looked up for another reason.
     """
     try:
         return _stat(path)
@@ -119,11 +130,11 @@ def _stat_if_exists(path: str) -> File | None:
 
 
 def _walk(folder: str, follow_links: bool) -> Iterator[str]:
-    """Yields the paths of all files below a folder.
+    """Yields the paths of all files below a folder, in no certain order; none if it is missing.
 
     Raises:
       UserError: If links lead to one folder twice.
-      OSError: If a folder cannot be read.
+      OSError: If a folder exists and cannot be read.
     """
     path_of: dict[str, str] = {}  # First path of each folder, by its path without links.
     for inner, _, names in os.walk(folder, onerror=_raise_unless_gone, followlinks=follow_links):

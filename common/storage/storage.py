@@ -79,13 +79,13 @@ class Storage(abc.ABC):
 
     @abc.abstractmethod
     def stat(self, path: str) -> File | None:
-        """Returns the file of a path; None if there is none, or if it is a folder."""
+        """Returns the file of a path; None if there is none, as for a folder or a FIFO."""
 
     @abc.abstractmethod
     def list_folder(self, folder: str) -> tuple[list[str], list[File]]:
         """Returns the paths of folders and the files directly in a folder, each sorted by path.
 
-        Both lists are empty if there is no such folder.
+        All paths begin with `folder`. Both lists are empty if there is no such folder.
         """
 
     @abc.abstractmethod
@@ -128,6 +128,9 @@ class Storage(abc.ABC):
         """Returns the CRC-32C of a listed file, 8 hexadecimal digits.
 
         A bucket knows it; a local file is read.
+
+        Raises:
+          FileChangedError: If a file that is read is not the listed version any more.
         """
         if file.crc32c:
             return file.crc32c
