@@ -126,6 +126,7 @@ class Flags:
 
         Raises:
           UserError: If a value is not allowed.
+          TypeError: If a mandatory field is missing in both arguments.
         """
         given = {**vars(args), **fixed}
         names = [field.name for field in dataclasses.fields(cls)]
@@ -134,6 +135,8 @@ class Flags:
     @classmethod
     def parse(cls, argv: Sequence[str], prog: str, **fixed: Any) -> Self:
         """Parses the command line that a pipeline gives to its step.
+
+        The flag `--help` prints the help and exits.
 
         Args:
           argv: Arguments of the step, without the program's name.

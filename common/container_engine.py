@@ -57,7 +57,10 @@ def security_options(*, rootless: bool) -> dict[str, Any]:
 
 
 def as_flags(options: Mapping[str, Any]) -> list[str]:
-    """Returns options of Docker's Python client as flags of `docker run`."""
+    """Returns options of Docker's Python client as flags of `docker run`.
+
+    A list becomes one flag for each item. Any other value is written in lower case.
+    """
     values = {
         name: value if isinstance(value, list) else [str(value).lower()]
         for name, value in options.items()
@@ -69,6 +72,8 @@ def as_flags(options: Mapping[str, Any]) -> list[str]:
 
 def remove_containers(label: str) -> None:
     """Removes all containers with a label, running or not, and their anonymous volumes.
+
+    Failures of the engine are ignored.
 
     Args:
       label: `KEY=VALUE`.

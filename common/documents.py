@@ -90,8 +90,8 @@ def line_of(text: bytes, place: str) -> int | None:
       place: Keys and indices that lead to the value, such as `deep[0].column`.
 
     Returns:
-      The line of the value or, if there is no such value, of the innermost one around it; None if
-      there is none of these either.
+      The line of the value, or of its key if it has one. If there is no such value, the line of
+      the innermost one around it; None if not even the first key or index of `place` exists.
     """
     node, line = yaml.compose(text, _Loader), None
     for step in re.findall(r"[^.\[\]]+", place):

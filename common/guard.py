@@ -64,7 +64,7 @@ class Guard:
         )
 
     def mark(self, name: str) -> str:
-        """Returns the value of the environment variable `MARK` for the processes of a replica."""
+        """Returns the environment variable `MARK` for the processes of the replica `name`."""
         return f"{self.token}:{name}"
 
     def close(self) -> None:

@@ -270,7 +270,10 @@ class Manifest:
 
     @property
     def inputs(self) -> tuple[Feature, ...]:
-        """Features that a model takes, in the order of their names."""
+        """Features that a model takes, in the order of their names.
+
+        These are the columns of `wide` and `deep`; for images, all features but the label.
+        """
         taken = {name for encoding in (*self.wide, *self.deep) for name in encoding.columns}
         return tuple(
             f for f in self.features if f.name != self.label and (f.name in taken or not taken)
@@ -350,6 +353,7 @@ class Manifest:
         Raises:
           UserError: If there is no such file, if it cannot be read, has another format version or
             other content than the program writes, or was edited.
+          ConnectionError: If a store does not answer.
         """
         path = os.path.join(directory, FILE)
         with readable(path), about(path):

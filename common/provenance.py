@@ -141,7 +141,9 @@ def write(
     learnt: TrainedOn | None = None,
     signatures: Sequence[str] = (),
 ) -> None:
-    """Adds to a SavedModel the files that say what it is and what it was trained on.
+    """Adds `dataset.json` and `trained_on.npz` to a SavedModel's directory `assets.extra`.
+
+    They say what the model is, and which records it was trained on.
 
     Args:
       manifest: Manifest of the dataset.
@@ -239,7 +241,8 @@ def check_drawn(manifest: Manifest, split: str, trained: str, arguments: Mapping
       arguments: Arguments of the conversion of the dataset that the model was trained on.
 
     Raises:
-      UserError: If seed or fractions of the split differ.
+      UserError: If the seed of the split or the fraction of the test split differ or, for
+        `validation`, the fraction of the validation split.
     """
     drawn = [(name, arguments.get(name), manifest.arguments.get(name)) for name in _DRAWN_BY[split]]
     if differences := [

@@ -22,9 +22,10 @@ _ADVICE = re.compile(rb"absl::InitializeLog|oneDNN custom operations are on")
 
 @contextlib.contextmanager
 def without_advice(*, peers: bool = False) -> Iterator[None]:
-    """Context manager that holds back stderr, C++ included, and then writes it without the advice.
+    """Context manager that holds back stderr, C++ included, and writes it at the end of the block.
 
-    It also sets the log level of TensorFlow's runtime, unless the environment has one.
+    Two lines of advice by TensorFlow are left out: on `absl::InitializeLog`, and on oneDNN. It also
+    sets the log level of TensorFlow's runtime, unless the environment has one.
 
     Args:
       peers: Shows only fatal errors of the runtime from then on. For a replica among others: the
@@ -46,7 +47,7 @@ def without_advice(*, peers: bool = False) -> Iterator[None]:
 
 
 def import_keras() -> None:
-    """Imports Keras and TensorFlow without the packages in `_EXTRAS`, which can be imported later.
+    """Imports Keras and TensorFlow without matplotlib, pandas and sklearn; later these can be.
 
     Python's garbage collector ignores what the import creates, from now on: these objects live as
     long as the process, and scanning them again and again takes a sixth of the time.
@@ -79,8 +80,8 @@ def import_arrow() -> None:
 def lost_replicas() -> None:
     """Shortens TensorFlow's reports of lost replicas to one line each, for the rest of the process.
 
-    Reports of the functions that failed on such a replica, and errors of destructors that cannot
-    reach it, are dropped.
+    Every message of the logger `tensorflow` is cut to its first line. Its reports of functions that
+    failed on a worker, and TensorFlow's errors in destructors, are dropped.
     """
 
     def cut(record: logging.LogRecord) -> bool:

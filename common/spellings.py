@@ -41,9 +41,9 @@ def marks(
       dtype: Type of the column: `float32`, `int64` or `string`.
 
     Returns:
-      The texts themselves for `string`. Otherwise the numbers that texts stand for, floats as
-      exactly as `float32` holds them; texts that are no number of that type are left out, and so is
-      NaN, which equals nothing.
+      The texts themselves for `string`. Otherwise the numbers that the texts stand for: floats
+      rounded to `float32`, or whole numbers, which may be written as `7.0`. Texts that are no
+      number of that type are left out, and so is NaN, which equals nothing.
     """
     if dtype == "string":
         return tuple(texts)

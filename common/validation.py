@@ -77,7 +77,7 @@ class Model(BaseModel):
 
 
 def show(value: Any) -> str:
-    """Returns a short text of a value, for messages."""
+    """Returns a short text of a value, for messages; `nothing` for None."""
     return "nothing" if value is None else reprlib.repr(value)
 
 
