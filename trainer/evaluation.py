@@ -63,10 +63,12 @@ class Scores:
     def load(self) -> dict[str, dict[str, Any]]:
         """Returns the evaluations `latest` and `best`, each with `step` and the score's values.
 
-        `best` is missing until a score is finite; both are missing before the first evaluation.
+        A value that is not finite is None. `best` is missing until a score is finite; both are
+        missing before the first evaluation.
 
         Raises:
-          UserError: If the file cannot be used.
+          UserError: If `validation.json` in the job directory cannot be used.
+          ConnectionError: If a store does not answer.
         """
         with parsed_json(self._path) as scores:
             return {
@@ -80,10 +82,14 @@ class Scores:
             return list(map(int, (scores or {}).get("since_best", [])))
 
     def is_exhausted(self, step: int, patience: int) -> bool:
-        """Returns whether the last `patience` evaluations were no better than the best one.
+        """Returns whether `patience` or more evaluations since the best one were no better.
 
-        Evaluations after `step` do not count: a resumed job makes them again. Prints a line if
-        true.
+        Evaluations after `step` do not count, since a resumed job makes them again, nor do those
+        whose loss or ranking metric is not finite. Prints a line if true.
+
+        Raises:
+          UserError: If `validation.json` in the job directory cannot be used.
+          ConnectionError: If a store does not answer.
         """
         enough = sum(scored <= step for scored in self._since_best()) >= patience
         if enough:
@@ -92,11 +98,14 @@ class Scores:
 
     @property
     def latest_step(self) -> int:
-        """Step that was scored last, or 0."""
+        """Step that was scored last, or 0; raises the same errors as `load`."""
         return self.load().get("latest", {}).get("step", 0)
 
     def add(self, step: int, score: dict[str, float], state: State) -> bool:
         """Records a score, and saves the state if the score is the best yet.
+
+        The state that was the best before is deleted then. An equal score, or one whose loss or
+        ranking metric is not finite, is not the best.
 
         Args:
           step: Global step of the state.
@@ -105,6 +114,10 @@ class Scores:
 
         Returns:
           True if the score is the best yet.
+
+        Raises:
+          UserError: If `validation.json` in the job directory cannot be used.
+          OSError: If a file cannot be written, or a store does not answer.
         """
         latest = {"step": step, **plain(score)}
         best = self.load().get("best")
@@ -131,7 +144,8 @@ class Scores:
         There must be a best evaluation.
 
         Raises:
-          UserError: If its files cannot be used.
+          UserError: If `validation.json` or the files of that state cannot be used.
+          ConnectionError: If a store does not answer.
         """
         best = self._best(self.load()["best"]["step"])
         with (
@@ -173,8 +187,9 @@ class Validator:
     def evaluate(self, state: State, interrupted: Callable[[], bool]) -> bool:
         """Scores the copies of `state`, and reports the score if this replica reports.
 
-        It goes to `scores`, the journal, TensorBoard and a printed line. All replicas that evaluate
-        together must call this with the same state.
+        The score goes to `scores`, which saves the state if it is the best, to the journal,
+        TensorBoard and a printed line and, in a trial of Vertex AI, to the file of its study. All
+        replicas that evaluate together must call this with the same state.
 
         Args:
           state: State whose copies are scored.
@@ -182,6 +197,11 @@ class Validator:
 
         Returns:
           False if it was interrupted on any replica, so that there is no score.
+
+        Raises:
+          UserError: If the split is empty, a file of it is missing or damaged, or the job's scores
+            cannot be used.
+          OSError: If a file cannot be written, or a store does not answer.
         """
         step, start = state.step, time.perf_counter()
         self.journal.status("evaluating", step)
@@ -214,7 +234,12 @@ class Validator:
           interrupted: Called before every batch; returns True if this replica has no time to go on.
 
         Returns:
-          Values by name, or None if it was interrupted on any replica.
+          `loss`, the mean over the examples with what the model's layers add to it, and the values
+          of the task's metrics; or None if it was interrupted on any replica.
+
+        Raises:
+          UserError: If the split is empty, or one of its files is missing or damaged.
+          ValueError: If the names are not those of the model's weights.
         """
         weights.put(values, self._model)
         replicas = self.strategy.num_replicas_in_sync
@@ -241,13 +266,23 @@ class Validator:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def _round(self, *batch: Any) -> tf.Tensor:
-        """Returns the values of `_sums` for each replica, [replicas, values]."""
+        """Returns the result of `_sums` on each replica, one below the other: [replicas, values].
+
+        Args:
+          *batch: The arguments of `_sums`, with a value for each replica.
+        """
         return self.strategy.gather(self.strategy.run(self._sums, args=batch), axis=0)
 
     def _sums(self, batch: Columns, counts: tf.Tensor, wish: tf.Tensor) -> tf.Tensor:
         """Returns the wish to stop, the loss and the states of the metrics, [1, values].
 
-        Loss and states are 0 for a batch that does not count.
+        The loss is the sum over the examples, to which what the layers add is multiplied by the
+        number of examples. Loss and states are 0 for a batch that does not count.
+
+        Args:
+          batch: Inputs of the model and the label, [N, ...] by name.
+          counts: Whether the batch counts, a bool scalar.
+          wish: 1 if this replica has no time to go on, else 0: float32 [1].
         """
         task = self.build.task
         features = dict(batch)
@@ -302,7 +337,7 @@ def _study() -> Any:
 def has_evaluator() -> bool:
     """Returns whether the launcher has started an evaluator.
 
-    An environment variable says so; no replica's TF_CONFIG contains the evaluator.
+    The environment variable `TRAINER_POOL_ROLES` says so, the list of the roles in the cluster.
     """
     return "evaluator" in os.environ.get(POOL_ROLES, "").split(",")
 
@@ -310,8 +345,9 @@ def has_evaluator() -> bool:
 def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> int:
     """Runs an evaluator until the job is done and its last checkpoint is scored.
 
-    Each time it scores the newest readable checkpoint after the last one scored, so some may be
-    left out. A SIGTERM ends the process at once, with `saved_code()`.
+    The job is done when it has a record of steps or epochs that meet the options. Each time the
+    evaluator scores the newest readable checkpoint after the last one scored, so some may be left
+    out. A SIGTERM ends the process at once, with `saved_code()`.
 
     Args:
       opts: Options of the job.
@@ -321,6 +357,10 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
 
     Returns:
       The exit code, 0.
+
+    Raises:
+      UserError: If the model or a file of the job or of the validation split cannot be used.
+      OSError: If a file cannot be written, or a store does not answer.
     """
     if not manifest.splits[SPLIT].examples:
         print(f"dataset {manifest.name!r} has no {SPLIT} split, so there is nothing to evaluate")
@@ -349,7 +389,12 @@ def follow(opts: Options, manifest: Manifest, journal: Journal, stop: Stop) -> i
 def await_evaluator(opts: Options, scores: Scores, step: int, journal: Journal) -> None:
     """Waits until the evaluator has scored the last checkpoint, for at most 10 minutes.
 
-    On Vertex AI the job ends with the chief, so the chief must not leave earlier.
+    After that it prints a line and returns. On Vertex AI the job ends with the chief, so the chief
+    must not leave earlier.
+
+    Raises:
+      UserError: If `validation.json` in the job directory cannot be used.
+      ConnectionError: If a store does not answer.
     """
     deadline = time.monotonic() + _TIMEOUT_S
     while scores.latest_step < step:

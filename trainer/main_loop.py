@@ -103,7 +103,10 @@ def run(opts: Options, member: Member, manifest: Manifest, stop: Stop) -> int:
 
 
 def configure(opts: Options) -> None:
-    """Makes the settings of TensorFlow and Keras that must precede the first operation."""
+    """Sets numbers of threads, determinism, precision and random seed as the options say.
+
+    It must be called before TensorFlow's first operation.
+    """
     if opts.threads:
         tf.config.threading.set_intra_op_parallelism_threads(opts.threads)
         tf.config.threading.set_inter_op_parallelism_threads(opts.threads)
@@ -127,6 +130,12 @@ def main_loop(
 
     Returns:
       The exit code: 0, or `saved_code()` after a stop request.
+
+    Raises:
+      UserError: If options, model, dataset or machine do not fit each other, or training diverges.
+      OSError: If checkpoints or the export cannot be written or read.
+      ConnectionError: If the chief has ended too early, or a store does not answer.
+      tf.errors.OpError: If another replica is lost.
     """
     started = time.time()
     is_chief, synchronous = member.is_chief, opts.strategy != "parameter_server"
@@ -277,10 +286,12 @@ def _train(
     """Trains, evaluates and saves until the last step, a stop request, or the end of patience.
 
     Returns:
-      The step at which it ends, whose state is saved, and whether no stop request ended it.
+      The step at which it ends, whose state is saved, and True unless a stop request has ended
+      training or interrupted the last evaluation.
 
     Raises:
-      UserError: If the loss is not finite.
+      UserError: If the loss is not finite, or data of the evaluation cannot be used.
+      OSError: If a checkpoint cannot be saved, or a store does not answer.
     """
     last_step = meter.size.last_step
 
@@ -328,7 +339,14 @@ def _train(
 
 
 def _select_weights(opts: Options, scores: Scores, state: State, step: int) -> int:
-    """Makes `state` hold the weights to export, the last or the best, and returns their step."""
+    """Makes `state` hold the weights to export, the last or the best, and returns their step.
+
+    The last ones are also taken if the best are to be exported and no score was finite.
+
+    Raises:
+      UserError: If the files of the best state cannot be used.
+      ConnectionError: If a store does not answer.
+    """
     if opts.export == "best":
         if "best" in scores.load():
             return scores.restore_best(state)
@@ -342,8 +360,12 @@ def _check_against_first_start(
 ) -> None:
     """Checks that settings and model are those of the job's first start; the chief records these.
 
+    Settings are all options that decide what is learnt, with their defaults filled in, but for the
+    batch size, the schedule's length and the precision.
+
     Raises:
-      UserError: If they differ.
+      UserError: If they differ, or the record `job.json` cannot be used.
+      ConnectionError: If a store does not answer.
     """
     record = {
         "identity": opts.facts(manifest),
@@ -373,7 +395,7 @@ def _synchronize(opts: Options, model: keras.Model, is_chief: bool) -> None:
     """Makes the model's batch normalisation use the moments of the batch over all replicas.
 
     Raises:
-      UserError: If XLA, which cannot exchange sums between replicas, is to compile the model.
+      UserError: If XLA is to compile a model with such layers, as it cannot exchange their sums.
     """
     if (layers := synchronize(model)) and is_chief:
         print(
@@ -396,8 +418,9 @@ def _restore(
       The step to begin at.
 
     Raises:
-      UserError: If the job was done and its checkpoints are gone, or the weights do not fit.
-      OSError: If no checkpoint can be read.
+      UserError: If the job was done and its checkpoints are gone; or if the weights of
+        `--init-from` cannot be read, do not fit, or have learnt from validation data of this job.
+      OSError: If there are checkpoints and none can be read, or a store does not answer.
     """
     step = checkpoints.restore()
     if not step and (record := done.load(opts.job_dir)):
@@ -446,7 +469,12 @@ def _compare_starts(
 
 
 def _note_records(opts: Options, manifest: Manifest) -> None:
-    """Records once which records the job learns from: `--init-from` may be gone at the export."""
+    """Records once which records the job learns from: `--init-from` may be gone at the export.
+
+    Raises:
+      UserError: If a file of hashes, or the list of records of `--init-from`, cannot be used.
+      ConnectionError: If a store does not answer.
+    """
     if TrainedOn.load(opts.job_dir) is None:
         own = TrainedOn.of(manifest, content_hashes(manifest, opts.data_dir, "train"))
         own.and_before(warm_start.learnt_from(opts.init_from) if opts.init_from else None).save(

@@ -29,13 +29,17 @@ from trainer.job import done, identity
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Trains, or serves as a parameter server or its worker, and ends the process.
+    """Trains, evaluates, or serves as a parameter server or its worker, and ends the process.
+
+    Errors after the flags are read are printed, and the process ends with their exit code, such as
+    2 for a `UserError` and `failed_code()` for a lost replica or a failing disk or store.
 
     Args:
       argv: Arguments without the program's name; None for those of the process.
 
     Returns:
-      0 if there is nothing to do; otherwise it does not return.
+      0 if there is nothing to do: the job is already done and has its model, or this is a parameter
+      server and `--sync` needs none. Otherwise it does not return.
 
     Raises:
       UserError: If the flags or the cluster in the environment are wrong.

@@ -22,7 +22,8 @@ def watch(journal: Journal, stop: Stop, *, silent_s: float = _SILENT_S) -> None:
     """Starts a thread that ends this replica if its journal shows no sign of life for `silent_s`.
 
     The others depend on this replica. Before it ends, the stacks of all threads are written to
-    stderr. Where a launcher watches the status file, nothing is started.
+    stderr. Nothing is started if a launcher watches the status file, which the environment variable
+    `TRAINER_STATUS` names.
 
     Args:
       journal: Journal of this replica.

@@ -65,8 +65,8 @@ class BatchNormalization(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Normalises images [N, height, width, channels].
 
-        With `training` it uses the moments of the batch, and updates the moving statistics by them.
-        Otherwise it uses the moving statistics.
+        With `training`, and if the layer is trainable, it uses the moments of the batch over all
+        replicas, and updates the moving statistics by them. Otherwise it uses these statistics.
         """
         gamma, beta = tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
         if not (training and self.trainable):
@@ -151,7 +151,7 @@ def synchronize(model: keras.Model) -> int:
     """Makes Keras' own batch normalisation use the moments of the batch over all replicas.
 
     Without it each replica would keep moving statistics of its own, and those of the first one
-    would be saved. It sets the attribute `synchronized` of the layers.
+    would be saved. It sets the attribute `synchronized` of the layers that are trainable.
 
     Returns:
       Number of layers that were changed.
@@ -169,7 +169,11 @@ def synchronize(model: keras.Model) -> int:
 
 
 def exchanges(model: keras.Model) -> bool:
-    """Returns whether layers of the model communicate with other replicas within a step."""
+    """Returns whether layers of the model communicate with other replicas within a step.
+
+    These are the trainable layers of batch normalisation, of this module or (by `synchronize`) of
+    Keras.
+    """
     kinds = (BatchNormalization, keras.layers.BatchNormalization)
     return any(isinstance(layer, kinds) and layer.trainable for layer in model._flatten_layers())
 
@@ -217,6 +221,9 @@ def in_units(manifest: Manifest, outputs: keras.KerasTensor) -> keras.KerasTenso
     Logits stay as they are. Those of a regression are converted, in float32, from standard
     deviations from the training split's mean to the targets' units: the outputs of a new network
     are near 0 and move by about its learning rate in a step.
+
+    Raises:
+      UserError: If a dataset for regression has no training examples.
     """
     if manifest.task != REGRESSION:
         return outputs

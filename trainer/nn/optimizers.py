@@ -47,7 +47,7 @@ class Adam(Summing, keras.optimizers.Adam):
     def _backend_update_step(
         self, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: tf.Tensor
     ) -> None:
-        """Corrects the rate for the moments' start at zero, once for all variables."""
+        """Updates all variables, with the rate corrected once for the moments' start at zero."""
         step, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(learning_rate, tf.float32)
         corrected = rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
         super()._backend_update_step(grads, trainable_variables, corrected)
@@ -93,9 +93,9 @@ class AdamW(Adam, keras.optimizers.AdamW):
 
 
 def _each_row_once(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
-    """Returns a gradient; that of a table with the sum of all gradients for each row.
+    """Returns a dense gradient unchanged, and that of a table's rows with each row only once.
 
-    Norm and square of a gradient need these sums.
+    The gradients of a row that occurs several times are added: norm and square need these sums.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient

@@ -63,7 +63,7 @@ def put(values: Mapping[str, np.ndarray], model: keras.Model) -> None:
       model: The model.
 
     Raises:
-      ValueError: If the names are not exactly those of the model's weights.
+      ValueError: If the names are not exactly those of the model's weights, or a shape differs.
     """
     weights = named(model)
     if weights.keys() != values.keys():

@@ -26,6 +26,10 @@ def task_of(manifest: Manifest, **options: Any) -> Task:
     Args:
       manifest: Manifest of the dataset.
       **options: Options of `Task`.
+
+    Raises:
+      UserError: If names of metrics are wrong, or a dataset for regression has no training
+        examples.
     """
     if manifest.task == REGRESSION:
         return Regression(

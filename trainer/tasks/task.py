@@ -64,8 +64,8 @@ class Task(abc.ABC):
         It must run on all replicas outside a strategy's scope, which would share the variables.
 
         Raises:
-          UserError: If two metrics, or a metric and a field of the journal, have one name, or there
-            is no metric `rank_by`.
+          UserError: If two metrics, or a metric and a field of the journal, have one name; or if
+            `rank_by` is neither `loss` nor the name of a metric.
         """
         for metric in self.metrics:
             # Keras appends a number that counts the metrics of a process.
@@ -162,7 +162,10 @@ class Task(abc.ABC):
 
         Returns:
           The sum; and None if all examples count or, for outputs with a Keras mask, the number of
-          those that it leaves.
+          those that it leaves, over which alone the sum is then.
+
+        Raises:
+          UserError: If the loss function does not give one number for each example.
         """
         losses = self.losses(labels, outputs)
         if weights is not None:
@@ -213,7 +216,10 @@ class Task(abc.ABC):
         return values
 
     def ranked_by(self, score: Mapping[str, float]) -> str:
-        """Returns the name of the metric that decides whether a score is better than another."""
+        """Returns the name of the metric that decides whether a score is better than another.
+
+        It is the first of `rank_by`, the names in `ranking`, and `loss`, that the score has.
+        """
         return next(
             name for name in (self.rank_by, *self.ranking, "loss") if name and name in score
         )
