@@ -71,7 +71,9 @@ def export(
       learnt: Records that the model was trained on; None to leave them out.
 
     Raises:
-      OSError: If the model cannot be written.
+      OSError: If the model cannot be written, or a store does not answer.
+      UserError: If a store refuses a request.
+      ValueError: If the names are not those of the model's weights.
     """
     served = build()
     weights.put(values, served)
@@ -127,9 +129,15 @@ def export(
 def signature(
     served: keras.Model, build: Builder, manifest: Manifest
 ) -> tf.types.experimental.PolymorphicFunction:
-    """Returns the function of `serving_default`, traced.
+    """Returns the traced function of the exported model's signature `serving_default`.
 
-    It takes the dataset's inputs in their order, and returns the task's answers by name.
+    It takes the values of the dataset's inputs (pixels for images) in their order, fills in the
+    defaults of missing ones, and returns the task's answers by name.
+
+    Args:
+      served: Model that answers.
+      build: Its builder, which has its task and makes its inputs.
+      manifest: Manifest of the dataset.
     """
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -145,7 +153,11 @@ def signature(
 def _text_signatures(
     served: keras.Model, build: Builder, manifest: Manifest
 ) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-    """Returns the traced functions that take a table's columns as texts, by signature name."""
+    """Returns the traced functions that take a table's columns as texts, by signature name.
+
+    These are `raw`, which returns the task's answers and fails if any row has a mistake, and
+    `faults`, which returns the first mistake in each row under that name, empty for a correct row.
+    """
 
     def raw(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
         columns, faults = parse_texts(manifest, texts)
@@ -180,7 +192,7 @@ def load(directory: str) -> Any:
     """Returns a SavedModel, local or in a bucket, as TensorFlow loads it.
 
     Raises:
-      UserError: If there is none, or it cannot be read.
+      UserError: If there is none, or it cannot be read, also because a store does not answer.
     """
     try:
         if not tf.saved_model.contains_saved_model(directory):

@@ -58,7 +58,9 @@ class Meter:
         return round(self._warm_steps * self.size.batch / self._warm_s, 1) if self._warm_s else 0.0
 
     def add(self, step: int, window: Window) -> None:
-        """Reports a window.
+        """Reports a window, and prints a line of means over the windows since the last line.
+
+        A line is due after 2 seconds, at the last step, and when a stop is requested.
 
         Args:
           step: Global step after the window.
@@ -102,7 +104,7 @@ class Meter:
         }
 
     def final(self) -> dict[str, float | None]:
-        """Returns loss and metrics of the last line, and the examples per second of the attempt.
+        """Returns loss and metrics of the last line that was due, and the attempt's examples per s.
 
         Values that are not finite are None. Before the first line there are only the examples per
         second.

@@ -28,8 +28,9 @@ _FINGERPRINTS = 2**63 - 1
 def inputs(part: str, manifest: Manifest) -> dict[str, list[Encoding]]:
     """Returns the encodings of a part of the model, by the name of the tensor that holds them.
 
-    The encodings of a tensor are alike: numbers, one-hot categories, or embeddings of one
-    dimension. The tensor has a column for each, in this order.
+    The encodings of a tensor are alike: numbers (`PART_numbers`), one-hot categories
+    (`PART_one_hot`), or embeddings of one dimension, such as `PART_embedding_10`. The tensor has a
+    column for each, in the order of the manifest. Names are sorted.
 
     Args:
       part: `deep` or `wide`.

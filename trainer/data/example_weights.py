@@ -20,7 +20,7 @@ def class_weights(pairs: Sequence[str], manifest: Manifest) -> tuple[float, ...]
     """Returns the weight of each class, in the order of the classes; 1 for a class without a pair.
 
     Args:
-      pairs: Texts `CLASS=WEIGHT`.
+      pairs: Texts `CLASS=WEIGHT` with a number as the weight; the last one of a class counts.
       manifest: Manifest of the dataset.
 
     Raises:
@@ -42,6 +42,8 @@ def class_weights(pairs: Sequence[str], manifest: Manifest) -> tuple[float, ...]
 
 def weighted(prepare: Prepare, manifest: Manifest, pairs: Sequence[str] | None) -> Prepare:
     """Returns a function like `prepare` that adds the examples' weights as the column `WEIGHT`.
+
+    The columns that it takes must include the label.
 
     Args:
       prepare: Makes the model's inputs from the dataset's columns.

@@ -40,6 +40,7 @@ def batches(
     Raises:
       UserError: If the split is empty, a file is missing or not the one in the manifest, or a
         record does not have its checksum.
+      ConnectionError: If a store does not answer when files are compared with the manifest.
     """
     for examples in _examples(manifest, data_dir, split, batch_size, start, stop):
         yield decode_files(parse(examples, manifest), manifest)
@@ -51,7 +52,9 @@ def load(manifest: Manifest, data_dir: str, split: str) -> Columns:
     Image files are not decoded: their column has their contents, strings [examples].
 
     Raises:
-      UserError: In the same cases as `batches`.
+      UserError: If the split is empty, a file is missing or not the one in the manifest, or a
+        record does not have its checksum.
+      ConnectionError: If a store does not answer when files are compared with the manifest.
     """
     (examples,) = _examples(manifest, data_dir, split, manifest.split(split).examples, 0, None)
     return parse(examples, manifest)
@@ -60,7 +63,16 @@ def load(manifest: Manifest, data_dir: str, split: str) -> Columns:
 def _examples(
     manifest: Manifest, data_dir: str, split: str, batch_size: int, start: int, stop: int | None
 ) -> Iterator[tf.Tensor]:
-    """Yields serialised Examples in batches, strings [batch_size]."""
+    """Yields the serialised Examples `start` to `stop` (exclusive) of a split in batches.
+
+    A batch is strings [batch_size]; the last one may be shorter. None as `stop` is the end.
+
+    Raises:
+      UserError: If the split is empty, a file is missing or not the one in the manifest, or a
+        record does not have its checksum.
+      ConnectionError: If a store does not answer when files are compared with the manifest.
+      tf.errors.OpError: If reading fails, and all files have their checksums nevertheless.
+    """
     shards = manifest.split(split).shards
     starts = np.cumsum([0, *(shard.examples for shard in shards)])
     stop = int(starts[-1]) if stop is None else stop

@@ -98,7 +98,7 @@ def refuse(is_wrong: tf.Tensor, fault: tf.Tensor | str) -> None:
 
     Args:
       is_wrong: Mask of the wrong rows, bool [N].
-      fault: Message; the number of the first wrong row is added.
+      fault: Message; the number of the first wrong row, from 0, is added.
 
     Raises:
       tf.errors.InvalidArgumentError: When it runs, if any row is wrong.
@@ -141,7 +141,15 @@ def _finish(
 ) -> tuple[tf.Tensor, tf.Tensor, list[tuple[tf.Tensor, str]]]:
     """Returns values as the dataset stores them, a mask of the missing ones, and the faults.
 
-    The faults are pairs of a mask and a message.
+    Missing values become the column's default, and spellings of booleans `true` and `false`. The
+    faults are pairs of a mask [N] of wrong values and what is wrong with them. A missing value is
+    one if the column has no default.
+
+    Args:
+      feature: Feature of the column.
+      values: Values, [N].
+      is_missing: Mask of values that are missing already, bool [N]. Those that the schema lists as
+        missing are added.
     """
     faults = []
     is_missing |= _is_in(values, marks(feature.missing or (), feature.dtype))

@@ -58,15 +58,22 @@ class Checkpoints:
 
     @property
     def is_late(self) -> bool:
-        """True if `every_s` seconds have passed, so that the next possible step should be saved."""
+        """True if `every_s` seconds have passed since the last save, or the start.
+
+        The next possible step should be saved then. It is never True if `every_s` is 0.
+        """
         return 0 < self._every_s <= time.monotonic() - self._saved_at
 
     def is_due(self, step: int) -> bool:
-        """Returns whether a checkpoint is to be made at this step."""
+        """Returns whether a checkpoint is to be made at this step, by steps or by time."""
         return self.is_late or (self._every_steps > 0 and step % self._every_steps == 0)
 
     def steps(self) -> list[int]:
-        """Returns the steps of the complete checkpoints, oldest first."""
+        """Returns the steps of the complete checkpoints, oldest first.
+
+        Raises:
+          OSError: If a store does not answer, or refuses the request.
+        """
         return steps(self._directory)
 
     def load_newest(self, after: int = 0) -> int:
@@ -122,7 +129,8 @@ class Checkpoints:
         one.
 
         Raises:
-          OSError: If the save before has failed.
+          OSError: If the save before has failed, or a store has not answered.
+          UserError: If a store has refused to take the save before.
         """
         self._saved_at = time.monotonic()
         if journal := self._journal:
@@ -136,7 +144,8 @@ class Checkpoints:
         """Waits until the save before has ended, and copies the state of this step.
 
         Raises:
-          OSError: If that save has failed.
+          OSError: If that save has failed, or a store has not answered.
+          UserError: If a store has refused to take it.
         """
         self.wait()
         self.state.take(step)
@@ -145,7 +154,8 @@ class Checkpoints:
         """Waits for the last save.
 
         Raises:
-          OSError: If it failed; the checkpoints before it are unchanged.
+          OSError: If it failed, or a store has not answered; earlier checkpoints are unchanged.
+          UserError: If a store has refused to take it.
         """
         if self._saving:
             self._saving.result()
@@ -179,6 +189,9 @@ def steps(directory: str) -> list[int]:
     """Returns the steps of the complete checkpoints in a directory, oldest first.
 
     The list is empty if there is no such directory.
+
+    Raises:
+      OSError: If a store does not answer, or refuses the request.
     """
     return sorted(int(match[1]) for match in map(_NAME.fullmatch, _listed(directory)) if match)
 
@@ -189,7 +202,10 @@ def remove(path: str) -> None:
     Files are matched by name, as a pattern could match others if `path` has special characters.
 
     Args:
-      path: Path of the checkpoint, without an ending.
+      path: Path of the checkpoint, without an ending. There may be no files of it.
+
+    Raises:
+      OSError: If a file cannot be deleted, or a store does not answer.
     """
     directory, name = os.path.split(path)
     with store_errors():

@@ -46,6 +46,7 @@ def load(job_dir: str) -> Done | None:
 
     Raises:
       UserError: If the file cannot be used.
+      ConnectionError: If a store does not answer.
     """
     with parsed_json(os.path.join(job_dir, FILE)) as record:
         return None if record is None else Done.model_validate(record)

@@ -22,6 +22,7 @@ def first_start(job_dir: str) -> dict[str, Any]:
 
     Raises:
       UserError: If the file cannot be used.
+      ConnectionError: If a store does not answer.
     """
     with parsed_json(os.path.join(job_dir, FILE)) as content:
         if content is None:
@@ -34,6 +35,8 @@ def first_start(job_dir: str) -> dict[str, Any]:
 def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, Any]:
     """Returns the record of the job's first start, or `record` if this is the first.
 
+    Keys that the record of the first start lacks are taken from `record`.
+
     Args:
       job_dir: Directory of the job.
       record: Record of this start, with `settings`.
@@ -41,8 +44,10 @@ def begin(job_dir: str, record: Mapping[str, Any], *, write: bool) -> dict[str, 
         one write of an object per second.
 
     Raises:
-      UserError: If the job began with other settings, such as another constant in the model's
-        module.
+      UserError: If the job began with other `settings` (batch size, schedule's length and precision
+        are not compared), such as another constant in the model's module, or if the file cannot be
+        used.
+      OSError: If the file cannot be written, or a store does not answer.
     """
     recorded = first_start(job_dir)
     before = {**record, **recorded}
@@ -60,7 +65,8 @@ def check(job_dir: str, identity: Mapping[str, Any]) -> None:
     """Checks that the job directory, if it is in use, was started with the same `identity`.
 
     Raises:
-      UserError: If it was not; the message names every difference.
+      UserError: If it was not (the message names every difference), or the file cannot be used.
+      ConnectionError: If a store does not answer.
     """
     _compare(job_dir, first_start(job_dir).get("identity", identity), identity)
 
@@ -86,6 +92,7 @@ def facts(job_dir: str) -> dict[str, Any]:
 
     Raises:
       UserError: If the file cannot be used.
+      ConnectionError: If a store does not answer.
     """
     record = first_start(job_dir)
     return {key: record[key] for key in ("settings", "replicas", "versions") if key in record}
@@ -98,6 +105,7 @@ def trained_on(job_dir: str) -> tuple[str, Mapping[str, Any]] | None:
 
     Raises:
       UserError: If the file cannot be used.
+      ConnectionError: If a store does not answer.
     """
     record = first_start(job_dir)
     return (record["identity"]["dataset"], record.get("arguments", {})) if record else None

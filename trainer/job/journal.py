@@ -194,7 +194,7 @@ class Journal:
 
 
 def _repeat(every_s: float, call: Callable[[], None]) -> None:
-    """Starts a thread that calls `call` every `every_s` seconds."""
+    """Starts a daemon thread that calls `call` every `every_s` seconds; an `OSError` is ignored."""
 
     def run() -> None:
         while True:

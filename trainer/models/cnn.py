@@ -20,7 +20,8 @@ def build(manifest: Manifest) -> keras.Model:
     """Returns a model from images to the outputs of the dataset's task.
 
     Images are [N, height, width, channels] in the dataset's dtype, and outputs float32 [N,
-    outputs]. Images too small for the network as published are padded at each convolution.
+    outputs]. Images with a side below 18 pixels, too small for the network as published, are padded
+    at each convolution and pooling.
     """
     image = manifest.feature("image")
     padding = "valid" if min(image.shape[:2]) >= _UNPADDED_SIDE else "same"

@@ -75,7 +75,7 @@ def default(name: str, attribute: str) -> Any:
       attribute: Name in the module, such as `LEARNING_RATE`, or `optimizer`, whose default is None.
 
     Raises:
-      UserError: If there is no such module.
+      UserError: If there is no such module, or it imports one that does not exist.
     """
     return getattr(_module(name), attribute, DEFAULTS.get(attribute))
 
@@ -111,11 +111,11 @@ def suited(name: str | None, manifest: Manifest) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Builder:
-    """Builds a model, the same one at every call.
+    """Builds models of one kind: every call gives a new one, with the same weights by name.
 
     Attributes:
       name: Name of the model.
-      build: Builds the model.
+      build: Returns a new model.
       task: Meaning of its outputs.
       prepare: Makes the model's inputs, and keeps the label if it is there, from columns of the
         dataset by name, [N, ...].
@@ -142,11 +142,12 @@ def builder(
     Args:
       name: Value of `--model`.
       manifest: Manifest of the dataset.
-      network: Keywords of the model's function that are flags of the trainer.
-      own: Others, as `own_options` takes them.
+      network: Keywords of the model's function that are flags of the trainer, which win over `own`.
+      own: Other keywords as `NAME=VALUE`, of the function or of the module's `optimizer`.
 
     Raises:
-      UserError: If there is no such model, or its function does not take a keyword.
+      UserError: If there is no such model, its function does not take a keyword, a value is of
+        another type than the keyword's default, or the task is wrong for the dataset.
     """
     if useless := network.keys() - options(name).keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
@@ -172,13 +173,16 @@ def options(name: str) -> dict[str, Any]:
     """Returns the optional keywords of a model's function, with their defaults.
 
     Raises:
-      UserError: If there is no such function.
+      UserError: If there is no such module, or no such function in it.
     """
     return keywords(_function(name))
 
 
 def keywords(function: Callable[..., Any] | None) -> dict[str, Any]:
-    """Returns the keywords of a function that have defaults, with these; none of None."""
+    """Returns the defaults of a function's parameters, by name; empty for None.
+
+    Parameters without a default are left out.
+    """
     parameters = inspect.signature(function).parameters.values() if function else ()
     return {each.name: each.default for each in parameters if each.default is not each.empty}
 
@@ -188,10 +192,14 @@ def own_options(name: str, given: Sequence[str]) -> dict[str, Any]:
 
     Args:
       name: Value of `--model`.
-      given: Values as `NAME=VALUE`, in the type of the default; others have their defaults.
+      given: Values as `NAME=VALUE`; options that are not listed have their defaults.
+
+    Returns:
+      The values of all options, in the type of their default: bool (`true` or `false`), int or
+      float. For a default of any other type they are texts.
 
     Raises:
-      UserError: If there is no such option, or its value is of another type.
+      UserError: If there is no such model or option, or a value is not of the default's type.
     """
     defaults = {**options(name), **keywords(getattr(_module(name), "optimizer", None))}
     values = dict(defaults)
@@ -215,7 +223,7 @@ def task(function: str | None, manifest: Manifest) -> Task:
       manifest: Manifest of the dataset.
 
     Raises:
-      UserError: If there is no such function.
+      UserError: If there is no such function, or the dataset's own task cannot be made.
     """
     from trainer.tasks.of_dataset import task_of
 

@@ -48,10 +48,17 @@ def _affine(
     columns: dict[str, keras.KerasTensor],
     dtype: str | None = None,
 ) -> keras.KerasTensor:
-    """Returns one affine layer over all inputs of a part, [N, units].
+    """Returns the output [N, units] of one affine layer over all inputs of a part.
 
-    It adds the inputs to `columns`. A one-hot category times a matrix is a row of the matrix, so
-    that row is gathered.
+    The inputs are numbers, embeddings and one-hot categories. A one-hot category times a matrix is
+    a row of the matrix, so that row is gathered.
+
+    Args:
+      part: `wide` or `deep`.
+      manifest: Manifest of the dataset.
+      units: Number of outputs of the layer.
+      columns: Mapping to which the part's `keras.Input`s are added, by name.
+      dtype: Type of the layer; None for Keras' default.
     """
     dense, terms = [], []
     for name, encodings in column_encodings.inputs(part, manifest).items():
