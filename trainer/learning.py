@@ -50,8 +50,8 @@ def training_size(
       replicas: Number of synchronous replicas; 1 in a parameter-server job.
 
     Raises:
-      UserError: If some replicas would have no example of a batch, or the global batch is not that
-        of the first start.
+      UserError: If there are no training examples, some replicas would have no example of a batch,
+        the epochs are too many steps, or the global batch is not that of the first start.
     """
     examples = manifest.split("train").examples
     batch, last_step = opts.global_batch_size(replicas), opts.last_step(examples, replicas)
@@ -72,13 +72,18 @@ def training_size(
 
 
 def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, Any]:
-    """Returns all options that decide what is learnt, with their defaults filled in.
+    """Returns all options that decide what is learnt, by name, with their defaults filled in.
 
-    `none` stands for an option that has no value, or has no effect with this model or the other
-    options.
+    Options of a model of the user's own are among them by their own names. `none` stands for an
+    option that has no value, or has no effect with this model or the other options.
+
+    Args:
+      opts: Options of the job.
+      size: Size of the job, of which `batch_size` and `horizon_steps` are taken.
 
     Raises:
-      UserError: If an option is given that has no effect with the others.
+      UserError: If an option is given that has no effect with the others, or there is no such model
+        or option of it.
     """
     stated = {name.lower(): default(opts.model, name) for name in DEFAULTS}
     defaults = {**options(opts.model), **stated, "momentum": 0.9}
@@ -118,8 +123,8 @@ def optimizer(
     It must be called in the strategy's scope.
 
     Raises:
-      UserError: If an option has no effect with the others, or the model's own optimizer cannot be
-        used.
+      UserError: If an option has no effect with the others, there is no such model or option of it,
+        or the model's own optimizer cannot be used.
     """
     values = settings(opts, size)
     name, factor, clip = values["schedule"], None, {"global_clipnorm": opts.clip_norm}
@@ -150,7 +155,13 @@ def optimizer(
 
 
 def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.optimizers.Optimizer:
-    """Returns the optimizer that the model's module makes, after checking that it can be used."""
+    """Returns the optimizer that the model's module makes, after checking that it can be used.
+
+    Raises:
+      UserError: If it is no optimizer of Keras, wraps another one, does not take the schedule
+        `rate` as its learning rate, or uses gradient accumulation, moving averages of weights or
+        loss scaling; or if it clips gradients, and there are several replicas.
+    """
     create, general = default(opts.model, "optimizer"), keras.optimizers.Optimizer
     values = own_options(opts.model, opts.model_options or ())
     created = create(manifest, rate, **{name: values[name] for name in keywords(create)})
@@ -181,7 +192,12 @@ def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.o
 def decay(opts: Options, model: keras.Model) -> tuple[float, Sequence[keras.Variable]]:
     """Returns the factor of half the squared weights in the loss, and these weights.
 
-    The factor is 0 if the optimizer itself decays weights.
+    The factor is 0 if the optimizer is `adamw`, which decays weights itself. The weights are the
+    trainable kernels of the model, such as `kernel` and `depthwise_kernel`, and no biases.
+
+    Raises:
+      UserError: If an option has no effect with the others, or there is no such model or option of
+        it.
     """
     values = settings(opts)
     rate = 0.0 if values["optimizer"] == "adamw" else values["weight_decay"]

@@ -60,7 +60,8 @@ class Meter:
     def add(self, step: int, window: Window) -> None:
         """Reports a window, and prints a line of means over the windows since the last line.
 
-        A line is due after 2 seconds, at the last step, and when a stop is requested.
+        A line is due at the first window, after 2 seconds, at the last step, and when a stop is
+        requested.
 
         Args:
           step: Global step after the window.

@@ -31,8 +31,12 @@ _MOST_EXAMPLES = 32
 def run(build: Builder, opts: Options, manifest: Manifest) -> None:
     """Checks the model if it is the user's own, and sets the random seed again.
 
+    Models that come with the trainer are not checked. Errors that the user's functions raise
+    themselves pass unchanged.
+
     Raises:
-      UserError: If the model would not be trained or exported correctly.
+      UserError: If the model would not be trained or exported correctly, or the first batch of the
+        training split cannot be read.
     """
     if opts.model in registry.NAMES:
         return

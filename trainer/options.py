@@ -288,7 +288,8 @@ class Options(Flags):
         """Returns the builder of the model, with its task.
 
         Raises:
-          UserError: If there is no such model, or an option of `network` is not one of its own.
+          UserError: If there is no such model, an option is not one of its own or has a wrong
+            value, or its task cannot be made.
         """
         return registry.builder(self.model, manifest, self.network, self.model_options or ())
 
@@ -298,7 +299,7 @@ class Options(Flags):
         return {name: value for name, value in self._where("network").items() if value is not None}
 
     def global_batch_size(self, replicas: int) -> int:
-        """Returns the number of examples of a step over all replicas.
+        """Returns the number of examples of a step over all replicas, 128 by default.
 
         Args:
           replicas: Number of synchronous replicas; 1 in a parameter-server job.
@@ -374,7 +375,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     """Returns the options of a command line.
 
     `--train_steps` is the same as `--train-steps`, as in older programs. Without `--job-dir`, a
-    custom job of Vertex AI uses the directory of its `baseOutputDirectory`, or of its trial.
+    custom job of Vertex AI uses the directory of its `baseOutputDirectory`, or of its trial. With a
+    model of the user's own, other flags with a value become its `model_options`. Without
+    `--threads`, the number is that in `TRAINER_THREADS`. `--help` prints the help and exits.
 
     Args:
       argv: Arguments without the program's name.
@@ -408,7 +411,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
 
 
 def _add_own_options(p: Parser, argv: Sequence[str]) -> None:
-    """Adds the options of a model of the user's own, if the flags name one, to the help."""
+    """Adds the options of a model of the user's own, if the flags name one, to the help.
+
+    Raises:
+      UserError: If there is no such model.
+    """
     only_model = Parser(add_help=False)
     only_model.add_argument("--model", default="")
     name = only_model.parse_known_args(argv)[0].model
@@ -421,7 +428,11 @@ def _add_own_options(p: Parser, argv: Sequence[str]) -> None:
 
 
 def _own_options(argv: Sequence[str], p: Parser) -> list[str]:
-    """Returns the flags of a model of the user's own as `NAME=VALUE`; a flag needs a value."""
+    """Returns the flags of a model of the user's own as `NAME=VALUE`.
+
+    Raises:
+      UserError: If a flag has no value, or is not of the form `--name VALUE` or `--name=VALUE`.
+    """
     words = [word for arg in argv for word in (arg.split("=", 1) if arg[:2] == "--" else [arg])]
     pairs = list(zip(words[::2], words[1::2], strict=False))
     if len(words) % 2 or not all(re.fullmatch("--[a-z][a-z0-9-]*", name) for name, _ in pairs):

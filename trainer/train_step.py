@@ -61,7 +61,11 @@ class TrainStep:
 
         Returns:
           This replica's part of the loss and of the states of the task's metrics, float32 [values].
-          The sums over replicas are the mean loss over the global batch, and its states.
+          The sums over replicas are the mean loss over the global batch, and its states. The loss
+          has what layers add to it, and not the decay of weights.
+
+        Raises:
+          UserError: If the task's loss function does not give one number for each example.
         """
         if self.jit_compile:
             # The position is a tensor, since a function would be compiled for each value of a
@@ -77,8 +81,9 @@ class TrainStep:
     ) -> tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]:
         """Returns the values that a step returns, and the gradients of the trainable variables.
 
-        The gradients are this replica's part. One is None if the loss does not depend on its
-        variable. The arguments are those of a step.
+        The gradients are this replica's part, of the loss with the decay of weights. One is None if
+        the loss does not depend on its variable. The arguments are those of `__call__`. Nothing is
+        updated but variables that layers update themselves, such as moving statistics.
         """
         features = dict(batch)
         labels, weights = features.pop(self.label), features.pop(WEIGHT, None)

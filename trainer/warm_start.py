@@ -37,8 +37,12 @@ def learnt_from(source: str) -> TrainedOn | None:
 
     Returns None if the source has no list of them, such as a `.keras` file.
 
+    Args:
+      source: Value of `--init-from`.
+
     Raises:
       UserError: If the source's list of records cannot be used.
+      ConnectionError: If a store does not answer.
     """
     return provenance.records_of(source) or TrainedOn.load(_job_dir(source))
 
@@ -51,11 +55,17 @@ def _job_dir(source: str) -> str:
 def check_unseen(source: str, manifest: Manifest) -> None:
     """Checks that weights have not learnt from records that are for validation or test here.
 
-    They may have if they were trained on the same dataset with another split. Sources that do not
-    say what they were trained on, such as `.keras` files, pass.
+    They may have if they were trained on a dataset of the same name with another split. Sources
+    that do not say what they were trained on, such as `.keras` files, pass.
+
+    Args:
+      source: Value of `--init-from`.
+      manifest: Manifest of the dataset here.
 
     Raises:
-      UserError: If the splits differ.
+      UserError: If seed or fractions of the validation and test splits differ, or the source's
+        record of its training cannot be used.
+      ConnectionError: If a store does not answer.
     """
     if trained_on := provenance.trained_on(source) or identity.trained_on(_job_dir(source)):
         dataset, arguments = trained_on

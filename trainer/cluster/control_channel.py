@@ -84,7 +84,7 @@ class ControlChannel:
           True if the job is done, False if the chief leaves before that.
 
         Raises:
-          ConnectionError: If the connection to the chief ends without a message.
+          ConnectionError: If the connection to the chief ends without a message, or there is none.
         """
         self._wait(lambda: self._messages or not self._open)
         if not self._messages:
@@ -125,7 +125,8 @@ def join(member: Member, *, job: str, timeout_s: float) -> ControlChannel:
       timeout_s: Seconds to wait at most.
 
     Returns:
-      This replica's end of the connections; without any if it is the only replica.
+      This replica's end of the connections; without any if it is the only replica, or was started
+      again after the others had met.
 
     Raises:
       TimeoutError: If replicas are missing after `timeout_s`; it names them.
@@ -140,6 +141,10 @@ def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
     """Collects job and name from everyone, then sends all of them the job, so that they go on.
 
     A replica of another job gets the same answer at once, and ends.
+
+    Raises:
+      TimeoutError: If replicas are missing after `timeout_s`.
+      ConnectionError: If this replica cannot listen at its own port.
     """
     deadline = time.monotonic() + timeout_s
     answer, port = (
@@ -181,7 +186,16 @@ def _lead(member: Member, job: str, timeout_s: float) -> ControlChannel:
 
 
 def _follow(member: Member, job: str, timeout_s: float) -> ControlChannel:
-    """Sends job and name to the leader until it answers, trying again while it is not up yet."""
+    """Sends job and name to the leader until it answers, trying again while it is not up yet.
+
+    Returns:
+      An end with the connection to the leader; without any if TensorFlow answers in its place, as
+      the others have met already.
+
+    Raises:
+      TimeoutError: If the leader has not answered after `timeout_s`.
+      ConnectionError: If the leader of another job, or another program, answers.
+    """
     deadline = time.monotonic() + timeout_s
     leader, address = next(iter(member.others.items()))
     state, answer = f"does not answer at {address}", b""

@@ -106,6 +106,10 @@ def from_environment(environ: Mapping[str, str], *, sync: bool = False) -> Membe
       environ: Environment variables.
       sync: Leaves the parameter servers out of the cluster.
 
+    Returns:
+      This replica. It has no addresses if it is alone, not counting evaluators and, with `sync`,
+      parameter servers.
+
     Raises:
       UserError: If a variable has a wrong form, an unknown role, or a replica that is not in the
         cluster.

@@ -32,11 +32,12 @@ def create(
     Args:
       name: Value of `--strategy`.
       member: This replica.
-      num_gpus: Number of GPUs to use; None for those of the cluster file, or all.
+      num_gpus: Number of GPUs to use; None for that in `TRAINER_POOL_GPUS`, or else all.
       all_reduce: Value of `--all-reduce`.
 
     Raises:
-      UserError: If the strategy does not fit the cluster, or the machine lacks the GPUs.
+      UserError: If the strategy does not fit the cluster, the machine lacks the GPUs, or NCCL is to
+        be used without any.
     """
     gpus = use_gpus(num_gpus)
     fitting = (
@@ -83,10 +84,11 @@ def use_gpus(wanted: int | None) -> int:
     """Returns the number of GPUs to use, and hides the other ones from TensorFlow.
 
     Args:
-      wanted: Number of GPUs; None for that of the cluster file or, if it has none, all.
+      wanted: Number of GPUs; None for that in the environment variable `TRAINER_POOL_GPUS`, which
+        the cluster file sets, or all if it is 0 or not set.
 
     Raises:
-      UserError: If there are fewer.
+      UserError: If there are fewer, or the variable is no number.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if wanted is None:

@@ -67,7 +67,7 @@ def budget(replicas_here: int, on_gpus: bool) -> float:
     Args:
       replicas_here: Number of replicas that share this machine's memory.
       on_gpus: Whether the split is also copied to each GPU, so that the GPU with least memory
-        counts too.
+        counts too; the result is 0 if nvidia-smi does not know it.
     """
     memory = available_bytes() * _SHARE / _LOADING / replicas_here
     return min(memory, gpu_free_bytes() * _SHARE) if on_gpus else memory
@@ -86,10 +86,11 @@ def choose(
     Args:
       manifest: Manifest of the dataset.
       data_dir: Directory of the dataset.
-      budget_bytes: Bytes of shards that may be loaded into memory; what has more is mapped.
+      budget_bytes: Bytes of shards that may be loaded into memory; with `auto`, a split that has
+        more is mapped.
       wish: Value of `--reader`; `auto` to go by the budget.
-      cache_dir: Directory to copy files to; None to copy only those of a bucket, to a temporary
-        one.
+      cache_dir: Directory to copy files to; None to copy only those of a bucket (`gs://`, or
+        mounted at `/gcs/`), to `DEFAULT_DIR`.
 
     Raises:
       UserError: If the dataset has no training split.
@@ -114,14 +115,15 @@ def provide_files(
     Args:
       choice: Result of `choose`.
       manifest: Manifest of the dataset.
-      alive: Function to call after each file, and every half second while waiting.
+      alive: Function to call after each file, in any of several threads, and every half second
+        while waiting.
 
     Returns:
       The choice, with the directory to read as `data_dir`.
 
     Raises:
-      UserError: If a file is missing or not the one in the manifest, if it cannot be read or
-        written, or if the disk is too full.
+      UserError: If the split is empty, if a file is missing or not the one in the manifest, if it
+        cannot be read or written, or if the disk is too full.
     """
     directory = pathlib.Path(choice.cache_dir or DEFAULT_DIR, manifest.fingerprint)
     try:
@@ -157,7 +159,20 @@ def _mb(num_bytes: float) -> str:
 def _copy_missing(
     data_dir: str, manifest: Manifest, directory: pathlib.Path, alive: Callable[[], object]
 ) -> None:
-    """Copies each file, complete or not at all, and compares the copy with its checksum."""
+    """Copies each file that `directory` lacks, complete or not at all, and checks its CRC-32C.
+
+    Args:
+      data_dir: Directory of the dataset, local or in a bucket.
+      manifest: Manifest of the dataset, of which the training files are copied.
+      directory: Local directory to copy to; a file that exists there is not read again.
+      alive: Function to call after each file, in any of several threads.
+
+    Raises:
+      UserError: If a file is missing, cannot be read or is not the one in the manifest, or if the
+        disk is too full.
+      ConnectionError: If a store does not answer.
+      OSError: If a copy cannot be written.
+    """
     split = manifest.split("train")
     missing = {
         name: crc32c for name, crc32c in split.checksums.items() if not (directory / name).exists()

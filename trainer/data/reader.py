@@ -89,7 +89,8 @@ class Reader(abc.ABC):
     ) -> Columns:
         """Returns a part of the global batch of a step, as columns [count, ...] by name.
 
-        Image files are decoded, images augmented, and the columns prepared for the model.
+        Image files are decoded, images augmented, and the columns prepared for the model, unless
+        `load` has prepared them.
 
         Args:
           loaded: Result of `load`.
@@ -185,14 +186,14 @@ class ResidentReader(Reader):
         }
 
     def parsed(self) -> Columns:
-        """Returns the columns as the dataset has them; for image files their contents."""
+        """Returns the split's columns as the dataset has them; of image files their contents."""
         records = (
             tf.data.TFRecordDataset(self._paths).batch(int(self._ends[-1])).get_single_element()
         )
         return features.parse(records, self.manifest)
 
     def gather(self, loaded: Columns, indices: tf.Tensor) -> Columns:
-        """Returns rows of the columns."""
+        """Returns the rows `indices` of the columns, prepared or not, as `load` returns them."""
         return {name: tf.gather(column, indices) for name, column in loaded.items()}
 
 
@@ -237,7 +238,17 @@ class IndexedReader(Reader):
         return tf.concat([of_file[:-1] for of_file in offsets], 0)
 
     def gather(self, loaded: tf.Tensor, indices: tf.Tensor) -> Columns:
-        """Returns examples that are read one after another; TensorFlow compares their checksums."""
+        """Returns examples of the split as columns [N, ...] by name; image files are not decoded.
+
+        They are read one after another, and TensorFlow compares their checksums.
+
+        Args:
+          loaded: Offset of each record in its file, as `load` returns them.
+          indices: Indices in the split, int64 [N]; they count on from one file to the next.
+
+        Raises:
+          tf.errors.DataLossError: When it runs, if a record is damaged.
+        """
 
         def record(path: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
             # The public TFRecordDataset takes no offset.
@@ -259,13 +270,16 @@ class IndexedReader(Reader):
 def open_reader(place: Choice, manifest: Manifest, **options: Any) -> Reader:
     """Returns the reader of the training split.
 
+    It reads from memory in the mode `resident`. Otherwise it maps files whose records have one
+    length, and reads others by their index.
+
     Args:
       place: Result of `placement.provide_files`.
       manifest: Manifest of the dataset.
       **options: Other attributes of `Reader`.
 
     Raises:
-      UserError: If a file is missing, or is not the one that was provided.
+      UserError: If the split is empty, or a file is missing or not the one in the manifest.
     """
     check_files(place.data_dir, manifest.split("train").shards)
     by_length = MappedReader if manifest.record_bytes else IndexedReader

@@ -61,7 +61,9 @@ def content_hashes(manifest: Manifest, data_dir: str, split: str) -> Iterator[np
     hash.
 
     Raises:
-      UserError: If a file of hashes is missing, or not the one in the manifest.
+      UserError: If the split is empty, or a file of hashes is missing, cannot be read or is not the
+        one in the manifest.
+      ConnectionError: If a store does not answer.
     """
     for shard in manifest.split(split).shards:
         path = epath.Path(data_dir) / shard.hashes
@@ -84,7 +86,9 @@ def verify(
       alive: Function to call after each file, in any of several threads.
 
     Raises:
-      UserError: If a file is missing or not the one in the manifest; the message names the first.
+      UserError: If the split is empty, or a file is missing, cannot be read or is not the one in
+        the manifest; the message names the first.
+      ConnectionError: If a store does not answer.
     """
 
     def check(name: str, listed: str) -> None:
@@ -100,7 +104,7 @@ def verify(
 
 
 def check_files(data_dir: str, shards: Sequence[Shard]) -> None:
-    """Compares size and beginning of files with the manifest.
+    """Compares size and beginning (64 KiB) of each shard's TFRecord file with the manifest.
 
     This finds files of another conversion that have the same name.
 
@@ -109,7 +113,9 @@ def check_files(data_dir: str, shards: Sequence[Shard]) -> None:
       shards: Shards of the manifest to check.
 
     Raises:
-      UserError: If a file is missing or another one; the message names the first.
+      UserError: If a file is missing, cannot be read or is another one; the message names the
+        first.
+      ConnectionError: If a store does not answer.
     """
 
     def check(shard: Shard) -> None:

@@ -111,7 +111,7 @@ def suited(name: str | None, manifest: Manifest) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Builder:
-    """Builds models of one kind: every call gives a new one, with the same weights by name.
+    """Builds a model; each call gives a new one, with weights of the same names and shapes.
 
     Attributes:
       name: Name of the model.
@@ -147,7 +147,7 @@ def builder(
 
     Raises:
       UserError: If there is no such model, its function does not take a keyword, a value is of
-        another type than the keyword's default, or the task is wrong for the dataset.
+        another type than the keyword's default, or the task cannot be made.
     """
     if useless := network.keys() - options(name).keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
