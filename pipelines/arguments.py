@@ -111,9 +111,15 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
       cluster: Cluster that the training runs on.
       sources: Paths of the data as the steps see them.
 
+    Returns:
+      `cluster` as JSON; `trainer_args`, `convert_args` and `evaluate_args` as lists of flags;
+      `schema`, the text of the schema file, empty without one; `name`, that of the model in the
+      registry.
+
     Raises:
-      UserError: If values do not fit each other. This finds all mistakes that would make a step
-        fail later, as far as they show without reading the data.
+      UserError: If a value is wrong, a file of it cannot be read, or values do not fit each other.
+        This finds all mistakes that would make a step fail later, as far as they show without
+        reading the data.
     """
     convert = ConvertOptions.of(config, **_CONVERT_OWN, source=sources or None)
     evaluate = evaluation(config)
@@ -166,10 +172,13 @@ def evaluation(config: pydantic.BaseModel, before: Sequence[str] = ()) -> Evalua
 def _trainer_args(config: Any, cluster: Cluster) -> tuple[list[str], str | None]:
     """Returns the flags of the trainer, and the name of the model among them or None.
 
-    They are parsed here, so that a mistake in them shows before a replica starts.
+    They are parsed here, so that a mistake in them shows before a replica starts. The flags that
+    the pipeline sets itself and `--sync` are not among them. If the keys do not set them, training
+    takes 600 steps, and is deterministic unless it has parameter servers.
 
     Raises:
-      UserError: If a flag is wrong, or if the pipeline sets it itself.
+      UserError: If a flag is wrong, names another strategy than the cluster, or is `--data-dir` or
+        `--job-dir`.
     """
     fixed = {**_TRAINER_OWN, "deterministic": config.deterministic}
     if config.deterministic is None:

@@ -88,6 +88,9 @@ def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
 def cluster_of(config: Config) -> Cluster:
     """Returns the cluster of a run, with the scheduling that its keys give.
 
+    It is that of the key `cluster`, or of clusters/vertex-cpu.yaml without it. Prints a line on
+    standard error for each key of the file that is replaced, translated or not used.
+
     Raises:
       UserError: If the cluster file cannot be used, or does not fit the keys.
     """
@@ -97,7 +100,11 @@ def cluster_of(config: Config) -> Cluster:
 
 
 def scheduled_as(cluster: Cluster, config: Config) -> Cluster:
-    """Returns a cluster in which the scheduling keys that are given replace its own."""
+    """Returns a cluster in which the scheduling keys that are given replace its own.
+
+    Raises:
+      UserError: If the value of a key is not allowed in a cluster file.
+    """
     flags = {
         "strategy": config.scheduling,
         "timeout": config.timeout,

@@ -70,7 +70,9 @@ class Keys:
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Adds the flags of keys, `--config`, `--set` and `--help-config` to a parser.
 
-        Flags of keys that are not on the command line are left out of the parsed arguments.
+        Only the keys in `flags` get flags of their own; those that are not on the command line are
+        left out of the parsed arguments. If `trainer_flags` is a key, what follows `--` is its
+        value.
         """
         for options, hidden in self.options.items():
             others = [
@@ -103,6 +105,7 @@ class Keys:
     def read(self, args: argparse.Namespace) -> Config:
         """Returns the values of all keys; those that are given nowhere have their defaults.
 
+        A flag wins over `--set`, that over the file of `--config`, and the file over the default.
         With `--help-config` it prints the keys and exits.
 
         Args:

@@ -34,7 +34,11 @@ PERMISSIONS = (
 
 
 def main() -> int:
-    """Runs the command line. Returns the exit code, 1 if a check has found a problem, else 0."""
+    """Runs the command line. Returns the exit code, 1 if a check has found a problem, else 0.
+
+    Raises:
+      UserError: If the arguments are wrong.
+    """
     p = Parser(
         prog="pipelines/doctor.py",
         description="Checks this machine, an image or a project, and says what to do.",
@@ -87,7 +91,7 @@ def check_python() -> Iterator[str]:
 
 
 def check_packages() -> Iterator[str]:
-    """Yields a problem if this Python does not have the project's packages."""
+    """Yields a problem if this Python lacks `tensorflow` or `kfp`, which stand for all packages."""
     if not all(map(importlib.util.find_spec, ("tensorflow", "kfp"))):
         yield f"none in {sys.executable}; make setup, then run this with .venv/bin/python"
 

@@ -63,6 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     It is 0 after a success, which may end with a rejected model; with --fail-on-reject that is 3.
     It is 2 if a step failed for a reason that the user can repair, 1 if it failed for another
     reason, and 128 + n after signal n.
+
+    Args:
+      argv: Arguments without the program's name; those of this process if None.
+
+    Raises:
+      UserError: If a key or the source cannot be used, or if a file cannot be written.
     """
     if owner := owner_pid(os.environ):
         watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -133,12 +139,19 @@ def _absolute(path: str) -> str:
 def execute(record: RunRecord, fail_on_reject: bool = False) -> int:
     """Runs or resumes a run, and writes its summary and its page.
 
+    It must be called from the main thread, and leaves its handlers of signals in place.
+
     Args:
       record: Record of the run, which this process has locked.
       fail_on_reject: Whether a rejected model is a failure.
 
     Returns:
-      The exit code, as of `main`.
+      The exit code: 0 after a success; 3 if the model is rejected, with `fail_on_reject`; 2 if a
+      step failed for a reason that the user can repair; 1 if it failed for another reason; 128 + n
+      after signal n.
+
+    Raises:
+      UserError: If the summary or the page cannot be written.
     """
     started = time.monotonic()
     for part in ("logs", "tmp"):
@@ -164,7 +177,8 @@ def _drive(record: RunRecord, progress: Progress) -> int:
     """Runs the pipeline in a child process, and shows its progress.
 
     Returns:
-      0 after a success, 1 after a failure, 128 + n if signal n stopped it.
+      0 after a success; 1 after a failure, which includes that training has left no `DONE.json`;
+      128 + n if signal n stopped it.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "pipelines.local.runner", str(record.dir)],

@@ -47,7 +47,14 @@ class Run:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line. Returns 0, or for `resume` the exit code of the run."""
+    """Runs the command line. Returns 0, or for `resume` the exit code of the run.
+
+    Args:
+      argv: Arguments without the program's name; those of this process if None.
+
+    Raises:
+      UserError: If the arguments or a run that they name are wrong, or a file cannot be written.
+    """
     args = _parser().parse_args(argv)
     args.runs_dir = pathlib.Path(args.runs_dir).resolve()
     args.runs = [find(name, args.runs_dir) for name in args.runs]
@@ -110,6 +117,9 @@ def _facts(run: Run) -> dict[str, Any]:
     """Returns the result of a run, its metrics, and the settings that led to them, by name.
 
     Settings that the user left open are those that the training has chosen.
+
+    Raises:
+      UserError: If a file of the run is damaged.
     """
     assert run.record  # `find` returns no broken run.
     with reading(f"{FILE}, {summary.FILE} or job/job.json of {run.dir}"):
@@ -177,7 +187,9 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def list_runs(runs_dir: pathlib.Path) -> list[Run]:
-    """Returns the runs in a directory, the oldest first.
+    """Returns the runs in a directory, sorted by their ids, so that the oldest comes first.
+
+    They include broken ones, but not links, nor directories whose name begins with a dot.
 
     Raises:
       UserError: If there is no such directory.

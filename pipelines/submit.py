@@ -83,7 +83,17 @@ def _parser() -> Parser:
 
 
 def _submit(args: argparse.Namespace, config: Config) -> int:
-    """Submits a new run, or resumes an earlier one. Returns the exit code."""
+    """Submits a new run, or resumes an earlier one. Returns the exit code.
+
+    With --dry-run it prints the request instead. Without --yes it asks before it sends it. The code
+    is 0 if nothing is sent, or if the run is submitted or, with --wait, has succeeded; 1 if it has
+    failed or was cancelled; 3 if its model is rejected, with --fail-on-reject.
+
+    Raises:
+      UserError: If a key is wrong, there is no run to resume or it goes on, a limit is used up,
+        Google Cloud refuses something, or there is no terminal to ask at.
+      ConnectionError: If Google Cloud does not answer.
+    """
     if config.fail_on_reject and not args.wait:
         raise UserError("--fail-on-reject needs --wait: nothing is known before the run has ended")
     if args.dry_run:
@@ -131,6 +141,9 @@ def _resumed(submission: Submission, config: Config) -> Submission:
     """Returns an earlier submission with the limits and evaluation keys of this command.
 
     Keys that are not given stay as they were.
+
+    Raises:
+      UserError: If the value of a key is not allowed.
     """
     evaluate_args = evaluation(config, submission.values["evaluate_args"]).as_flags(
         but=EVALUATE_OWN
@@ -144,7 +157,12 @@ def _resumed(submission: Submission, config: Config) -> Submission:
 
 
 def _machines(cluster: Cluster, longest_s: float) -> Iterator[str]:
-    """Yields a line for each pool of machines, and one with the machine-hours at most."""
+    """Yields a line for each pool of machines, and one with the machine-hours at most.
+
+    Args:
+      cluster: Cluster of the run. Its line of a pool names the alternatives too.
+      longest_s: Time limit of the job in seconds, from which the machine-hours are computed.
+    """
     for role, pool in cluster.pools.items():
         others = (
             choice.pools[role].shape for choice in cluster.choices[1 : 1 + len(pool.alternatives)]
@@ -159,7 +177,11 @@ def _ended(config: Config, submission: Submission) -> int:
     """Prints the result of a run that has succeeded.
 
     Returns:
-      The exit code, which differs from 0 only for a rejected model with --fail-on-reject.
+      The exit code, 3 for a rejected model with --fail-on-reject, else 0.
+
+    Raises:
+      UserError: If the evaluation is gone from the bucket, or Google Cloud refuses a request.
+      ConnectionError: If Google Cloud does not answer.
     """
     values = submission.values
     path = f"{values['job_dir']}/evaluation.json"
@@ -180,7 +202,13 @@ def _ended(config: Config, submission: Submission) -> int:
 
 
 def _manage(args: argparse.Namespace, config: Config) -> int:
-    """Lists runs, or cancels one. Returns the exit code, 0."""
+    """Lists runs, or cancels one, given its name or the id of its job. Returns the exit code, 0.
+
+    Raises:
+      UserError: If the project or the location is wrong, no run of this name goes on, or Google
+        Cloud refuses a request.
+      ConnectionError: If Google Cloud does not answer.
+    """
     from pipelines.vertex import client, watch
 
     check_place(config, ("project", "location"))

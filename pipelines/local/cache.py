@@ -50,7 +50,9 @@ def code_digest(root: pathlib.Path) -> str:
 
 
 def dataset_dir(runs_dir: pathlib.Path, dataset: str, *key: object) -> pathlib.Path:
-    """Returns the directory of a dataset.
+    """Returns the directory of a dataset, `<runs_dir>/.datasets/<dataset>-<16 digits of a hash>`.
+
+    `:` and `/` in the dataset's name become `-`.
 
     Args:
       runs_dir: Directory of the runs.

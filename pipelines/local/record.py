@@ -65,7 +65,11 @@ class RunRecord:
         return TypeAdapter(cls).validate_python(read_or_empty(pathlib.Path(run_dir) / FILE))
 
     def save(self) -> None:
-        """Writes `run.json` into the run's directory."""
+        """Writes `run.json` into the run's directory, in place of one that is there.
+
+        Raises:
+          OSError: If it cannot be written.
+        """
         write_text(self.dir / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
 
@@ -105,6 +109,9 @@ def lock(run_dir: pathlib.Path) -> int:
 
     Returns:
       A file descriptor. The lock lasts until it is closed or this process ends, however it ends.
+
+    Raises:
+      OSError: If there is no `run.json`, or it cannot be written.
     """
     descriptor = os.open(run_dir / FILE, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -126,7 +133,8 @@ def read_or_empty(path: pathlib.Path) -> dict[str, Any]:
 def _make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
     """Makes the directory `<runs_dir>/<date>-<time>`, and returns it.
 
-    If another run has that directory, it waits for the next second.
+    If another run has that directory, it waits for the next second. An OSError is raised if the
+    directory cannot be made.
     """
     while True:
         run_dir = runs_dir / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")

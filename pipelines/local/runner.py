@@ -22,7 +22,12 @@ from pipelines.training import build
 
 
 def main(run_dir: str) -> int:
-    """Runs the pipeline as `run.json` describes it. Returns 0, or 1 if a step has failed."""
+    """Runs the pipeline as `run.json` describes it. Returns 0, or 1 if a step has failed.
+
+    Raises:
+      ValueError: If `run.json` is missing or damaged.
+      UserError: If steps run in containers, and the container engine does not answer.
+    """
     record = RunRecord.load(run_dir)
     if owner := owner_pid(os.environ):
         watch(owner, lambda: _end(record))

@@ -46,7 +46,11 @@ def write(record: RunRecord, progress: Progress, status: str, seconds: float) ->
       seconds: Duration of this attempt.
 
     Returns:
-      The content of `summary.json`. Its `reason` is an error that the user can repair, or None.
+      The content of `summary.json`. Its `reason` is the last error that the user can repair in the
+      log of a step that failed; None without one, and if `status` is not `failed`.
+
+    Raises:
+      OSError: If a file cannot be written.
     """
     run_dir = record.dir
     # There may be several, since a resume may evaluate again. The newest counts.

@@ -343,8 +343,8 @@ class Training:
         """Submits and follows jobs until the training is done or given up.
 
         Returns:
-          0 if it is done; 128+n if signal n stopped this; 143 if another cancelled it; 124 if a limit
-          is used up; 75 if there are no machines; else the exit code of the replica that failed.
+          0 if it is done; 128+n after signal n; 143 if the job was cancelled elsewhere; 124 if a
+          limit is used up; 75 without machines; else the exit code of the replica that failed.
 
         Raises:
           UserError: If Google Cloud refuses a request, another command works on the job directory,
