@@ -84,6 +84,7 @@ lint: setup  ## style, YAML, Cloud Build schema, directions of imports, and trap
 	@$(PY) -m pip --disable-pip-version-check check >/dev/null || $(PY) -m pip check
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
+	@types=$$($(VENV)/bin/mypy) || { echo "$$types"; exit 1; }
 	@$(VENV)/bin/yamllint --strict .
 	@$(VENV)/bin/codespell $$(git ls-files '*.py' '*.md' '*.yaml' '*.html' '*.toml')
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.cloudbuild cloudbuild.yaml deploy/builds/*.yaml
@@ -115,7 +116,7 @@ lock: setup  ## resolve the locks again for all platforms and Pythons
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra beam -o requirements-beam.lock
 
 clean:  ## delete what can be made again: environment, compiled specs, caches of tools
-	@rm -rf $(VENV) $(VENV)-beam build .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@rm -rf $(VENV) $(VENV)-beam build .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 clean-all: clean  ## and what was made by running it: runs, registry, jobs, datasets, evaluations

@@ -1,6 +1,5 @@
 """Runs as their files tell of them: listed, compared and deleted, whatever else is beside them."""
 
-import json
 import os
 import pathlib
 import re
