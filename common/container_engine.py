@@ -45,8 +45,8 @@ def check_engine(instead: str) -> bool:
 def security_options(*, rootless: bool) -> dict[str, Any]:
     """Returns the security options of every container, as arguments of Docker's Python client.
 
-    A container has no capabilities and can gain none. It runs as this user, who is root inside the
-    containers of a rootless engine.
+    A container has no capabilities, can gain none, and has an init process. It runs as this user,
+    who is root inside the containers of a rootless engine.
     """
     return {
         "user": "0:0" if rootless else f"{os.getuid()}:{os.getgid()}",

@@ -13,7 +13,8 @@ def templates(package: str) -> jinja2.Environment:
     """Returns a Jinja environment with the templates in the folder `templates` of a package.
 
     Values are escaped in templates called `.html`, `.htm` or `.xml`, and not in others. It is an
-    error to render an undefined variable. The filter `figure` is the function of this module.
+    error to render an undefined variable. The filter `figure` writes a number with four decimals,
+    and None as a dash.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(package),

@@ -25,7 +25,8 @@ def without_advice(*, peers: bool = False) -> Iterator[None]:
     """Context manager that holds back stderr, C++ included, and writes it at the end of the block.
 
     Two lines of advice by TensorFlow are left out: on `absl::InitializeLog`, and on oneDNN. It also
-    sets the log level of TensorFlow's runtime, unless the environment has one.
+    makes TensorFlow's runtime log errors alone, from then on, unless the environment variable
+    `TF_CPP_MIN_LOG_LEVEL` is set.
 
     Args:
       peers: Shows only fatal errors of the runtime from then on. For a replica among others: the
@@ -64,7 +65,7 @@ def import_keras() -> None:
 
 
 def import_arrow() -> None:
-    """Imports Arrow while pandas cannot be imported, as Arrow would import it; later it can be."""
+    """Imports Arrow, and keeps it from importing pandas, which can be imported later."""
     import pyarrow
 
     class Hidden(importlib.abc.MetaPathFinder):

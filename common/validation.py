@@ -36,7 +36,10 @@ _REPAIRS = {
 
 
 class Model(BaseModel):
-    """A mapping of known keys, each with a value."""
+    """Frozen mapping of the keys that a subclass declares, each with a value.
+
+    Null values are refused, and so are unknown keys, unless the subclass allows them.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -126,7 +129,7 @@ def number(low: int, high: int) -> BeforeValidator:
 
 
 def _message(error: ValidationError) -> str:
-    """Returns the first mistake in one line."""
+    """Returns the first mistake in one line, which begins with its place if that is known."""
     fault = error.errors()[0]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault["loc"])
     place, kind, value = "".join(steps).lstrip("."), fault["type"], fault["input"]

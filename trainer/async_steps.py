@@ -53,7 +53,8 @@ class AsyncSteps:
     def run(self, step: int, until: int, stop: bool, drain: bool = False) -> Window:
         """Schedules calls up to step `until`, and waits for the oldest call.
 
-        At most two calls per worker are under way.
+        At most two calls per worker are under way. A call has as many steps as take about half a
+        second.
 
         Args:
           step: Global step of the state; it matters only if nothing is under way.

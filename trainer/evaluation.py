@@ -51,7 +51,7 @@ _TIMEOUT_S = 600.0  # Time that the chief waits at the end for the evaluator's l
 
 
 class Scores:
-    """Evaluations of the job in `job_dir`."""
+    """Evaluations of a job: `validation.json` and the best state, `best/`, in its directory."""
 
     def __init__(self, job_dir: str, task: Task) -> None:
         self._job_dir, self._path, self._task = (

@@ -340,8 +340,8 @@ class Options(Flags):
     def identity(self) -> dict[str, Any]:
         """Returns the options that decide what is learnt, by name.
 
-        The strategy is `synchronous` or `asynchronous`: all synchronous strategies learn the same,
-        with any number of replicas.
+        Values are as in the flags, None for one without a value. The strategy is `synchronous` or
+        `asynchronous`: all synchronous ones learn the same, with any number of replicas.
         """
         strategy = "asynchronous" if self.strategy == "parameter_server" else "synchronous"
         return {**self._where(*_LEARNT), "strategy": strategy}

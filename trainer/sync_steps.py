@@ -43,7 +43,7 @@ class SyncSteps:
         )
 
     def run(self, step: int, until: int, stop: bool, drain: bool = False) -> Window:
-        """Makes some steps, at least one.
+        """Makes some steps, at least one, and otherwise as many as take about half a second.
 
         Args:
           step: Global step of the state.

@@ -35,7 +35,8 @@ _WEIGHT = re.compile(rf"variables/model\.S(.*){_VALUE}")
 def learnt_from(source: str) -> TrainedOn | None:
     """Returns the records that the source's weights were trained on.
 
-    Returns None if the source has no list of them, such as a `.keras` file.
+    They are listed in an exported model, or in the job directory. Returns None if the source has no
+    list of them, such as a `.keras` file.
 
     Args:
       source: Value of `--init-from`.

@@ -152,7 +152,8 @@ def parsed_json(path: Path) -> Iterator[Any]:
 
     Raises:
       UserError: If the file cannot be read, is no JSON or is `null`, or the block raises any error,
-        such as a KeyError for a key that the file lacks; the message names the file.
+        such as a KeyError for a key that the file lacks; the message names the file. A `UserError`
+        of the block passes unchanged.
       ConnectionError: If a store does not answer.
     """
     with reading(path):

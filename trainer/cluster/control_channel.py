@@ -69,7 +69,7 @@ class ControlChannel:
                 connection.sendall(message)
 
     def received(self, *messages: bytes, within_s: float = 0.0) -> bool:
-        """Returns whether any peer has sent one of the messages, now or within the next seconds.
+        """Returns whether any peer has ever sent one of the messages, or does in the next seconds.
 
         Args:
           *messages: Messages, each of one byte.

@@ -83,7 +83,11 @@ class Member:
 
     @property
     def default_strategy(self) -> str:
-        """Name of the strategy to use if no flag names one, by the cluster's shape."""
+        """Name of the strategy to use if no flag names one, by the cluster's shape.
+
+        It is `parameter_server` in a cluster with parameter servers, `multi_worker_mirrored` in any
+        other, and `one_device` for a single replica.
+        """
         if "ps" in self.addresses:
             return "parameter_server"
         return "multi_worker_mirrored" if self.addresses else "one_device"

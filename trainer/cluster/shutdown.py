@@ -30,7 +30,7 @@ _ABORTED = 134  # 128 + SIGABRT
 
 
 def saved_code() -> int:
-    """Returns the exit code after a stop request.
+    """Returns the exit code after a stop request: 143, or 134 on Vertex AI.
 
     All is saved, and the same command resumes the job.
     """
@@ -40,7 +40,7 @@ def saved_code() -> int:
 def failed_code() -> int:
     """Returns the exit code after a failure of another replica, a machine or a store.
 
-    The same command may resume the job.
+    It is 1, or 134 on Vertex AI. The same command may resume the job.
     """
     return _ABORTED if ON_VERTEX in os.environ else 1
 

@@ -29,6 +29,8 @@ def create(
 ) -> tf.distribute.Strategy:
     """Returns the strategy of that name for this replica.
 
+    With `multi_worker_mirrored`, a single replica gets a `OneDeviceStrategy`.
+
     Args:
       name: Value of `--strategy`.
       member: This replica.

@@ -39,6 +39,7 @@ def batch_indices(
 ) -> tf.Tensor:
     """Returns the indices in the split of a part of a step's global batch.
 
+    Each epoch is a permutation of the split, which follows from the seed and the epoch's number.
     Batches continue across the end of an epoch, so none is short.
 
     Args:

@@ -64,6 +64,10 @@ class Choice:
 def budget(replicas_here: int, on_gpus: bool) -> float:
     """Returns how many bytes of shards this replica may load into memory.
 
+    Loading takes up to three times the bytes of the shards, and may take half of the free memory.
+    So this is a sixth of the free memory, divided by the replicas. On GPUs it is also at most half
+    of what is free there.
+
     Args:
       replicas_here: Number of replicas that share this machine's memory.
       on_gpus: Whether the split is also copied to each GPU, so that the GPU with least memory

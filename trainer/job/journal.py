@@ -40,6 +40,9 @@ def _files(job_dir: epath.PathLike) -> list[tuple[str, epath.Path]]:
     """Returns all journals with the names of their replicas.
 
     They are sorted by role, number and attempt, so that the chief comes first.
+
+    Raises:
+      FileNotFoundError: If there is no such job directory.
     """
     # This is no glob, as the directory's path may contain special characters of patterns.
     files = [(_NAME.fullmatch(file.name), file) for file in epath.Path(job_dir).iterdir()]
@@ -164,7 +167,7 @@ class Journal:
             self._file.write(json.dumps(line) + "\n")
 
     def status(self, phase: str, step: int, **fields: Any) -> None:
-        """Rewrites the status file.
+        """Rewrites the status file, if the environment variable TRAINER_STATUS names one.
 
         Args:
           phase: Description of what the replica is doing.
@@ -184,7 +187,7 @@ class Journal:
 
     @property
     def silence_s(self) -> float:
-        """Seconds since the status was last shown."""
+        """Seconds since the last call that showed the status; calls count without a file too."""
         return time.monotonic() - self._shown_at
 
     def _show(self) -> None:

@@ -11,7 +11,8 @@ class Summing(keras.Optimizer):
     """Mixin for an optimizer of Keras that clips the sum of all replicas' gradients, by one norm.
 
     Keras clips each replica's part before they are added up, so that the effect of
-    `global_clipnorm` would depend on the number of replicas.
+    `global_clipnorm` would depend on the number of replicas. The arguments `clipnorm` and
+    `clipvalue` have no effect.
     """
 
     def _clip_gradients(
