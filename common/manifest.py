@@ -343,6 +343,10 @@ class Manifest:
         """Writes `manifest.json` into a directory, complete or not at all.
 
         The dataset exists once this returns.
+
+        Raises:
+          UserError: If a store refuses the request.
+          OSError: If it cannot be written, or a store does not answer.
         """
         write_text(os.path.join(directory, FILE), self.dump())
 

@@ -104,7 +104,12 @@ class TrainedOn:
         return ~np.isin(hashes, np.concatenate([np.empty(0, np.uint64), *others]))
 
     def save(self, directory: str) -> None:
-        """Writes `trained_on.npz` into a directory, complete or not at all."""
+        """Writes `trained_on.npz` into a directory, complete or not at all.
+
+        Raises:
+          UserError: If a store refuses the request.
+          OSError: If it cannot be written, or a store does not answer.
+        """
         content = io.BytesIO()
         # mypy also compares the arrays with the flag `allow_pickle`.
         np.savez(content, **{_FORM: np.array(self.form)}, **self.hashes)  # type: ignore[arg-type]
@@ -153,6 +158,10 @@ def write(
         define it; otherwise None.
       learnt: Records that the model was trained on; None to leave that file out.
       signatures: Names of the model's signatures.
+
+    Raises:
+      UserError: If a store refuses the request.
+      OSError: If a file cannot be written, or a store does not answer.
     """
     facts = {
         "model": model,

@@ -239,6 +239,7 @@ class Validator:
 
         Raises:
           UserError: If the split is empty, or one of its files is missing or damaged.
+          ConnectionError: If a store does not answer when files are compared with the manifest.
           ValueError: If the names are not those of the model's weights.
         """
         weights.put(values, self._model)
@@ -315,6 +316,7 @@ def replica_batches(
 
     Raises:
       UserError: If the validation split is empty, or one of its files is missing or damaged.
+      ConnectionError: If a store does not answer when files are compared with the manifest.
     """
     count = math.ceil(manifest.split(SPLIT).examples / batch_size)
     rounds = math.ceil(count / replicas)

@@ -365,7 +365,7 @@ def _check_against_first_start(
 
     Raises:
       UserError: If they differ, or the record `job.json` cannot be used.
-      ConnectionError: If a store does not answer.
+      OSError: If it cannot be written, or a store does not answer.
     """
     record = {
         "identity": opts.facts(manifest),
@@ -473,7 +473,7 @@ def _note_records(opts: Options, manifest: Manifest) -> None:
 
     Raises:
       UserError: If a file of hashes, or the list of records of `--init-from`, cannot be used.
-      ConnectionError: If a store does not answer.
+      OSError: If the list cannot be written, or a store does not answer.
     """
     if TrainedOn.load(opts.job_dir) is None:
         own = TrainedOn.of(manifest, content_hashes(manifest, opts.data_dir, "train"))

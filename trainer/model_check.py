@@ -37,6 +37,7 @@ def run(build: Builder, opts: Options, manifest: Manifest) -> None:
     Raises:
       UserError: If the model would not be trained or exported correctly, or the first batch of the
         training split cannot be read.
+      ConnectionError: If a store does not answer.
     """
     if opts.model in registry.NAMES:
         return

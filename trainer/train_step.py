@@ -81,9 +81,21 @@ class TrainStep:
     ) -> tuple[tf.Tensor, list[tf.Tensor | tf.IndexedSlices | None]]:
         """Returns the values that a step returns, and the gradients of the trainable variables.
 
-        The gradients are this replica's part, of the loss with the decay of weights. One is None if
-        the loss does not depend on its variable. The arguments are those of `__call__`. Nothing is
-        updated but variables that layers update themselves, such as moving statistics.
+        Nothing is updated but variables that layers update themselves, such as moving statistics.
+
+        Args:
+          batch: Inputs of the model, labels, and weights if any, [count, ...] by name.
+          step: Global step.
+          first: Position in the global batch of the first example.
+          count: Number of examples.
+
+        Returns:
+          This replica's parts of the loss and of the states of the metrics, float32 [values]; and
+          its parts of the gradients of the loss with the decay of weights. A gradient is None if
+          the loss does not depend on its variable.
+
+        Raises:
+          UserError: If the task's loss function does not give one number for each example.
         """
         features = dict(batch)
         labels, weights = features.pop(self.label), features.pop(WEIGHT, None)

@@ -49,7 +49,9 @@ def list_files(path: Path, *, follow_links: bool = True) -> list[File]:
       follow_links: Whether to descend into linked folders.
 
     Raises:
-      UserError: If links lead to one folder twice.
+      UserError: If links lead to one folder twice, or the store refuses the request.
+      ConnectionError: If the store does not answer.
+      OSError: If a local folder cannot be read.
     """
     file = stat_file(path)
     return [file] if file else storage_of(path).list(os.fspath(path), follow_links=follow_links)
@@ -75,6 +77,8 @@ def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io
     Raises:
       FileNotFoundError: If there is no file of this path.
       FileChangedError: From here or from reading, if the file is not the listed version any more.
+      UserError: If the store refuses a request.
+      ConnectionError: If the store does not answer.
     """
     file = require_file(place)
     stop = file.num_bytes if stop is None else stop
@@ -87,6 +91,8 @@ def open_random_access(file: File) -> io.RawIOBase:
 
     Raises:
       FileChangedError: From here or from reading, if the file is not the listed version any more.
+      UserError: If the store refuses a request.
+      ConnectionError: If the store does not answer.
     """
     return storage_of(file.path).open(file, 0, 0)
 
@@ -103,6 +109,8 @@ def open_files(files: Sequence[File], stop: int | None = None) -> Iterator[io.Bu
 
     Raises:
       FileChangedError: If a file is not the listed version any more.
+      UserError: If the store refuses a request.
+      ConnectionError: If the store does not answer.
     """
 
     def open_and_fetch(file: File) -> io.BufferedReader:
@@ -185,7 +193,13 @@ def write_text(path: Path, text: str, **options: Any) -> File:
 
 
 def delete_files(paths: Iterable[Path]) -> None:
-    """Deletes files; paths without a file are ignored."""
+    """Deletes files; paths without a file are ignored.
+
+    Raises:
+      UserError: If the store refuses a request.
+      ConnectionError: If the store does not answer.
+      OSError: If a local file cannot be deleted.
+    """
     map_in_threads(lambda path: storage_of(path).delete(os.fspath(path)), paths)
 
 
@@ -195,7 +209,9 @@ def copy_tree(source: Path, target: Path) -> None:
     Nothing is done if there is no such folder.
 
     Raises:
-      UserError: If links lead to one folder twice, or a file changes meanwhile.
+      UserError: If links lead to one folder twice, a file changes meanwhile, or a store refuses a
+        request.
+      OSError: If a local file cannot be read or written, or a store does not answer.
     """
     source = os.fspath(source).rstrip("/")
     storage = storage_of(target)
@@ -213,6 +229,8 @@ def sha256_of(place: File | Path) -> str:
 
     Raises:
       FileNotFoundError: If there is no such file.
+      FileChangedError: If it is not the listed version any more.
+      ConnectionError: If the store does not answer.
     """
     with open_file(place) as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
@@ -228,6 +246,8 @@ def crc32c_of(path: Path) -> str:
 
     Raises:
       FileNotFoundError: If there is no such file.
+      FileChangedError: If a local file changes while it is read.
+      ConnectionError: If the store does not answer.
     """
     return storage_of(path).crc32c(require_file(path))
 
@@ -251,6 +271,7 @@ def require_file(place: File | Path) -> File:
 
     Raises:
       FileNotFoundError: If there is none.
+      ConnectionError: If the store does not answer.
     """
     path = place.path if isinstance(place, File) else place
     file = place if isinstance(place, File) and place.version else stat_file(path)

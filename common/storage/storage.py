@@ -209,6 +209,8 @@ class Writer:
         Raises:
           FileExistsError: If `if_version` does not hold and the file that exists has another
             content.
+          UserError: If a store refuses the request.
+          OSError: If the file cannot be written, or a store does not answer.
         """
         crc32c = self._checksum.hexdigest().decode()
         self.file = File(path=self.path, num_bytes=self._num_bytes, crc32c=crc32c)

@@ -37,7 +37,12 @@ class Done(pydantic.BaseModel, frozen=True, extra="allow"):
         return step, self.epochs * step / max(1, self.step)
 
     def save(self, job_dir: str) -> None:
-        """Writes the file; the job is finished once this returns."""
+        """Writes `DONE.json` into the job's directory; the job is finished once this returns.
+
+        Raises:
+          UserError: If a store refuses the request.
+          OSError: If it cannot be written, or a store does not answer.
+        """
         write_text(os.path.join(job_dir, FILE), self.model_dump_json(indent=1) + "\n")
 
 
