@@ -64,7 +64,7 @@ class Guard:
         )
 
     def mark(self, name: str) -> str:
-        """Returns the environment variable `MARK` for the processes of the replica `name`."""
+        """Returns `TOKEN:NAME`, the value of the environment variable `MARK` in a replica."""
         return f"{self.token}:{name}"
 
     def close(self) -> None:
