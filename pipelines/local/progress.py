@@ -147,7 +147,8 @@ def step_event(line: str) -> tuple[str, str] | None:
       line: Line of kfp.local's output without colours.
 
     Returns:
-      Name and status; None if the line reports no start or end.
+      Name and status (`running`, `succeeded`, `cached` or `failed`); None if the line reports no
+      start or end.
     """
     event = _EVENT.match(line)
     return event and (event[1], _STATUSES[event[2] or event[3]])

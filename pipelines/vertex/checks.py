@@ -92,8 +92,10 @@ class Asker:
 def check_access(submission: Submission) -> None:
     """Checks a run's bucket, image and training account. Warns of what cannot be checked.
 
+    A check whose service does not answer only prints a warning.
+
     Raises:
-      UserError: If something is wrong; the message has all problems.
+      UserError: If something is wrong (the message has all problems), or there are no credentials.
     """
     ask = Asker()
     problems: list[str] = []
@@ -111,7 +113,12 @@ def check_access(submission: Submission) -> None:
 
 
 def project_problems(ask: Asker, project: str, location: str) -> Iterator[str]:
-    """Yields a problem if Vertex AI cannot be used in a project and region."""
+    """Yields a problem, at most one, if Vertex AI cannot be used in a project and region.
+
+    Raises:
+      ConnectionError: If Vertex AI does not answer.
+      UserError: If the credentials are refused.
+    """
     place = f"{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
     status, answer = ask(f"https://{place}/pipelineJobs?pageSize=1")
     if status != 200:
@@ -166,7 +173,16 @@ def bucket_problems(ask: Asker, bucket: str, location: str) -> Iterator[str]:
 
 
 def _image_problems(ask: Asker, image: str) -> Iterator[str]:
-    """Yields a problem if an image does not exist or cannot be pulled."""
+    """Yields a problem, at most one, if an image does not exist or cannot be pulled.
+
+    Args:
+      ask: Client.
+      image: `HOST/NAME@sha256:DIGEST`.
+
+    Raises:
+      ConnectionError: If the registry does not answer.
+      UserError: If the credentials are refused.
+    """
     host, _, path = image.partition("/")
     name, _, digest = path.partition("@")
     status, answer = ask(f"https://{host}/v2/{name}/manifests/{digest}", Accept=_MANIFESTS)
@@ -177,12 +193,16 @@ def _image_problems(ask: Asker, image: str) -> Iterator[str]:
 
 
 def _account_problems(ask: Asker, submission: Submission) -> Iterator[str]:
-    """Yields a problem if the training's service account is missing.
+    """Yields a problem if the training's service account is named but does not exist.
 
     Prints a warning if the run's account may not be allowed to act as that account. Only the run's
     account itself could ask Google Cloud for that. So the policies of the training's account and of
     the project are read. The permission may also come from a group or a folder, which these
     policies do not show.
+
+    Raises:
+      ConnectionError: If Google Cloud does not answer.
+      UserError: If the credentials are refused.
     """
     account, actor = submission.settings.training_service_account, submission.service_account
     if not account:

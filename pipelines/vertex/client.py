@@ -37,6 +37,11 @@ def send(submission: Submission, job_id: str, order: Again) -> str:
 
     Returns:
       The resource name of the pipeline job.
+
+    Raises:
+      RefusedError: If Vertex AI refuses the request.
+      UserError: If the credentials are not valid.
+      ConnectionError: If Vertex AI does not answer; the job may nevertheless have been created.
     """
     client = aiplatform.initializer.global_config.create_client(
         aiplatform.utils.PipelineJobClientWithOverride
@@ -49,13 +54,23 @@ def send(submission: Submission, job_id: str, order: Again) -> str:
 
 
 def get(name: str) -> v1.PipelineJob:
-    """Returns the present state of a run, given its name `projects/.../pipelineJobs/...`."""
+    """Returns the present state of a run, given its name `projects/.../pipelineJobs/...`.
+
+    Raises:
+      UserError: If Vertex AI refuses it, for example because there is no such run.
+      ConnectionError: If Vertex AI does not answer.
+    """
     with refusals(_SERVICE):
         return aiplatform.PipelineJob.get(name).gca_resource
 
 
 def runs(**labels: str) -> list[v1.PipelineJob]:
-    """Returns this program's runs that have the labels, the newest first."""
+    """Returns this program's runs that have all these labels, the newest first.
+
+    Raises:
+      UserError: If Vertex AI refuses the request.
+      ConnectionError: If Vertex AI does not answer.
+    """
     terms = " AND ".join([OURS, *(f'labels.{name}="{value}"' for name, value in labels.items())])
     with refusals(_SERVICE):
         jobs = [job.gca_resource for job in aiplatform.PipelineJob.list(filter=terms)]
@@ -63,13 +78,26 @@ def runs(**labels: str) -> list[v1.PipelineJob]:
 
 
 def cancel(name: str) -> None:
-    """Cancels a run, given its name `projects/.../pipelineJobs/...`."""
+    """Cancels a run, given its name `projects/.../pipelineJobs/...`; does not wait for its end.
+
+    Raises:
+      UserError: If Vertex AI refuses it.
+      ConnectionError: If Vertex AI does not answer.
+    """
     with refusals(_SERVICE):
         aiplatform.PipelineJob.get(name).cancel()
 
 
 def custom_jobs(run: str) -> list[v1.CustomJob]:
-    """Returns this program's training jobs of a run, the oldest first."""
+    """Returns this program's training jobs of all attempts of a run, the oldest first.
+
+    Args:
+      run: Name of the run, which is the display name of its jobs.
+
+    Raises:
+      UserError: If Vertex AI refuses the request.
+      ConnectionError: If Vertex AI does not answer.
+    """
     with refusals(_SERVICE):
         jobs = [
             job.gca_resource
@@ -79,7 +107,7 @@ def custom_jobs(run: str) -> list[v1.CustomJob]:
 
 
 def link(name: str) -> str:
-    """Returns the address of a run in Google Cloud's console."""
+    """Returns the console's address of a run, given its name `projects/.../pipelineJobs/...`."""
     _, project, _, location, _, run = name.split("/")
     return (
         f"https://console.cloud.google.com/vertex-ai/locations/{location}/pipelines/runs/{run}"

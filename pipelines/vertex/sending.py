@@ -26,11 +26,14 @@ _END_POLLS = 7  # Long enough for a cancelled job, which has half a minute to sa
 def recorded(submission: Submission, store: JobStore) -> list[v1.PipelineJob]:
     """Reads the record of a run's attempts into the store, and returns the run's pipeline jobs.
 
-    If nobody waited for the last attempt, its ending is found out and added. It is written to the
-    bucket only with the next attempt.
+    If nobody waited for the last attempt, its ending is found out and added, or the attempt is
+    removed if it has not come to the training. That is written to the bucket only with the next
+    attempt.
 
     Raises:
-      UserError: If a pipeline job or a training job of the run has not ended.
+      UserError: If a pipeline job of the run has not ended, a training job does not end within a
+        minute, the record is damaged, or Google Cloud refuses a request.
+      ConnectionError: If Google Cloud does not answer.
     """
     runs = client.runs(run=submission.run)
     for each in runs:
@@ -61,7 +64,10 @@ def run(
       was cancelled, or if training is given up for good.
 
     Raises:
-      UserError: If Vertex AI refuses the run. The record of a run that is new is deleted then.
+      UserError: If Google Cloud refuses a request (the records of a run that is new are deleted if
+        its first attempt is refused), another command works on the run, or a training job goes on
+        although its pipeline job has ended.
+      ConnectionError: If Google Cloud does not answer while an attempt is sent, or after its end.
     """
     names = {*map(_id, runs), *(attempt.display_name for attempt in store.attempts)}
     numbers = itertools.count(2)
@@ -114,10 +120,13 @@ def _id(run: v1.PipelineJob) -> str:
 
 
 def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob]:
-    """Returns the training jobs of the last attempt. Waits a minute for their end.
+    """Returns the training jobs of the last attempt. Waits up to a minute for their end.
+
+    The list is empty if the attempt has not come to the training.
 
     Raises:
-      UserError: If one of them goes on without its pipeline job.
+      UserError: If one of them still goes on, or Google Cloud refuses the request.
+      ConnectionError: If Google Cloud does not answer.
     """
     # All attempts have the run's name. Jobs of earlier ones are in the record.
     known = {name for attempt in store.attempts for name in attempt.jobs}
@@ -149,8 +158,12 @@ def _complete(store: JobStore, jobs: Sequence[v1.CustomJob], run: v1.PipelineJob
 
     Args:
       store: Record of the attempts.
-      jobs: Training jobs of the attempt.
+      jobs: Training jobs of the attempt, all of which have ended.
       run: Its pipeline job, if there is one.
+
+    Raises:
+      UserError: If the bucket refuses to list the checkpoints.
+      ConnectionError: If the bucket does not answer.
     """
     failed = _failed_steps(run).get("train") if run else None
     if jobs:
@@ -178,7 +191,8 @@ def _failures(
 ) -> Iterator[str]:
     """Yields lines about each step that has failed: the reason, and the end of its log.
 
-    Of the training, the log is that of the replica that has failed.
+    Of the training, the log is that of the replica that has failed. A log that cannot be read is
+    replaced by the error message.
     """
     for step, task in _failed_steps(run).items():
         why, job = task.error.message, task.executor_detail.container_detail.main_job

@@ -55,12 +55,12 @@ class Submission:
 
     @functools.cached_property
     def cluster(self) -> Cluster:
-        """Cluster that the training runs on."""
+        """Cluster that the training runs on, with all its choices of machines."""
         return Cluster.from_json(self.values["cluster"])
 
     @property
     def bounds(self) -> Bounds:
-        """Limits on all attempts of the training together."""
+        """Limits on all attempts of the training together; 7 days if the cluster has no timeout."""
         return Bounds(
             cluster=self.cluster,
             timeout_s=self.cluster.scheduling.timeout_s or TIMEOUT_S,
@@ -73,7 +73,12 @@ class Submission:
         return _RECORD.format(self.bucket, self.run)
 
     def save(self) -> None:
-        """Writes the submission to the run's directory in the bucket."""
+        """Writes the submission to `runs/<run>/run.json` in the bucket, in place of an earlier one.
+
+        Raises:
+          UserError: If the bucket refuses it.
+          ConnectionError: If the bucket does not answer.
+        """
         write_text(self.record, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     @classmethod
@@ -85,7 +90,9 @@ class Submission:
           run: Name of the run.
 
         Raises:
-          UserError: If there is no such run, or if its record is damaged.
+          UserError: If there is no such run, its record is damaged, or the bucket refuses to read
+            it.
+          ConnectionError: If the bucket does not answer.
         """
         with parsed_json(_RECORD.format(bucket, run)) as fields:
             if fields is None:
@@ -99,7 +106,7 @@ class Submission:
 
         Args:
           job_id: Id of the pipeline job.
-          order: Machines and time limit of the attempt.
+          order: Machines and time limit of the attempt. The limit must not be None.
 
         Returns:
           `parent`, `pipelineJobId` and `pipelineJob` of the request.
@@ -134,7 +141,9 @@ class Submission:
 
 
 def prepare(config: Config) -> Submission:
-    """Returns a new submission. Checks all keys, and sends no request.
+    """Returns a new submission with a new name. Checks all keys, and sends no request.
+
+    If only `service_account` is given, the training acts as that account too.
 
     Raises:
       UserError: If a key is wrong, or if keys do not fit each other.
@@ -186,7 +195,7 @@ def prepare(config: Config) -> Submission:
 
 
 def require_bucket(source: str) -> str:
-    """Returns a path in a bucket without a slash at its end.
+    """Returns a path in a bucket, `gs://BUCKET` or `gs://BUCKET/NAME`, without a slash at its end.
 
     Raises:
       UserError: If it is another path, since steps on Vertex AI can read only buckets.

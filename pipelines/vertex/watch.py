@@ -64,7 +64,7 @@ def state_of(job: v1.PipelineJob) -> str:
 
 
 def is_live(job: v1.PipelineJob) -> bool:
-    """Returns whether a run has not ended yet."""
+    """Returns whether a run has neither succeeded nor failed nor been cancelled yet."""
     return state_of(job) not in _ENDED
 
 
@@ -83,7 +83,11 @@ def steps(job: v1.PipelineJob) -> Iterator[tuple[str, v1.PipelineTaskDetail]]:
 def newest_step(job_dir: str) -> dict[str, Any]:
     """Returns the newest line with the event `step` or `evaluation` in the chief's journals.
 
-    It is empty if there is none yet, or if the journals cannot be read.
+    The last 64 KiB of each journal are read, the newest journal first. The result is empty if there
+    is no such line yet, or if the store refuses to show the journals.
+
+    Raises:
+      ConnectionError: If the store does not answer.
     """
     with contextlib.suppress(UserError):  # A journal may be replaced while it is read.
         journals = [file for file in list_folder(job_dir)[1] if "/journal-chief-0-" in file.path]
@@ -104,7 +108,7 @@ def show(text: str) -> None:
 
 
 def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields name and state of each step whose state has changed.
+    """Yields name and state of each step whose state has changed, unless it only waits.
 
     Args:
       job: The run.

@@ -32,6 +32,9 @@ SILENCE_S = 10.0  # Shorter than the time after which ssh reports a lost connect
 def main(request: dict[str, Any]) -> int:
     """Answers a request, or runs its replica.
 
+    The answer is a line on standard output: `training:` and a JSON object with `cores` (a number)
+    and `gpus` (a list of ids).
+
     Args:
       request: Mapping with `path`, or with `command`, `env` and `cwd`.
 

@@ -234,7 +234,11 @@ class VertexBackend(Backend):
             return Training(plan, output, signals).run()
 
     def status(self, job_dir: str) -> Status:
-        """Returns the state of the last attempt, by its record or, if it runs, by Vertex AI."""
+        """Returns the state of the last attempt, by its record or, if it runs, by Vertex AI.
+
+        Raises:
+          UserError: If no job ran there, its record is damaged, or Google Cloud refuses a request.
+        """
         attempt, job = self._last_attempt(job_dir)
         state = _STATES.get(ending(job) if job else attempt.ending, "failed")
         exit_code = attempt.exit_code if state == "failed" else 0
@@ -469,10 +473,6 @@ class Training:
         Once this process has begun to follow its first job, a call that fails with a `UserError`
         or `OSError` is repeated every `POLL_S` seconds until it succeeds or is refused. Before
         that, any error is raised, and later those of other types.
-
-        Args:
-          call: The function.
-          *arguments: Its arguments.
 
         Raises:
           RefusedError: If Google Cloud refuses the call.
