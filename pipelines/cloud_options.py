@@ -72,7 +72,7 @@ def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
 
     Args:
       args: Values of the keys.
-      keys: Which of `NEEDED` to check.
+      keys: Which of `project`, `location`, `bucket` and `image` to check; by default all.
 
     Raises:
       UserError: If one is missing or malformed.

@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Raises:
       UserError: If a key or the source cannot be used, or if a file cannot be written.
+      ConnectionError: If the source is in a bucket that does not answer.
     """
     if owner := owner_pid(os.environ):
         watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -91,6 +92,7 @@ def _prepare(config: Config) -> RunRecord:
 
     Raises:
       UserError: If a key or the source cannot be used, or if a directory cannot be written.
+      ConnectionError: If the source is in a bucket that does not answer.
     """
     if config.runner == "docker":
         check_engine("--runner subprocess")

@@ -48,7 +48,7 @@ def build(
     """Returns the pipeline for a back end.
 
     Args:
-      backend: One of `BACKENDS`.
+      backend: `local` or `vertex`.
       image: Container image of the steps; for Vertex AI by digest.
       job: Arguments of `CustomTrainingJobOp`, as `JobSettings` makes them.
       job_args: The same settings as flags, for the step `plan`.

@@ -28,6 +28,7 @@ def cache_key(convert_args: Sequence[str], schema: str) -> str:
 
     Raises:
       UserError: If a flag is wrong, or if the source cannot be read.
+      ConnectionError: If the source is in a bucket that does not answer.
     """
     with parsed_options(convert_args, schema, "-") as options:
         content = source_digest(options.dataset, options.source, options.schema)

@@ -79,7 +79,11 @@ class Progress(Live):
         return next((step for step in [*self.steps.values()] if step.status == status), None)
 
     def log(self, step: Step | None) -> pathlib.Path:
-        """Returns the path of the log of a step, or for None that of the whole run."""
+        """Returns the path `<step>.log` of the log of a step, or `pipeline.log` for the whole run.
+
+        Args:
+          step: The step; None for the whole run.
+        """
         return self.log_dir / f"{step.name if step else 'pipeline'}.log"
 
     def follow(self, lines: Iterable[bytes]) -> Iterator[Step]:

@@ -26,7 +26,7 @@ _LAST_LINES = 12
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """Returns a path as a person would type it: relative if it lies in the working directory."""
+    """Returns a path as a person would type it: relative if it lies below the working directory."""
     path = os.fspath(path)
     return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
 

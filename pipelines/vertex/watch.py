@@ -123,7 +123,10 @@ def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str,
 
 
 def _progress(line: dict[str, Any]) -> str:
-    """Returns a line of the chief's journal as a text for people."""
+    """Returns a line of the chief's journal as a text: step, speed, loss, accuracy and AUC.
+
+    What the line lacks is left out, but for the step, which it must have.
+    """
     parts = [f"step {line['step']:,}"]
     parts += [f"{line['examples_per_s']:,.0f} examples/s"] if line.get("examples_per_s") else []
     parts += [

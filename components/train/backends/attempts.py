@@ -104,7 +104,7 @@ class Attempt:
 
     @property
     def shape(self) -> str:
-        """Machines of all roles in one line, such as `chief: 1 x n1-standard-4`."""
+        """Machines in one line, such as `chief: 1 x n1-standard-4, worker: 2 x n1-standard-4`."""
         return ", ".join(f"{role}: {machines}" for role, machines in self.machines.items())
 
 

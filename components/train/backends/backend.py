@@ -106,7 +106,9 @@ class Backend(abc.ABC):
           output: Shows the output of the replicas and the events of the job.
 
         Returns:
-          The exit code of the job as in docs/RUNNING.md; 0 if it is done.
+          The exit code of the job as in docs/RUNNING.md: 0 if it is done, 128+n after signal n, 124
+          at its time limit, 137 if a replica had to be killed before it had saved, else that of the
+          replica that failed.
 
         Raises:
           UserError: If another launcher works on the job directory, or the job is refused.

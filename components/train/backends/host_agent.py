@@ -39,7 +39,7 @@ def main(request: dict[str, Any]) -> int:
       request: Mapping with `path`, or with `command`, `env` and `cwd`.
 
     Returns:
-      0 after an answer, or the exit code of the replica as `run` returns it.
+      0 after an answer, or the replica's exit code, at most 254 (128+n if signal n killed it).
 
     Raises:
       SystemExit: If there is no file `path`; the reason goes to standard error.
@@ -77,7 +77,8 @@ def usable_gpus() -> list[str]:
 def run(request: dict[str, Any]) -> int:
     """Runs a replica until it ends, then kills what is left of its process group.
 
-    Standard input controls it meanwhile, as `obey` describes.
+    Meanwhile `stop` in standard input sends it SIGTERM, and the end of standard input, or 10 s of
+    silence there, kills it.
 
     Args:
       request: Mapping with `command`, `env` (additional environment variables) and `cwd`, which is

@@ -81,12 +81,7 @@ class Submission:
     bounds: Bounds
 
     def body(self, name: str, order: Again) -> dict[str, Any]:
-        """Returns the request body for an attempt.
-
-        Args:
-          name: Display name of the job.
-          order: Its machines and time limit.
-        """
+        """Returns the request body for an attempt: its display name, machines and time limit."""
         limit = order.timeout_s and f"{order.timeout_s}s"
         return request(name, {**self.arguments[order.choice], "timeout": limit})
 
@@ -98,9 +93,7 @@ class Submission:
 def request(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Translates arguments of `CustomTrainingJobOp` into a request body of `customJobs.create`.
 
-    Args:
-      name: Display name of the job.
-      arguments: Arguments by name, with `labels`; those with empty values are left out.
+    The arguments must have `labels`. Those with empty values are left out.
     """
     spec = {key: value for key, value in arguments.items() if value}
     key = spec.pop("encryption_spec_key_name", None)
@@ -229,6 +222,11 @@ class VertexBackend(Backend):
           0 if the training is done; 128+n if signal n stopped this process; 143 if the job was
           cancelled elsewhere; 124 if a limit is used up; 75 if there are no machines; else the exit
           code of the replica that failed.
+
+        Raises:
+          UserError: If Google Cloud refuses a request, another command works on the job directory,
+            earlier attempts have used up a limit, or a record is damaged.
+          ConnectionError: If Google Cloud does not answer before the first job is followed.
         """
         with signal_socket() as signals:
             return Training(plan, output, signals).run()
@@ -268,7 +266,11 @@ class VertexBackend(Backend):
         return self.status(job_dir).exit_code
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
-        """Yields replica and text of each line in Cloud Logging of the last attempt."""
+        """Yields replica and text of each line in Cloud Logging of the last attempt.
+
+        Raises:
+          UserError: If no job ran there, its record is damaged, or Google Cloud refuses a request.
+        """
         attempt, _ = self._last_attempt(job_dir)
         for name in attempt.jobs or [attempt.name]:
             yield from CloudLogs(
@@ -307,11 +309,9 @@ class VertexBackend(Backend):
 def _unfinished(store: JobStore, jobs: Jobs) -> Any:
     """Returns the `CustomJob` of the last attempt if the record does not say that it has ended.
 
-    Sets the attempt's name to that of the job. Removes the attempt from `store.attempts`, without
-    writing the record, if Vertex AI has no such job because its request was never sent.
-
-    Returns:
-      The job, which may have ended meanwhile; None if there is none.
+    Otherwise, and if there is no job, returns None. The job may have ended meanwhile. Sets the
+    attempt's name to that of the job. Removes the attempt from `store.attempts`, without writing
+    the record, if Vertex AI has no such job because its request was never sent.
     """
     attempts = store.attempts
     if not attempts or attempts[-1].ending:

@@ -71,6 +71,9 @@ class Jobs:
 
         Raises:
           NoCapacityError: If there is no quota for its machines.
+          RefusedError: If Vertex AI refuses the request for another reason.
+          UserError: If there are no valid credentials.
+          ConnectionError: If Vertex AI does not answer; the job may nevertheless have been created.
         """
         from google.api_core.exceptions import TooManyRequests
         from google.cloud import aiplatform_v1 as v1
@@ -90,6 +93,10 @@ class Jobs:
         Args:
           display_name: Display name of the job.
           location: Location in which it was submitted; empty for that of this object.
+
+        Raises:
+          UserError: If Vertex AI refuses the request, or there are no valid credentials.
+          ConnectionError: If Vertex AI does not answer.
         """
         location = location or self._location
         parent = f"projects/{self._project}/locations/{location}"
@@ -98,12 +105,26 @@ class Jobs:
             return next(iter(self._client(location).list_custom_jobs(request=request)), None)
 
     def get(self, name: str) -> Any:
-        """Returns the `CustomJob` with this resource name, in its present state."""
+        """Returns the `CustomJob` with this resource name, in its present state.
+
+        Raises:
+          UserError: If there is no such job, Vertex AI refuses the request for another reason, or
+            there are no valid credentials.
+          ConnectionError: If Vertex AI does not answer.
+        """
         with refusals(_SERVICE):
             return self._client(location_of(name)).get_custom_job(name=name)
 
     def cancel(self, name: str) -> None:
-        """Asks Vertex AI to cancel a job, whose replicas then save; does not wait for its end."""
+        """Asks Vertex AI to cancel a job, whose replicas then save; does not wait for its end.
+
+        Args:
+          name: Resource name of the job.
+
+        Raises:
+          UserError: If Vertex AI refuses the request, or there are no valid credentials.
+          ConnectionError: If Vertex AI does not answer.
+        """
         with refusals(_SERVICE):
             self._client(location_of(name)).cancel_custom_job(name=name)
 

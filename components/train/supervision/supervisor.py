@@ -62,8 +62,8 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
       * if a replica failed and cannot be started again, its exit code, or 128+n if signal n killed
         it;
       * 128+n if signal n stopped this process, and 124 after the plan's time limit;
-      * 137 instead of these two, or of 143 from a replica, if one had to be killed while they were
-        stopped, and may not have saved.
+      * 137 instead of 128+n, 124, or the 143 of a replica if a replica had to be killed then, and
+        may not have saved.
 
     Raises:
       UserError: If another launcher works on the job directory, a directory cannot be written, a
@@ -291,7 +291,8 @@ class _Job:
         """Handles the end of a replica that ended by itself, or was killed as frozen.
 
         While the others are being stopped because of another failure, this changes at most which
-        replica is blamed. Otherwise `decide` says what follows.
+        replica is blamed. Otherwise, as `decide` says, the job is done, the replica starts again
+        alone, or all others are stopped for a restart of all.
         """
         role, patience = child.replica.role, self.patience
         if self._blamed:
