@@ -54,8 +54,9 @@ class Backend(abc.ABC):
     """A place where the replicas of a job run.
 
     Every method may raise a `UserError` and, if a bucket or Google Cloud does not answer, a
-    `ConnectionError`. Processes that the call has started on machines of its own do not run any
-    more then. A job directory has one job at a time, and submitting the same job again resumes it.
+    `ConnectionError`. Processes that the call has started do not run any more then; only a job of
+    Vertex AI may go on. A job directory has one job at a time, and submitting the same job again
+    resumes it.
 
     Every back end keeps these promises, which `tests/contracts/test_backend.py` tests:
 

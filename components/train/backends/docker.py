@@ -72,8 +72,8 @@ class DockerBackend(LocalBackend):
 
         Raises:
           UserError: If Docker does not answer, if the image or a directory is not on this machine,
-            if the job directory is in a bucket and there is no `--log-dir`, or if there are fewer
-            GPUs than the cluster file asks for.
+            if the job directory is in a bucket and there is no `--log-dir`, or if this machine has
+            GPUs, but fewer than the cluster file asks for.
         """
         program, plan = (
             job.program,

@@ -204,7 +204,7 @@ class LocalBackend(Backend):
 
         Raises:
           UserError: If the job directory is in a bucket and there is no `--log-dir`, or if a
-            machine has fewer GPUs than the cluster file asks for.
+            machine has fewer GPUs than the cluster file asks for, unless no machine has any.
         """
         cluster, program, log_dir = job.cluster, job.program, self.log_dir(job)
         shares = divide(cluster, machines)

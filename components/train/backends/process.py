@@ -38,7 +38,7 @@ class ProcessBackend(LocalBackend):
 
         Raises:
           UserError: If ports cannot be reserved, if the job directory is in a bucket and there is
-            no `--log-dir`, or if there are fewer GPUs than the cluster file asks for.
+            no `--log-dir`, or if this machine has GPUs, but fewer than the cluster file asks for.
         """
         members = job.cluster.members
         with reserved(len(members)) as ports:
@@ -56,7 +56,7 @@ def reserved(count: int) -> Iterator[tuple[int, ...]]:
       count: Number of ports.
 
     Yields:
-      The ports, all in `PORTS`; fewer than `count` if not so many are free.
+      The ports, all from 10,001 to 32,767; fewer than `count` if not so many are free.
 
     Raises:
       UserError: If the lock files cannot be written.

@@ -107,7 +107,7 @@ class SshBackend(LocalBackend):
         Raises:
           UserError: If `--hosts` is missing, the host file is wrong or has too few slots, a host
             cannot be used, the job directory is in a bucket and there is no `--log-dir`, or a host
-            has fewer GPUs than the cluster file asks for.
+            has fewer GPUs than the cluster file asks for, unless none has any.
           ValueError: If `--ssh-command` has an open quotation.
           OSError: If this machine cannot write to the log directory.
         """

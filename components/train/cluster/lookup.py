@@ -61,8 +61,8 @@ def read(
 
     Raises:
       UserError: If there is no such file or name, it cannot be read or is not valid YAML, an AI
-        Platform file cannot be translated, or `--sync` is given with `parameter_server` as
-        `override` or as `--strategy` of an AI Platform file.
+        Platform file cannot be translated, `--strategy` has no value, or `--sync` is given with
+        `parameter_server` as `override` or as `--strategy` of an AI Platform file.
     """
     name = str(name)
     if os.path.lexists(name):
