@@ -56,6 +56,7 @@ class Leftover:
 def unneeded(run_dir: str, *, temporary_only: bool = False) -> list[Leftover]:
     """Returns what can be deleted of a run.
 
+    That is temporary files, checkpoints of a finished job, and intermediate results of the steps.
     Symbolic links and what lies behind them are left out, and so is what lies in a folder that is
     returned itself.
 

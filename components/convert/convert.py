@@ -215,7 +215,8 @@ def _write_pieces(
       The notes of all pieces in order.
 
     Raises:
-      UserError: If the disk has no room for the rest, or for each reason of `write_piece`.
+      UserError: If the disk has no room for the rest, or a record cannot be used.
+      ProcessLostError: If a process was killed, or a job of Apache Beam failed.
     """
     tasks = [i for i in range(len(examples.pieces)) if i not in notes]
     sizes = [examples.pieces[i].num_bytes for i in tasks]

@@ -234,6 +234,9 @@ def note(output: str, number: int, content: Mapping[str, Any]) -> None:
       number: Position of the piece in the source.
       content: Note that `begin` is to return, as JSON. Its `shards` has the manifest's entry of
         each shard of the piece, by split.
+
+    Raises:
+      OSError: If the note cannot be written.
     """
     write_text(f"{output}/{WORK}/piece-{number:05d}.json", json.dumps(content), durable=False)
 

@@ -131,7 +131,7 @@ class Opening:
         return tuple(pieces)
 
     def _num_pieces(self, num_bytes: Mapping[str, int]) -> dict[str, int]:
-        """Returns the number of pieces of each split, given its bytes in the source."""
+        """Returns the number of pieces of each split, at least 1, given its bytes in the source."""
         if self.shards:
             # Without bytes for training a conversion fails later, with a message.
             share = self.shards / (num_bytes["train"] or math.inf)
@@ -180,8 +180,7 @@ class Source(abc.ABC):
     def digest(self, paths: Paths) -> str:
         """Returns the SHA-256 (hexadecimal) over the schema, and the files' names and contents.
 
-        It changes when the source does. Raises what `files` raises, and an `OSError` if the schema
-        or a file cannot be read.
+        Raises what `files` raises, and an `OSError` if the schema or a file cannot be read.
         """
         names = relative_names(self.files(paths))
         named = [(name, file.crc32c or sha256_of(file.path)) for file, name in names.items()]

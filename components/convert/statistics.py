@@ -105,6 +105,8 @@ class Sample:
     def candidates(self, hashes: np.ndarray) -> np.ndarray:
         """Returns the positions of those new records that may belong to the sample, int64 [M].
 
+        These are at most `size`, in ascending order of their hashes.
+
         Args:
           hashes: Content hashes of the new records, uint64 [N].
         """

@@ -71,6 +71,11 @@ class Deployment:
         evaluation, if that has recorded any. If it does not answer as recorded, or if that cannot
         be found out, the deployment and the traffic become as before, and the error is raised; a
         new endpoint stays.
+
+        Raises:
+          UserError: If there is no such version, Vertex AI refuses a request, or the version does
+            not answer as recorded.
+          ConnectionError: If Vertex AI does not answer.
         """
         options = self._options
         version = find_version(options.registry, options.name)
@@ -132,7 +137,12 @@ class Deployment:
             endpoint.update(traffic_split={deployed[newest - 1].id: 100})
 
     def undeploy(self) -> None:
-        """Undeploys the versions that get no requests, so that their machines cost nothing."""
+        """Undeploys the versions that get no requests, so that their machines cost nothing.
+
+        Raises:
+          UserError: If there is no endpoint, or Vertex AI refuses a request.
+          ConnectionError: If Vertex AI does not answer.
+        """
         endpoint = self._found()
         with refusals(self._options.registry):
             split = endpoint.traffic_split
@@ -141,7 +151,12 @@ class Deployment:
                     endpoint.undeploy(each.id)
 
     def delete(self) -> None:
-        """Undeploys all versions, and deletes the endpoint."""
+        """Undeploys all versions, and deletes the endpoint.
+
+        Raises:
+          UserError: If there is no endpoint, or Vertex AI refuses a request.
+          ConnectionError: If Vertex AI does not answer.
+        """
         with refusals(self._options.registry):
             self._found().delete(force=True)
         self._endpoint = None

@@ -72,6 +72,9 @@ class EvalSet:
         """Yields the records in order, in batches of [n, *shape] by feature name, label included.
 
         A batch has at most 512 records. Image files are decoded.
+
+        Raises:
+          UserError: If the split is empty, or a file is missing or damaged.
         """
         return records.batches(self.manifest, self.data_dir, self.split, _BATCH)
 
@@ -81,6 +84,9 @@ class EvalSet:
 
         Image files are not decoded: their column has their contents, [N]. The checksums of the
         records are verified.
+
+        Raises:
+          UserError: If the split is empty, or a file is missing or damaged.
         """
         columns = records.load(self.manifest, self.data_dir, self.split)
         return {name: column.numpy() for name, column in columns.items()}
@@ -118,6 +124,9 @@ class EvalSet:
         """Mask of the records that are equal to a training record of the same dataset, bool [N].
 
         The source of such a dataset has records twice. Labels are not compared.
+
+        Raises:
+          UserError: If this or the training split is empty, or a file is missing or damaged.
         """
         training = content_hashes(self.manifest, self.data_dir, "train")
         return np.logical_or.reduce([np.isin(self._hashes, part) for part in training])

@@ -73,7 +73,7 @@ def predict(model: Model, records: EvalSet) -> Answers:
     """Returns a model's answers to all records of a split, each asked once.
 
     Args:
-      model: Model that fits the dataset, as `load` checks.
+      model: Model that takes the dataset's features, and gives the task's answers.
       records: The split.
 
     Raises:

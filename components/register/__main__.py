@@ -71,7 +71,11 @@ def _parser() -> Parser:
 
 
 def _run(registry: Registry, args: argparse.Namespace) -> str:
-    """Carries out a verb, and returns the text to print."""
+    """Carries out a verb of the command line, and returns the text to print.
+
+    Raises:
+      UserError: If there is no model of that name, except for `add`; or if the verb fails.
+    """
     name = args.name
     if args.verb != "add" and name and not registry.versions(name):
         raise unknown("model", name, registry.names())

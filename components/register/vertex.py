@@ -211,6 +211,10 @@ class VertexRegistry(Registry):
         """Returns the versions of the model with this name's id, oldest first, whoever made them.
 
         There are none if no such model exists.
+
+        Raises:
+          UserError: If the name is not allowed, or Vertex AI refuses.
+          ConnectionError: If Vertex AI does not answer.
         """
         with refusals(self._place), contextlib.suppress(exceptions.NotFound):
             models = self._client.list_model_versions(name=self.resource_name(name))

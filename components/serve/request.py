@@ -125,7 +125,7 @@ def _transpose(columns: dict[str, Any]) -> list[Any]:
 
 
 def _value(spec: tf.TensorSpec, missing: str | None, value: Any) -> Any:
-    """Returns a value as an input takes it: bytes, or an array.
+    """Returns a value as an input takes it: bytes for texts, else an array of its type and shape.
 
     Args:
       spec: Spec of the input.

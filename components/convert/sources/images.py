@@ -327,8 +327,8 @@ class FolderSource(Source):
     The folders of splits are `train`, `validation` and `test`.
 
     Attributes:
-      image_size: Height and width, as `ImageExamples.choose_storage` takes them.
-      encoding: How images are stored, as `ImageExamples.choose_storage` takes it.
+      image_size: Height and width that a model gets; None to choose them by the images.
+      encoding: `raw` to store pixels, `source` to store whole files; None to choose by size.
     """
 
     name: str = "images"
@@ -379,9 +379,10 @@ class FolderSource(Source):
         return examples.choose_storage(opening, self.image_size, self.encoding)
 
     def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
-        """Returns the images of each split, sorted as in `files`, and prints what is left out.
+        """Returns the images of each split, sorted as in `files`; can print what is left out.
 
-        A `UserError` is raised for each reason of `files`. Nothing is printed by default.
+        A `UserError` is raised if there is no such folder, two of its folders are for one split, or
+        a split has no images.
         """
         root = self.locate_folder(paths, f"DIR, with {_LAYOUT}")
         folders = [
@@ -438,7 +439,7 @@ class FolderExamples(ImageExamples):
     images: Mapping[str, Sequence[File]]
 
     def pictures(self, piece: Piece, *, heads_only: bool = False) -> Iterator[Picture]:
-        """Yields the images of a piece with their classes."""
+        """Yields the images of a piece with their classes; a `UserError` if one cannot be read."""
         files = self.images[piece.split][slice(*piece.part)]
         with readable(self.name):
             for file, content in zip(

@@ -215,7 +215,7 @@ class Staging:
         return {name: positions[column.header] for name, column in self._schema.columns.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
-        """Adds the rows of a text file in batches. A `UserError` is raised as by `skip`.
+        """Adds the rows of a text file in batches; a `UserError` if too many of them are wrong.
 
         Args:
           rows: The number of each row's line, and its values, or what is wrong with it.
@@ -243,7 +243,7 @@ class Staging:
             )
 
     def _add(self, table: pa.Table, locate: Callable[[int], str]) -> None:
-        """Adds the rows of a table that has the schema's columns by name, and notes the wrong ones.
+        """Adds the rows of a table with the schema's columns by name; `skip` is told of wrong rows.
 
         `locate` returns the place of a row for messages, given its position in the table.
         """

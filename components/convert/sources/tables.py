@@ -162,7 +162,7 @@ class ParquetSource(Source):
         """Returns the files of `files`, each with the columns that the names of its folders give.
 
         These are texts by name of the column, None for a missing value. Only folders below one of
-        the paths count. It raises a `UserError` as `files` does.
+        the paths count. A path without files, or a file that is given twice, is a `UserError`.
         """
         parts = []
         for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):

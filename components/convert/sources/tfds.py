@@ -55,10 +55,10 @@ class TfdsSource(Source):
     """A dataset of TensorFlow Datasets; its name is `tfds:NAME[/CONFIG][:VERSION]`.
 
     Attributes:
-      schema: File with the schema of the records, as of `TfrecordSource`; None for an 8-bit image
-        with a class.
-      image_size: Height and width, as `open_records` takes them.
-      encoding: How image files are stored, as `open_records` takes it.
+      schema: Path of the schema file of the records, of a table or of images; None for an 8-bit
+        image with a class.
+      image_size: Height and width that a model gets; None to choose them by the images.
+      encoding: `raw` to store pixels, `source` to store image files; None to choose by size.
     """
 
     name: str

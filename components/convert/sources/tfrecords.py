@@ -55,8 +55,7 @@ _MAX_BYTES = 1 << 31  # Protobuf messages are smaller.
 _GZIP = b"\x1f\x8b\x08"
 _FIRST_BYTES = 65_536  # Bytes that are fetched at once if only the first record is needed.
 _GROUP_BYTES = 1_000_000  # Bytes of the records whose rows are held together.
-# Kinds of features by the type of a column; other types are read from bytes.
-_KINDS = {"int": "int64", "float": "float"}
+_KINDS = {"int": "int64", "float": "float"}  # By type of a column; others are read from bytes.
 _HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?\Z")
 
 
@@ -83,8 +82,8 @@ class TfrecordSource(Source):
         """Finds the split of each file, and prints what is left out of a folder.
 
         Raises:
-          UserError: If the names of the files do not say clearly which splits they are for, or for
-            each reason of `files` and `open_records`.
+          UserError: If the names of the files do not say clearly which splits they are for, there
+            are no files or no schema, or the records are not what the schema says.
         """
         from components.convert.schema import load
 
@@ -231,9 +230,7 @@ def _target(record: Record, header: str, task: str) -> int | float:
 def _open_table(
     schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening
 ) -> Examples:
-    """Copies the columns of a table to Parquet files, one for each file, and opens these.
-
-    Features that are no columns are left out. The Parquet files are in `opening.directory`.
+    """Copies a table's columns to Parquet files in `opening.directory`, and opens these.
 
     Raises:
       UserError: If the schema has a delimiter, a file is damaged, or the records are not what the
