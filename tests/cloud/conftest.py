@@ -74,10 +74,9 @@ class Cloud:
         bucket = f"--bucket gs://{self.bucket} --name {self.bucket}"
         return f"--project demo-project {bucket} --image {IMAGE} --cluster {file}"
 
-    def start(self, cluster, flags, *words):
+    def start(self, cluster, flags):
         """Starts submit.py with --wait."""
-        flags = f"--wait --yes {self.flags(cluster)} {flags}"
-        return self.run(f"pipelines/submit.py {flags}", *words)
+        return self.run(f"pipelines/submit.py --wait --yes {self.flags(cluster)} {flags}")
 
     def finish(self, process, code=0):
         """Waits for submit.py, which has to end with `code`."""
@@ -90,9 +89,9 @@ class Cloud:
             jobs=[job for job in self.jobs() if job["display_name"] == run_id],
         )
 
-    def submit(self, cluster, flags, *words):
+    def submit(self, cluster, flags):
         """Runs submit.py with --wait."""
-        return self.finish(self.start(cluster, flags, *words))
+        return self.finish(self.start(cluster, flags))
 
     def train(self, cluster, flags):
         """Starts submit.py; returns it, and its custom job and job directory with a checkpoint."""
