@@ -1,43 +1,61 @@
 """The container engine and its jobs, as these tests ask for them."""
 
 import json
+import shlex
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+
+ROOT = Path(__file__).parents[2]
 
 
-def docker(*words: str, **options: str) -> str:
-    """Output of a command of the engine's client; `AssertionError` with what it says when it fails."""
-    done = subprocess.run(["docker", *words], capture_output=True, text=True, **options)
-    assert done.returncode == 0, f"docker {' '.join(words)}: {done.stderr}"
+def docker(line, **options):
+    """Output of a command of the engine's client; `AssertionError` when it fails."""
+    done = subprocess.run(["docker", *shlex.split(line)], capture_output=True, text=True, **options)
+    assert done.returncode == 0, f"docker {line}: {done.stderr}"
     return done.stdout.strip()
 
 
-def remove(*containers: str, network: str) -> None:
-    """Removes what a fixture creates by fixed names: after its tests, and before them what killed tests left."""
+def train(line, *words, output=subprocess.PIPE):
+    """Starts components.train on two workers, if the line names no other cluster."""
+    command = [sys.executable, "-m", "components.train", "--cluster", "clusters/local-sync.yaml"]
+    command += [*words, *shlex.split(line)]
+    return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+
+
+def remove(*containers, network):
+    """Removes what a fixture creates by fixed names, also before: killed tests leave it."""
     subprocess.run(["docker", "rm", "--force", *containers], capture_output=True)
     subprocess.run(["docker", "network", "rm", network], capture_output=True)
 
 
-def step_of(job: Path, replica: str = "worker-0") -> int:
+def step_of(job, replica="worker-0"):
     """What a replica tells, 0 before it does; workers of parameter servers know of no steps."""
     status = job / "replicas" / f"{replica}.status.json"
     return json.loads(status.read_text())["step"] if status.exists() else 0
 
 
-def check_recovery(job: Path, *, saved: int, last: int, kills: int = 1) -> list[dict[str, Any]]:
+def events_of(file, kind):
+    """Events of a kind, or of several joined by `|`, in a journal."""
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    return [event for event in events if event["event"] in kind.split("|")]
+
+
+def done_step(job):
+    """Step with which a job was done."""
+    return json.loads((job / "DONE.json").read_text())["step"]
+
+
+def check_recovery(job, *, saved, last, kills=1):
     """Returns the journal of the chief's last start.
 
     Each kill of worker/0 was a preemption, and all went on from step `saved` or later to `last`.
     """
-    events = [json.loads(line) for line in (job / "launcher.jsonl").read_text().splitlines()]
-    blames = [(event["replica"], event["kind"]) for event in events if event["event"] == "blame"]
-    assert blames == [("worker/0", "preemption")] * kills
-    journal = [
-        json.loads(line)
-        for line in (job / f"journal-chief-0-{kills}.jsonl").read_text().splitlines()
-    ]
-    began = next(event for event in journal if event["event"] in ("start", "resume"))
-    assert began["event"] == "resume" and began["step"] >= saved
-    assert json.loads((job / "DONE.json").read_text())["step"] == last
+    blames = events_of(job / "launcher.jsonl", "blame")
+    assert [(event["replica"], event["kind"]) for event in blames] == [
+        ("worker/0", "preemption")
+    ] * kills
+    journal = job / f"journal-chief-0-{kills}.jsonl"
+    began = events_of(journal, "start|resume")[0]
+    assert began["event"] == "resume" and began["step"] >= saved and done_step(job) == last
     return journal

@@ -1,4 +1,4 @@
-"""All steps of cloudbuild.yaml and of deploy/builds/promote.yaml in order, with a real engine and a real registry.
+"""All steps of cloudbuild.yaml and of promote.yaml in order, with a real engine and registry.
 
 The image that they build is a small one that says what it is asked to run: to push the real one
 takes minutes.
@@ -10,13 +10,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import urllib.request
 
 import pytest
-import yaml
+import requests
 from engine import docker, remove
 
-from tests.cloud.front import Answer, Front, Request
+from tests.cloud.front import Answer, Front
 from tests.deploy.build_file import ROOT, BuildFile
 from tests.train.train_fakes import wait_until
 
@@ -40,6 +39,7 @@ os.execv("{python}", ["{python}", *words])
 """
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 STEPS = ["settings", "test", "build", "smoke", "push", "compile", "store", "submit"]
+NAMES = "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}"
 
 
 @pytest.fixture
@@ -51,12 +51,9 @@ def registry(tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    config = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
-        "http": {"addr": address},
-    }
-    (tmp_path / "registry.yml").write_text(yaml.safe_dump(config))
+    storage = f"{{filesystem: {{rootdirectory: {tmp_path}/registry}}}}"
+    config = f"{{version: 0.1, storage: {storage}, http: {{addr: '{address}'}}}}"
+    (tmp_path / "registry.yml").write_text(config)
     with open(tmp_path / "registry.log", "wb") as log:
         server = subprocess.Popen(
             [program, "serve", tmp_path / "registry.yml"], stdout=log, stderr=log
@@ -68,9 +65,7 @@ def registry(tmp_path):
     server.terminate()
     server.wait(10)
     # By their names here: an id may be that of an image that was there before.
-    names = docker(
-        "images", "--format", "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}"
-    ).split()
+    names = docker(f"images --format '{NAMES}'").split()
     ours = [name for name in names if name.startswith(address) and "<none>" not in name]
     subprocess.run(["docker", "rmi", *ours], check=False, capture_output=True)
 
@@ -80,7 +75,7 @@ def specs():
     """A repository for specs: `stored` are the bodies of what was uploaded, `address` where."""
     stored = []
 
-    def answer(request: Request) -> Answer:
+    def answer(request):
         stored.append((request.path, request.body.decode()))
         return Answer(200, b"training/sha256:abc")
 
@@ -92,21 +87,13 @@ def specs():
 
 @pytest.fixture
 def workspace(tmp_path, registry):
-    """A checkout with tests and an image that take no time; what is submitted names the registry as Google's."""
+    """A checkout with quick tests and image; a submission names the registry as Google's."""
     checkout = tmp_path / "workspace"
-    unused = (
-        ".git",
-        ".venv",
-        "build",
-        "runs",
-        "registry",
-        "jobs",
-        "data",
-        "eval",
-        "__pycache__",
-        "tests",
-    )
-    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*unused))
+    for name in subprocess.check_output(
+        ["git", "ls-files", ":!tests"], cwd=ROOT, text=True
+    ).split():
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, checkout / name, follow_symlinks=False)
     python = checkout / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(PYTHON.format(python=sys.executable, registry=registry, host=HOST))
@@ -122,64 +109,55 @@ def workspace(tmp_path, registry):
     return checkout
 
 
-def build_file(path: str, registry: str, specs: Front | None = None, **values: str) -> BuildFile:
-    def elsewhere(setting: str) -> str:
-        here = setting.replace(HOST, registry)
-        return here.replace("https://us-central1-kfp.pkg.dev", specs.address) if specs else here
+def build_file(path, registry, specs, **values):
+    def elsewhere(setting):
+        here = setting.replace("https://us-central1-kfp.pkg.dev", specs.address)
+        return here.replace(HOST, registry)
 
-    given = {"_BUCKET": "my-bucket", "COMMIT_SHA": COMMIT, **values}
-    return BuildFile(path=path, values=given, elsewhere=elsewhere)
+    values = {"_BUCKET": "my-bucket", "COMMIT_SHA": COMMIT, **values}
+    return BuildFile(path=path, values=values, elsewhere=elsewhere)
 
 
-def digest(registry: str, tag: str) -> str:
+def digest(registry, tag):
     """Of what the registry has under a tag, by its own account."""
-    manifest = "application/vnd.docker.distribution.manifest.v2+json"
     url = f"http://{registry}/v2/my-project/training/tfrecord-training/manifests/{tag}"
-    with urllib.request.urlopen(
-        urllib.request.Request(url, headers={"Accept": manifest}, method="HEAD")
-    ) as answer:
-        return answer.headers["Docker-Content-Digest"]
+    accept = {"Accept": "application/vnd.docker.distribution.manifest.v2+json"}
+    return requests.head(url, headers=accept).headers["Docker-Content-Digest"]
 
 
-def test_the_digest_that_was_pushed_is_the_one_that_was_tried_compiled_stored_submitted_and_promoted(
-    registry, specs, workspace
-):
-    done, told = build_file("cloudbuild.yaml", registry, specs).run(workspace)
-    assert done == STEPS, told
-    pushed = f"{registry}/my-project/training/tfrecord-training@{digest(registry, 'b-1')}"
+def test_pushed_digest_is_submitted_and_promoted(registry, specs, workspace):
+    """It is the one that was tried, compiled and stored too."""
+    done, printed = build_file("cloudbuild.yaml", registry, specs).run(workspace)
+    assert done == STEPS, printed
+    name = f"{registry}/my-project/training/tfrecord-training"
+    pushed = f"{name}@{digest(registry, 'b-1')}"
     assert (workspace / "build/image.txt").read_text().strip() == pushed
-    assert f"{COMMIT} runs: pipelines.doctor --image" in told
+    assert f"{COMMIT} runs: pipelines.doctor --image" in printed
     for spec in ("training-vertex.yaml", "training-local.yaml"):
         text = (workspace / "build" / spec).read_text()
-        assert set(re.findall(re.escape(pushed.split("@")[0]) + r"[@:\w]*", text)) == {pushed}
+        assert set(re.findall(re.escape(name) + r"[@:\w]*", text)) == {pushed}
     [(path, upload)] = specs.stored
     assert path == "/my-project/pipelines" and f"{COMMIT},latest" in upload and pushed in upload
-    request = json.loads(told[told.rindex("\n{\n") :])
+    request = json.loads(printed[printed.rindex("\n{\n") :])
     assert request["parent"] == "projects/my-project/locations/us-central1"
     assert pushed.replace(registry, HOST) in json.dumps(request)
 
     # Of the same commit, in another project: nothing is built.
     remove(network="cloudbuild")
-    docker("network", "create", "cloudbuild")
+    docker("network create cloudbuild")
+    promote = "deploy/builds/promote.yaml"
     try:
         values = {"_PRODUCTION": "production", "_BUCKET": "other", "TAG_NAME": "v1.0.0"}
-        promote = build_file("deploy/builds/promote.yaml", registry, **values)
         (workspace / "build/image.txt").unlink()
-        done, told = promote.run(workspace)
-        assert done == ["find", "submit"], told
+        done, printed = build_file(promote, registry, specs, **values).run(workspace)
+        assert done == ["find", "submit"], printed
     finally:
         remove(network="cloudbuild")
     assert digest(registry, "v1.0.0") == pushed.split("@")[1]
-    accounts = (
-        "--service-account training-pipeline",
-        "--set training_service_account=training-train",
-    )
     place = f"--image {pushed} --project production --location us-central1 --bucket gs://other"
-    place = " ".join(
-        [place, *(f"{account}@production.iam.gserviceaccount.com" for account in accounts), "--yes"]
-    )
-    assert f"{COMMIT} runs: pipelines.submit {place}" in told
-    missing = build_file(
-        "deploy/builds/promote.yaml", registry, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40
-    )
+    domain = "production.iam.gserviceaccount.com"
+    accounts = f"--service-account training-pipeline@{domain} "
+    accounts += f"--set training_service_account=training-train@{domain}"
+    assert f"{COMMIT} runs: pipelines.submit {place} {accounts} --yes" in printed
+    missing = build_file(promote, registry, specs, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40)
     assert "no image of commit ffff" in missing.run(workspace)[1]

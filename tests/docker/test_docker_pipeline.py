@@ -1,4 +1,4 @@
-"""The whole pipeline, each step in a container of its own, gives what it gives without containers."""
+"""The whole pipeline, each step in a container, gives what it gives without containers."""
 
 import json
 import os
@@ -6,88 +6,77 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-import tensorflow as tf
-from engine import docker
+from engine import ROOT, docker
 
+from tests.prove_gpu.__main__ import weights
 from tests.train.train_fakes import wait_until
 
 pytestmark = pytest.mark.docker
-ROOT = Path(__file__).parents[2]
 SOMEBODY = 12345
 
 
-def engine_state(image: str) -> set[str]:
+def engine_state(image):
     """Identifiers of the image's containers, and of all networks."""
-    containers = docker("ps", "--all", "--quiet", "--filter", f"ancestor={image}")
-    return {*containers.split(), *docker("network", "ls", "--quiet").split()}
+    containers = docker(f"ps --all --quiet --filter ancestor={image}")
+    return {*containers.split(), *docker("network ls --quiet").split()}
 
 
-def nothing_more(before: set[str], image: str) -> None:
+def nothing_more(before, image):
     """The engine removes a container a moment after it exits."""
     wait_until(lambda: engine_state(image) <= before, 300)
 
 
-def command(folder: Path, *flags: str) -> list[str]:
+def command(folder, flags=""):
     """The default pipeline with all its files below `folder`."""
-    places = ["--runs-dir", str(folder / "runs"), "--registry", str(folder / "registry")]
-    return [sys.executable, str(ROOT / "pipelines/run.py"), *places, *flags]
+    places = f"--runs-dir {folder}/runs --registry {folder}/registry"
+    return [sys.executable, *f"{ROOT}/pipelines/run.py {places} {flags}".split()]
 
 
-def in_containers(folder: Path, image: str, *flags: str) -> list[str]:
-    """The same in containers; root has somebody else run it, who may read everything (as an interpreter in its home)."""
+def in_containers(folder, image, flags=""):
+    """The same in containers; root has somebody else run it, who may read everything."""
     folder.mkdir()
-    words = command(folder, "--runner", "docker", "--image", image, *flags)
+    words = command(folder, f"--runner docker --image {image} {flags}")
     if os.getuid():
         return words
     os.chown(folder, SOMEBODY, SOMEBODY)
-    group = str(os.stat("/var/run/docker.sock").st_gid)
-    may_read = ["--inh-caps", "-all,+dac_read_search", "--ambient-caps", "-all,+dac_read_search"]
-    who = ["--reuid", str(SOMEBODY), "--regid", str(SOMEBODY), "--groups", group, *may_read]
-    return ["setpriv", *who, "env", f"HOME={folder}", *words]
+    group = os.stat("/var/run/docker.sock").st_gid
+    # An interpreter may be in root's home.
+    rights = "-all,+dac_read_search"
+    who = f"--reuid {SOMEBODY} --regid {SOMEBODY} --groups {group}"
+    who = f"setpriv {who} --inh-caps {rights} --ambient-caps {rights} env HOME={folder}"
+    return [*who.split(), *words]
 
 
-def weights(folder: Path, words: list[str]) -> dict[str, bytes]:
+def trained_weights(folder, words):
     """Runs the pipeline; returns the model's variables."""
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     (summary,) = (folder / "runs").rglob("summary.json")
     assert json.loads(summary.read_text())["metrics"]["accuracy"] >= 0.97
-    reader = tf.train.load_checkpoint(str(summary.parent / "job/model/variables/variables"))
-    names = [name for name in reader.get_variable_to_shape_map() if name.startswith("variables/")]
-    assert len(names) >= 4
-    return {name: reader.get_tensor(name).tobytes() for name in names}
+    return weights(summary.parent / "job")
 
 
-def start(folder: Path, image: str) -> subprocess.Popen[bytes]:
-    """Starts the pipeline in containers, and waits until it trains."""
-    with open(folder.parent / "output", "wb") as output:
-        words = in_containers(folder, image, "--train-steps", "1000000")
+def test_containers_give_weights_of_processes(image, tmp_path):
+    before, folder = engine_state(image), tmp_path / "docker"
+    there = trained_weights(folder, in_containers(folder, image))
+    nothing_more(before, image)
+    assert {path.stat().st_uid for path in folder.rglob("*")} == {os.getuid() or SOMEBODY}
+    folder = tmp_path / "process"
+    assert len(there) >= 4 and there == trained_weights(folder, command(folder))
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_ended_run_leaves_no_container(image, tmp_path, end):
+    before, folder = engine_state(image), tmp_path / "run"
+    with open(tmp_path / "output", "wb") as output:
+        words = in_containers(folder, image, "--train-steps 1000000")
         run = subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=output)
     wait_until(
         lambda: run.poll() is not None or list(folder.glob("runs/*/job/journal-*.jsonl")), 300
     )
-    assert run.poll() is None, (folder.parent / "output").read_text()
-    return run
-
-
-def test_the_pipeline_in_containers_gives_the_weights_that_processes_give_and_files_of_who_ran_it(
-    image, tmp_path
-):
-    before, folder = engine_state(image), tmp_path / "docker"
-    there = weights(folder, in_containers(folder, image))
-    nothing_more(before, image)
-    assert {path.stat().st_uid for path in folder.rglob("*")} == {os.getuid() or SOMEBODY}
-    folder = tmp_path / "process"
-    assert there == weights(folder, command(folder))
-
-
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_a_run_that_is_ended_while_it_trains_leaves_no_container(image, tmp_path, end):
-    before = engine_state(image)
-    run = start(tmp_path / "run", image)
+    assert run.poll() is None, (tmp_path / "output").read_text()
     assert engine_state(image) - before
     run.send_signal(end)
     assert run.wait(60) != 0
