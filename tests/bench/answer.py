@@ -1,0 +1,102 @@
+"""A minute of requests to components.serve, and to a handler of ten lines on FastAPI.
+
+    python -m tests.bench.answer MODEL_DIR '{"fare": "12.5", "company": "Flash Cab", ...}'
+
+The program `hey` has to be there. Each server has one core, each request one row, and each server gets four fifths of the requests that it answers in five seconds of as many as it can.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import psutil
+import requests
+
+_PEER = """
+import sys, fastapi, tensorflow as tf, uvicorn
+loaded = tf.saved_model.load(sys.argv[1])
+app = fastapi.FastAPI()
+
+@app.post("/predict")
+def predict(body: dict) -> list:
+    rows = body["instances"]
+    columns = {name: tf.constant([row[name] for row in rows]) for name in rows[0]}
+    answers = loaded.signatures["raw"](**columns)
+    texts = [values.numpy().astype(str).tolist() for values in answers.values()]
+    return [dict(zip(answers, row)) for row in zip(*texts)]
+
+uvicorn.run(app, port=int(sys.argv[2]), log_level="error")
+"""
+_PORT, _CLIENTS = 8321, 8
+
+
+def main() -> None:
+    """Prints a line for each server."""
+    model, row = sys.argv[1:]
+    ours = ["-m", "components.serve", "--name=m", f"--model-dir={model}", f"--port={_PORT}"]
+    for name, command, path in (
+        ("components.serve", ours, "/v1/models/m:predict"),
+        ("FastAPI", ["-c", _PEER, model, str(_PORT)], "/predict"),
+    ):
+        url, body = f"http://localhost:{_PORT}{path}", json.dumps({"instances": [json.loads(row)]})
+        with subprocess.Popen(
+            ["taskset", "--cpu-list", "0", sys.executable, *command],
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as server:
+            while not answers(url, body):
+                assert server.poll() is None, command
+                time.sleep(0.2)
+            most = hey(url, body, 5, 10**6)["rate"]
+            before = psutil.Process(server.pid).cpu_times()
+            found = hey(url, body, 60, int(0.8 * most / _CLIENTS))
+            after = psutil.Process(server.pid).cpu_times()
+            busy = (after.user + after.system - before.user - before.system) / found["answered"]
+            server.terminate()
+        print(
+            f"{name}: {found}, {1e3 * busy:.2f} ms of processor each; at most {most:.0f}/s",
+            flush=True,
+        )
+
+
+def answers(url: str, body: str) -> bool:
+    """Returns whether the server answers."""
+    try:
+        return requests.post(
+            url, data=body, headers={"content-type": "application/json"}, timeout=9
+        ).ok
+    except requests.ConnectionError:
+        return False
+
+
+def hey(url: str, body: str, seconds: int, rate: int) -> dict[str, float | dict[str, int]]:
+    """Sends requests at a rate by each client; returns statuses, rate, and quantiles in ms."""
+    flags = [
+        "-z",
+        f"{seconds}s",
+        "-c",
+        str(_CLIENTS),
+        "-q",
+        str(rate),
+        "-m",
+        "POST",
+        "-T",
+        "application/json",
+    ]
+    said = subprocess.run(
+        ["hey", *flags, "-d", body, url], capture_output=True, text=True, check=True
+    ).stdout
+    codes = {code: int(count) for code, count in re.findall(r"\[(\d+)\]\s+(\d+) responses", said)}
+    quantiles = {
+        f"p{p}": 1e3 * float(re.search(rf"{p}%+ in ([\d.]+) secs", said)[1]) for p in (50, 99)
+    }
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1])
+    return {"answered": sum(codes.values()), "by_status": codes, "rate": rate, **quantiles}
+
+
+if __name__ == "__main__":
+    main()
