@@ -30,7 +30,7 @@ ZONES = st.sampled_from(["", "Z", "+05:30", "-14:00", "+24:00"])
 
 
 def cells(words: str, *others: str) -> st.SearchStrategy[str]:
-    return st.sampled_from([*COMMON, *words.split(), *others])
+    return st.sampled_from(COMMON) | st.sampled_from([*words.split(), *others])
 
 
 MISSING = st.lists(cells("-999 -999.0 -999.5 0 nan 1e3 none"), max_size=3, unique=True)
@@ -45,7 +45,7 @@ CELLS = {
     "string": cells("-999 -999.0 0 Bonn none None"),
     "bool": cells("0 true True f No 1 maybe", " YES\t", "\u00a0true", "\u0130"),
 }
-DEFAULTS = {"float": [0.1, -999, 0], "int": [-999, 3], "string": ["", "Ulm"]}
+DEFAULTS = {"float": [0.1, -999, 0], "int": [-999, 0], "string": ["", "Ulm"]}
 DEFAULTS |= {"bool": [True, False], "time": [-1, 0]}
 # Cells of numbers that only a text can have.
 ODD = CELLS | {
@@ -142,6 +142,17 @@ def parsed(
     names = [feature.name for feature in manifest.features]
     columns, faults = parse_texts(manifest, {name: tf.constant(texts[name]) for name in names})
     return columns, faults.numpy().tolist()
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_missing_text_becomes_default(kind):
+    for default in DEFAULTS[kind]:
+        columns = {"c0": {"type": kind, "default": default}, "said": {"type": "string"}}
+        manifest = manifest_of({"columns": columns, "missing": [""]})
+        values, faults = parsed(manifest, {"c0": [""]})
+        expected = manifest.features[0].default
+        assert faults == [b""]
+        assert values["c0"][0] == tf.constant(expected, values["c0"].dtype)
 
 
 @given(tables([*CELLS], odd=True))
