@@ -1,4 +1,6 @@
-"""Writes made-up taxi trips with the columns of the Chicago data: `python examples/make_taxi_sample.py data/taxi.csv`.
+"""Writes made-up taxi trips with the columns of the Chicago data.
+
+    python examples/make_taxi_sample.py data/taxi.csv
 
 For a first try without a download. Gaps, payment types and the relation of tips to payment resemble
 those of the real trips, which `--dataset taxi` downloads where no `--source` is given. Nothing in

@@ -2,7 +2,8 @@
 
     python -m tests.bench.answer MODEL_DIR '{"fare": "12.5", "company": "Flash Cab", ...}'
 
-The program `hey` has to be there. Each server has one core, each request one row, and each server gets four fifths of the requests that it answers in five seconds of as many as it can.
+The program `hey` has to be there. Each server has one core, and each request one row. A server gets
+four fifths of the requests a second that it answers at most.
 """
 
 import json
