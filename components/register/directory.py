@@ -150,6 +150,8 @@ class DirectoryRegistry(Registry):
                     if read_record(partial):
                         _delete(partial)
                 yield
+        except ConnectionError:
+            raise  # Of the bucket that a model is copied from.
         except OSError as error:
             raise UserError(f"cannot write to the registry {self._root}: {error}") from error
 

@@ -230,7 +230,7 @@ class Registry(abc.ABC):
         while True:
             aliases = self.aliases(name)
             version = aliases.get(PREVIOUS)
-            if version is None:
+            if version in (None, aliases.get(CHAMPION)):
                 raise UserError(f"model {name!r} in {self} has no previous champion to go back to")
             # Another writer may have moved the aliases since they were read.
             if self.promote(name, version, why, instead_of=aliases.get(CHAMPION), event=ROLLBACK):

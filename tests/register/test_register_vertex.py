@@ -30,7 +30,7 @@ def add(evaluated, vertex_place, uploaded):
     return run
 
 
-def test_default_is_the_champion(store, add):
+def test_default_is_the_champion(store, add, vertex, client):
     for run in ("r1", "r2"):
         add(run)
     assert store.aliases("m") == {"default": "1"}  # Vertex AI has one from the first on.
@@ -40,6 +40,10 @@ def test_default_is_the_champion(store, add):
     assert store.aliases("m") == {"default": "1", "champion": "1", "previous": "2"}
     store.rollback("m")
     assert store.aliases("m") == {"default": "2", "champion": "2", "previous": "1"}
+    moved_by_hand = f"{vertex.parent}/models/m-m@2"
+    client.merge_version_aliases(name=moved_by_hand, version_aliases=["previous"])
+    with pytest.raises(UserError, match="no previous champion to go back to"):
+        store.rollback("m")
 
 
 def test_two_first_runs_make_two_versions(store, add, client, vertex, monkeypatch):

@@ -128,6 +128,7 @@ def provide_files(
     Raises:
       UserError: If the split is empty, if a file is missing or not the one in the manifest, if it
         cannot be read or written, or if the disk is too full.
+      ConnectionError: If the bucket of the dataset does not answer.
     """
     directory = pathlib.Path(choice.cache_dir or DEFAULT_DIR, manifest.fingerprint)
     try:
@@ -149,6 +150,8 @@ def provide_files(
                 verify(manifest, choice.data_dir, "train", alive)
                 write_text(record, stamp)
             return choice
+    except ConnectionError:
+        raise  # A failing bucket is not the fault of the local disk.
     except OSError as error:
         raise UserError(
             f"{directory} cannot be written ({error}); make it writable, or give another "

@@ -73,6 +73,16 @@ def test_unwritable_or_full_cache_is_error(tmp_path, manifest, monkeypatch):
         copy(tmp_path, manifest)
 
 
+def test_failing_bucket_is_no_user_error(tmp_path, manifest):
+    def fail():
+        raise ConnectionError("the bucket does not answer")
+
+    with pytest.raises(ConnectionError, match="does not answer"):
+        provide_files(
+            Choice(str(tmp_path / "data"), "mapped", "", str(tmp_path / "c")), manifest, fail
+        )
+
+
 def test_local_files_are_verified_once(tmp_path, manifest):
     calls, choice = [], Choice(str(tmp_path / "data"), "mapped", "", None)
     for _ in range(2):
