@@ -1,0 +1,28 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.convert.source import Opening
+from components.convert.sources.registry import find_source
+from components.convert.splits import Splits
+
+BYTES = st.dictionaries(st.sampled_from(["test", "validation"]), st.integers(0, 10**9))
+
+
+@given(st.integers(0, 10**9), BYTES, st.none() | st.integers(1, 99), st.integers(0, 500))
+def test_pieces_cover_each_record_once(train, others, shards, count):
+    """Whatever the sizes, also where a split is empty, the pieces of a split are its records."""
+    num_bytes = {"train": train, **others}
+    num_records = dict.fromkeys(num_bytes, count)
+    opening = Opening(directory="d", splits=Splits(), shards=shards)
+    pieces = opening.even_pieces(num_records, num_bytes)
+    for split in num_bytes:
+        parts = [piece.part for piece in pieces if piece.split == split]
+        assert [i for part in parts for i in range(*part)] == list(range(count))
+
+
+@pytest.mark.parametrize("paths", ["a", ("a",)])
+def test_one_path_may_stand_in_a_list(tmp_path, monkeypatch, paths):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    assert find_source("mnist").locate_one(paths, "DIR") == ("a", None)
