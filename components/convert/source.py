@@ -122,6 +122,7 @@ class Opening:
         """
         pieces = []
         for split, count in self._num_pieces(num_bytes).items():
+            count = max(1, min(count, num_records[split]))
             starts = sorted(
                 {i * num_records[split] // count for i in range(count)} | {num_records[split]}
             )
