@@ -42,7 +42,10 @@ class Kind:
 
 
 def at_least(least: int, most: int = MOST) -> Kind:
-    """Returns the type of a whole number from `least` to `most`, both included."""
+    """Returns the argparse type of flags whose value is a whole number from `least` to `most`.
+
+    Both bounds are included. For any other text the type raises `argparse.ArgumentTypeError`.
+    """
     says = f"a whole number of at least {least} and at most {most}"
     return Kind(int, lambda value: least <= value <= most, says, "N")
 

@@ -122,6 +122,13 @@ def optimizer(
 
     It must be called in the strategy's scope.
 
+    Args:
+      opts: Options of the job.
+      model: Model whose trainable variables are optimised.
+      manifest: Manifest of the dataset, which an optimizer of the model's own gets.
+      size: Size of the job, which a schedule that falls or has steps needs. The default is for
+        callers that do not train, such as one that restores a checkpoint.
+
     Raises:
       UserError: If an option has no effect with the others, there is no such model or option of it,
         or the model's own optimizer cannot be used.

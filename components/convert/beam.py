@@ -56,7 +56,7 @@ def run(
     Raises:
       UserError: If Beam is not installed, or refuses the flags.
       ProcessLostError: If the job failed.
-      Exception: What the function raised, for the first task of which it has raised something.
+      Exception: What the function raised; if it did so for several tasks, that of the first one.
     """
     try:
         import apache_beam as beam

@@ -42,6 +42,11 @@ def convert(
         to `output`.
       output: Directory of the dataset.
       page: The dataset's `dataset.html`, where a console shows it.
+
+    Raises:
+      UserError: If a flag is wrong, or the dataset cannot be converted.
+      ConnectionError: If a store does not answer.
+      OSError: If the folder of `directory` or the page cannot be written.
     """
     from components.convert import step
 

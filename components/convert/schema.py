@@ -322,7 +322,7 @@ class ImageSchema(_Schema, _Predicted):
     @model_validator(mode="before")
     @classmethod
     def _flatten(cls, document: Any) -> Any:
-        """Moves the keys of a mapping `label` one level up, and replaces a class count by names."""
+        """Moves keys of `label` a level up; 2 classes become ['5', '6'] if `label_offset` is 5."""
         document = dict(document)
         if isinstance(document.get(LABEL), Mapping):
             document |= document.pop(LABEL)

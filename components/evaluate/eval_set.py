@@ -32,7 +32,7 @@ class EvalSet:
     """One split of a dataset, and the task that models solve on it.
 
     Whatever reads records raises `UserError` if a file is missing or damaged, or if the split is
-    empty.
+    empty; and `ConnectionError` if a store does not answer.
 
     Attributes:
       manifest: Manifest of the dataset.
@@ -98,11 +98,13 @@ class EvalSet:
     def unseen(self, model_dir: str) -> np.ndarray:
         """Returns which records a model was not trained on, bool [N].
 
-        Records are recognised by the hashes that a model keeps of the records of other datasets
-        that it was trained on; those of this dataset are kept apart by its splits, so that one
-        which its training split has too counts as unseen. Without any hashes, all records count as
-        unseen if the model's splits were drawn as those here, or if another program made the model,
-        so that nothing is known of its training.
+        A model keeps hashes of its training records. Those of other datasets than this are compared
+        with the records here, and a record with an equal hash has been seen. Hashes of this dataset
+        (equal fingerprint) are not compared, since its training split does not overlap this one. So
+        a record that the source has twice, here and in the training split, counts as unseen.
+
+        If the model keeps no hashes, all records count as unseen. Its splits must then have been
+        drawn as those here, unless another program made the model and nothing is known of them.
 
         Raises:
           UserError: If records cannot be recognised: those of the model have other columns, or it

@@ -79,6 +79,7 @@ def predict(model: Model, records: EvalSet) -> Answers:
     Raises:
       UserError: If an answer is not finite, if the model has other class names than the dataset, if
         it refuses a record, or if the split is empty or damaged.
+      ConnectionError: If a store does not answer.
     """
     manifest, main = records.manifest, records.task.answers[0]
     answers, labels = [], []

@@ -104,7 +104,12 @@ class VertexRegistry(Registry):
             return sorted(filter(None, map(name_of, models)))
 
     def versions(self, name: str) -> list[Version]:
-        """Returns the versions of a model, oldest first; none for an unknown model."""
+        """Returns the versions of a model, oldest first; none for an unknown model.
+
+        Raises:
+          UserError: If the name is not allowed, or Vertex AI refuses the request.
+          ConnectionError: If Vertex AI does not answer.
+        """
         return [
             Version(
                 number=model.version_id,

@@ -80,7 +80,11 @@ class ServedModel(kserve.Model):
         return True
 
     async def start_engine(self) -> None:
-        """Starts to look for another version every `poll_s` seconds, until the server ends."""
+        """Starts a task that calls `load` every `poll_s` seconds until the server ends.
+
+        KServe calls this and does not wait for the task. An error of `load` is logged, and the old
+        version stays.
+        """
         self._looks = asyncio.create_task(self._look())
 
     async def _look(self) -> None:

@@ -54,8 +54,10 @@ def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> Columns:
       columns: Columns of the dataset by name, [N]; the label may be missing.
 
     Returns:
-      For each name of `inputs` a tensor [N, encodings]: normalised numbers in float32, or rows of
-      the shared table in int64.
+      For each name that `inputs` returns for `deep` and `wide`, a tensor with a column for each of
+      its encodings, [N, encodings]: float32 with values of features, shifted and scaled by the mean
+      and standard deviation of the training split; or int64 with row numbers of the table of
+      weights that its encodings share. Also the label, if `columns` has it.
     """
     prepared = {name: column for name, column in columns.items() if name == manifest.label}
     for name, encodings in {**inputs("deep", manifest), **inputs("wide", manifest)}.items():

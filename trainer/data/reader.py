@@ -173,7 +173,9 @@ class ResidentReader(Reader):
         return not self.has_files and self.augment == "none"
 
     def load(self) -> Columns:
-        """Returns the columns of the split, prepared if that can be done once.
+        """Returns the columns of the split, prepared for the model if `prepares_once` is true.
+
+        Otherwise they are as in the dataset: `batch` decodes, augments and prepares examples.
 
         Columns of int32 become int64: TensorFlow keeps int32 arguments of a function in the host's
         memory whatever their device, and would send the column to its replica in every step.

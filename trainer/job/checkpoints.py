@@ -65,7 +65,11 @@ class Checkpoints:
         return 0 < self._every_s <= time.monotonic() - self._saved_at
 
     def is_due(self, step: int) -> bool:
-        """Returns whether a checkpoint is to be made at this step, by steps or by time."""
+        """Returns whether a checkpoint is to be made now: by time, or because of the step.
+
+        That is so if `is_late` is true, or if the step is a multiple of `every_steps`, no matter
+        when the last checkpoint was made.
+        """
         return self.is_late or (self._every_steps > 0 and step % self._every_steps == 0)
 
     def steps(self) -> list[int]:

@@ -39,8 +39,8 @@ class Task(abc.ABC):
 
     Attributes:
       meaning: Description of the outputs.
-      answers: Names of the results that `answer` gives at least. The first, `predictions`, has a
-        number for each output.
+      answers: Names of the results that `answer` gives at least. The first names what
+        `predictions` returns, which has at least one column for each output.
       ranking: Names of metrics by which one score is better than another; the first one that the
         score has is used.
       loss: Function of labels and outputs, in this order, that returns the loss of each example,
@@ -104,7 +104,14 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns the first of the answers, float32 [N, k], given outputs [N, outputs]."""
+        """Returns what a model predicts, such as probabilities: the answer named `answers[0]`.
+
+        Args:
+          outputs: Outputs of the model, [N, outputs].
+
+        Returns:
+          float32 [N, k], with a column for each class or target.
+        """
 
     def answer(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the answers of the exported model by name, given outputs [N, outputs]."""

@@ -142,7 +142,8 @@ class ImageExamples(Examples):
             pixels; else for files.
 
         Returns:
-          A copy of the examples with `inputs` and `most`.
+          A copy of the examples in which `inputs` is the feature `image`, with the shape that a
+          model gets and the chosen encoding, and `most` has the bytes of the longest image file.
 
         Raises:
           UserError: If an image is broken, or pixels are to be stored, the images differ in size,

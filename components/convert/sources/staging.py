@@ -215,12 +215,15 @@ class Staging:
         return {name: positions[column.header] for name, column in self._schema.columns.items()}
 
     def _add_rows(self, rows: Iterator[Row], columns: Sequence[str], name: str) -> None:
-        """Adds the rows of a text file in batches; a `UserError` if too many of them are wrong.
+        """Adds the rows of a text file in batches. Wrong rows are noted as by `skip`.
 
         Args:
           rows: The number of each row's line, and its values, or what is wrong with it.
           columns: Names of the values.
           name: Name of the file in messages.
+
+        Raises:
+          UserError: If more than `skip_bad` rows are wrong, those of all files counted.
         """
         rows = _about(rows, name)
         while True:
@@ -401,14 +404,15 @@ def check_columns(given: pa.Schema, texts: Mapping[str, Any], schema: TableSchem
 
     Args:
       given: Names and types of the columns that a file has.
-      texts: Further columns by header, as `Staging.add_batch` takes them: one text for all rows, or
-        None. Only their headers are checked.
+      texts: Values, as `Staging.add_batch` takes them, of columns that have one text or None in all
+        rows, by header. Only the headers are checked.
       schema: Schema of the table.
 
     Raises:
-      UserError: If a column of the schema is missing or there more than once, if there are further
-        columns and the schema does not ignore them, or if the schema's type of a column never takes
-        values of the file's type, as `float` takes no dates.
+      UserError: If a column of the schema is missing or there more than once in `given` and `texts`
+        together, if one of them is not in the schema and the schema does not ignore others, or if
+        the schema's type of a column never takes values of the file's type, as `float` takes no
+        dates.
     """
     check_names([*given.names, *texts], schema)
     for column in schema.columns.values():
@@ -499,7 +503,11 @@ def _when(condition: str, check: int | str, text: str) -> str:
 
 
 def _wrong_rows(values: pa.Table) -> list[int]:
-    """Returns the positions of the rows of a query's result that fail a check, without filtered."""
+    """Returns the positions in a query's result of wrong rows: those that fail a check.
+
+    A row that the filter leaves out is not wrong, unless one of its columns fails a check: columns
+    are checked before the filter, and the label after it.
+    """
     return pc.indices_nonzero(
         pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)
     ).to_pylist()

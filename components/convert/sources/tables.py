@@ -325,10 +325,10 @@ def _staged(opening: Opening, split: str) -> str:
 def _examples(
     schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str
 ) -> TableExamples:
-    """Returns the examples of staged files, after a pass over all rows for sizes and vocabularies.
+    """Returns the examples of staged files, after a pass over all rows.
 
-    Raises:
-      UserError: If there are no rows, or a column has no words for a vocabulary.
+    The pass finds the bytes of each split, the largest value of each column, and vocabularies. A
+    `UserError` is raised if there are no rows (it names `first_path`), or a column has no words.
     """
     paths = {split: _staged(opening, split) for split in sorted(staged, key=SPLITS.index)}
     num_rows = {split: len(_read_staged(path)) for split, path in paths.items()}

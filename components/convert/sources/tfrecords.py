@@ -302,7 +302,7 @@ class Record:
 
     @property
     def place(self) -> str:
-        """Place of the record, for messages."""
+        """Path of the file and offset of the record in bytes, for messages."""
         return f"{self.path}: record at byte {self.start:,}"
 
     def error(self, message: str) -> UserError:
@@ -348,7 +348,10 @@ def _describe(kind: str, values: Sequence[Any]) -> str:
 def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
     """Yields the records of a TFRecord file, plain or packed with gzip.
 
-    With `stop`, a bucket's file is fetched at once up to this offset only; the rest as it is read.
+    Args:
+      file: File as it was listed.
+      stop: Offset up to which a file in a bucket is read ahead, by default its end. Records behind
+        it are yielded too, but fetched only when they are read.
 
     Raises:
       UserError: If the file is damaged, or a record is no `tf.train.Example` with features.

@@ -291,8 +291,9 @@ class _Job:
         """Handles the end of a replica that ended by itself, or was killed as frozen.
 
         While the others are being stopped because of another failure, this changes at most which
-        replica is blamed. Otherwise, as `decide` says, the job is done, the replica starts again
-        alone, or all others are stopped for a restart of all.
+        replica is blamed. Otherwise this does what `decide` returns: nothing, after exit code 0 of
+        any replica but the chief; stop the others, as the job is done; start the replica again
+        alone; or stop all others for a restart of all.
         """
         role, patience = child.replica.role, self.patience
         if self._blamed:
