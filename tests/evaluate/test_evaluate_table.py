@@ -2,15 +2,12 @@
 
 import json
 import pathlib
-import re
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import trips
 
-from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
@@ -49,69 +46,46 @@ def model(data, tmp_path_factory) -> Callable[[float], pathlib.Path]:
 
 
 def test_auc_decides_against_best_column(model, data, evaluate, tmp_path):
-    evaluation = evaluate(model(0.3), data, "--min-auc", 0.75, "--min-accuracy", 0.5)
-    assert evaluation["metric"] == "auc" and evaluation["gate"]["thresholds"] == {
-        "auc": 0.75,
-        "accuracy": 0.5,
-    }
-    misses, hits, _ = np.transpose(evaluation["figures"]["roc"])
+    flags = ["--min-auc", 0.75, "--slice", "company", "miles"]
+    evaluation = evaluate(model(0.3), data, *flags)
+    assert evaluation["metric"] == "auc" and evaluation["gate"]["thresholds"] == {"auc": 0.75}
     auc = evaluation["metrics"]["auc"]
-    assert np.trapezoid(hits, misses) == pytest.approx(auc, abs=1e-3)
     decision = evaluation["decision"]
     assert decision["verdict"] == "promote"
     rival = f"the best single column, company, {evaluation['baseline']['auc']:.4f}"
     assert f"auc {auc:.4f} beats {rival} (p 0." in "\n".join(decision["reasons"])
+    assert evaluation["parts"].keys() == {"class", "company", "miles"}
+    for parts in evaluation["parts"].values():
+        assert sum(part["records"] for part in parts) == evaluation["metrics"]["examples"]
     page = (tmp_path / "evaluation" / "report.html").read_text()
-    assert re.findall("<figcaption>(.*?)</figcaption>", page) == [
-        "ROC curve",
-        "precision and recall",
-    ]
+    for text in ("ROC curve", "precision and recall", "By company, the worst first"):
+        assert text in page
     assert evaluate(model(-0.5), data)["decision"]["verdict"] == "reject"
 
 
 def test_no_record_is_kept(model, evaluate, tmp_path):
     """Files that evaluation and registration write contain no value of a record."""
     table = [{**row, "company": f"secret{i}"} for i, row in enumerate(trips.rows())]
-    path, output = model(0.3), tmp_path / "evaluation"
+    path, accepted = model(0.3), tmp_path / "accepted.json"
     evaluation = evaluate(path, trips.make(tmp_path, table))
-    assert len(evaluation["answered"]["answers"]) == 16
-    accepted = tmp_path / "accepted.json"
-    accepted.write_text(
-        json.dumps({**evaluation, "decision": {"verdict": "register", "reasons": []}})
-    )
+    evaluation["decision"]["verdict"] = "register"
+    accepted.write_text(json.dumps(evaluation))
     flags = ["--registry", str(tmp_path / "registry"), "--name", "m"]
     register(["add", "--model-dir", str(path), "--evaluation", str(accepted), *flags])
-    version = tmp_path / "registry" / "m" / "1" / "version.json"
-    for file in (output / "evaluation.json", output / "report.html", version):
-        assert "secret" not in file.read_text(), file
+    names = "evaluation/evaluation.json", "evaluation/report.html", "registry/m/1/version.json"
+    for name in names:
+        assert "secret" not in (tmp_path / name).read_text(), name
 
 
-def test_few_records_never_promote(data, model, champion, evaluate, tmp_path):
-    """A model judged by fewer than 50 records is not promoted, with or without a champion."""
-    few = trips.make(tmp_path, trips.rows(220))
-    gate = tmp_path / "gate.yaml"
+def test_few_records_never_promote(model, champion, evaluate, tmp_path):
+    """A model judged by fewer than 50 records is not promoted, also if it beats the champion."""
+    few, gate = trips.make(tmp_path, trips.rows(220)), tmp_path / "gate.yaml"
     gate.write_text("confidence: none\n")
-    evaluations = [
-        evaluate(model(0.3), few, "--gate", gate, *flags) for flags in ([], champion(model(-0.5)))
-    ]
-    for evaluation in evaluations:
-        records = evaluation["metrics"]["examples"]
-        assert records < 50 and evaluation["decision"]["verdict"] == "register"
-        assert (
-            f"not to be promoted by {records} records of test: it takes 50"
-            in evaluation["decision"]["why"]
-        )
+    evaluation = evaluate(model(0.3), few, "--gate", gate, *champion(model(-0.5)))
     assert evaluation["champion"]["metrics"]["auc"] < evaluation["metrics"]["auc"]
-
-
-def test_slices_are_shown(model, data, evaluate, tmp_path):
-    evaluation = evaluate(model(0.3), data, "--slice", "company", "miles")
-    parts, companies = evaluation["parts"], EvalSet.load(str(data), "test").columns["company"]
-    for part in parts["company"]:
-        assert part["records"] == (companies == part["value"].encode()).sum()
-    assert sum(part["records"] for part in parts["miles"]) == evaluation["metrics"]["examples"]
-    assert len(parts["miles"]) == 4 and len(parts["class"]) == 2
-    assert "By company, the worst first" in (tmp_path / "evaluation" / "report.html").read_text()
+    assert evaluation["decision"]["verdict"] == "register"
+    why = f"not to be promoted by {evaluation['metrics']['examples']} records of test: it takes 50"
+    assert why in evaluation["decision"]["why"]
 
 
 def make_with_own_test(directory: pathlib.Path, **splits: list[dict]) -> pathlib.Path:
@@ -150,18 +124,10 @@ def test_repeated_records_do_not_count(model, evaluate, tmp_path):
     assert (evaluation["repeated"], evaluation["metrics"]["examples"]) == (count, total - count)
     assert evaluation["metrics"]["auc"] == pytest.approx(answers.of(~repeated).measure()["auc"])
     note = f"{count} records of test are in the training split too, and"
-    assert evaluation["decision"]["reasons"][-2:] == [
-        f"{note} do not count",
-        f"judged by the {total - count} of {total} records of test that it was not trained on",
-    ]
+    assert f"{note} do not count" in evaluation["decision"]["reasons"]
     evaluation = evaluate(path, data, "--count-repeated")
     assert evaluation["metrics"]["auc"] == pytest.approx(answers.measure()["auc"])
     assert evaluation["decision"]["reasons"][-1] == f"{note} count"
-    few = make_with_own_test(tmp_path / "few", train=table[:60], test=table[:60])
-    with pytest.raises(
-        UserError, match=r"takes 50; .*with --count-repeated: \d+ are equal to training records"
-    ):
-        evaluate(path, few)
 
 
 def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
@@ -171,16 +137,14 @@ def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
     artifacts = evaluate_step(job, data, "--min-auc", "0.5")
     assert artifacts["output"] == artifacts["model"].uri == str(job / "model")
     evaluation = json.loads((tmp_path / "evaluation").read_text())
+    assert json.loads((job / "evaluation.json").read_text()) == evaluation
     metrics, figures = evaluation["metrics"], evaluation["figures"]
-    assert (
-        artifacts["metrics"].metadata == json.loads((tmp_path / "metrics").read_text()) == metrics
-    )
+    assert artifacts["metrics"].metadata == metrics
     shown = artifacts["confusion"].metadata
     assert [row["row"] for row in shown["confusionMatrix"]["rows"]] == figures["confusion"]
     keys = "falsePositiveRate", "recall", "confidenceThreshold"
     assert [[point[key] for key in keys] for point in shown["confidenceMetrics"]] == figures["roc"]
     assert "Confusion matrix" in (tmp_path / "report").read_text()
-    summary = (tmp_path / "summary").read_text()
-    assert "| candidate | " in summary and f"| {metrics['auc']:.4f} |" in summary
+    assert f"| {metrics['auc']:.4f} |" in (tmp_path / "summary").read_text()
     assert component.gate(evaluation=artifacts["evaluation"]) == "promote"
     assert (tmp_path / "confusion").exists() and not (tmp_path / "registry").exists()
