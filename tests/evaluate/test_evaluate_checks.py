@@ -1,12 +1,12 @@
+import contextlib
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.manifest import Manifest, Split, Summary
+from common.manifest import Split, Summary
 from components.evaluate.checks import check_splits, metric_names
 from components.train.cluster.lookup import load_cluster
 from components.train.component import plan
@@ -16,14 +16,16 @@ from trainer.tasks.of_dataset import Classification, MultiLabel, Regression
 @pytest.mark.parametrize("names", ["ab", "abc"])
 def test_metric_names_are_those_of_tasks(names):
     truth, names = np.eye(len(names)), tuple(names)
-    tasks = {"regression": Regression(names, (1.0,) * len(names)), "multi_label": MultiLabel(names)}
-    for kind, task in tasks.items():
-        assert set(task.measure(truth * 0.5 + 0.1, truth)) == metric_names(kind, names)
-    measured = Classification(names).measure(truth * 0.5 + 0.1, truth.argmax(axis=1))
-    assert set(measured) == metric_names("classification", names)
+    tasks = {
+        "regression": (Regression(names, (1.0,) * len(names)), truth),
+        "multi_label": (MultiLabel(names), truth),
+        "classification": (Classification(names), truth.argmax(axis=1)),
+    }
+    for kind, (task, labels) in tasks.items():
+        assert set(task.measure(truth * 0.5 + 0.1, labels)) == metric_names(kind, names)
 
 
-def planned(dataset, *, trainer=(), evaluation=()):
+def planned(dataset, flags, *trainer):
     return plan(
         cluster=load_cluster("clusters/local.yaml", []).to_json(),
         backend="local",
@@ -31,76 +33,52 @@ def planned(dataset, *, trainer=(), evaluation=()):
         trainer_args=["--train-steps=1", *trainer],
         job_args=[],
         job_dir="job",
-        evaluate_args=list(evaluation),
+        evaluate_args=flags,
         dataset=SimpleNamespace(path=str(dataset)),
     )
 
 
 @pytest.mark.parametrize(
-    ("step", "flags", "message"),
+    ("flag", "message"),
     [
-        (
-            "evaluation",
-            ["--slice=colour"],
-            "unknown column of slices, in dataset 'trips', 'colour'",
-        ),
-        (
-            "evaluation",
-            ["--threshold=rmse=1"],
-            "unknown metric of a threshold 'rmse' .known: accuracy, auc, loss",
-        ),
-        ("trainer", ["--model=trips:constant"], "no weight has a gradient"),
-        (
-            "trainer",
-            ["--dropout=0.5", "--num-layers=9"],
-            "--num-layers means nothing to --model wide_deep",
-        ),
+        ("--slice=colour", "unknown column of slices, in dataset 'trips', 'colour'"),
+        ("--threshold=rmse=1", "unknown metric of a threshold 'rmse' .known: accuracy, auc, loss"),
     ],
 )
-def test_plan_refuses_what_steps_would(data, step, flags, message):
-    """A flag that fits neither the model nor the dataset is an error before machines are taken."""
+def test_plan_refuses_what_evaluation_would(data, flag, message):
+    """A flag that does not fit the dataset is an error before machines are taken."""
     with pytest.raises(UserError, match=message):
-        planned(data, **{step: flags})
+        planned(data, [flag])
+    with pytest.raises(UserError, match="no weight has a gradient"):
+        planned(data, [], "--model=trips:constant")
 
 
 def test_plan_accepts_what_steps_would(data):
-    assert planned(data, evaluation=["--slice=company", "--threshold=auc=0.5"])
-    assert planned(data, trainer=["--model=trips:of_my_own"], evaluation=["--threshold=mine=1"])
+    assert planned(data, ["--slice=company", "--threshold=auc=0.5"])
+    assert planned(data, ["--threshold=mine=1"], "--model=trips:of_my_own")
 
 
-def manifest(train, test, *, class_names=(), **label):
-    splits = {"train": train, "test": test}
-    about = {"name": "m", "origin": "", "features": (), "label": "label", "arguments": {}}
-    return Manifest(**about, splits=splits, class_names=class_names, **label)
-
-
-@given(st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=2, max_size=2))
-def test_splits_with_one_class_refused(histograms):
+@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [((0, 3, 1), None), ((0, 3, 0), "no model can be better"), ((0, 0, 0), "has no examples in")],
+)
+def test_splits_with_one_class_refused(table, counts, message, is_training):
     """Training and test split need at least two classes each that have examples."""
-    splits = [
-        Split(examples=sum(counts), class_histogram=tuple(counts), shards=())
-        for counts in histograms
-    ]
-    dataset = manifest(*splits, class_names=("a", "b", "c"))
-    if all(np.count_nonzero(counts) > 1 for counts in histograms):
-        check_splits(dataset)
-    else:
-        with pytest.raises(UserError, match=r"has no examples in split|so no model can be better"):
-            check_splits(dataset)
-
-
-@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
-def test_splits_with_constant_target_refused(lowest, highest):
-    """A target of regression needs two different values in the training split."""
-    split = Split(
-        examples=2,
-        class_histogram=(),
-        shards=(),
-        summaries={"label.fare": Summary(mean=lowest, min=lowest, max=highest)},
+    split, other = (
+        Split(examples=sum(each), class_histogram=each, shards=()) for each in (counts, (1, 1, 0))
     )
-    dataset = manifest(split, split, task="regression", targets=("fare",))
-    if lowest != highest:
+    pair = (split, other) if is_training else (other, split)
+    splits = dict(zip(("train", "test"), pair, strict=True))
+    dataset = dataclasses.replace(table, splits=splits, class_names=("a", "b", "c"))
+    with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
         check_splits(dataset)
-    else:
-        with pytest.raises(UserError, match="all 2 examples of split 'train' have label "):
-            check_splits(dataset)
+
+
+def test_split_with_constant_target_refused(table):
+    summaries = {"label.fare": Summary(mean=2.0, min=2.0, max=2.0)}
+    split = Split(examples=2, class_histogram=(), shards=(), summaries=summaries)
+    regression = {"task": "regression", "targets": ("fare",), "class_names": ()}
+    dataset = dataclasses.replace(table, splits={"train": split, "test": split}, **regression)
+    with pytest.raises(UserError, match="all 2 examples of split 'train' have label 2"):
+        check_splits(dataset)

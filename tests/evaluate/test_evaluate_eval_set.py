@@ -92,18 +92,14 @@ def test_training_records_are_never_scored(tmp_path_factory, changes, seed):
 def test_too_few_records_are_refused():
     require_enough(np.ones(3, bool), "test", "x")
     require_enough(np.arange(1000) < LEAST, "test", "x")
-    with pytest.raises(
-        UserError, match=f"only {LEAST - 1} of 1,000 records of test .* takes {LEAST}.*new records$"
-    ):
+    with pytest.raises(UserError, match=f"only {LEAST - 1} of 1,000 records of test "):
         require_enough(np.arange(1000) < LEAST - 1, "test", "x")
 
 
-def test_records_of_other_columns_refused(tmp_path):
-    data = trips.make(tmp_path, points(60, 0), SCHEMA)
+def test_records_of_other_columns_refused(data, tmp_path):
     model, records = trained_on(data, tmp_path / "model"), EvalSet.load(str(data), "test")
-    features = tuple(
-        dataclasses.replace(f, unit="km") if f.name == "x" else f for f in records.manifest.features
-    )
+    first, *others = records.manifest.features
+    features = (dataclasses.replace(first, unit="km"), *others)
     manifest = dataclasses.replace(records.manifest, features=features)
     with pytest.raises(UserError, match=f"{model}: it was trained on records with other columns"):
         dataclasses.replace(records, manifest=manifest).unseen(str(model))
@@ -111,20 +107,17 @@ def test_records_of_other_columns_refused(tmp_path):
 
 def test_champion_compared_on_unseen_records(scored, make_model, champion, evaluate, tmp_path):
     """A candidate that is better only on what the champion was trained on is no better."""
-    count, is_learnt = len(scored.labels), np.arange(len(scored.labels)) < 240
+    count, learnt, left = len(scored.labels), 240, len(scored.labels) - 240
     model = shutil.copytree(make_model(wrong=230), tmp_path / "champion")
     hashes = np.concatenate([*content_hashes(scored.manifest, str(scored.path), "test")])
     other = dataclasses.replace(scored.manifest, name="other")
-    provenance.write(other, "m", str(model), learnt=TrainedOn.of(other, [hashes[is_learnt]]))
-    flags, left = champion(model), count - 240
+    provenance.write(other, "m", str(model), learnt=TrainedOn.of(other, [hashes[:learnt]]))
+    flags = champion(model)
 
     evaluation = evaluate(make_model(wrong=210), scored.path, *flags)
     rival = evaluation["champion"]
-    assert (
-        rival["examples"] == rival["metrics"]["examples"] == rival["candidate"]["examples"] == left
-    )
-    assert rival["metrics"]["accuracy"] == rival["candidate"]["accuracy"] == 1
-    assert evaluation["metrics"]["examples"] == count
+    for figures in (rival["metrics"], rival["candidate"]):
+        assert (figures["examples"], figures["accuracy"]) == (left, 1)
     assert evaluation["metrics"]["accuracy"] == pytest.approx((count - 210) / count)
     words = f"on the {left} records that neither was trained on"
     assert words in evaluation["decision"]["why"]
@@ -135,10 +128,7 @@ def test_champion_compared_on_unseen_records(scored, make_model, champion, evalu
     # baseline.
     own = evaluate(model, scored.path, *flags)
     assert own["metrics"]["examples"] == left and own["champion"]["candidate"] is None
-    assert (
-        f"judged by the {left} of {count} records of test that it was not trained on"
-        in own["decision"]["reasons"]
-    )
-    assert own["baseline"]["accuracy"] == pytest.approx(
-        np.mean(scored.labels[~is_learnt] == 3), abs=0.1
-    )
+    note = f"judged by the {left} of {count} records of test that it was not trained on"
+    assert note in own["decision"]["reasons"]
+    share = np.mean(scored.labels[learnt:] == 3)
+    assert own["baseline"]["accuracy"] == pytest.approx(share, abs=0.1)

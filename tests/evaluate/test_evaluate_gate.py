@@ -17,7 +17,6 @@ from components.evaluate.gate import (
     Comparison,
     Gate,
     decide,
-    load,
 )
 from components.evaluate.options import Options
 from components.evaluate.score import Answers
@@ -55,15 +54,13 @@ def test_slices_are_judged_by_own_records(answers):
     expected = {}
     for value in np.unique(companies):
         chosen = companies == value
-        name, share = (
-            f"accuracy of company {value.decode()} ({chosen.sum()} records)",
-            right[chosen].mean(),
-        )
-        if chosen.sum() < 20:
-            expected[f"{name} is not judged: it takes 20"] = True
+        count, share = chosen.sum(), right[chosen].mean()
+        words = f"accuracy of company {value.decode()} ({count} records)"
+        if count < 20:
+            words += " is not judged: it takes 20"
         else:
-            verb = "reaches" if share >= 0.9 else "misses"
-            expected[f"{name} {share:.4f} {verb} the threshold 0.9000"] = bool(share >= 0.9)
+            words += f" {share:.4f} {'reaches' if share >= 0.9 else 'misses'} the threshold 0.9000"
+        expected[words] = bool(count < 20 or share >= 0.9)
     assert {comparison.words: comparison.passed for comparison in comparisons} == expected
     assert False in expected.values() and any("not judged" in words for words in expected)
 
@@ -71,10 +68,7 @@ def test_slices_are_judged_by_own_records(answers):
 def test_undefined_metric_not_judged(answers):
     comparisons = judge(answers, "thresholds: {auc: 0.6, loss: 0.1}\nslices: {label: {auc: 0.9}}")
     assert [comparison.metric for comparison in comparisons if not comparison.passed] == ["loss"]
-    words = comparisons[-1].words
-    assert words.startswith("auc of label ") and words.endswith(
-        "is not judged: they do not define it"
-    )
+    assert comparisons[-1].words.endswith("is not judged: they do not define it")
 
 
 @pytest.mark.parametrize(
@@ -104,9 +98,6 @@ def test_unknown_metric_or_column_refused(answers, gate, message):
         (b"thresholds: 0.9", "thresholds: 0.9 should be a valid dictionary"),
         (b"thresholds: {auc: .nan}", "thresholds.auc: nan should be a finite number"),
         (b"confidence: 95", "confidence: 95 should be less than 1"),
-        (b"margin: -1", "margin: -1 should be greater than or equal to 0"),
-        (b"- margin", "top level: ['margin'] should be a valid dictionary"),
-        (b"thresholds: {auc: true}", "thresholds.auc: True should be a valid number"),
         (b"slices: {label: {accuracy: 97}}", "a threshold of accuracy: 97 is not from 0 to 1"),
         (b"\xff", "gate.yaml: "),
     ],
@@ -116,11 +107,6 @@ def test_wrong_gate_file_is_error(tmp_path, refused, content, message):
     path.write_bytes(content)
     line = refused(main, "--model-dir", "m", "--data-dir", "d", "--output", "o", "--gate", path)
     assert line.startswith(f"error: --gate {path}: ") and message in line
-
-
-def test_missing_gate_file_is_error(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere\.yaml: cannot be read"):
-        load(str(tmp_path / "nowhere.yaml"))
 
 
 def test_flags_override_gate_file(tmp_path):
@@ -137,22 +123,14 @@ def test_flags_override_gate_file(tmp_path):
 
 @pytest.mark.parametrize(("worthy", "useful", "best"), itertools.product([True, False], repeat=3))
 def test_verdict_follows_from_comparisons(worthy, useful, best):
-    threshold = Comparison(who="threshold", passed=worthy, words="t")
-    baseline = Comparison(who=BASELINE, passed=useful, words="b")
-    champion = Comparison(
-        who=CHAMPION, passed=best, words="c", metric="auc", candidate=0.9, other=0.8
-    )
-    decision = decide("auc", [threshold, baseline, champion], notes=["n"])
-    failed = [comparison.words for comparison in (threshold, baseline) if not comparison.passed]
+    comparisons = [
+        Comparison(who="threshold", passed=worthy, words="t"),
+        Comparison(who=BASELINE, passed=useful, words="b"),
+        Comparison(who=CHAMPION, passed=best, words="c", metric="auc"),
+    ]
+    decision = decide("auc", comparisons, notes=["n"])
+    failed = [each.words for each in comparisons[:2] if not each.passed]
     accepted = PROMOTE if best else REGISTER
     assert decision["verdict"] == (REJECT if failed else accepted)
     assert decision["why"] == ("; ".join(failed) or "c")
-    # Without a champion's figures those of the baseline are the reason.
-    alone = decide("auc", [threshold, baseline, Comparison(who=CHAMPION, passed=True, words="c")])
-    assert alone["why"] == ("; ".join(failed) or "b; c")
-    assert decision["reasons"] == ["t", "b", "c", "n"] and decision["metric"] == "auc"
-    assert [Comparison(**each) for each in decision["comparisons"]] == [
-        threshold,
-        baseline,
-        champion,
-    ]
+    assert decision["reasons"] == ["t", "b", "c", "n"]

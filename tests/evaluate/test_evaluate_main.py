@@ -48,30 +48,22 @@ def test_model_for_other_data_refused(line, make_model, other, message):
     assert error.startswith(f"error: {model}") and message in error
 
 
-def test_unreadable_model_is_error(line, make_model, tmp_path):
-    model = tmp_path / "model"
-    shutil.copytree(make_model(), model)
-    (model / "saved_model.pb").write_bytes(b"not a model")
-    assert f"{model}: the model cannot be read (" in line(model)
-
-
-def test_damaged_shard_is_error(line, make_model, scored, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(scored.path, data)
-    shard = next(data.glob("test-*.tfrecord"))
-    content = bytearray(shard.read_bytes())
-    content[100] ^= 1
-    shard.write_bytes(content)
-    assert f"{shard} is not the file that the manifest lists" in line(make_model(), data=data)
-
-
 def test_empty_split_is_error(line, make_model, tmp_path):
     convert(Options(output=str(tmp_path / "data"), shards=1, validation_fraction=0.0))
     error = line(make_model(), "--split", "validation", data=tmp_path / "data")
     assert "has no examples in split 'validation' (splits with examples: test, train)" in error
 
 
-def test_missing_name_or_directory_is_error(line, make_model, tmp_path):
+def test_unusable_files_are_errors(line, make_model, scored, tmp_path):
     assert "--registry needs the --name" in line(make_model(), "--registry", tmp_path)
     assert "no manifest.json" in line(make_model(), data=tmp_path)
     assert "no SavedModel here" in line(tmp_path / "nowhere")
+    model = shutil.copytree(make_model(), tmp_path / "model")
+    (model / "saved_model.pb").write_bytes(b"not a model")
+    assert f"{model}: the model cannot be read (" in line(model)
+    data = shutil.copytree(scored.path, tmp_path / "data")
+    shard = next(data.glob("test-*.tfrecord"))
+    content = bytearray(shard.read_bytes())
+    content[100] ^= 1
+    shard.write_bytes(content)
+    assert f"{shard} is not the file that the manifest lists" in line(make_model(), data=data)
