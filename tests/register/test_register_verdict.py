@@ -20,19 +20,22 @@ from components.register.directory import DirectoryRegistry
 from components.register.register import promote, register
 
 
-@pytest.mark.parametrize("verdict", [REJECT, REGISTER, PROMOTE])
-def test_verdict_is_followed_everywhere(evaluated, tmp_path, verdict):
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [
+        (REJECT, None),
+        (REGISTER, "not promoted: of the baseline"),
+        (PROMOTE, "version 1 is the champion"),
+    ],
+)
+def test_verdict_is_followed_everywhere(evaluated, tmp_path, verdict, outcome):
     directory, evaluation = evaluated()
     comparisons = [
         Comparison(who=BASELINE, passed=verdict != REJECT, words="of the baseline"),
         Comparison(who=CHAMPION, passed=verdict == PROMOTE, words="of the champion"),
     ]
-    evaluation |= {
-        "gate": {},
-        "figures": {},
-        "parts": {},
-        "decision": decide("accuracy", comparisons),
-    }
+    decision = decide("accuracy", comparisons)
+    evaluation |= {"gate": {}, "figures": {}, "parts": {}, "decision": decision}
     file = directory / "evaluation.json"
     file.write_text(json.dumps(evaluation))
     assert component.gate(evaluation=dsl.Artifact(name="evaluation", uri=str(file))) == verdict
@@ -40,13 +43,11 @@ def test_verdict_is_followed_everywhere(evaluated, tmp_path, verdict):
     assert report.summary(evaluation).startswith(f"## {verdict}\n")
     about = {"evaluation": evaluation, "registry": str(tmp_path / "registry"), "name": "m"}
     model, registry = str(directory / "model"), DirectoryRegistry(about["registry"])
-    if verdict == REJECT:
+    if outcome:
+        version = register(model_dir=model, **about)
+        assert promote(version=version, **about).startswith(outcome)
+    else:
         with pytest.raises(UserError, match=r"the evaluation rejects .*: of the baseline"):
             register(model_dir=model, **about)
         assert registry.versions("m") == []
-        return
-    outcome = promote(version=register(model_dir=model, **about), **about)
-    assert outcome.startswith(
-        "version 1 is the champion" if verdict == PROMOTE else "not promoted: of the baseline"
-    )
     assert registry.aliases("m") == ({CHAMPION: "1"} if verdict == PROMOTE else {})
