@@ -34,9 +34,7 @@ def test_default_is_the_champion(store, add, vertex, client):
     for run in ("r1", "r2"):
         add(run)
     assert store.aliases("m") == {"default": "1"}  # Vertex AI has one from the first on.
-    assert store.promote("m", "2", instead_of=None)
-    assert store.aliases("m") == {"default": "2", "champion": "2"}
-    assert store.promote("m", "1", instead_of="2")
+    assert store.promote("m", "2", instead_of=None) and store.promote("m", "1", instead_of="2")
     assert store.aliases("m") == {"default": "1", "champion": "1", "previous": "2"}
     store.rollback("m")
     assert store.aliases("m") == {"default": "2", "champion": "2", "previous": "1"}
@@ -48,20 +46,18 @@ def test_default_is_the_champion(store, add, vertex, client):
 
 def test_two_first_runs_make_two_versions(store, add, client, vertex, monkeypatch):
     resources, both = registry_module.VertexRegistry.resources, threading.Barrier(2)
+    waiting = []
 
     def wait_for_both(self, name):
         versions = resources(self, name)
-        if (
-            not both.broken
-            and not versions
-            and both.n_waiting < 2
-            and threading.current_thread() in threads
-        ):
+        if threading.current_thread() in waiting and not versions:
+            waiting.remove(threading.current_thread())
             both.wait(20)  # Each sees no version.
         return versions
 
     monkeypatch.setattr(registry_module.VertexRegistry, "resources", wait_for_both)
     threads = [threading.Thread(target=add, args=[run]) for run in "ab"]
+    waiting += threads
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -73,22 +69,15 @@ def test_two_first_runs_make_two_versions(store, add, client, vertex, monkeypatc
 def test_foreign_model_is_left_alone(store, add, client, vertex):
     from google.cloud import aiplatform_v1 as v1
 
-    def upload(**about):
-        model = v1.Model(
-            display_name="m", artifact_uri="gs://b/m", container_spec={"image_uri": IMAGE}
-        )
-        return client.upload_model(
-            request=v1.UploadModelRequest(parent=vertex.parent, model=model, **about)
-        ).result()
-
-    foreign = upload().model
-    assert add("r1") == "1" and store.names() == ["m"]
-    assert len(list(client.list_model_versions(name=foreign))) == 1
-    upload(model_id="m-other")
-    assert store.versions("other") == []
-    with pytest.raises(
-        UserError, match=r"models/m-other is not of this program; choose another name"
-    ):
+    about = {"artifact_uri": "gs://b/m", "container_spec": {"image_uri": IMAGE}}
+    for model_id in ("theirs", "m-other"):
+        model = v1.Model(display_name="m", **about)
+        request = v1.UploadModelRequest(parent=vertex.parent, model=model, model_id=model_id)
+        client.upload_model(request=request).result()
+    assert add("r1") == "1" and store.names() == ["m"] and store.versions("other") == []
+    name = f"{vertex.parent}/models/theirs"
+    assert len(list(client.list_model_versions(name=name))) == 1
+    with pytest.raises(UserError, match=r"models/m-other is not of this program; choose another"):
         store.register("other", store.find("m", "1").model_dir, {})
 
 
@@ -98,31 +87,23 @@ def test_version_has_own_files(store, add, bucket):
     version, before = store.find("m", "2"), set(bucket.rglob("*"))
     folder = bucket / version.folder.removeprefix("gs://demo/")
     assert folder.parent == bucket / "models" / "m" and version.has_files
-    assert version.model_dir == f"gs://demo/models/m/{folder.name}/1"
     paths = {"version.json", "1/saved_model.pb", "1/variables/variables.index"}
     assert {str(path.relative_to(folder)) for path in folder.rglob("*.*")} == paths
     assert (folder / "1" / "saved_model.pb").read_text() == "r2"
-    assert version.facts["metrics"]["accuracy"] == 0.9
+    own = {folder, *folder.rglob("*")}
     store.delete("m", "2")
-    assert len(store.versions("m")) == 1
-    assert before - set(bucket.rglob("*")) == {
-        path for path in before if folder in (path, *path.parents)
-    }
+    assert len(store.versions("m")) == 1 and before - set(bucket.rglob("*")) == own
 
 
-def test_killed_addition_adds_no_version(store, add, bucket, monkeypatch):
-    add("r1")
-    before = {*(bucket / "models" / "m").iterdir()}
-    for step in ("copy_tree", "write_record"):
-        with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
-            patched.setattr(registry_module, step, lambda *_: 1 / 0)
-            add(f"killed-in-{step}")
-        assert len(store.versions("m")) == 1
-    (left,) = {*(bucket / "models" / "m").iterdir()} - before
-    assert (
-        read_record(f"gs://demo/models/m/{left.name}")
-        and read_record(left.rename(bucket / "backup")) is None
-    )
+@pytest.mark.parametrize("step", ["copy_tree", "write_record"])
+def test_killed_addition_adds_no_version(store, add, bucket, monkeypatch, step):
+    """What is left of it has a record, by which cleanup knows it."""
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(registry_module, step, lambda *_: 1 / 0)
+        add("r1")
+    assert store.versions("m") == []
+    for left in bucket.glob("models/m/*"):
+        assert read_record(f"gs://demo/models/m/{left.name}")
 
 
 def test_container_serves_version(store, add):
@@ -132,36 +113,29 @@ def test_container_serves_version(store, add):
     assert (spec.image_uri, [*spec.args]) == (IMAGE, ["components.serve", "--name=m"])
     assert not spec.command and spec.ports[0].container_port == 8080
     assert (spec.predict_route, spec.health_route) == ("/v1/models/m:predict", "/v1/models/m")
-    assert (
-        store.find("m", "1").model_dir == f"{model.artifact_uri}/1"
-        and "accuracy 0.9" in model.version_description
-    )
-    assert model.labels["run"] == "r1"
+    assert store.find("m", "1").model_dir == f"{model.artifact_uri}/1"
+    assert "accuracy 0.9" in model.version_description and model.labels["run"] == "r1"
 
 
 @pytest.mark.parametrize(
-    "image",
-    ["", IMAGE.partition("@")[0], IMAGE[:-1], IMAGE.replace("us-docker.pkg.dev", "docker.io")],
+    "image", ["", IMAGE.partition("@")[0], IMAGE.replace("us-docker.pkg.dev", "docker.io")]
 )
 def test_image_without_digest_refused(add, bucket, image):
-    with pytest.raises(
-        UserError, match=r"^--image.*: give an image in Artifact Registry by digest"
-    ):
+    with pytest.raises(UserError, match=r"^--image.*: give an image in Artifact Registry by"):
         add("r1", image=image)
     assert not (bucket / "models").exists()
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "message"),
+    ("place", "message"),
     [
         (
-            "vertex://other-project/us-central1",
-            "m",
+            "other-project/us-central1",
             "vertex://other-project/us-central1: 403 .*Permission denied",
         ),
-        ("vertex://p", "m", "write vertex://PROJECT/LOCATION"),
-        ("vertex://demo-project/us-central1", 'm" OR x="', "model name"),
+        ("p", "write vertex://PROJECT/LOCATION"),
     ],
 )
-def test_refusal_of_google_is_error(vertex, refused, place, name, message):
-    assert re.search(message, refused(main, "rollback", "--registry", place, "--name", name))
+def test_refusal_of_google_is_error(vertex, refused, place, message):
+    flags = "--registry", f"vertex://{place}", "--name", "m"
+    assert re.search(message, refused(main, "rollback", *flags))
