@@ -45,6 +45,13 @@ def answers(path) -> list[dict]:
         return connection.sql(f"FROM {reader}('{path}')").to_arrow_table().to_pylist()
 
 
+def predict(model, source, output, *flags) -> list[dict]:
+    """Runs the command; returns the predictions."""
+    places = {"--model-dir": model, "--source": source, "--output": output}
+    main([*(str(word) for place in places.items() for word in place), *flags])
+    return answers(output)
+
+
 @pytest.mark.parametrize(
     ("name", "write"),
     [
@@ -57,31 +64,18 @@ def answers(path) -> list[dict]:
 def test_predict_table_of_each_kind(rides, tmp_path, name, write):
     rows, data, model = rides
     write(tmp_path / name, rows)
-    for output in ("p.parquet", "p.csv", "p.jsonl"):
-        flags = [
-            "--model-dir",
-            model,
-            "--source",
-            str(tmp_path / name),
-            "--output",
-            str(tmp_path / output),
-        ]
-        main([*flags, "--keep", "id", "--batch-size", "7"])
-    predictions = answers(tmp_path / "p.parquet")
-    assert [row["id"] for row in predictions] == [row["id"] for row in rows]
-    assert predictions == answers(tmp_path / "p.jsonl") and len(answers(tmp_path / "p.csv")) == len(
-        rows
+    predictions, of_jsonl, of_csv = (
+        predict(model, tmp_path / name, tmp_path / output, "--keep", "id", "--batch-size", "7")
+        for output in ("p.parquet", "p.jsonl", "p.csv")
     )
-    predicted = set()
+    assert [row["id"] for row in predictions] == [row["id"] for row in rows]
+    assert predictions == of_jsonl and len(of_csv) == len(rows)
+    expected = set()
     for split in ("train", "validation", "test"):
-        output = tmp_path / f"{split}.parquet"
-        main(
-            ["--model-dir", model, "--source", str(data), "--split", split, "--output", str(output)]
-        )
-        predicted |= {tuple(row["probabilities"]) for row in answers(output)}
-    assert {tuple(row["probabilities"]) for row in predictions} == predicted and len(
-        predicted
-    ) > 250
+        rows = predict(model, data, tmp_path / f"{split}.parquet", "--split", split)
+        expected |= {tuple(row["probabilities"]) for row in rows}
+    assert {tuple(row["probabilities"]) for row in predictions} == expected
+    assert len(expected) > 250
 
 
 def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
@@ -92,143 +86,81 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
         for i, row in enumerate(rows)
     ]
     write_csv(tmp_path / "r.csv", rows)
-    main(
-        [
-            "--model-dir",
-            model,
-            "--source",
-            str(tmp_path / "r.csv"),
-            "--output",
-            str(tmp_path / "p.parquet"),
-        ]
-    )
+    predictions = predict(model, tmp_path / "r.csv", tmp_path / "p.parquet")
     assert "6 of 300 rows are wrong and left out" in capsys.readouterr().out
-    predictions = answers(tmp_path / "p.parquet")
-    assert [row["id"] for row in predictions] == [
-        row["id"] for row in rows if row["stops"] != "many"
-    ]
-    assert {*rows[0]} < {*predictions[0]} and predictions[0]["Fare (USD)"] == str(
-        rows[0]["Fare (USD)"]
-    )
-    assert {predictions[0][name] for name in names} == {"own"}
-    assert predictions[0]["predicted_predicted_class_name"] != "own"
-    wrong = [
-        json.loads(line)
-        for line in (tmp_path / "p.errors.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    right = [row["id"] for row in rows if row["stops"] != "many"]
+    assert [row["id"] for row in predictions] == right
+    first = predictions[0]
+    assert {*rows[0]} < {*first} and first["Fare (USD)"] == str(rows[0]["Fare (USD)"])
+    assert {first[name] for name in names} == {"own"}
+    assert first["predicted_predicted_class_name"] != "own"
+    lines = (tmp_path / "p.errors.jsonl").read_text(encoding="utf-8").splitlines()
+    wrong = [json.loads(line) for line in lines]
     assert [row["id"] for row in wrong] == [f"#{i}" for i in range(3, 300, 50)]
     assert wrong[0]["fault"] == "Stops: 'many' is no 64-bit whole number"
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("header", "stops", "flags", "message"),
     [
-        ({"fare": "Fare"}, "no column 'Fare (USD)', which the model takes (it has id, Fare, "),
-        ({"source": "nothing.csv"}, "nothing.csv: no such file"),
-        (
-            {"stops": "x"},
-            "none of 300 rows can be answered; of the first: Stops: 'x' is no 64-bit whole number",
-        ),
-        ({"flags": ["--keep", "ids"]}, "unknown column 'ids'; did you mean 'id'?"),
-        (
-            {"flags": ["--name", "rides"]},
-            "give either --name of a model in the --registry, or --model-dir",
-        ),
-        ({"output": "p.txt"}, "unknown ending of --output '.txt'"),
-        ({"output": "r.csv"}, "r.csv: is there already"),
-        (
-            {"source": "model"},
-            "no converted dataset, no PNG or JPEG files, and none that end in csv, tsv",
-        ),
+        ("Fare", 1, [], "no column 'Fare (USD)', which the model takes (it has Fare, stops"),
+        ("Fare (USD)", "x", [], "none of 2 rows can be answered; of the first: Stops: 'x' is no"),
+        ("Fare (USD)", 1, ["--source", "nothing.csv"], "nothing.csv: no such file"),
+        ("Fare (USD)", 1, ["--keep", "ids"], "unknown column 'ids'"),
+        ("Fare (USD)", 1, ["--name", "rides"], "give either --name of a model in the --registry"),
+        ("Fare (USD)", 1, ["--output", "p.txt"], "unknown ending of --output '.txt'"),
+        ("Fare (USD)", 1, ["--output", "r.csv"], "r.csv: is there already"),
     ],
 )
-def test_predict_refusal(rides, tmp_path, refused, change, message):
-    rows, _, model = rides
-    renamed = {"Fare (USD)": change.get("fare", "Fare (USD)")}
-    rows = [
-        {renamed.get(k, k): change.get("stops", v) if k == "stops" else v for k, v in row.items()}
-        for row in rows
-    ]
-    write_csv(tmp_path / "r.csv", rows)
-    source = (
-        model if change.get("source") == "model" else str(tmp_path / change.get("source", "r.csv"))
-    )
-    flags = [
-        "--source",
-        source,
-        "--output",
-        str(tmp_path / change.get("output", "p.csv")),
-        *change.get("flags", ()),
-    ]
-    assert message in refused(main, "--model-dir", model, *flags)
+def test_predict_refusal(rides, tmp_path, refused, monkeypatch, header, stops, flags, message):
+    monkeypatch.chdir(tmp_path)
+    row = {header: 1, "stops": stops, "began": "", "paid": "", "company": ""}
+    write_csv(tmp_path / "r.csv", [row, row])
+    places = ["--source", "r.csv", "--output", "p.csv"]
+    assert message in refused(main, "--model-dir", rides[2], *places, *flags)
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "r.csv",
-            "Fare (USD),began,company,paid,stops\n1,2\n",
-            "r.csv: .* CSV Error on Line: 2 .* Found: 2",
-        ),
-        (
-            "r.csv",
-            'id,stops\n1,2"3\n',
-            "r.csv: line 2: a quote in a value that does not start with one",
-        ),
-        ("r.csv", "id,id\n1,2\n", "r.csv: two columns have one name in the header"),
-        ("r.csv", "", "r.csv: empty; it needs a header"),
-        ("r.jsonl", '{"id": 1}\n{oops\n', "r.jsonl: .*Malformed JSON .* in line"),
-        ("r.parquet", "PAR1", "r.parquet: .* too small to be a Parquet file"),
+        ("r.csv", "Fare (USD),began,company,paid,stops\n1,2\n", "CSV Error on Line: 2 .* Found: 2"),
+        ("r.csv", 'id,stops\n1,2"3\n', "line 2: a quote in a value that does not start with one"),
+        ("r.csv", "id,id\n1,2\n", "two columns have one name in the header"),
+        ("r.csv", "", "empty; it needs a header"),
+        ("r.jsonl", '{"id": 1}\n{oops\n', ".*Malformed JSON .* in line"),
+        ("r.parquet", "PAR1", ".* too small to be a Parquet file"),
     ],
 )
 def test_predict_damaged_file(rides, tmp_path, refused, name, content, message):
     (tmp_path / name).write_text(content, encoding="utf-8")
     flags = ["--source", str(tmp_path / name), "--output", str(tmp_path / "p.csv")]
-    assert re.search(message, refused(main, "--model-dir", rides[2], *flags))
+    assert re.search(f"{name}: .*{message}", refused(main, "--model-dir", rides[2], *flags))
 
 
 def test_predict_images(tmp_path, capsys):
+    source = tmp_path / "images"
     for i in range(40):
-        path = tmp_path / "images" / "ab"[i % 2] / f"{i:02}.png"
+        path = source / "ab"[i % 2] / f"{i:02}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 8), (i, 5 * i, 255 - i)).save(path)
-    with_data = Options(
-        dataset="images", source=str(tmp_path / "images"), output=str(tmp_path / "data")
-    )
+    with_data = Options(dataset="images", source=str(source), output=str(tmp_path / "data"))
     model = export_untrained(convert(with_data), tmp_path / "model", "cnn")
-    (tmp_path / "images" / "a" / "00.png").write_bytes(b"no image")
-    flags = [
-        "--model-dir",
-        model,
-        "--source",
-        str(tmp_path / "images"),
-        "--output",
-        str(tmp_path / "p.csv"),
-    ]
-    main([*flags, "--batch-size", "16"])
+    (source / "a" / "00.png").write_bytes(b"no image")
+    predictions = predict(model, source, tmp_path / "p.csv", "--batch-size", "16")
     assert "1 of 40 rows are wrong and left out" in capsys.readouterr().out
-    predictions = answers(tmp_path / "p.csv")
-    assert (
-        len(predictions) == 39
-        and predictions[0]["file"].endswith("a/02.png")
-        and {row["class_name"] for row in predictions} <= {"a", "b"}
-    )
+    assert len(predictions) == 39 and predictions[0]["file"].endswith("a/02.png")
+    assert {row["class_name"] for row in predictions} <= {"a", "b"}
     wrong = json.loads((tmp_path / "p.errors.jsonl").read_text())
-    assert wrong["file"].endswith("a/00.png") and wrong["fault"].startswith(
-        "Unknown image file format"
-    )
+    assert wrong["file"].endswith("a/00.png")
+    assert wrong["fault"].startswith("Unknown image file format")
 
 
 def test_predict_model_for_other_rows(rides, scored, make_model, tmp_path, refused):
     write_csv(tmp_path / "r.csv", rides[0])
-    flags = ["--model-dir", str(make_model()), "--output", str(tmp_path / "p.csv")]
-    line = refused(main, *flags, "--source", str(tmp_path / "r.csv"))
-    assert (
-        "does not take rows of a table" in line
-        and "its signatures are serving_default of image" in line
-    )
-    main([*flags, "--source", str(scored.path)])
-    predictions = answers(tmp_path / "p.csv")
-    assert sum(row["label"] == int(row["class_name"]) for row in predictions) == len(scored.labels)
+    flags = ["--source", tmp_path / "r.csv", "--output", tmp_path / "p.csv"]
+    line = refused(main, "--model-dir", make_model(), *flags)
+    assert "does not take rows of a table" in line
+    predictions = predict(make_model(), scored.path, tmp_path / "p.csv")
+    right = sum(row["label"] == int(row["class_name"]) for row in predictions)
+    assert right == len(scored.labels)

@@ -43,10 +43,6 @@ def of_model(registry, rows: list[dict[str, str]], version: str = "1") -> dict[s
 
 def test_server_is_ready_and_measures(server):
     assert requests.get(f"{server.url}/v1/models/rides").json() == {"name": "rides", "ready": True}
-    assert requests.get(f"{server.url}/v2/models/rides/ready").json() == {
-        "name": "rides",
-        "ready": True,
-    }
     server.ask(instances=[ROW])
     metrics = requests.get(f"{server.url}/metrics").text
     assert 'request_predict_seconds_count{model_name="rides"}' in metrics
@@ -57,15 +53,14 @@ def test_rows_are_texts_of_cells(server, registry):
         ROW,
         {**ROW, "Stops": 3.0},
         {},
-        {**ROW, "fare": None, "Stops": None, "paid": "No"},
+        {**ROW, "fare": None, "paid": "No"},
         {**ROW, "company": 7, "paid": 0.0},
     ]
-    empty = dict.fromkeys(CELLS, "")
     cells = [
         CELLS,
         CELLS,
-        empty,
-        {**CELLS, "fare": "", "Stops": "", "paid": "no"},
+        dict.fromkeys(CELLS, ""),
+        {**CELLS, "fare": "", "paid": "no"},
         {**CELLS, "company": "7", "paid": "0"},
     ]
     expected = of_model(registry, cells)
@@ -88,55 +83,36 @@ def test_rows_by_named_signature(server):
 
 
 def test_v2_columns(server):
+    columns = {"fare": ("FP32", [12.5, 1]), "company": ("BYTES", ["Łódź", "none"])}
     inputs = [
-        {"name": "fare", "datatype": "FP32", "shape": [2], "data": [12.5, 1]},
-        {"name": "company", "datatype": "BYTES", "shape": [2], "data": ["Łódź", "none"]},
+        {"name": name, "datatype": kind, "shape": [2], "data": values}
+        for name, (kind, values) in columns.items()
     ]
-    outputs = [{"name": "class_name"}, {"name": "probabilities"}]
-    response = server.send(
-        {"id": "7", "inputs": inputs, "outputs": outputs}, "/v2/models/rides/infer"
-    )
-    expected = server.ask(inputs={"fare": [12.5, 1], "company": ["Łódź", "none"]})["outputs"]
+    body = {"id": "7", "inputs": inputs, "outputs": [{"name": "probabilities"}]}
+    response = server.send(body, "/v2/models/rides/infer")
+    expected = server.ask(inputs={name: values for name, (_, values) in columns.items()})
     answer = response.json()
     assert answer["id"] == "7" and response.headers["x-model-version"] == "1"
-    names, probabilities = answer["outputs"]
-    assert names["data"] == expected["class_name"] and names["datatype"] == "BYTES"
-    assert (
-        np.reshape(probabilities["data"], probabilities["shape"]).tolist()
-        == expected["probabilities"]
-    )
+    (output,) = answer["outputs"]
+    values = np.reshape(output["data"], output["shape"]).tolist()
+    assert values == expected["outputs"]["probabilities"]
 
 
 def test_images_as_files_and_pixels(images, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 9, 3), np.uint8)
     files = []
-    for i, each in enumerate(pixels):
-        Image.fromarray(each).save(tmp_path / f"{i}.png")
-        files.append({"b64": base64.b64encode((tmp_path / f"{i}.png").read_bytes()).decode()})
+    for each in pixels:
+        Image.fromarray(each).save(tmp_path / "x.png")
+        files.append({"b64": base64.b64encode((tmp_path / "x.png").read_bytes()).decode()})
     answer = images.ask(instances=files)
-    assert len(answer["predictions"]) == 2 and {"class_name", "probabilities"} < {
-        *answer["predictions"][0]
-    }
-    for instances in (
-        [{"image_bytes": file} for file in files],
-        pixels.tolist(),
-        [{"image": p.tolist()} for p in pixels],
-    ):
-        assert images.ask(instances=instances) == answer
-    inputs = [
-        {
-            "name": "image",
-            "datatype": "UINT8",
-            "shape": pixels.shape,
-            "data": pixels.flatten().tolist(),
-        }
-    ]
-    (names,) = (
-        output["data"]
-        for output in images.send({"inputs": inputs}, "/v2/models/shapes/infer").json()["outputs"]
-        if output["name"] == "class_name"
-    )
-    assert names == [row["class_name"] for row in answer["predictions"]]
+    assert len(answer["predictions"]) == 2
+    assert {"class_name", "probabilities"} < answer["predictions"][0].keys()
+    assert images.ask(instances=[{"image_bytes": file} for file in files]) == answer
+    assert images.ask(instances=pixels.tolist()) == answer
+    assert images.ask(instances=[{"image": p.tolist()} for p in pixels]) == answer
+    for row in ({"b64": "abc"}, {"b64": "abcd"}, [[1]], np.full((8, 9, 3), 256).tolist(), {}):
+        response = images.send({"instances": [row]})
+        assert response.status_code == 400 and [*response.json()] == ["error"], response.text
 
 
 @pytest.mark.parametrize(
@@ -151,17 +127,13 @@ def test_images_as_files_and_pixels(images, tmp_path):
         ({"instances": [{}, {"paid": [1]}]}, "paid: [1] is no string of shape () (row 1)"),
         ({"instances": [7]}, "unknown input of row 0: 'a value without a name' (known: Stops, "),
         ({"instances": []}, "0 rows; send 1 to 10,000 at a time (--max-rows)"),
-        ({"inputs": {"fare": [1, 2], "Stops": [1]}}, "Stops: give a list, as long as that of each "
-            "other column"),
-        ({"inputs": {"fare": "12"}}, "fare: give a list, as long as that of each other column"),
+        ({"inputs": {"fare": [1, 2], "Stops": [1]}}, "Stops: give a list, as long as that of "),
         (
             {"rows": [ROW]},
             'send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}',
         ),
         ({"instances": [ROW], "signature_name": "row"}, "unknown signature 'row'; did you mean "
             "'raw'? (known: fau"),
-        ({"instances": [ROW], "signature_name": "serving_default"}, " of shape () (row 0)"),
-        ({"instances": [{"Stops": 1.5}], "signature_name": "serving_default"}, "(row 0)"),
         (b'{"instances": [', "unexpected end of data"),
     ],
 )  # fmt: skip
@@ -171,90 +143,47 @@ def test_wrong_request_is_told_why(server, body, message):
     assert message in response.json()["error"]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"b64": "abc"}, "image_bytes: {'b64': 'abc'} is no string of shape () (row 0)"),
-        ({"b64": "abcd"}, "Unknown image file format. One of JPEG, JPEG XL, PNG"),
-        ([[1, 2]], "image: [[1, 2]] is no uint8 of shape (8, 9, 3) (row 0)"),
-        (np.full((8, 9, 3), 256).tolist(), "is no uint8 of shape (8, 9, 3) (row 0)"),
-        (np.full((8, 9, 3), 0.5).tolist(), "is no uint8 of shape (8, 9, 3) (row 0)"),
-        ({}, "image: nothing is no uint8 of shape (8, 9, 3) (row 0)"),
-    ],
-)
-def test_wrong_image_is_told_why(images, row, message):
-    response = images.send({"instances": [row]})
-    assert response.status_code == 400 and message in response.json()["error"], response.text
-
-
 def malformed(draw: random.Random) -> tuple[str, bytes]:
     """A path and a body that is no request of the rides."""
     nested = []
     for _ in range(draw.choice([3, 70, 300, 900])):
         nested = [nested]
-    junk = draw.choice([None, True, 3, -1.5, "x", [], {}, [[]], [None], {"a": {}}, nested[:1]])
-    wrong = {
-        draw.choice(["fare", "Stops", "began", "paid"]): draw.choice(
-            ["x", "1 2", "NaN", "1e999", {}, [1], 10**40]
-        )
-    }
+    junk = draw.choice([True, 3, -1.5, "x", {"a": {}}, nested])
+    wrong = {draw.choice(["fare", "Stops", "began"]): draw.choice(["x", "1e999", {}, 10**40])}
     v2 = {"name": "fare", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}
-    changed = {
-        **v2,
-        draw.choice([*v2]): draw.choice([None, {}, "?", [3], [2**62], [[1], [2, 3]], ["x", "y"]]),
-    }
-    body, path = draw.choice(
+    changed = {**v2, draw.choice([*v2]): draw.choice([None, {}, [2**62], [[1], [2, 3]]])}
+    path, body = draw.choice(
         [
-            (
-                {"instances": junk if junk not in ([None], [[]]) or isinstance(junk, dict) else 1},
-                "v1",
-            ),
-            ({"inputs": junk}, "v1"),
-            ({"inputs": {"fare": junk}} if junk != [None] else {}, "v1"),
-            ({"instances": [ROW, wrong]}, "v1"),
-            ({"instances": [ROW], "signature_name": draw.choice([1, "", [], {}, "Raw"])}, "v1"),
-            ({"instances": [{**ROW, draw.choice(["Fare", "", "b64", "tip", "ſtops"]): 1}]}, "v1"),
-            (junk, "v1"),
-            (junk, "v2"),
-            ({"inputs": junk}, "v2"),
-            ({"inputs": [changed]}, "v2"),
-            ({"inputs": [v2, changed], "outputs": [{"name": "nothing"}]}, "v2"),
+            ("v1", {"instances": junk}),
+            ("v1", {"inputs": {"fare": junk}}),
+            ("v1", {"instances": [ROW, wrong]}),
+            ("v1", {"instances": [ROW], "signature_name": draw.choice([1, [], {}, "Raw"])}),
+            ("v1", {"instances": [{**ROW, draw.choice(["", "b64", "tip", "ſtops"]): 1}]}),
+            (draw.choice(["v1", "v2"]), junk),
+            ("v2", {"inputs": junk}),
+            ("v2", {"inputs": [changed]}),
+            ("v2", {"inputs": [v2, changed], "outputs": [{"name": "nothing"}]}),
         ]
     )
     content = json.dumps(body).encode()
     if draw.random() < 0.2:
-        content = draw.choice(
-            [
-                content[:-1],
-                b"\xff" + content,
-                content.replace(b":", b"", 1) + b"}",
-                b"",
-                b"\0",
-                b"[" * 50_000,
-            ]
-        )
+        content = draw.choice([content[:-1] + b"[", b"\xff" + content, b"", b"[" * 50_000])
     return path, content
 
 
 def test_malformed_requests_leave_server_answering(server):
     """Each gets one JSON error of one line; the server still answers, and grows no more."""
-    expected = server.ask(instances=[ROW])
-    draw = random.Random(0)
+    expected, draw = server.ask(instances=[ROW]), random.Random(0)
     memory = psutil.Process(server.process.pid).memory_full_info
+    urls = {"v1": "/v1/models/rides:predict", "v2": "/v2/models/rides/infer"}
     for number in range(200):
         if number == 100:  # What a server allocates once is there.
             before = memory().uss
         path, body = malformed(draw)
-        urls = {"v1": "/v1/models/rides:predict", "v2": "/v2/models/rides/infer"}
         response = server.send(body, urls[path], headers={"content-type": "application/json"})
         assert 400 <= response.status_code < 500, (response.status_code, response.text, body[:300])
-        (error,) = response.json().values()
-        assert (
-            [*response.json()] == ["error"] and error and "\n" not in error and len(error) < 1000
-        ), (
-            error,
-            body[:300],
-        )
+        error = response.json()["error"]
+        assert error and "\n" not in error and len(error) < 1000, (error, body[:300])
     assert server.ask(instances=[ROW]) == expected
     assert memory().uss < before + 10_000_000
 
@@ -266,7 +195,6 @@ def test_malformed_requests_leave_server_answering(server):
         ("GET", "/v1/models/other", 404),
         ("POST", "/v1/models/other:predict", 404),
         ("PUT", "/v1/models/rides:predict", 405),
-        ("GET", "/nothing", 404),
         ("POST", "/v2/repository/models/rides/unload", 403),
     ],
 )
@@ -282,13 +210,14 @@ def test_limits(serving, slow_model):
     with serving("slow", "--model-dir", slow_model, *flags) as server:
         assert server.ask(instances=[1, 2, {"count": 3}]) == {"predictions": [1, 2, 3]}
         assert server.ask(inputs={"count": [1]}) == {"outputs": [1]}
-        large, chunked = server.send(b" " * 10_001), server.send(iter([b"{}"]))
-        many, late = server.send({"instances": [1] * 4}), server.send({"instances": [2 * 10**6]})
-        responses = [large, chunked, many, late]
-        assert [response.status_code for response in responses] == [413, 413, 400, 504]
-        flags = ["--max-request-mb", "--max-request-mb", "--max-rows", "--timeout-s"]
-        for response, flag in zip(responses, flags, strict=True):
-            assert flag in response.json()["error"]
+        for body, status, flag in (
+            (b" " * 10_001, 413, "--max-request-mb"),
+            (iter([b"{}"]), 413, "--max-request-mb"),  # Its size is not known before.
+            ({"instances": [1] * 4}, 400, "--max-rows"),
+            ({"instances": [2 * 10**6]}, 504, "--timeout-s"),
+        ):
+            response = server.send(body)
+            assert response.status_code == status and flag in response.json()["error"]
         assert server.ask(instances=[1]) == {"predictions": [1]}
 
 
@@ -298,47 +227,41 @@ def test_alias_moves_under_load(server, registry):
 
     def ask_on() -> list[tuple[str, list]]:
         answers = []
-        with requests.Session() as session:
-            while not stop.is_set():
-                response = session.post(
-                    f"{server.url}/v1/models/rides:predict", json={"instances": [ROW]}
-                )
-                assert response.status_code == 200, response.text
-                answers.append(
-                    (
-                        response.headers["x-model-version"],
-                        response.json()["predictions"][0]["probabilities"],
-                    )
-                )
+        while not stop.is_set():
+            response = server.send({"instances": [ROW]})
+            assert response.status_code == 200, response.text
+            (row,) = response.json()["predictions"]
+            answers.append((response.headers["x-model-version"], row["probabilities"]))
         return answers
 
-    def wait_for(version: str) -> None:
+    def wait_for(condition) -> None:
         deadline = time.monotonic() + 30
-        while server.send({"instances": [ROW]}).headers["x-model-version"] != version:
+        while not condition():
             assert time.monotonic() < deadline, server.log.read_text()
             time.sleep(0.1)
+
+    def answering() -> str:
+        return server.send({"instances": [ROW]}).headers["x-model-version"]
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
         clients = [pool.submit(ask_on) for _ in range(3)]
         try:
-            for version, answering in (("2", "2"), ("3", "2"), ("1", "1")):
-                models.promote("rides", version)
-                wait_for(answering)
-                if version != answering:
-                    while f"version {answering} still answers: " not in server.log.read_text():
-                        time.sleep(0.1)
+            models.promote("rides", "2")
+            wait_for(lambda: answering() == "2")
+            models.promote("rides", "3")  # It is damaged.
+            wait_for(lambda: "version 2 still answers: " in server.log.read_text())
+            models.promote("rides", "1")
+            wait_for(lambda: answering() == "1")
         finally:
             stop.set()
         answers = [client.result() for client in clients]
     expected = {
-        version: of_model(registry, [CELLS], version)["probabilities"][0] for version in ("1", "2")
+        version: of_model(registry, [CELLS], version)["probabilities"][0] for version in "12"
     }
     assert expected["1"] != expected["2"]
     for each in answers:
         assert [version for version, _ in itertools.groupby(version for version, _ in each)] == [
-            "1",
-            "2",
-            "1",
+            *"121"
         ]
         assert all(probabilities == expected[version] for version, probabilities in each)
 
