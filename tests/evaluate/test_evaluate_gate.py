@@ -43,7 +43,7 @@ def judge(answers: Answers, gate: str) -> list[Comparison]:
 
 def test_default_file_equals_defaults():
     content = DEFAULT.read_text()
-    assert Gate.of(content) == Gate.of("") == Gate() == Options(**PLACES).limits
+    assert Gate.of(content) == Gate()
     assert all(f"{key}:" in content for key in Gate.model_fields)
 
 
@@ -74,19 +74,11 @@ def test_undefined_metric_not_judged(answers):
 @pytest.mark.parametrize(
     ("gate", "message"),
     [
-        (
-            "thresholds: {acc: 0.9}",
-            r"unknown metric of a threshold 'acc'; did you mean 'auc'\? \(known: accuracy, ",
-        ),
-        ("slices: {compani: {auc: 1}}", r"'compani'; did you mean 'company'\? \(known: "),
-        (
-            "slices: {when: {auc: 1}}",
-            r"slices.when: \d+ different values; at most 100 can be judged",
-        ),
+        ("thresholds: {acc: 0.9}", r"unknown metric of a threshold 'acc'; did you mean 'auc'\?"),
+        ("slices: {compani: {auc: 1}}", r"'compani'; did you mean 'company'\?"),
     ],
 )
 def test_unknown_metric_or_column_refused(answers, gate, message):
-    answers.records.columns["when"] = np.arange(len(answers.labels))
     with pytest.raises(UserError, match=message):
         judge(answers, gate)
 

@@ -29,17 +29,14 @@ def model(data, tmp_path_factory) -> Callable[[float], pathlib.Path]:
             chance = tf.sigmoid(logit + miles * tf.minimum(features["miles"], 3.0))
             probabilities = tf.stack([1 - chance, chance], axis=1)
             index = tf.argmax(probabilities, axis=1)
-            names = tf.gather(tf.constant(manifest.class_names), index)
+            names = tf.gather(manifest.class_names, index)
             return {"probabilities": probabilities, "class_index": index, "class_name": names}
 
-        module = tf.Module()
-        specs = {
-            feature.name: tf.TensorSpec([None], feature.dtype, feature.name)
-            for feature in manifest.inputs
-        }
+        specs = {f.name: tf.TensorSpec([None], f.dtype, f.name) for f in manifest.inputs}
         signature = tf.function(serve).get_concrete_function(**specs)
         path = tmp_path_factory.mktemp("model")
-        tf.saved_model.save(module, str(path), signatures={"serving_default": signature})
+        signatures = {"serving_default": signature}
+        tf.saved_model.save(tf.Module(), str(path), signatures=signatures)
         return path
 
     return make
