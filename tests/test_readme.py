@@ -53,7 +53,6 @@ def run(command: str, folder: pathlib.Path) -> str:
 @pytest.mark.pipeline
 def test_readme_commands_work_as_written(folder):
     outputs = {command: run(command, folder) for command in commands()}
-    assert len(outputs) >= 10
     asynchronous = json.loads((folder / "eval" / "d" / "evaluation.json").read_text())
     assert asynchronous["metrics"]["accuracy"] >= 0.9  # 300 steps on parameter servers
     synchronous = json.loads(max((folder / "runs").glob("*/summary.json")).read_text())

@@ -16,7 +16,7 @@ COMMANDS = sorted(
     for path in (ROOT / package).rglob("*.py")
     if re.search(r"^ +run_cli\(", path.read_text(), re.MULTILINE)
 )
-assert {"trainer.task", "components.train.__main__", "pipelines.run"} <= {*COMMANDS}
+assert {"trainer.task", "pipelines.run"} <= {*COMMANDS}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
