@@ -11,7 +11,6 @@ trial.
 import argparse
 import contextlib
 import dataclasses
-import io
 import json
 import os
 import pathlib
@@ -26,9 +25,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from common.lifeline import OWNER_PID
-from components.convert.convert import convert
 from components.convert.options import Options
 from components.train.supervision.launcher_log import last_run
+from tests.rides import convert_quietly
 from tests.train.train_fakes import Bench, wait_until
 from trainer.job.journal import events
 
@@ -158,8 +157,7 @@ def _step(job: pathlib.Path) -> int:
 def arena(base: pathlib.Path, dataset: str) -> Arena:
     """Converts the dataset."""
     source = str(MNIST) if dataset == "mnist" else None
-    with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(dataset=dataset, source=source, output=str(base / "data")))
+    convert_quietly(Options(dataset=dataset, source=source, output=str(base / "data")))
     steps = 1000 if source else 300
     return Arena(base=base, data_dir=base / "data", steps=steps, every=25)
 

@@ -1,6 +1,5 @@
 """Fixtures that tests of several folders share."""
 
-import contextlib
 import gc
 import io
 import os
@@ -13,13 +12,16 @@ from typing import Any
 
 import memory_store
 import pytest
+import trips
 from etils import epath
 from hypothesis import settings
 
 from common.cli import run_cli
 from common.manifest import Manifest
 from common.storage.local import LocalStorage
+from components.convert.options import Options
 from tests.cloud.objects import Objects
+from tests.rides import convert_quietly
 
 pytest_plugins = ["saved_models", "tests.cloud.fixtures"]
 
@@ -114,20 +116,14 @@ def container() -> list[str]:
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Returns the directory of the embedded digits, converted to three training shards."""
-    from components.convert.convert import convert
-    from components.convert.options import Options
-
     directory = tmp_path_factory.mktemp("data") / "digits"
-    with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(output=str(directory), shards=3))
+    convert_quietly(Options(output=str(directory), shards=3))
     return directory
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Returns the directory of the made-up trips, converted."""
-    import trips
-
     return trips.make(tmp_path_factory.mktemp("trips"))
 
 

@@ -58,23 +58,25 @@ def typed_rows(count: int) -> list[dict[str, object]]:
 
 def write_csv(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
     """Writes rows, packed if the path ends in .gz; what is missing is an empty cell."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, rows[0])
-    writer.writeheader()
-    writer.writerows([{k: "" if v is None else v for k, v in row.items()} for row in rows])
-    path.write_bytes(
-        gzip.compress(text.getvalue().encode())
-        if path.suffix == ".gz"
-        else text.getvalue().encode()
-    )
+    open_file = gzip.open if path.suffix == ".gz" else open
+    with open_file(path, "wt", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_source(folder: pathlib.Path, rows: list[dict[str, object]], schema: dict) -> dict:
+    """Makes `rows.csv` and `schema.yaml`; returns the options that name them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table, columns = folder / "rows.csv", folder / "schema.yaml"
+    write_csv(table, rows)
+    columns.write_text(yaml.safe_dump(schema, sort_keys=False), encoding="utf-8")
+    return {"dataset": "csv", "source": str(table), "schema": str(columns)}
 
 
 def source(folder: pathlib.Path, rows: list[dict[str, object]], **schema: object) -> Options:
     """Writes rows and a schema with other values of some keys; returns their conversion."""
-    write_csv(folder / "rides.csv", rows)
-    (folder / "schema.yaml").write_text(yaml.safe_dump({**SCHEMA, **schema}), encoding="utf-8")
-    flags = {"source": str(folder / "rides.csv"), "schema": str(folder / "schema.yaml")}
-    return Options(dataset="csv", **flags, output=str(folder / "data"))
+    return Options(**write_source(folder, rows, SCHEMA | schema), output=str(folder / "data"))
 
 
 def convert_quietly(options: Options) -> Manifest:

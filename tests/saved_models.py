@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import io
 import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from common.manifest import Manifest
-from components.convert.convert import convert
 from components.convert.options import Options
+from tests.rides import convert_quietly
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,20 +35,17 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     import tensorflow as tf
 
     path = tmp_path_factory.mktemp("scored") / "digits"
-    with contextlib.redirect_stdout(io.StringIO()):
-        convert(Options(output=str(path), shards=4))
+    manifest = convert_quietly(Options(output=str(path), shards=4))
     files = tf.data.TFRecordDataset([str(file) for file in sorted(path.glob("test-*.tfrecord"))])
     features = {
         "image": tf.io.FixedLenFeature([], tf.string),
         "label": tf.io.FixedLenFeature([], tf.int64),
     }
     records = [tf.io.parse_single_example(record, features) for record in files]
-    images = np.stack(
-        [np.frombuffer(r["image"].numpy(), np.uint8).reshape(8, 8, 1) for r in records]
-    )
-    assert len({image.tobytes() for image in images}) == len(images)
+    images = np.stack([np.frombuffer(r["image"].numpy(), np.uint8) for r in records])
+    images = images.reshape(-1, 8, 8, 1)
     labels = np.array([int(r["label"]) for r in records])
-    return Dataset(path=path, manifest=Manifest.load(path), images=images, labels=labels)
+    return Dataset(path=path, manifest=manifest, images=images, labels=labels)
 
 
 @pytest.fixture(scope="session")
@@ -119,11 +114,6 @@ def export_untrained(
 
     keras.utils.set_random_seed(seed)
     build = registry.builder(model, manifest, {})
-    network = build()
-    export(
-        {name: weight.numpy() for name, weight in named(network).items()},
-        build,
-        manifest,
-        str(directory),
-    )
+    weights = {name: weight.numpy() for name, weight in named(build()).items()}
+    export(weights, build, manifest, str(directory))
     return str(directory)

@@ -1,16 +1,12 @@
 """A made-up table with every kind of column and encoding, as CSV with its schema, converted."""
 
-import contextlib
-import csv
-import io
 import pathlib
 
 import numpy as np
-import yaml
 
 from common.manifest import Manifest
-from components.convert.convert import convert
 from components.convert.options import Options
+from tests.rides import convert_quietly, write_source
 
 SCHEMA = {
     "name": "trips",
@@ -71,20 +67,8 @@ def rows(count: int = 600, seed: int = 0) -> list[dict[str, object]]:
 def write(
     directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA
 ) -> dict[str, str]:
-    """Makes `rows.csv` and `schema.yaml`; returns the options that name them."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "rows.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, schema["columns"])
-        writer.writeheader()
-        writer.writerows(rows() if table is None else table)
-    (directory / "schema.yaml").write_text(
-        yaml.safe_dump(schema, sort_keys=False), encoding="utf-8"
-    )
-    return {
-        "dataset": "csv",
-        "source": str(directory / "rows.csv"),
-        "schema": str(directory / "schema.yaml"),
-    }
+    """Makes `rows.csv` and `schema.yaml`, of these trips unless told otherwise."""
+    return write_source(directory, rows() if table is None else table, schema)
 
 
 def make(
@@ -94,24 +78,18 @@ def make(
     **options: object,
 ) -> pathlib.Path:
     """Makes both, and converts them; returns the dataset's directory."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        convert(
-            Options(
-                **write(directory, table, schema),
-                output=str(directory / "data"),
-                shards=3,
-                **options,
-            )
-        )
-    return directory / "data"
+    data = directory / "data"
+    files = write(directory, table, schema)
+    convert_quietly(Options(**files, output=str(data), shards=3, **options))
+    return data
 
 
 def of_my_own(manifest: Manifest) -> object:
     """What `--model trips:of_my_own` builds: it takes every input."""
     import keras
 
-    inputs = {f.name: keras.Input((), dtype=f.dtype, name=f.name) for f in manifest.inputs}
-    return keras.Model(inputs, keras.layers.Dense(2)(keras.ops.expand_dims(inputs["miles"], 1)))
+    model = constant(manifest)
+    return keras.Model(model.inputs, keras.layers.Dense(2)(model.output))
 
 
 def constant(manifest: Manifest) -> object:
