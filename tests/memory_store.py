@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import IO
+from collections.abc import Iterator
+from typing import IO, Any
 from unittest import mock
 
 from etils import epath
@@ -35,22 +36,9 @@ class EpathStorage(storage.Storage):
 
     def list(self, folder: str, *, follow_links: bool = True) -> list[storage.File]:
         """Returns the files below a folder."""
-        folders, files = self.list_folder(folder)
-        return sorted(
-            [*files, *(file for inner in folders for file in self.list(inner))],
-            key=lambda file: file.path,
-        )
-
-    def list_folder(self, folder: str) -> tuple[list[str], list[storage.File]]:
-        """Returns the folders and files directly in a folder."""
-        with store_errors():
-            paths = (
-                sorted(map(os.fspath, epath.Path(folder).iterdir()))
-                if epath.Path(folder).is_dir()
-                else []
-            )
-            folders = [path for path in paths if epath.Path(path).is_dir()]
-        return folders, [self.stat(path) for path in paths if path not in folders]
+        paths = sorted(map(os.fspath, epath.Path(folder).iterdir()))
+        files = [self.list(p) if epath.Path(p).is_dir() else [self.stat(p)] for p in paths]
+        return [*itertools.chain(*files)]
 
     def open(self, file: storage.File, start: int, stop: int) -> io.RawIOBase:
         """Opens a listed file at a position."""
@@ -67,13 +55,10 @@ class EpathStorage(storage.Storage):
             return None
         return content, str(zlib.crc32(content))
 
-    def delete(self, path: str, *, if_version: str | None = None) -> None:
-        """Deletes a file."""
-        with store_errors():
-            epath.Path(path).unlink(missing_ok=True)
-
-    def _join(self, parts: Sequence[storage.File], target: str) -> storage.File:
+    def _refuse(self, *arguments: object, **options: object) -> Any:
         raise NotImplementedError
+
+    list_folder = delete = _join = _refuse
 
     def _open_temporary(self, path: str) -> IO[bytes]:
         return tempfile.TemporaryFile()
@@ -103,15 +88,13 @@ def mounted() -> Iterator[str]:
             (backend._TfBackend, "open", _open_anew),
             (gpath, "_URI_PREFIXES", (*gpath._URI_PREFIXES, "ram://")),
             (gpath, "_URI_SCHEMES", gpath._URI_SCHEMES | {"ram"}),
-            (gpath, "_URI_MAP_ROOT", {**gpath._URI_MAP_ROOT, "ram://": "/ram/"}),
-            (gpath, "_PREFIX_TO_BACKEND", {**gpath._PREFIX_TO_BACKEND, "ram": backend.tf_backend}),
-            (
-                register,
-                "_URI_PREFIXES_TO_CLS",
-                {**register._URI_PREFIXES_TO_CLS, "ram://": gpath.PosixGPath},
-            ),
         ):
             changes.enter_context(mock.patch.object(holder, name, value))
-        schemes = dict.fromkeys(("ram", "s3"), f"{__name__}:EpathStorage")
-        changes.enter_context(mock.patch.dict(storage.IMPLEMENTATIONS, schemes))
+        for known, added in (
+            (gpath._URI_MAP_ROOT, {"ram://": "/ram/"}),
+            (gpath._PREFIX_TO_BACKEND, {"ram": backend.tf_backend}),
+            (register._URI_PREFIXES_TO_CLS, {"ram://": gpath.PosixGPath}),
+            (storage.IMPLEMENTATIONS, dict.fromkeys(("ram", "s3"), f"{__name__}:EpathStorage")),
+        ):
+            changes.enter_context(mock.patch.dict(known, added))
         yield "ram://"
