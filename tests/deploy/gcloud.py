@@ -177,12 +177,11 @@ def _answer(state, here, group, verb, names, flags):
             keys = flags.get("--format", ["value(name)"])[0].removeprefix("value(")[:-1]
             return "\t".join(_field(name, things[name], key) for key in keys.split(","))
         case "update":
-            for file in flags.get("--lifecycle-file", ()):
-                json.loads((here / file).read_text())
             things[name].setdefault("labels", {}).update(_labels(flags["--update-labels"]))
         case "set-cleanup-policies":
             assert {"--location", "--policy", "--no-dry-run"} <= flags.keys()
-            things[name]["cleanupPolicies"] = _cleanup_policies(here / flags["--policy"][0])
+            policies = json.loads((here / flags["--policy"][0]).read_text())
+            things[name]["cleanupPolicies"] = {policy["name"]: "" for policy in policies}
         case "delete":
             del things[name]
             policies.pop(name, None)
@@ -213,15 +212,3 @@ def _field(name, thing, key):
         return known.get("labels", {}).get(key.removeprefix("labels."), "")
     value = known.get(key, "")
     return ";".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
-
-
-def _cleanup_policies(file):
-    """Names of the policies in a file, of which gcloud's `cleanup_policy_util` refuses some."""
-    policies = json.loads(file.read_text())
-    for policy in policies:
-        kinds = policy.keys() - {"name", "action"}
-        assert kinds in ({"condition"}, {"mostRecentVersions"}), f"not one of both: {policy}"
-        assert policy["action"]["type"] in ("Delete", "Keep"), f"Invalid action {policy['action']}"
-    names = dict.fromkeys((policy["name"] for policy in policies), "")
-    assert len(names) == len(policies), "Duplicate key"
-    return names
