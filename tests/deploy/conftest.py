@@ -75,9 +75,12 @@ class Machine:
         self.install("sleep", "#!/bin/sh\nexec /bin/sleep 0.1\n")
         (directory / ".curlrc").write_text("http1.1\n")  # the cloud takes HTTP/2 for gRPC
         path = f"{directory}/bin:{directory}:{pathlib.Path(sys.executable).parent}"
-        self._env = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
-        self._env |= {"CURL_HOME": str(directory), "FAKE_GCLOUD": str(directory)}
-        self._env["RUNTIME_DIRECTORY"] = f"{directory}/run"
+        self._env = {
+            **os.environ,
+            "PATH": f"{path}:{os.environ['PATH']}",
+            "RUNTIME_DIRECTORY": f"{directory}/run",
+            **dict.fromkeys(("CURL_HOME", "FAKE_GCLOUD"), str(directory)),
+        }
 
     def install(self, name, text):
         """Puts a command before those that are here."""
@@ -99,11 +102,10 @@ class Machine:
         """Starts the machine of the template as a `container`, with nothing on its disk."""
         for call in self.project.calls():
             if call["group"] == "compute instance-templates":
-                [metadata], [file] = (
-                    call["flags"][f"--metadata{kind}"] for kind in ("", "-from-file")
-                )
+                [metadata] = call["flags"]["--metadata"]
                 pairs = metadata.removeprefix("^||^").split("||")
                 self.metadata = dict(pair.split("=", 1) for pair in pairs)
+                [file] = call["flags"]["--metadata-from-file"]
                 name, _, path = file.partition("=")
                 self.metadata[name] = (ROOT / path).read_text()
                 place = "projects/123456789/zones/us-central1-a/instanceGroupManagers"
