@@ -46,7 +46,9 @@ def test_version_with_other_answers_refused(
     evaluation = judged(model)
     assert promoted(model, evaluation, registry) == "version 1 is the champion now"
     other = export_untrained(table, tmp_path / "other", seed=2)
-    with pytest.raises(UserError, match=r"not answer as when it was judged: it gives probabilit"):
+    with pytest.raises(
+        UserError, match=r"not answer as when it was judged: it gives probabilities"
+    ):
         promoted(other, {**evaluation, "champion": {"version": "1"}}, registry)
     place = ["2", "--registry", str(registry), "--name", "m"]
     assert "does not answer as when it was judged" in refused(main, "promote", *place)
