@@ -145,10 +145,13 @@ class DirectoryRegistry(Registry):
                 model.mkdir(parents=True, exist_ok=True)
             with locked(model / ".lock") if model.is_dir() else contextlib.nullcontext():
                 self._finish(name)
-                # Copies that were left by writers which were killed.
+                # Copies and new files that were left by writers which were killed.
                 for partial in model.glob(f"{_PARTIAL}*"):
                     if read_record(partial):
                         _delete(partial)
+                for file in ("history.jsonl", "aliases.json"):
+                    for unfinished in model.glob(f"{file}.{'[0-9a-f]' * 32}.tmp"):
+                        unfinished.unlink()
                 yield
         except ConnectionError:
             raise  # Of the bucket that a model is copied from.
