@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer.models.registry import DEFAULTS, default, keywords, options, own_options
+from trainer.models.registry import DEFAULTS, default, keywords, options
 from trainer.nn import schedules
 from trainer.nn.optimizers import SGD, Adam, AdamW
 from trainer.options import Options
@@ -92,7 +92,7 @@ def settings(opts: Options, size: TrainingSize = TrainingSize()) -> dict[str, An
         for name, value in opts.identity().items()
     }
     del values["model_options"]
-    values = own_options(opts.model, opts.model_options or ()) | values
+    values = opts.own | values
     values |= {
         "batch_size": size.batch,
         "horizon_steps": size.horizon if values["schedule"] in _FALLING else None,
@@ -170,8 +170,8 @@ def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.o
         loss scaling; or if it clips gradients, and there are several replicas.
     """
     create, general = default(opts.model, "optimizer"), keras.optimizers.Optimizer
-    values = own_options(opts.model, opts.model_options or ())
-    created = create(manifest, rate, **{name: values[name] for name in keywords(create)})
+    own = opts.own
+    created = create(manifest, rate, **{name: own[name] for name in keywords(create)})
     if not isinstance(created, general) or type(created).apply is not general.apply:
         why = (
             f"gives a {type(created).__name__}; give an optimizer of Keras that has no other inside"

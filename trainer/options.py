@@ -291,7 +291,18 @@ class Options(Flags):
           UserError: If there is no such model, an option is not one of its own or has a wrong
             value, or its task cannot be made.
         """
-        return registry.builder(self.model, manifest, self.network, self.model_options or ())
+        own = self.own
+        network = {name: own[name] for name in registry.options(self.model)} | self.network
+        return registry.builder(self.model, manifest, network)
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Options of the model's function and `optimizer`, by name, with defaults filled in.
+
+        Raises:
+          UserError: If there is no such model or option, or a value is not of the default's type.
+        """
+        return registry.own_options(self.model, self.model_options or ())
 
     @property
     def network(self) -> dict[str, Any]:
@@ -421,8 +432,9 @@ def _add_own_options(p: Parser, argv: Sequence[str]) -> None:
     name = only_model.parse_known_args(argv)[0].model
     if ":" in name:
         group = p.add_argument_group(name)
+        ours = {field.name for field in dataclasses.fields(Options)}
         for key, value in registry.own_options(name, ()).items():
-            if key not in {field.name for field in dataclasses.fields(Options)}:
+            if key not in ours:
                 flag = f"--{key.replace('_', '-')}"
                 group.add_argument(flag, default=value, metavar="VALUE", help="as its module says")
 

@@ -134,31 +134,26 @@ class Builder:
         return self.build()
 
 
-def builder(
-    name: str, manifest: Manifest, network: Mapping[str, Any], own: Sequence[str] = ()
-) -> Builder:
+def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builder:
     """Returns the builder of a model.
 
     Args:
       name: Value of `--model`.
       manifest: Manifest of the dataset.
-      network: Keywords of the model's function that are flags of the trainer, which win over `own`.
-      own: Other keywords as `NAME=VALUE`, of the function or of the module's `optimizer`.
+      network: Keywords of the model's function; others have their defaults.
 
     Raises:
-      UserError: If there is no such model, its function does not take a keyword, a value is of
-        another type than the keyword's default, or the task cannot be made.
+      UserError: If there is no such model, its function does not take a keyword, or the task cannot
+        be made.
     """
     if useless := network.keys() - options(name).keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {name}; leave it out")
-    values = {**own_options(name, own), **network}
-    chosen = {key: values[key] for key in options(name)}
     module = _module(name)
     prepare = functools.partial(getattr(module, "prepare", _inputs_and_label), manifest)
 
     def build() -> keras.Model:
-        model = _function(name)(manifest, **chosen)
+        model = _function(name)(manifest, **network)
         if name in NAMES:
             return model
         from trainer.models.by_name import by_name
@@ -187,12 +182,12 @@ def keywords(function: Callable[..., Any] | None) -> dict[str, Any]:
     return {each.name: each.default for each in parameters if each.default is not each.empty}
 
 
-def own_options(name: str, given: Sequence[str]) -> dict[str, Any]:
+def own_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
     """Returns the options of a model's function, and of its module's `optimizer`, by name.
 
     Args:
       name: Value of `--model`.
-      given: Values as `NAME=VALUE`; options that are not listed have their defaults.
+      texts: Values as `NAME=VALUE`; options that are not listed have their defaults.
 
     Returns:
       The values of all options, in the type of their default: bool (`true` or `false`), int or
@@ -203,7 +198,7 @@ def own_options(name: str, given: Sequence[str]) -> dict[str, Any]:
     """
     defaults = {**options(name), **keywords(getattr(_module(name), "optimizer", None))}
     values = dict(defaults)
-    for key, _, text in (each.partition("=") for each in given):
+    for key, _, text in (each.partition("=") for each in texts):
         if key not in defaults:
             raise UserError(f"--model {name}: {unknown('option', key, defaults)}")
         kind = type(defaults[key])
