@@ -4,7 +4,6 @@ print(card(registry, "trips", registry.find("trips", "champion")))
 """
 
 from common import provenance
-from common.errors import UserError
 from common.pages import templates
 from components.register.registry import Registry, Version
 
@@ -32,8 +31,7 @@ def card(registry: Registry, name: str, version: Version) -> str:
       UserError: If its files are gone or cannot be read.
       ConnectionError: If a store does not answer.
     """
-    if not version.has_files:
-        raise UserError(f"the files of version {version.number} of model {name!r} are gone")
+    version.require_files(name)
     signatures, columns = provenance.taken_by(version.model_dir)
     cells = {
         column.name: _EXAMPLES[column.type or ""] if column.default is None else str(column.default)

@@ -38,6 +38,7 @@ from components.register.registry import (
     write_record,
 )
 
+_HISTORY, _ALIASES = "history.jsonl", "aliases.json"
 _PARTIAL = ".partial-"
 _COPY = "copy"  # Key of an addition: path of the files that become its version.
 
@@ -99,7 +100,7 @@ class DirectoryRegistry(Registry):
         Raises:
           UserError: If the history is damaged, or if another program wrote it.
         """
-        path = self._model(name) / "history.jsonl"
+        path = self._model(name) / _HISTORY
         with reading(
             path, "the registry is damaged, or this is somebody else's file: move it elsewhere"
         ):
@@ -132,7 +133,7 @@ class DirectoryRegistry(Registry):
         return version
 
     def _do(self, name: str, event: dict[str, Any]) -> None:
-        path = self._model(name) / "history.jsonl"
+        path = self._model(name) / _HISTORY
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         write_text(path, f"{before}{json.dumps(dict([MANAGED_BY]) | event)}\n")
         self._finish(name)
@@ -149,7 +150,7 @@ class DirectoryRegistry(Registry):
                 for partial in model.glob(f"{_PARTIAL}*"):
                     if read_record(partial):
                         _delete(partial)
-                for file in ("history.jsonl", "aliases.json"):
+                for file in (_HISTORY, _ALIASES):
                     for unfinished in model.glob(f"{file}.{'[0-9a-f]' * 32}.tmp"):
                         unfinished.unlink()
                 yield
@@ -173,7 +174,7 @@ class DirectoryRegistry(Registry):
             if event["event"] == DELETE and read_record(version):
                 with _temporary(model) as left:
                     version.rename(left)
-        if (aliases := self.aliases(name)) and not _is_foreign(path := model / "aliases.json"):
+        if (aliases := self.aliases(name)) and not _is_foreign(path := model / _ALIASES):
             write_text(path, json.dumps(dict([MANAGED_BY]) | aliases, indent=1) + "\n")
 
     def _model(self, name: str) -> pathlib.Path:

@@ -47,8 +47,7 @@ def find_version(place: str, name: str) -> Version:
     """
     name, _, number = name.partition("@")
     version = open_registry(place).find(name, number or CHAMPION)
-    if not version.has_files:
-        raise UserError(f"the files of version {version.number} of model {name!r} are gone")
+    version.require_files(name)
     return version
 
 

@@ -88,6 +88,19 @@ class Version:
         """
         return bool(self.facts) and _is_model(self.model_dir)
 
+    def require_files(self, name: str) -> None:
+        """Refuses a version without files.
+
+        Args:
+          name: Name of the model, for the message.
+
+        Raises:
+          UserError: If its files are gone, or its folder cannot be read.
+          ConnectionError: If a store does not answer.
+        """
+        if not self.has_files:
+            raise UserError(f"the files of version {self.number} of model {name!r} are gone")
+
 
 class Registry(abc.ABC):
     """Versions of models, and the aliases that point at them.
@@ -206,8 +219,7 @@ class Registry(abc.ABC):
         if instead_of in (_ANY, _aliases(versions).get(CHAMPION)):
             # This takes seconds, so it is done before others have to wait for the lock.
             candidate = _find(name, version, versions)
-            if not candidate.has_files:
-                raise UserError(f"the files of version {version} of model {name!r} are gone")
+            candidate.require_files(name)
             answered = candidate.facts.get("answered") or {}
             if "instances" in answered:  # Earlier code kept no requests that can be sent.
                 answers.check(candidate.model_dir, answered)
