@@ -81,8 +81,7 @@ class Jobs:
         with refusals(_SERVICE):
             job = v1.CustomJob.from_json(json.dumps(body))
             try:
-                parent = f"projects/{self._project}/locations/{self._location}"
-                client = self._client(self._location)
+                parent, client = self._parent(self._location), self._client(self._location)
                 return client.create_custom_job(parent=parent, custom_job=job).name
             except TooManyRequests as error:
                 raise NoCapacityError(f"{_SERVICE}: {error}") from None
@@ -99,8 +98,10 @@ class Jobs:
           ConnectionError: If Vertex AI does not answer.
         """
         location = location or self._location
-        parent = f"projects/{self._project}/locations/{location}"
-        request = {"parent": parent, "filter": f'{OURS} AND display_name="{display_name}"'}
+        request = {
+            "parent": self._parent(location),
+            "filter": f'{OURS} AND display_name="{display_name}"',
+        }
         with refusals(_SERVICE):
             return next(iter(self._client(location).list_custom_jobs(request=request)), None)
 
@@ -127,6 +128,9 @@ class Jobs:
         """
         with refusals(_SERVICE):
             self._client(location_of(name)).cancel_custom_job(name=name)
+
+    def _parent(self, location: str) -> str:
+        return f"projects/{self._project}/locations/{location}"
 
     def _client(self, location: str) -> Any:
         from google.cloud import aiplatform  # Takes 2 s, so it is imported only when needed.
