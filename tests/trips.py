@@ -85,7 +85,7 @@ def make(
 
 
 def of_my_own(manifest: Manifest) -> object:
-    """What `--model trips:of_my_own` builds: it takes every input."""
+    """Returns a model that takes every input."""
     import keras
 
     model = constant(manifest)
@@ -93,7 +93,7 @@ def of_my_own(manifest: Manifest) -> object:
 
 
 def constant(manifest: Manifest) -> object:
-    """What `--model trips:constant` builds: it has no weights."""
+    """Returns a model that has no weights."""
     import keras
 
     inputs = {f.name: keras.Input((), dtype=f.dtype, name=f.name) for f in manifest.inputs}

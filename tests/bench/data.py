@@ -1,4 +1,4 @@
-"""What contestants read, and where they write."""
+"""Data that contestants read, and places where they write."""
 
 import atexit
 import functools

@@ -15,7 +15,7 @@ from trainer.data import column_encodings
 
 
 def ordinary_columns(manifest, columns):
-    """What `ordinary_model` takes, from columns of a split: float32 or int32 [N] by encoding."""
+    """Returns the inputs of `ordinary_model` from columns of a split: float32 or int32 [N] each."""
     taken = {}
     for name, encoding in _encodings(manifest):
         values = columns[encoding.columns[0]].numpy()

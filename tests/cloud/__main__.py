@@ -62,7 +62,7 @@ def main():
 
 
 def _inside(work, command):
-    """What the first process of the namespaces does."""
+    """Runs as the first process of the namespaces."""
     _prepare(work)
     with (work / "cloud.log").open("wb") as log:
         cloud = subprocess.Popen(

@@ -104,7 +104,7 @@ def now():
 
 
 def _matches(item, terms):
-    """Whether a filter lets an item through; only `field="value" AND ...` is understood."""
+    """Returns whether a filter lets an item through; it is `field="value" AND ...`."""
     for term in filter(None, terms.split(" AND ")):
         match = re.fullmatch(r'([\w.]+)="([^"]*)"', term)
         require(match, f"filter {term!r}")

@@ -34,7 +34,7 @@ class Submitted:
         return json.loads((self.job_dir / "DONE.json").read_text())["step"]
 
     def attempts(self, key="ending"):
-        """What the job directory's record says of each attempt."""
+        """Returns the attempts in the job directory's record."""
         return [line[key] for line in json.loads((self.job_dir / "attempts.json").read_text())]
 
 
@@ -116,7 +116,7 @@ class Cloud:
         return now
 
     def starts(self, job, replica):
-        """How often a replica of the job has started."""
+        """Returns how often a replica of the job has started."""
         return self.now(job)["events"].count(f"{replica} started")
 
     def take(self, job, replica, how):
@@ -139,7 +139,7 @@ class Cloud:
         return max((int(path.stem.split("-")[1]) for path in paths), default=-1)
 
     def events(self, job_dir, kind=""):
-        """What the chief tells, in all its attempts; of one kind or all."""
+        """Returns the chief's events of all attempts, of one kind or all."""
         paths = sorted(job_dir.glob("journal-chief-0-*.jsonl"))
         events = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
         return [event for event in events if kind in ("", event["event"])]
@@ -149,7 +149,7 @@ class Cloud:
         return (self.work / "requests.log").read_text()
 
     def until(self, ready, limit_s=180.0):
-        """What `ready` returns as soon as that is true."""
+        """Returns the first true result of `ready`."""
         deadline = time.monotonic() + limit_s
         while not (result := ready()):
             assert time.monotonic() < deadline, "nothing came of it"

@@ -1,4 +1,4 @@
-"""What goes wrong on request: rules that are matched against each request before it is answered."""
+"""Faults on request: rules that are matched against each request before it is answered."""
 
 import dataclasses
 import random

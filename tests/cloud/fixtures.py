@@ -36,7 +36,7 @@ def vertex():
 
 
 class _Folders(backend._OsPathBackend):
-    """What epath asks of `gs://` is asked of a directory with a folder for each bucket."""
+    """Answers epath's calls for `gs://` from a directory with a folder for each bucket."""
 
     def __init__(self, root):
         for name in ("open", "exists", "isdir", "listdir", "mkdir", "stat"):

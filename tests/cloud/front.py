@@ -29,7 +29,7 @@ from tests.cloud.faults import ResetError
 
 
 class Request(NamedTuple):
-    """What was asked."""
+    """Request of a client."""
 
     method: str
     host: str

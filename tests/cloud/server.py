@@ -115,7 +115,7 @@ def _facts(run):
 
 
 def _metadata(request):
-    """What a machine is told of itself, above all the token of its service account."""
+    """Returns a machine's metadata, above all the token of its service account."""
     email = account(request.host)[0] or _ACCOUNT
     path = request.path.removeprefix("/computeMetadata/v1/").strip("/")
     texts = {**_METADATA, "instance/service-accounts/default/email": email}

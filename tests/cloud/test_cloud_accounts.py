@@ -34,7 +34,7 @@ class Builds:
     projects: tuple[Project, Project]
 
     def allow(self, *without):
-        """Has the cloud enforce what deploy/setup granted, but for one binding."""
+        """Makes the cloud enforce the bindings of deploy/setup but for one."""
         granted = [bound for project in self.projects for bound in project.bindings()]
         kept = [bound for bound in granted if bound[:3] != without]
         assert len(kept) == len(granted) - bool(without)

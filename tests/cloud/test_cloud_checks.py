@@ -1,4 +1,4 @@
-"""What a submission finds wrong before anything is made."""
+"""Tests of the checks of a submission before anything is made."""
 
 import pytest
 

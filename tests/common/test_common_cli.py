@@ -49,7 +49,7 @@ def test_flags_give_their_options_back(options):
     st.integers(max_value=-1) | st.floats(max_value=-0.5) | st.just(float("nan")),
 )
 def test_wrong_value_is_refused_everywhere(name, value):
-    """What the command line refuses is refused from a program too."""
+    """A value that the command line refuses is refused from a program too."""
     with pytest.raises(UserError, match=f"--{name}") as refused:
         Options(output="x", **{name: value})
     assert str(value) in str(refused.value)

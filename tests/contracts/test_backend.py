@@ -1,4 +1,4 @@
-"""What every back end promises, with stand-ins for `ssh`, `docker` and Vertex AI.
+"""Contract of all back ends, with stand-ins for `ssh`, `docker` and Vertex AI.
 
 tests/docker runs real containers.
 """

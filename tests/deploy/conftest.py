@@ -132,7 +132,7 @@ class Machine:
         return printed
 
     def notice(self):
-        """Has the metadata server tell that the machine is being taken away."""
+        """Makes the metadata server announce that the machine is being taken away."""
         self._taken.set()
 
     def press_power(self):
@@ -177,7 +177,7 @@ def machine(tmp_path, cloud):  # noqa: F811
 
 @pytest.fixture
 def caller(tmp_path):
-    """Where deploy/vm is called from, with a curl that writes what it would send into `sent`."""
+    """Makes a place to call deploy/vm from, whose curl writes its requests into `sent`."""
     made = Machine(tmp_path / "machine", "demo")
     made.install("curl", '#!/bin/sh\nprintf "%s\\n" "$@" >"${0%/bin/curl}/sent"\n')
     return made

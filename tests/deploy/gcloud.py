@@ -27,7 +27,7 @@ READING = ("describe", "list", "ls", "get-iam-policy")
 
 
 def command():
-    """What a gcloud that keeps all in the directory $FAKE_GCLOUD has to be."""
+    """Returns the program of a gcloud that keeps all in the directory $FAKE_GCLOUD."""
     url = f"http://127.0.0.1:{_server().server_port}"
     curl = f"/usr/bin/curl --noproxy '*' --silent --show-error --fail --data-binary @- {url}"
     return f"""#!/bin/sh\nprintf '%s\\0' "$FAKE_GCLOUD" "$PWD" "$@" | {curl}\n"""

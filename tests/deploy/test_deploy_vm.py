@@ -26,7 +26,7 @@ def create(machine, more="", bucket="demo", steps=STEPS):
 
 
 def deletions(cloud, machine):
-    """What was answered to each request to delete the machine's group."""
+    """Returns the answers to requests to delete the machine's group."""
     path = re.escape(f"compute/v1/{machine.metadata['created-by']}?")
     return re.findall(rf"DELETE compute.googleapis.com/{path}.* (\d+)\n", cloud.log())
 

@@ -30,7 +30,7 @@ def remove(*containers, network):
 
 
 def step_of(job, replica="worker-0"):
-    """What a replica tells, 0 before it does; workers of parameter servers know of no steps."""
+    """Returns a replica's step, 0 before the first; workers of parameter servers have none."""
     status = job / "replicas" / f"{replica}.status.json"
     return json.loads(status.read_text())["step"] if status.exists() else 0
 

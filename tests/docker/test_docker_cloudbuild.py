@@ -119,7 +119,7 @@ def build_file(path, registry, specs, **values):
 
 
 def digest(registry, tag):
-    """Of what the registry has under a tag, by its own account."""
+    """Returns the digest that the registry names for a tag."""
     url = f"http://{registry}/v2/my-project/training/tfrecord-training/manifests/{tag}"
     accept = {"Accept": "application/vnd.docker.distribution.manifest.v2+json"}
     return requests.head(url, headers=accept).headers["Docker-Content-Digest"]

@@ -1,4 +1,4 @@
-"""What `docker run IMAGE ...` runs, and with how few rights."""
+"""Tests of the programs that `docker run IMAGE ...` runs, and of their rights."""
 
 import ast
 import os
@@ -40,7 +40,7 @@ def test_smoke_test_needs_no_network(image):
 
 
 def test_all_imports_of_sources_are_there(image):
-    """Also those inside functions, which importing the modules does not run."""
+    """Imports inside functions count too, which importing the modules does not run."""
     wanted = set()
     for package in ("common", "trainer", "components", "pipelines"):
         for path in (ROOT / package).rglob("*.py"):

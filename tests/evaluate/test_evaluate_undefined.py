@@ -14,7 +14,7 @@ from trainer.tasks.of_dataset import Classification
 
 
 class Undefined(Classification):
-    """Has a metric that is no number."""
+    """Task with a metric that is no number."""
 
     value = math.nan
 

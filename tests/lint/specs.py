@@ -38,7 +38,7 @@ _LIGHTWEIGHT = "program_path=$(mktemp"  # how kfp starts a component that is a f
 
 
 def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
-    """What is wrong with a pipeline spec for a back end, `local` or `vertex`, a line each."""
+    """Returns the faults of a pipeline spec for a back end, `local` or `vertex`, a line each."""
     components, executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
     dags = {"root": spec["root"], **{name: c for name, c in components.items() if "dag" in c}}
     tasks = {name for dag in dags.values() for name in dag["dag"]["tasks"]}
@@ -112,7 +112,7 @@ def _text(text: str) -> Iterator[str]:
 
 
 def _launched(task: dict[str, Any], command: str) -> Iterator[str]:
-    """What Google's launchers make of a task."""
+    """Returns the job that Google's launchers make of a task."""
     given = task.get("inputs", {}).get("parameters", {})
     constants = {
         name: value.get("runtimeValue", {}).get("constant") for name, value in given.items()
@@ -162,7 +162,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def lint_file(path: pathlib.Path) -> list[str]:
-    """What is wrong with a compiled file, a line each."""
+    """Returns the faults of a compiled file, a line each."""
     spec = yaml.safe_load(path.read_text(encoding="utf-8"))
     problems = lint(spec, "local" if path.stem.endswith("-local") else "vertex")
     return [f"{path.name}: {problem}" for problem in problems]

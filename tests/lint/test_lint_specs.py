@@ -146,7 +146,7 @@ def test_trap_is_refused(file, told, function, tmp_path):
 
 
 def harmless(run: str, count: int = 2, sure: bool = True, labels: dict = {}):  # noqa: B006
-    """What looks like the traps and is none."""
+    """Pipeline that looks like the traps and is none."""
     taste(value="a").set_cpu_limit("2").set_retry(2).set_env_variable("A", "b")
     with dsl.If(word().output == "it is"):
         taste(

@@ -77,7 +77,7 @@ PATH = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
     st.lists(PATH.filter(lambda path: "://" not in path), max_size=3),
 )
 def test_steps_get_options_as_given(convert, evaluate, sources):
-    """What a step parses from its arguments equals the options of the run."""
+    """The options that a step parses from its arguments equal those of the run."""
     values = {**convert, **evaluate, "dataset": "taxi"}
     made = arguments(*(f"{name}={value}" for name, value in values.items()), sources=sources)
     source = sources[0] if len(sources) == 1 else tuple(sources) or None

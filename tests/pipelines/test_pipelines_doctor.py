@@ -1,4 +1,4 @@
-"""What pipelines/doctor.py says of machines, images and projects that lack something."""
+"""Tests of pipelines/doctor.py on machines, images and projects that lack something."""
 
 import ast
 import dataclasses

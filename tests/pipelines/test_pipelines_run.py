@@ -24,7 +24,7 @@ QUICK = ("--cluster", "clusters/local.yaml", "--train-steps", 20)
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> pathlib.Path:
-    """Where the runs of this module share their cache and registry."""
+    """Returns the place where the runs of this module share their cache and registry."""
     return tmp_path_factory.mktemp("place")
 
 

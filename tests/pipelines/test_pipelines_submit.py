@@ -116,7 +116,7 @@ def test_run_can_be_sent_again(bucket):
 
 @pytest.fixture
 def answers(monkeypatch) -> dict[str, Any]:
-    """What Google Cloud answers by the end of a URL, and by "" to all others."""
+    """Returns Google Cloud's answers by the end of a URL, and by "" to all others."""
     verbs = ("create", "get", "list", "delete")
     permissions = [f"storage.objects.{verb}" for verb in verbs]
     answers = {"": (200, {"location": "us-central1", "permissions": permissions})}

@@ -63,7 +63,7 @@ def shown(requests):
 
 
 def machine_hours(requests):
-    """What everything takes at most; the large request is cancelled before it has machines."""
+    """Returns the most that all jobs take; the large one is cancelled before it has machines."""
     jobs = [job for name, (job, _) in requests.items() if name != "large"]
     machines = [pool["replica_count"] for job in jobs for pool in job["worker_pool_specs"]]
     return sum(machines) * _LIMIT_S / 3600
@@ -99,7 +99,7 @@ def prove(requests, bucket, directory):
 
 
 def _answer(states, notes, job, key):
-    """How the jobs ended whose names begin with `job`, and what their notes have under `key`."""
+    """Returns the ends of jobs whose names begin with `job`, and their notes under `key`."""
     known = [*states.items()]
     known += [(name, note[key]) for name, note in sorted(notes.items()) if key in note]
     lines = [f"{name} {facts}" for name, facts in known if name.startswith(job)]

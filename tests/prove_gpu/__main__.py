@@ -72,7 +72,7 @@ class Prover:
         return directory
 
     def prove(self, name, job):
-        """What came of a job: what it computed on by its own account, and how fast."""
+        """Returns the result of a job: the hardware that it names, and its speed."""
         directory = self.train(name, job, self.steps)
         done = json.loads((directory / "DONE.json").read_text())
         paths = directory.glob("journal-*.jsonl")
@@ -85,7 +85,7 @@ class Prover:
         return {**{key: done[key] for key in ("examples_per_s", "accuracy")}, "devices": used}
 
     def resume(self):
-        """Whether a job that goes on has, to the last bit, the weights of one without a stop."""
+        """Returns whether a resumed job has, to the last bit, the weights of one without a stop."""
         for name, steps in (
             ("straight", self.steps),
             ("halves", self.steps // 2),

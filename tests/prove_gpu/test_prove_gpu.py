@@ -26,7 +26,7 @@ def prove(monkeypatch, tmp_path):
 
 @pytest.fixture
 def trained(monkeypatch, tmp_path):
-    """Has a machine with so many GPUs, whose jobs leave what is given."""
+    """Stands in for a machine with so many GPUs, whose jobs leave the given files."""
 
     def have(gpus, *, devices="Tesla T4", step=400):
         def train(*_):

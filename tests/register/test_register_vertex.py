@@ -97,7 +97,7 @@ def test_version_has_own_files(store, add, bucket):
 
 @pytest.mark.parametrize("step", ["copy_tree", "write_record"])
 def test_killed_addition_adds_no_version(store, add, bucket, monkeypatch, step):
-    """What is left of it has a record, by which cleanup knows it."""
+    """The rest of it has a record, by which cleanup knows it."""
     with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
         patched.setattr(registry_module, step, lambda *_: 1 / 0)
         add("r1")

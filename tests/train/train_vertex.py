@@ -77,7 +77,7 @@ class Training:
 def trainings(
     vertex: Any, bucket: pathlib.Path, tmp_path: pathlib.Path, patch: pytest.MonkeyPatch
 ) -> Iterator[Training]:
-    """Has this process's back end use them, without the pauses of the real ones."""
+    """Makes this process's back end use them, without the pauses of the real ones."""
     for name, seconds in (("POLL_S", 0.01), ("LINES_S", 0.0), ("ERROR_S", 0.05)):
         patch.setattr(f"components.train.backends.vertex.{name}", seconds)
     patch.setattr("tests.cloud.objects._WRITE_S", 0.0)

@@ -87,7 +87,7 @@ class Spread(L.Layer):
 
 
 def penalised(manifest: Manifest) -> keras.Model:
-    """What a model adds to the loss in each of Keras' ways, and layers that wait for replicas."""
+    """Returns a model that adds to the loss in each of Keras' ways, and waits for replicas."""
     inputs = _image(manifest)
     hidden = L.Dense(24, kernel_regularizer="l2", activity_regularizer="l1")
     x = Spread()(L.BatchNormalization()(hidden(_flat(inputs))))

@@ -4,5 +4,5 @@ from trainer.options import Options, parse
 
 
 def options(flags: str = "", **environ: str) -> Options:
-    """Those of these flags, with what is required unless they have it."""
+    """Returns the options of these flags, with required ones added."""
     return parse(f"--data-dir d --job-dir j --train-steps 10 {flags}".split(), environ)

@@ -63,7 +63,7 @@ def normalised(manifest: Manifest) -> keras.Model:
 
 
 def penalised(manifest: Manifest) -> keras.Model:
-    """What is added to the loss in each of Keras' ways; a layer that is frozen adds nothing."""
+    """Returns a model that adds to the loss in each of Keras' ways, but not by a frozen layer."""
     frozen = L.Dense(6, "tanh", kernel_regularizer="l2", trainable=False)
     hidden = L.Dense(8, kernel_regularizer="l2", activity_regularizer="l1")
     last = L.Dense(1, bias_regularizer=keras.regularizers.L1L2(0.01, 0.01))

@@ -40,7 +40,7 @@ def test_evaluation_shows_signs_of_life(job):
     ],
 )
 def test_stopped_replica_takes_others(job, victim, phase, every):
-    """From an evaluation in between or at the end, and from an export."""
+    """A replica is stopped in an evaluation in between or at the end, or in an export."""
     roles, flags = ["chief", "worker"], f"--train-steps 20 --eval-every-steps {every}"
     job.start(*roles, flags=f"{SLOW} 8 {flags}")
     job.until(lambda: job.phase(victim) == phase)

@@ -1,4 +1,4 @@
-"""From flags to what learns."""
+"""Tests of optimizers, schedules and settings that flags give."""
 
 import dataclasses
 import types

@@ -1,4 +1,4 @@
-"""What the check of the user's model refuses, and that it leaves right ones alone."""
+"""Tests of the check of the user's model, which refuses wrong ones alone."""
 
 import dataclasses
 

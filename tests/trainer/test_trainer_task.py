@@ -1,4 +1,4 @@
-"""What the command answers before TensorFlow is imported."""
+"""Tests of the command's answers before TensorFlow is imported."""
 
 import subprocess
 import sys

@@ -100,7 +100,7 @@ def classifier(classes: int) -> keras.Model:
     ids=["backbone", "another head"],
 )
 def test_weights_go_where_they_fit(tmp_path, source, note):
-    """What does not fit keeps its values."""
+    """Weights that do not fit keep their values."""
     source, model, place = filled(source()), filled(classifier(5), 1), str(tmp_path / "b.keras")
     source.save(place)
     assert warm_start.take(place, model) == note

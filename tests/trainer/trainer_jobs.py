@@ -131,7 +131,7 @@ class Job:
         self._replicas[name].terminate()
 
     def pid(self, name: str) -> int:
-        """Of a replica that runs."""
+        """Returns the process id of a replica that runs."""
         return self._replicas[name].pid
 
     def until(self, condition: Callable[[], object]) -> None:
@@ -148,7 +148,7 @@ class Job:
         self.until(lambda: max(self.steps("step"), default=0) >= step)
 
     def phase(self, name: str = "chief-0") -> str | None:
-        """What the replica last said it is doing."""
+        """Returns the phase in the replica's newest status."""
         path = self.directory / f"{name}.status"
         return json.loads(path.read_text())["phase"] if path.exists() else None
 
@@ -161,11 +161,11 @@ class Job:
         self._ports.close()
 
     def log(self, name: str) -> pathlib.Path:
-        """What a replica wrote, in all attempts."""
+        """Returns the path of a replica's output in all attempts."""
         return self.directory.with_name(f"{self.directory.name}.{name}.log")
 
     def output(self) -> str:
-        """What all replicas wrote."""
+        """Returns the output of all replicas."""
         logs = sorted(self.directory.parent.glob(f"{self.directory.name}.*.log"))
         return "".join(f"--- {log.name}\n{log.read_text()}" for log in logs)
 
@@ -174,7 +174,7 @@ class Job:
         return json.loads((self.directory / name).read_text())
 
     def served(self, **columns: Any) -> dict[str, np.ndarray]:
-        """What the exported model answers."""
+        """Returns the answers of the exported model."""
         import tensorflow as tf
 
         model = tf.saved_model.load(str(self.directory / "model"))

@@ -48,7 +48,7 @@ def test_tensorflow_decodes_same_pixels(pixels, channels):
 
 @pytest.fixture
 def prepared(tmp_path):
-    """Has TensorFlow Datasets prepare `tiny` of features and examples; returns its directory."""
+    """Prepares `tiny` of features and examples by TensorFlow Datasets; returns its directory."""
 
     def make(features, splits, supervised=None) -> pathlib.Path:
         class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):

@@ -84,7 +84,7 @@ def pages(request, command, tmp_path_factory) -> list[pathlib.Path]:
 
 @pytest.mark.pipeline
 def test_pages_have_no_fault_in_browser(browser, pages):
-    """On a screen and on a phone, in light and dark colours, and without asking for anything."""
+    """Pages are right on screens and phones, in light and dark, and send no request."""
     from axe_playwright_python.sync_playwright import Axe
 
     faults = []

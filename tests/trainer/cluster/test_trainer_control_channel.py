@@ -1,4 +1,4 @@
-"""How replicas meet, and messages between them, over real connections."""
+"""Tests of replicas that meet and send messages, over real connections."""
 
 import contextlib
 import functools

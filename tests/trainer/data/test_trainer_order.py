@@ -18,7 +18,7 @@ def steps(count: int, batch: int, *, examples: int, seed: int = 0) -> np.ndarray
     epochs=st.integers(1, 3),
 )
 def test_every_epoch_is_permutation(examples, seed, batch, epochs):
-    """In each epoch every example comes once, whatever the batch."""
+    """Every example comes once in each epoch, whatever the batch."""
     indices = steps(-(-examples * epochs // batch), batch, examples=examples, seed=seed)
     for epoch in np.split(indices[: epochs * examples], epochs):
         assert sorted(epoch) == list(range(examples))

@@ -33,7 +33,7 @@ def test_split_within_budget_is_resident(manifest, data_dir, cache_dir):
 
 
 def test_budget_is_share_of_memory(tmp_path, monkeypatch):
-    """Of the machine's, shared by its replicas, and of the GPU's that has least."""
+    """The machine's replicas share its memory; of several GPUs the one with least counts."""
     assert budget(4, on_gpus=False) == pytest.approx(available_bytes() / 2 / 3 / 4, rel=0.2)
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 9\necho 4\n")

@@ -1,4 +1,4 @@
-"""What a table holds, and says is to be predicted, is what a batch holds, to the bit."""
+"""A batch holds the columns and targets of the table, to the bit."""
 
 import itertools
 import pathlib
@@ -63,7 +63,7 @@ def readings(
     batch=st.integers(4, 12),
 )
 def test_rows_are_those_of_file(task, rows, has_texts, batch, **options):
-    """In every split and way of reading, rows are those of the file, of one length or not."""
+    """Rows are those of the file in every split and way of reading, of one length or not."""
     label, expected = TASKS[task]
     kinds = KINDS | ({"text": "string"} if has_texts else {})
     schema = {"name": "rows", "origin": "made up", "label": label}

@@ -1,4 +1,4 @@
-"""What a replica writes of itself, also in a store, and what is read of one that was cut."""
+"""Tests of a replica's journal, also in a store, and of one that was cut."""
 
 import json
 import os

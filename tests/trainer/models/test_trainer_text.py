@@ -45,7 +45,7 @@ def test_words_are_counted_as_by_keras(texts):
 
 
 def test_most_frequent_words_are_in_manifest(tmp_path):
-    """Those of the training split alone."""
+    """The words of the training split alone count."""
     manifest = converted(tmp_path, [f"A ride no. {i % 7}, a: {i}!" for i in range(200)], 120)
     texts = records.load(manifest, str(tmp_path / "data"), "train")["comment"].numpy()
     counts = collections.Counter(b" ".join(texts).lower().translate(None, b".,:!").split())
