@@ -265,9 +265,9 @@ def tree_digest(folder: Path) -> str:
 
 
 def require_file(place: File | Path) -> File:
-    """Returns the file of a path, or a listed file as it is.
+    """Returns the file at a path, which has to exist.
 
-    A `File` without a version is looked up again.
+    A `File` that has a version, as listed ones do, is returned unchanged without a look.
 
     Raises:
       FileNotFoundError: If there is none.

@@ -179,7 +179,7 @@ def exchanges(model: keras.Model) -> bool:
 
 
 class Embedding(keras.layers.Layer):
-    """Rows [N, K, size] of a table [rows, size], by their numbers [N, K].
+    """Layer that looks up rows [N, K, size] of a table [rows, size] by their indices [N, K].
 
     From a table on a parameter server only the rows of a batch, and their gradients, are
     transferred. Keras' own layer would fetch the whole table, and cast it, in every step.
