@@ -90,6 +90,12 @@ class RunOptions(Flags):
         default="",
         metavar="REF",
     )
+    job_dir: str | None = flag(
+        str,
+        "directory of a training that is finished; its model is evaluated and registered, if all "
+        "other keys are those that it was trained with",
+        metavar="DIR",
+    )
     trainer_flags: str | tuple[str, ...] = flag(
         str, "of trainer.task; on a command line they follow --", default=(), several=True
     )

@@ -13,12 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from common.cli import Flags, Parser, as_list, flag, run_cli
 from common.container_engine import DEFAULT_IMAGE, check_engine, remove_containers
-from common.errors import about, writable
+from common.errors import UserError, about, writable
 from common.flags import job_directory, local
 from common.lifeline import OWNER_PID, owner_pid, watch
+from common.storage.files import copy_tree
 from common.storage.storage import is_remote
 from components.evaluate.gate import REJECT
 from components.predict.options import Options as PredictOptions
@@ -31,6 +33,7 @@ from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import FAILED, RUNNING, Progress
 from pipelines.local.record import RunRecord, begin
 from pipelines.local.summary import shown
+from trainer.job import done
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,35 @@ def _prepare(config: Config) -> RunRecord:
     """
     if config.runner == "docker":
         check_engine("--runner subprocess")
+    if config.job_dir and not done.load(config.job_dir):
+        raise UserError(f"job_dir: {config.job_dir} is not the directory of a finished training")
+    facts = describe(config)
+    with writable(f"--registry {config.registry}"):
+        pathlib.Path(config.registry).mkdir(parents=True, exist_ok=True)
+    record = begin(
+        pathlib.Path(config.runs_dir).resolve(),
+        runner=config.runner,
+        # Without containers, steps run in this Python. kfp warns if the image is not called so.
+        image=config.image or (DEFAULT_IMAGE if config.runner == "docker" else "python"),
+        **facts,
+    )
+    if config.job_dir:
+        with writable(record.dir):
+            copy_tree(config.job_dir, record.dir / "job")
+    return record
+
+
+def describe(config: Config) -> dict[str, Any]:
+    """Returns what a run with these keys would do, and starts nothing.
+
+    Returns:
+      `arguments` of the pipeline without the paths and the id of the run; `dataset`, `cluster` and
+      `sources` as in a `RunRecord`.
+
+    Raises:
+      UserError: If a key or the source cannot be used.
+      ConnectionError: If the source is in a bucket that does not answer.
+    """
     cluster_file = config.cluster or DEFAULT_CLUSTER
     cluster = load_cluster(cluster_file, as_list(config.trainer_flags))
     sources = as_list(config.source)
@@ -107,31 +139,27 @@ def _prepare(config: Config) -> RunRecord:
             PredictOptions(model_dir="-", source=tuple(predict), output="-.csv").files()
     arguments = pipeline_arguments(config, cluster, sources)
     key = cache_key(arguments["convert_args"], arguments["schema"])
-    with writable(f"--registry {config.registry}"):
-        pathlib.Path(config.registry).mkdir(parents=True, exist_ok=True)
-    runs_dir = pathlib.Path(config.runs_dir).resolve()
     # Runs with the same source, schema and options of the conversion share one dataset.
     dataset = dataset_dir(
-        runs_dir, config.dataset, key, arguments["convert_args"], arguments["schema"]
+        pathlib.Path(config.runs_dir).resolve(),
+        config.dataset,
+        key,
+        arguments["convert_args"],
+        arguments["schema"],
     )
-    registry = os.path.realpath(config.registry)
-    return begin(
-        runs_dir,
-        {
+    return {
+        "arguments": {
             **arguments,
             "source_digest": key,
             "dataset_dir": str(dataset),
-            "registry": registry,
+            "registry": os.path.realpath(config.registry),
             "predict_source": predict,
             "should_predict": bool(predict),
         },
-        runner=config.runner,
-        # Without containers, steps run in this Python. kfp warns if the image is not called so.
-        image=config.image or (DEFAULT_IMAGE if config.runner == "docker" else "python"),
-        dataset=config.dataset,
-        cluster=cluster_file,
-        sources=[*sources, *predict],
-    )
+        "dataset": config.dataset,
+        "cluster": cluster_file,
+        "sources": [*sources, *predict],
+    }
 
 
 def _absolute(path: str) -> str:

@@ -111,7 +111,8 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
     else:
         submission = prepare(config)
     project, location = submission.values["project"], submission.values["location"]
-    store, runs = JobStore(submission.values["job_dir"]), []
+    # The directory of an earlier training has a record of its own jobs.
+    store, runs = JobStore(f"{submission.bucket}/runs/{submission.run}/job"), []
     # Imported here, since Google's clients take 2 s to import.
     from pipelines.vertex import checks, client, sending, watch
 

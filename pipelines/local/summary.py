@@ -25,6 +25,11 @@ _REPAIRABLE = re.compile(r"(?:UserError: |^\S+ \| error: )(.*)", re.MULTILINE)
 _LAST_LINES = 12
 
 
+def mistakes(output: str) -> list[str]:
+    """Returns the errors that the user can repair, in the output of a step or of a training."""
+    return _REPAIRABLE.findall(output)
+
+
 def shown(path: str | os.PathLike[str]) -> str:
     """Returns a path as a person would type it: relative if it lies below the working directory."""
     path = os.fspath(path)
@@ -62,7 +67,7 @@ def write(record: RunRecord, progress: Progress, status: str, seconds: float) ->
     log = progress.log(failed)
     # After a failure the page shows the end of the step's log, or of the run's if no step failed.
     output = log.read_text(encoding="utf-8") if status != "succeeded" and log.exists() else ""
-    reasons = _REPAIRABLE.findall(output) if failed and status == "failed" else ()
+    reasons = mistakes(output) if failed and status == "failed" else []
     name = record.arguments["name"]
     registry = DirectoryRegistry(record.arguments["registry"])
     version = registry.version_of(name, record.id)

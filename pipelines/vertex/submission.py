@@ -167,6 +167,8 @@ def prepare(config: Config) -> Submission:
             f"predict: {others[0]}: Vertex AI's batch prediction reads JSON lines; give "
             "gs://BUCKET/NAME.jsonl"
         )
+    if config.job_dir and not config.job_dir.startswith("gs://"):
+        raise UserError(f"job_dir: {config.job_dir} is in no bucket; give gs://BUCKET/DIR")
     run = new_name()
     return Submission(
         run=run,
@@ -175,7 +177,7 @@ def prepare(config: Config) -> Submission:
         values={
             **pipeline_arguments(config, cluster, sources),
             "run_id": run,
-            "job_dir": f"{config.bucket}/runs/{run}/job",
+            "job_dir": config.job_dir or f"{config.bucket}/runs/{run}/job",
             "registry": f"vertex://{config.project}/{config.location}",
             "project": config.project,
             "location": config.location,

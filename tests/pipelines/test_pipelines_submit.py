@@ -80,6 +80,7 @@ def test_each_submission_sends_its_image():
         (["--image", "r/i:tag"], "--image r/i:tag: give one such as .*@sha256:0"),
         (["--cluster", "clusters/local-ps.yaml"], "Vertex needs a machine type"),
         (["--dataset", "mnist", "--source", "data"], "upload it and give gs://BUCKET/DIR"),
+        (["--set", "job_dir=jobs/d"], "jobs/d is in no bucket"),
         (["--set", "timeout=soon"], "'soon' is not a duration"),
         (["--set", "step_resources=convert=8"], "is not STEP=CPUS:MEMORY"),
         (["--set", "step_resources=train=8:8G"], "'train=8:8G' is not STEP"),
