@@ -111,7 +111,7 @@ bench: setup  ## speed, as ratios to peers in one run
 lock: setup  ## resolve the locks again for all platforms and Pythons
 	@test -x $(UV) || { $(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv; }
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu -o requirements.lock
-	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu --extra dev -c requirements.lock -o requirements-dev.lock
+	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra cpu --extra tune --extra dev -c requirements.lock -o requirements-dev.lock
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra gpu -c requirements.lock -o requirements-gpu.lock
 	@$(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra beam -o requirements-beam.lock
 

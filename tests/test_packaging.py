@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 # By lock, the extras of the project that it holds beside the dependencies.
-LOCKS = {"": ("cpu",), "-dev": ("cpu", "dev"), "-gpu": ("gpu",), "-beam": ("beam",)}
+LOCKS = {"": ("cpu",), "-dev": ("cpu", "tune", "dev"), "-gpu": ("gpu",), "-beam": ("beam",)}
 
 
 def locked(name: str) -> dict[str, set[str]]:

@@ -1,0 +1,183 @@
+"""Studies: their files, the figures of a training, and searches that are killed and continued."""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import optuna
+import pytest
+import yaml
+
+from common.errors import UserError
+from pipelines import run
+from pipelines.tuning import results, study_file
+from pipelines.tuning.figures import measured
+from pipelines.tuning.results import FIGURES, METRIC, REPEAT, SETTINGS
+from pipelines.tuning.search import Search
+from tests.pipelines.conftest import ROOT
+from tests.train.train_fakes import wait_until
+
+SPACE = {"learning_rate": {"log": ["1e-4", 0.1]}, "batch_size": [64, 128]}
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda f: f.stem)
+def test_ready_study(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    study = study_file.load(str(file))
+    Search(study, tmp_path, "process", [])
+    assert study.asks.endswith("?")
+    assert len(study.combinations) > 1
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ({"space": SPACE}, "learning_rate.*grid.*list"),
+        ({"space": SPACE, "sampler": "tpe"}, "trials"),
+        ({"sampler": "tpe", "trials": 3}, "space"),
+        ({"space": {"momentum": {"log": [0.1, 0.01]}}, "sampler": "tpe", "trials": 3}, "momentum"),
+        ({"space": {"momentum": {"log": [0, 1]}}, "sampler": "tpe", "trials": 3}, "momentum"),
+        ({"space": {"momentum": [0.1, [0.2]]}}, "momentum"),
+        ({"space": {"momentum": []}}, "momentum"),
+        ({"space": {"widht": [1, 2]}}, "--widht"),
+        ({"space": {"batch_size": [64, 0]}}, "batch_size 0"),
+        ({"cases": {"a": {"cluster": "nowhere.yaml"}}}, "case a.*nowhere.yaml"),
+        ({"space": {"seed": [1, 2]}, "parallel": 0}, "parallel"),
+        ({"space": {"seed": [1, 2]}, "trails": 2}, "trails"),
+    ],
+)
+def test_wrong_study(tmp_path, content, named):
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump({"asks": "?", **content}))
+    with pytest.raises(UserError, match=named):
+        Search(study_file.load(str(file)), tmp_path, "process", [])
+
+
+def test_settings_become_keys_and_flags():
+    study = study_file.Study.read(
+        {
+            "asks": "?",
+            "run": {"seed": 5, "momentum": 0.5, "trainer_flags": ["--threads=1"]},
+            "cases": {"a": {"train_steps": 7, "jit_compile": True}, "b": {"train_steps": 8}},
+            "space": {"batch_size": [1, 2], "clip_norm": [3]},
+        }
+    )
+    assert len(study.combinations) == 4
+    keys = study.keys(study.combinations[1], 2, {"seed", "train_steps", "batch_size"})
+    flags = ["--threads=1", "--clip-norm=3", "--jit-compile", "--momentum=0.5"]
+    assert keys == {"seed": 7, "train_steps": 7, "batch_size": 2, "trainer_flags": flags}
+
+
+def test_figures_of_restarted_training(tmp_path):
+    """A second of start, two steps that were made again, and the wait between attempts left out."""
+    first = [("machine", 0, 100), ("start", 0, 101), ("step", 1, 103), ("step", 2, 104)]
+    first += [("checkpoint", 2, 104.5), ("step", 3, 105), ("step", 4, 106)]
+    second = [("machine", 0, 500), ("resume", 2, 503), ("step", 3, 504), ("evaluation", 3, 505)]
+    costs = {"step": {"seconds": 1.0}, "checkpoint": {"waited_s": 0.25}}
+    costs["evaluation"] = {"seconds": 0.5}
+    for attempt, events in enumerate([first, second]):
+        lines = [
+            {"event": kind, "step": step, "time": time, **costs.get(kind, {})}
+            for kind, step, time in events
+        ]
+        text = "\n".join(map(json.dumps, lines))
+        (tmp_path / f"journal-chief-0-{attempt}.jsonl").write_text(text)
+    record = {"identity": {}, "settings": {"strategy": "synchronous"}}
+    record["replicas"] = {"chief": 1, "worker": 1, "evaluator": 1}
+    (tmp_path / "job.json").write_text(json.dumps(record))
+    done = {"step": 3, "epochs": 1.0, "loss": 0.1, "validation": {}, "seconds": 5.0}
+    (tmp_path / "DONE.json").write_text(json.dumps({**done, "examples_per_s": 9.0}))
+    assert measured(str(tmp_path)) == {
+        "replicas": 2,
+        "time_s": 11.0,
+        "examples_per_s": 9.0,
+        "checkpoints": 1,
+        "checkpoints_s": 0.25,
+        "evaluation_s": 0.5,
+        "restarts": 1,
+        "restarts_s": 6.0,
+        "machine_hours": pytest.approx(33 / 3600),
+    }
+
+
+def test_best_combination_and_speed_up(tmp_path):
+    """The best has the best median; speed-up is against the first in the same repeat."""
+    study = optuna.create_study(direction="minimize")
+    study.set_user_attr(METRIC, "loss")
+    speeds, losses = {"a": [100, 200], "b": [300, 400]}, {"a": [0.1, 0.9], "b": [0.4, 0.3]}
+    for repeat in range(2):
+        for case in "ab":
+            trial = study.ask()
+            figures = {"replicas": 1 + (case == "b"), "examples_per_s": speeds[case][repeat]}
+            attributes = {SETTINGS: {"case": case}, REPEAT: repeat, FIGURES: figures}
+            for name, value in attributes.items():
+                trial.set_user_attr(name, value)
+            study.tell(trial, losses[case][repeat])
+    assert results.best(study).number == 3
+    results.write(study, "Which?", tmp_path)
+    lines = list(csv.DictReader((tmp_path / "study.csv").open()))
+    assert [line["speed_up"] for line in lines] == ["1.0", "3.0", "1.0", "2.0"]
+    assert [line["efficiency"] for line in lines] == ["1.0", "1.5", "1.0", "1.0"]
+    assert "| b | 2 of 2 | 0.3500 (0.3000 to 0.4000) | 2 |" in (tmp_path / "study.md").read_text()
+
+
+def test_run_takes_finished_training_only(tmp_path, refused):
+    line = ["--set", f"job_dir={tmp_path}", "--runs-dir", tmp_path / "runs"]
+    assert "is not the directory of a finished training" in refused(run.main, *line)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.pipeline
+def test_kills_lose_no_trial(tmp_path, command):
+    """A study of an own model is killed three times, and its best trial becomes the champion."""
+    (tmp_path / "mine.py").write_text(
+        "import keras\n\n\ndef net(manifest, *, width=16, rate=0.0):\n"
+        "    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]\n"
+        "    layers += [keras.layers.Dense(width, 'relu'), keras.layers.Dropout(rate)]\n"
+        "    return keras.Sequential([keras.Input([8, 8, 1]), *layers, keras.layers.Dense(10)])\n"
+    )
+    common = {"model": "mine:net", "train_steps": 60, "cluster": "clusters/local.yaml"}
+    common |= {"eval_every_steps": 20, "checkpoint_num_steps": 20, "min_accuracy": 0.1}
+    study = {"asks": "?", "run": common, "sampler": "tpe", "trials": 3, "prune": True}
+    study["space"] = {"width": {"range": [8, 64]}, "learning_rate": {"log": [1e-4, 1e-2]}}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    output = tmp_path / "study"
+    line = [tmp_path / "study.yaml", "--output", output, "--runs-dir", tmp_path / "runs"]
+    line += ["--registry", tmp_path / "registry"]
+    env = {"PYTHONPATH": str(tmp_path)}
+    chance = random.Random(0)
+
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "pipelines/tune.py", *map(str, line)],
+            cwd=ROOT,
+            env={**os.environ, **env},
+        )
+        goal = len(events(output, "evaluation")) + chance.randrange(1, 4)
+        wait_until(
+            lambda goal=goal, p=process: len(events(output, "evaluation")) >= goal or p.poll() == 0,
+            limit_s=300,
+        )
+        process.kill()
+        process.wait()
+    printed = command("pipelines/tune.py", *line, "--then", "register", **env).stdout
+    trials = list(csv.DictReader((output / "study.csv").open()))
+    assert [trial["trial"] for trial in trials] == ["0", "1", "2"]
+    assert {trial["state"] for trial in trials} <= {"complete", "pruned"}
+    ended = events(output, "done")
+    assert len(ended) == len({*ended}) == sum(trial["state"] == "complete" for trial in trials)
+    best = max(trials, key=lambda trial: float(trial["accuracy"]))
+    assert f"best: trial {best['trial']}" in printed
+    version = json.loads((tmp_path / "registry" / "digits" / "1" / "version.json").read_text())
+    assert version["settings"]["width"] == int(best["width"])
+
+
+def events(output: pathlib.Path, kind: str) -> list[str]:
+    """Returns the trial of each event of this kind in the journals of a study."""
+    files = output.glob("trial-*/journal-*")
+    lines = [(file.parent.name, line) for file in files for line in file.read_text().splitlines()]
+    return [trial for trial, line in lines if f'"event": "{kind}"' in line]
