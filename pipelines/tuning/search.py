@@ -312,4 +312,5 @@ class Search:
 
 
 def _text(settings: Settings) -> str:
-    return ", ".join(f"{name} {results.shown(value)}" for name, value in settings.items())
+    texts = {n: f"{v:.4g}" if isinstance(v, float) else v for n, v in settings.items()}
+    return ", ".join(f"{name} {value}" for name, value in texts.items())
