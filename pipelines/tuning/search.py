@@ -117,9 +117,11 @@ class Search:
                         training.report(prune=self._file.prune and not code)
                         if training.process.poll() is not None:
                             trainings.remove(training)
-                            code = self._end(training) or code
-        finally:
-            # An error of this process stops the others too, and a failed training does.
+                            if failed := self._end(training):
+                                code = code or failed
+                                for other in trainings:
+                                    other.stop()
+        finally:  # After an error of this process.
             for training in trainings:
                 training.stop()
             for training in trainings:
