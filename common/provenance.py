@@ -183,10 +183,10 @@ def write(
 
 
 def task_of(model_dir: str) -> str | None:
-    """Returns `package.module:function` that makes a model's task.
+    """Returns `package.module:function` that makes a model's task, and perhaps its keywords.
 
-    Returns None if the dataset's label defines the task, or if the model has no `dataset.json`, as
-    one that another program made.
+    The keywords are JSON behind a space. Returns None if the dataset's label defines the task, or
+    if the model has no `dataset.json`, as one that another program made.
 
     Raises:
       UserError: If the model's `dataset.json` cannot be used.

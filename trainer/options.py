@@ -293,11 +293,13 @@ class Options(Flags):
         """
         own = self.own
         network = {name: own[name] for name in registry.options(self.model)} | self.network
-        return registry.builder(self.model, manifest, network)
+        of_task = registry.function_options(self.model, "task").items()
+        task = {name: own[name] for name, default in of_task if own[name] != default}
+        return registry.builder(self.model, manifest, network, task)
 
     @property
     def own(self) -> dict[str, Any]:
-        """Options of the model's function and `optimizer`, by name, with defaults filled in.
+        """Options of the model's function, `optimizer` and `task`, by name, with all defaults.
 
         Raises:
           UserError: If there is no such model or option, or a value is not of the default's type.

@@ -44,11 +44,11 @@ def test_ready_study(file, tmp_path, monkeypatch):
         ({"space": {"momentum": {"log": [0, 1]}}, "sampler": "tpe", "trials": 3}, "momentum"),
         ({"space": {"momentum": [0.1, [0.2]]}}, "momentum"),
         ({"space": {"momentum": []}}, "momentum"),
-        ({"space": {"widht": [1, 2]}}, "--widht"),
+        ({"space": {"no_such_flag": [1, 2]}}, "--no-such-flag"),
         ({"space": {"batch_size": [64, 0]}}, "batch_size 0"),
         ({"cases": {"a": {"cluster": "nowhere.yaml"}}}, "case a.*nowhere.yaml"),
         ({"space": {"seed": [1, 2]}, "parallel": 0}, "parallel"),
-        ({"space": {"seed": [1, 2]}, "trails": 2}, "trails"),
+        ({"space": {"seed": [1, 2]}, "trial": 2}, "trial"),
     ],
 )
 def test_wrong_study(tmp_path, content, named):

@@ -10,9 +10,11 @@ from parsed import options
 from common.errors import UserError
 from trainer import learning
 from trainer.job import identity
+from trainer.models import registry
 
 MODEL = """
 import keras
+from trainer.tasks.of_dataset import task_of
 
 def net(manifest, *, width=16, act="relu", wide=False, share=0.5, num_layers=1):
     image = manifest.feature("image")
@@ -22,6 +24,9 @@ def net(manifest, *, width=16, act="relu", wide=False, share=0.5, num_layers=1):
 
 def optimizer(manifest, schedule, *, eps=1e-7):
     return keras.optimizers.Adam(schedule, epsilon=eps)
+
+def task(manifest, *, rank="accuracy", share=0.5):
+    return task_of(manifest, rank_by=rank)
 """
 NET = "--model own_options:net"
 
@@ -38,8 +43,15 @@ def test_own_options_are_used_and_noted(images):
     assert [bias.shape for bias in model.trainable_weights[1::2]] == [(24,), (24,), (10,)]
     assert learning.optimizer(opts, model, images).epsilon == 1e-3
     own = {"width": 12, "act": "relu", "wide": True, "share": 0.5, "eps": 1e-3, "num_layers": 2}
+    own["rank"] = "accuracy"
     assert learning.settings(opts).items() >= own.items()
     assert opts == options(f"{NET} --model-options eps=1e-3,wide=true,width=12 --num-layers 2")
+
+
+def test_evaluation_knows_options_of_task(images):
+    assert options(NET).builder(images).task_by == "own_options:task"
+    build = options(f"{NET} --rank loss --share 0.25").builder(images)
+    assert build.task.rank_by == registry.task(build.task_by, images).rank_by == "loss"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ The module may also have these functions:
 - `optimizer(manifest, schedule) -> keras.optimizers.Optimizer` makes the optimizer, whose learning
   rate is the schedule.
 
+Keywords of these two are options too.
+
 Modules are imported when they are needed, because they import TensorFlow.
 """
 
@@ -26,6 +28,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import json
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +47,7 @@ _OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)
 NAMES = (*_OF_IMAGES, *_OF_TABLES)
 # How texts become values of options of a model of the user's own, by the type of the default.
 _CONVERT = {int: int, float: float}
+_NONE: Mapping[str, Any] = types.MappingProxyType({})
 _BOOLEANS = {"true": True, "false": False}
 # Defaults for names that a model's module does not state.
 DEFAULTS = {
@@ -119,8 +123,8 @@ class Builder:
       task: Meaning of its outputs.
       prepare: Makes the model's inputs, and keeps the label if it is there, from columns of the
         dataset by name, [N, ...].
-      task_by: `package.module:function` that makes the task; None if the dataset's label defines
-        it.
+      task_by: `package.module:function` that makes the task, perhaps with its keywords as JSON
+        behind a space; None if the dataset's label defines the task.
     """
 
     name: str
@@ -134,13 +138,19 @@ class Builder:
         return self.build()
 
 
-def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builder:
+def builder(
+    name: str,
+    manifest: Manifest,
+    network: Mapping[str, Any],
+    task_options: Mapping[str, Any] = _NONE,
+) -> Builder:
     """Returns the builder of a model.
 
     Args:
       name: Value of `--model`.
       manifest: Manifest of the dataset.
       network: Keywords of the model's function; others have their defaults.
+      task_options: Keywords of the module's `task`, likewise.
 
     Raises:
       UserError: If there is no such model, its function does not take a keyword, or the task cannot
@@ -160,7 +170,10 @@ def builder(name: str, manifest: Manifest, network: Mapping[str, Any]) -> Builde
 
         return by_name(model, prepare, manifest, name)
 
-    task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
+    task_by = None
+    if hasattr(module, "task"):
+        keywords_of_task = [json.dumps(dict(task_options))] if task_options else []
+        task_by = " ".join([f"{module.__name__}:task", *keywords_of_task])
     return Builder(name, build, task(task_by, manifest), prepare, task_by)
 
 
@@ -173,6 +186,17 @@ def options(name: str) -> dict[str, Any]:
     return keywords(_function(name))
 
 
+def function_options(name: str, function: str) -> dict[str, Any]:
+    """Returns the optional keywords of a function of a model's module, with their defaults.
+
+    It is empty if the module has no such function.
+
+    Raises:
+      UserError: If there is no such module.
+    """
+    return keywords(getattr(_module(name), function, None))
+
+
 def keywords(function: Callable[..., Any] | None) -> dict[str, Any]:
     """Returns the defaults of a function's parameters, by name; empty for None.
 
@@ -183,20 +207,20 @@ def keywords(function: Callable[..., Any] | None) -> dict[str, Any]:
 
 
 def own_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Returns the options of a model's function, and of its module's `optimizer`, by name.
+    """Returns the options of a model's function, and of its module's `optimizer` and `task`.
 
     Args:
       name: Value of `--model`.
       texts: Values as `NAME=VALUE`; options that are not listed have their defaults.
 
     Returns:
-      The values of all options, in the type of their default: bool (`true` or `false`), int or
-      float. For a default of any other type they are texts.
+      The values of all options by name, in the type of their default: bool (`true` or `false`),
+      int or float. For a default of any other type they are texts.
 
     Raises:
       UserError: If there is no such model or option, or a value is not of the default's type.
     """
-    defaults = {**options(name), **keywords(getattr(_module(name), "optimizer", None))}
+    defaults = options(name) | function_options(name, "optimizer") | function_options(name, "task")
     values = dict(defaults)
     for key, _, text in (each.partition("=") for each in texts):
         if key not in defaults:
@@ -214,7 +238,7 @@ def task(function: str | None, manifest: Manifest) -> Task:
     """Returns the task that a function makes, or else the task of the dataset.
 
     Args:
-      function: `package.module:function`, or None for the dataset's task.
+      function: `task_by` of a model's `Builder`.
       manifest: Manifest of the dataset.
 
     Raises:
@@ -222,7 +246,10 @@ def task(function: str | None, manifest: Manifest) -> Task:
     """
     from trainer.tasks.of_dataset import task_of
 
-    return (_function(function) if function else task_of)(manifest)
+    if function is None:
+        return task_of(manifest)
+    name, _, given = function.partition(" ")
+    return _function(name)(manifest, **json.loads(given or "{}"))
 
 
 # Takes the place of `prepare` in a module that has none.
