@@ -161,7 +161,10 @@ class _Job:
             for r in self.plan.replicas
         ]
         message = "\n".join(
-            [f"starting {len(logs)} replicas; logs in {self.plan.log_dir}", *self.plan.notes]
+            [
+                f"starting {len(logs)} replica{'s' * (len(logs) > 1)}; logs in {self.plan.log_dir}",
+                *self.plan.notes,
+            ]
         )
         self._report("start", message, pid=os.getpid(), replicas=logs)
         while self._running() or self._due:

@@ -1,0 +1,121 @@
+"""The lessons of docs/lessons: their commands are run, and print what the pages say.
+
+Each page is one session of a shell in a folder that looks like a clone. Downloads are replaced by
+small files of the same kind. A line `...` of the expected output stands for any lines.
+"""
+
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs" / "lessons").glob("*.md"))
+BLOCKS = re.compile(r"```sh\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
+# What differs between machines and runs: paths, ids, hashes, speeds, times and scores.
+MASKED = re.compile(
+    r"/[\w./-]*/(?=\w)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d{8}-\d{6}|[0-9a-f]{12,}"
+    r"|\d[\d,]{3,}|\d+\.\d+|\b\d+ examples/s|pid \d+|\d+ cores|(?:AMD|Intel).*?\)"
+)
+END = "the block has ended:"
+
+
+def mask(line: str) -> str:
+    return " ".join(MASKED.sub("#", line).split())
+
+
+def images(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the digits of scikit-learn as images of this width, and their labels."""
+    digits = load_digits()
+    pixels = np.kron(digits.images * 15, np.ones((1, size // 8, size // 8))).astype(np.uint8)
+    margin = size - pixels.shape[1]
+    return np.pad(pixels, ((0, 0), (0, margin), (0, margin))), digits.target.astype(np.uint8)
+
+
+def write_mnist(folder: pathlib.Path) -> None:
+    pixels, labels = images(28)
+    for name, part in (("train", slice(0, 1500)), ("t10k", slice(1500, None))):
+        for kind, values in (("images-idx3", pixels[part]), ("labels-idx1", labels[part])):
+            head = struct.pack(f">2xBB{values.ndim}I", 8, values.ndim, *values.shape)
+            (folder / f"{name}-{kind}-ubyte").write_bytes(head + values.tobytes())
+
+
+def write_cifar10(folder: pathlib.Path) -> None:
+    pixels, labels = images(32)
+    rows = np.repeat(pixels.reshape(len(pixels), 1, -1), 3, axis=1).reshape(len(pixels), -1)
+    records = np.concatenate([labels[:, None], rows], axis=1)
+    files = [f"data_batch_{number}.bin" for number in range(1, 6)] + ["test_batch.bin"]
+    for name, part in zip(files, np.array_split(records, 6), strict=True):
+        (folder / name).write_bytes(part.tobytes())
+    (folder / "batches.meta.txt").write_text("\n".join(f"class{n}" for n in range(10)))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> dict[str, pathlib.Path]:
+    """Returns the folders of small files in place of the downloads, by the dataset's name."""
+    folders = {}
+    for name, write in (("mnist", write_mnist), ("cifar10", write_cifar10)):
+        folders[name] = tmp_path_factory.mktemp(name)
+        write(folders[name])
+    return folders
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Returns a function that runs commands in one shell, and returns what they print."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    for name in ("clusters", "examples", "gates", "pipelines", "studies"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    process = subprocess.Popen(
+        ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        cwd=folder,
+    )  # fmt: skip
+
+    def run(commands: str) -> list[str]:
+        process.stdin.write(f"{commands}\necho '{END}' $?\n")
+        process.stdin.flush()
+        lines = []
+        for line in process.stdout:
+            if line.startswith(END):
+                assert line.split()[-1] == "0", f"{commands}\n{''.join(lines)}"
+                return lines
+            lines.append(line)
+        raise AssertionError(f"the shell has ended: {lines}")
+
+    yield run
+    process.kill()
+    process.wait()
+
+
+def assert_printed(expected: str, printed: list[str]) -> None:
+    """Checks that the expected lines were printed in their order, others only in place of `...`."""
+    rest, may_skip = [mask(line) for line in printed if line.strip()], True
+    for line in filter(str.strip, expected.splitlines()):
+        if line.strip() == "...":
+            may_skip = True
+            continue
+        assert mask(line) in (rest if may_skip else rest[:1]), f"{line}\nof:\n{''.join(printed)}"
+        rest, may_skip = rest[rest.index(mask(line)) + 1 :], False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_print_what_page_says(page, shell, sources):
+    for commands, expected in BLOCKS.findall(page.read_text()):
+        for name, folder in sources.items():
+            commands = commands.replace(f"--dataset {name}", f"--dataset {name} --source {folder}")
+        assert_printed(expected, shell(commands))
+
+
+def test_unexpected_line_is_noticed():
+    assert_printed("a 1.5\n...\nc", ["0\n", "a 2.5\n", "b\n", "c\n"])
+    for expected in ("a\nc", "c\na", "d"):
+        with pytest.raises(AssertionError):
+            assert_printed(expected, ["a\n", "b\n", "c\n"])
