@@ -95,7 +95,7 @@ def shell(tmp_path):
 
 
 def assert_printed(expected: str, printed: list[str]) -> None:
-    """Checks that the expected lines were printed in their order, others only in place of `...`."""
+    """Checks that the lines were printed in their order, and others only for `...`."""
     rest, may_skip = [mask(line) for line in printed if line.strip()], True
     for line in filter(str.strip, expected.splitlines()):
         if line.strip() == "...":
