@@ -73,10 +73,8 @@ def shell(tmp_path):
     for name in ("clusters", "examples", "gates", "pipelines", "studies"):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
-    process = subprocess.Popen(
-        ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        cwd=folder,
-    )  # fmt: skip
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen(["bash"], text=True, cwd=folder, **streams)
 
     def run(commands: str) -> list[str]:
         process.stdin.write(f"{commands}\necho '{END}' $?\n")
