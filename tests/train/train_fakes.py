@@ -56,16 +56,18 @@ ONE = Cluster(strategy="one_device", chief=Pool())
 SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
 PS = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
 EVALUATED = Cluster(strategy="one_device", chief=Pool(), evaluator=Pool())
-CALM = {"start_s": 60, "silence_s": {"training": 60}, "stopped_s": 60}
-QUICK = Patience(
-    grace_period_s=0.3,
-    failure_s=0.3,
-    report_delay_s=0,
-    join_s=0.3,
-    evaluator_s=0.3,
-    check_s=0.02,
-    **CALM,
-)
+QUICK = {
+    "grace_period_s": 0.3,
+    "failure_s": 0.3,
+    "report_delay_s": 0,
+    "join_s": 0.3,
+    "evaluator_s": 0.3,
+    "check_s": 0.02,
+    "start_s": 60,
+    "silence_s": {"training": 60},
+    "stopped_s": 60,
+}
+SLOW = dict.fromkeys(("grace_period_s", "failure_s", "join_s", "evaluator_s"), 30)
 
 
 def planned(job: Job, log_dir: Path) -> Plan:
@@ -81,51 +83,56 @@ class Bench:
 
     path: Path
 
-    def plan(
-        self, cluster: Cluster, max_restarts: int = 0, reports: bool = False, **scripts: str
-    ) -> Plan:
-        """Returns a plan whose chief/0 runs the script `chief_0`; one without a script sleeps."""
+    def plan(self, cluster: Cluster, **changes: Any) -> tuple[Plan, Patience]:
+        """Returns a job by fields of `Plan` and `Patience`, and scripts of its replicas.
+
+        Its chief/0 runs the script `chief_0`; one without a script sleeps.
+        """
+        limits = {name: changes.pop(name, value) for name, value in QUICK.items()}
+        scripts = {name: changes.pop(name) for name in [*changes] if name[-1].isdigit()}
         command = (sys.executable, "-S", "-c", FAKE, repr(scripts))
         job = Job(cluster=cluster, program=Program(command=command, job_dir=str(self.path)))
-        plan = planned(job, self.path / "logs")
-        return dataclasses.replace(plan, max_restarts=max_restarts, reports=reports, notes=())
+        changes = {"max_restarts": 0, "reports": False, "notes": (), **changes}
+        return dataclasses.replace(planned(job, self.path / "logs"), **changes), Patience(**limits)
 
-    def run(self, plan: Plan, patience: Patience = QUICK) -> tuple[int, list[str]]:
+    def run(self, cluster: Cluster, **changes: Any) -> tuple[int, list[str]]:
         """Runs a job in this process; returns its exit code and merged lines."""
+        plan, patience = self.plan(cluster, **changes)
         with open(self.path / "merged", "w+b") as merged:
             with Output(merged.fileno()) as output:
                 code = run(plan, output, patience)
             merged.seek(0)
             return code, merged.read().decode().splitlines()
 
-    def start(self, plan: Plan, patience: Patience = QUICK) -> subprocess.Popen:
+    def start(self, cluster: Cluster, **changes: Any) -> subprocess.Popen:
         """Starts a launcher in a process of its own, and waits until all its replicas run."""
-        launcher = self.launch(plan, patience)
-        wait_until(lambda: len(self.processes()) >= len(plan.replicas))
+        launcher = self.launch(cluster, **changes)
+        wait_until(lambda: len(self.processes()) >= cluster.replicas)
         return launcher
 
     def launch(
-        self, plan: Plan, patience: Patience = QUICK, stdout: int = subprocess.PIPE, **env: str
+        self, cluster: Cluster, stdout: int = subprocess.PIPE, **changes: Any
     ) -> subprocess.Popen:
         """Starts a launcher in a process of its own."""
         job = self.path / "job.pickle"
-        job.write_bytes(pickle.dumps((plan, patience)))
+        job.write_bytes(pickle.dumps(self.plan(cluster, **changes)))
         return subprocess.Popen(
             [sys.executable, "-c", LAUNCH, str(job)],
             stdout=stdout,
             text=True,
-            env={**os.environ, "TMPDIR": str(self.path), **env},
+            env={**os.environ, "TMPDIR": str(self.path), "TERM": "xterm"},
             # What is started in a shell's background ignores Ctrl-C.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
-    def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """Returns the events of these kinds that the newest launcher recorded."""
-        return [event for event in last_run(str(self.path)) if event["event"] in kinds]
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """Returns the events of this kind that the newest launcher recorded."""
+        return [event for event in last_run(str(self.path)) if event["event"] == kind]
 
-    def endings(self) -> dict[str, str]:
-        """Returns the ending of each replica by name."""
-        return {event["replica"]: event["ending"] for event in self.events("down")}
+    def endings(self) -> list[str]:
+        """Returns the endings of the replicas, by name."""
+        downs = sorted(self.events("down"), key=lambda event: event["replica"])
+        return [event["ending"] for event in downs]
 
     def starts(self) -> list[str]:
         """Returns the replicas in the order in which they started."""

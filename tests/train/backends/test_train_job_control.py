@@ -1,10 +1,9 @@
 from pathlib import Path
 
 import pytest
-from train_fakes import CALM, ONE, PS, wait_until
+from train_fakes import ONE, PS, wait_until
 
 from components.train.__main__ import main
-from components.train.supervision.health import Patience
 
 pytestmark = pytest.mark.cluster
 
@@ -23,7 +22,7 @@ def status(path: Path, capsys: pytest.CaptureFixture) -> list[str]:
 
 
 def test_status_of_running_and_killed_job(bench, capsys):
-    launcher = bench.start(bench.plan(PS, chief_0=SAVES))
+    launcher = bench.start(PS, chief_0=SAVES)
     wait_until(
         lambda: len(bench.starts()) == 3 and (bench.path / "logs/chief-0.status.json").exists()
     )
@@ -48,7 +47,7 @@ def test_status_of_running_and_killed_job(bench, capsys):
     ],
 )
 def test_stop_waits_for_end(bench, capsys, script, code, state, word):
-    launcher = bench.start(bench.plan(ONE, chief_0=script), Patience(grace_period_s=2, **CALM))
+    launcher = bench.start(ONE, chief_0=script, grace_period_s=2)
     wait_until((bench.path / "logs/chief-0.status.json").exists)
     assert main(["--stop", str(bench.path)]) == (code if state == "failed" else 0)
     assert not bench.processes()

@@ -1,4 +1,3 @@
-import dataclasses
 import os
 import threading
 from pathlib import Path
@@ -8,7 +7,6 @@ from train_fakes import ONE, Bench, wait_until
 
 from common.errors import UserError
 from components.train.supervision.lock import Launcher, Lease
-from components.train.supervision.plan import Plan
 
 ME = Launcher.of(os.getpid())
 ELSEWHERE = ME.model_copy(update={"host": "node-7"})
@@ -24,27 +22,23 @@ def store(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return bucket / "job" / "launcher.lock"
 
 
-def planned(bench: Bench, **scripts: str) -> Plan:
-    return dataclasses.replace(bench.plan(ONE, **scripts), job_dir=JOB)
-
-
 @pytest.mark.cluster
 def test_second_launcher_of_bucket_is_refused(bench, store, tmp_path):
-    first = bench.start(planned(bench))
+    first = bench.start(ONE, job_dir=JOB)
     second = Bench(path=tmp_path / "second")
     second.path.mkdir()
     message = f"a launcher already works on {JOB}: process {first.pid}, since "
     with pytest.raises(UserError, match=message):
-        second.run(planned(second))
+        second.run(ONE, job_dir=JOB)
     first.terminate()
     first.communicate()
-    assert second.run(planned(second, chief_0=""))[0] == 0
+    assert second.run(ONE, job_dir=JOB, chief_0="")[0] == 0
     assert not store.exists()
 
 
 @pytest.mark.cluster
 def test_launcher_without_its_lock_is_killed(bench, store, capfd):
-    launcher = bench.start(planned(bench))
+    launcher = bench.start(ONE, job_dir=JOB)
     store.write_text(OTHER)
     launcher.communicate()
     assert (launcher.returncode, store.read_text()) == (-9, OTHER)

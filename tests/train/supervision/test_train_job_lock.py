@@ -18,22 +18,22 @@ from components.train.supervision.lock import FILE, Launcher, holder, locked
 
 @pytest.mark.cluster
 def test_second_launcher_is_refused(bench):
-    launcher = bench.start(bench.plan(ONE))
+    launcher = bench.start(ONE)
     wait_until(bench.starts)
     record = (bench.path / "launcher.jsonl").read_text()
     first = f"process {launcher.pid}, since {time.strftime('%Y')}-.*--stop {bench.path}"
     with pytest.raises(UserError, match=first):
-        bench.run(bench.plan(ONE))
+        bench.run(ONE)
     assert (bench.path / "launcher.jsonl").read_text() == record
     assert len(bench.processes()) == 1
     launcher.terminate()
     launcher.communicate()
-    assert bench.run(bench.plan(ONE, chief_0=""))[0] == 0
+    assert bench.run(ONE, chief_0="")[0] == 0
 
 
 @pytest.mark.cluster
 def test_guard_outlives_killed_launcher(bench):
-    launcher = bench.start(bench.plan(ONE))
+    launcher = bench.start(ONE)
     guard = guard_of(launcher)
     guard.suspend()
     launcher.kill()
@@ -41,7 +41,7 @@ def test_guard_outlives_killed_launcher(bench):
     wait_until(lambda: psutil.Process(launcher.pid).status() == psutil.STATUS_ZOMBIE)
     assert holder(str(bench.path))
     guard.resume()
-    assert bench.run(bench.plan(ONE, chief_0=""))[0] == 0
+    assert bench.run(ONE, chief_0="")[0] == 0
     launcher.communicate()
 
 

@@ -23,8 +23,7 @@ def test_unread_output_blocks_no_job(bench, sink):
     read, write = pty.openpty() if sink == "terminal" else os.pipe()
     if sink == "terminal":
         os.write(read, b"\x13")  # Ctrl-S
-    plan = bench.plan(ONE, chief_0=FLOOD + "sys.exit(3)")
-    launcher = bench.launch(plan, stdout=write, TERM="xterm")
+    launcher = bench.launch(ONE, stdout=write, chief_0=FLOOD + "sys.exit(3)")
     os.close(write)
     if sink == "gone":
         os.close(read)
@@ -35,7 +34,7 @@ def test_unread_output_blocks_no_job(bench, sink):
 
 
 def test_late_reader_misses_nothing(bench):
-    launcher = bench.launch(bench.plan(ONE, chief_0=FLOOD + "tell('done', 1)"))
+    launcher = bench.launch(ONE, chief_0=FLOOD + "tell('done', 1)")
     wait_until((bench.path / "logs" / "chief-0.status.json").exists)
     assert of("chief/0", launcher.communicate()[0].splitlines()) == LINES
     assert launcher.returncode == 0

@@ -6,14 +6,12 @@ import sys
 import time
 
 import pytest
-from train_fakes import CALM, EVALUATED, ONE, PS, QUICK, SYNC, Bench, guard_of, of, wait_until
+from train_fakes import EVALUATED, ONE, PS, SLOW, SYNC, Bench, guard_of, of, wait_until
 
 from common.errors import UserError
-from components.train.supervision.health import Patience
 
 pytestmark = pytest.mark.cluster
 
-SLOW = Patience(grace_period_s=30, failure_s=30, join_s=30, evaluator_s=30, **CALM)
 STUBBORN = (
     "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
 )
@@ -34,7 +32,7 @@ for i in range(400):
     os.write(2, b"x" * 300 + b"\\n")
 os.write(1, {last!r} + b"y" * 200_000)
 """
-    code, lines = bench.run(bench.plan(SYNC, chief_0=script, worker_0=script, worker_1=""), SLOW)
+    code, lines = bench.run(SYNC, chief_0=script, worker_0=script, worker_1="", **SLOW)
     assert code == 0
     expected = [f"{i}-{'x' * 300}" for i in range(400)]
     expected += ["café \ufffd", "", "10%", "20%", "done"]
@@ -46,10 +44,9 @@ os.write(1, {last!r} + b"y" * 200_000)
 
 def test_failure_stops_others_and_is_reported(bench):
     failing = "wait_for('ready', 'logs/chief-0.log')\nfor i in range(30): print(i)\nsys.exit(3)"
-    plan = bench.plan(SYNC, chief_0=STUBBORN, worker_1=failing)
-    code, lines = bench.run(plan, Patience(failure_s=0.5, grace_period_s=3600))
+    code, lines = bench.run(SYNC, chief_0=STUBBORN, worker_1=failing, grace_period_s=3600)
     assert code == 3
-    assert bench.endings()["chief/0"] == "SIGKILL"
+    assert bench.endings()[0] == "SIGKILL"
     why = "exit code 3; no restart after errors is left (max_restarts: 0)"
     log = bench.path / "logs" / "worker-1.log"
     assert lines[-21] == f"launcher | worker/1 failed first: {why}; log: {log}; its last lines:"
@@ -57,7 +54,7 @@ def test_failure_stops_others_and_is_reported(bench):
 
 
 def test_blame_follows_order_of_death(bench):
-    launcher = bench.start(bench.plan(SYNC))
+    launcher = bench.start(SYNC)
     wait_until(lambda: len(bench.starts()) == 3)
     pids = {event["replica"]: event["pid"] for event in bench.events("up")}
     launcher.send_signal(signal.SIGSTOP)
@@ -71,36 +68,35 @@ def test_blame_follows_order_of_death(bench):
 
 
 @pytest.mark.parametrize(
-    ("cluster", "patience", "scripts", "endings"),
+    ("cluster", "changes", "endings"),
     [
-        (PS, SLOW, {}, {"worker/0": "SIGTERM", "ps/0": "SIGTERM"}),
-        (EVALUATED, SLOW, {"evaluator_0": LATER}, {"evaluator/0": "exit code 0"}),
-        (SYNC, QUICK, {"worker_0": ""}, {"worker/0": "exit code 0", "worker/1": "SIGTERM"}),
+        (PS, SLOW, ["SIGTERM"] * 2),
+        (EVALUATED, SLOW | {"evaluator_0": LATER}, ["exit code 0"]),
+        (SYNC, {"worker_0": ""}, ["exit code 0", "SIGTERM"]),
         (
             SYNC,
-            SLOW,
-            {"worker_0": LATER, "worker_1": LATER + "sys.exit(9)"},
-            {"worker/0": "exit code 0", "worker/1": "exit code 9"},
+            SLOW | {"worker_0": LATER, "worker_1": LATER + "sys.exit(9)"},
+            ["exit code 0", "exit code 9"],
         ),
     ],
 )
-def test_chief_success_ends_others(bench, cluster, patience, scripts, endings):
-    assert bench.run(bench.plan(cluster, chief_0="", **scripts), patience)[0] == 0
-    assert bench.endings() == {"chief/0": "exit code 0", **endings}
+def test_chief_success_ends_others(bench, cluster, changes, endings):
+    assert bench.run(cluster, chief_0="", **changes)[0] == 0
+    assert bench.endings() == ["exit code 0", *endings]
 
 
 def test_preempted_replicas_get_time_to_save(bench):
     first = "wait_for('ready', 'logs/worker-0.log', 'logs/worker-1.log'); sys.exit(143)"
-    plan = bench.plan(SYNC, chief_0=first, worker_0=SAVING, worker_1=SAVING)
-    code, lines = bench.run(plan, Patience(grace_period_s=30, failure_s=0.1))
+    scripts = {"chief_0": first, "worker_0": SAVING, "worker_1": SAVING}
+    code, lines = bench.run(SYNC, **scripts, grace_period_s=30)
     assert code == 143
     assert sum(line.endswith("| saved") for line in lines) == 2
     assert any("chief/0 was preempted first: exit code 143" in line for line in lines)
 
 
-def stopping(bench: Bench, script: str, patience: Patience = SLOW) -> subprocess.Popen:
+def stopping(bench: Bench, script: str) -> subprocess.Popen:
     """Starts a launcher whose chief runs the script, and waits until it is ready."""
-    launcher = bench.start(bench.plan(ONE, chief_0=script), patience)
+    launcher = bench.start(ONE, chief_0=script, grace_period_s=3600)
     next(line for line in launcher.stdout if "ready" in line)
     return launcher
 
@@ -124,7 +120,7 @@ def test_signals_are_one_stop_request(bench, numbers, code):
 
 @pytest.mark.parametrize(("number", "pause_s"), [(signal.SIGINT, 0.1), (signal.SIGTERM, 1.2)])
 def test_repeated_signal_kills_at_once(bench, number, pause_s):
-    launcher = stopping(bench, STUBBORN, Patience(grace_period_s=3600, **CALM))
+    launcher = stopping(bench, STUBBORN)
     launcher.send_signal(number)
     assert "stopping" in launcher.stdout.readline()
     time.sleep(pause_s)
@@ -144,7 +140,7 @@ FAMILY = (
 
 def test_nothing_outlives_killed_launcher(bench):
     family = f"open(os.environ['TMPDIR'] + '/x', 'w'); {FAMILY} time.sleep(60)"
-    launcher = bench.start(bench.plan(SYNC, chief_0=family, worker_0=family))
+    launcher = bench.start(SYNC, chief_0=family, worker_0=family)
     wait_until(
         lambda: len(bench.processes()) == 3 + 2 * 4 and list(bench.path.glob("training-*/x"))
     )
@@ -155,7 +151,7 @@ def test_nothing_outlives_killed_launcher(bench):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the death of a parent")
 def test_replicas_die_with_launcher_without_guard(bench):
-    launcher = bench.start(bench.plan(SYNC))
+    launcher = bench.start(SYNC)
     guard_of(launcher).kill()
     launcher.kill()
     launcher.communicate()
@@ -163,7 +159,7 @@ def test_replicas_die_with_launcher_without_guard(bench):
 
 
 def test_descendants_of_finished_job_are_killed(bench):
-    assert bench.run(bench.plan(ONE, chief_0=FAMILY))[0] == 0
+    assert bench.run(ONE, chief_0=FAMILY)[0] == 0
     assert not bench.processes()
 
 
@@ -171,13 +167,13 @@ def test_replica_knows_nothing_of_outer_job(bench, monkeypatch):
     for name in ("TF_CONFIG", "CLUSTER_SPEC", "TRAINER_POOL_GPUS", "CLOUD_ML_JOB_ID"):
         monkeypatch.setenv(name, "from above")
     script = "sys.exit('from above' in os.environ.values())"
-    assert bench.run(bench.plan(ONE, chief_0=script))[0] == 0
+    assert bench.run(ONE, chief_0=script)[0] == 0
 
 
 def test_bad_command_is_user_error(bench):
-    plan = bench.plan(SYNC)
-    missing = dataclasses.replace(plan.replicas[2], command=("no-such-program",))
+    *others, last = bench.plan(SYNC)[0].replicas
+    missing = dataclasses.replace(last, command=("no-such-program",))
     with pytest.raises(UserError, match=r"worker/1: cannot start: .*no-such-program"):
-        bench.run(dataclasses.replace(plan, replicas=(*plan.replicas[:2], missing)))
-    with pytest.raises(UserError, match=r"cannot write to .*/worker-0.log"):
-        bench.run(dataclasses.replace(plan, log_dir=plan.replicas[1].log))
+        bench.run(SYNC, replicas=(*others, missing))
+    with pytest.raises(UserError, match=r"cannot write to .*/worker-1.log"):
+        bench.run(SYNC, log_dir=last.log)
