@@ -32,8 +32,9 @@ settings.register_profile("many", max_examples=500, deadline=None)
 settings.load_profile("check")
 
 
-# Under nohup, what tests start would ignore it too.
+# Under nohup or in the background, what tests start would ignore them too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

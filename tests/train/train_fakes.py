@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -121,8 +120,6 @@ class Bench:
             stdout=stdout,
             text=True,
             env={**os.environ, "TMPDIR": str(self.path), "TERM": "xterm"},
-            # What is started in a shell's background ignores Ctrl-C.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
     def events(self, kind: str) -> list[dict[str, Any]]:

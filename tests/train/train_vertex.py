@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import json
 import pathlib
-import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -83,12 +82,7 @@ def trainings(
     patch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     logs = tmp_path / "logs"
     logs.mkdir()
-    # What runs in the background may ignore signals, and then the launcher does too.
-    ignored = (signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in ignored}
     with Front(0, Entries(logs).answer) as front:
         patch.setattr(vertex_client, "URL", f"http://127.0.0.1:{front.server_port}/v2/entries:list")
         yield Training(vertex, bucket, logs)
         front.shutdown()
-    for number, handler in before.items():
-        signal.signal(number, handler)

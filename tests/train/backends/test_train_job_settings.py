@@ -56,11 +56,6 @@ def test_bad_setting_is_refused(flag, message):
         JobSettings.parse([flag], "plan")
 
 
-@pytest.mark.parametrize("flag", ["--env=MY_TF_CONFIG=x", "--labels=run2=mine"])
-def test_setting_like_reserved_one_passes(flag):
-    assert JobSettings.parse([flag], "plan") != JobSettings()
-
-
 @pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "parameter_server"])
 def test_lost_synchronous_worker_restarts_job(strategy):
     arguments = JobSettings().arguments(CLUSTER.model_copy(update={"strategy": strategy}))

@@ -1,38 +1,29 @@
 import pytest
-from train_fakes import planned
+from train_fakes import EVALUATED, PS, SYNC, planned
 
 from common.errors import UserError
 from components.train.backends.backend import Job
 from components.train.backends.host_agent import usable_gpus
 from components.train.backends.program import Program
 from components.train.backends.resources import Machine, divide
-from components.train.cluster.cluster_file import Accelerator, Cluster, Pool
+from components.train.cluster.cluster_file import Accelerator, Pool
 
-TWO_GPUS = Accelerator(type="NVIDIA_TESLA_T4", count=2)
-SYNC = Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=2))
-WITH_GPUS = Cluster(
-    strategy="multi_worker_mirrored",
-    chief=Pool(accelerator=TWO_GPUS),
-    worker=Pool(replicas=2, accelerator=TWO_GPUS),
+TWO_GPUS = Pool(accelerator=Accelerator(type="NVIDIA_TESLA_T4", count=2))
+WITH_GPUS = SYNC.model_copy(
+    update={"chief": TWO_GPUS, "worker": TWO_GPUS.model_copy(update={"replicas": 2})}
 )
-PS = Cluster(
-    strategy="parameter_server",
-    chief=Pool(),
-    worker=Pool(replicas=2),
-    ps=Pool(replicas=2),
-    evaluator=Pool(),
-)
-MIRRORED = Cluster(strategy="mirrored", chief=Pool(), evaluator=Pool())
+EVALUATED_PS = PS.model_copy(update={"worker": Pool(replicas=2), "evaluator": Pool()})
+MIRRORED = EVALUATED.model_copy(update={"strategy": "mirrored"})
 
 
-def machine(name: str, replicas: list[tuple[str, int]], gpus: str = "", cores: int = 4) -> Machine:
-    return Machine(name=name, cores=cores, gpus=tuple(gpus), replicas=replicas)
+def machine(replicas: list[tuple[str, int]], gpus: str = "", cores: int = 4) -> Machine:
+    return Machine(name="b", cores=cores, gpus=tuple(gpus), replicas=replicas)
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(9, "2"), (1, "1")])
 def test_cores_go_to_computing_replicas(cores, threads):
-    shares = divide(PS, [machine("a", PS.members, cores=cores)])
-    assert list(shares.values()) == [{"TRAINER_THREADS": threads}] * 6
+    shares = divide(EVALUATED_PS, [machine(EVALUATED_PS.members, cores=cores)])
+    assert list(shares.values()) == [{"TRAINER_THREADS": threads}] * 5
 
 
 @pytest.mark.parametrize(
@@ -41,28 +32,25 @@ def test_cores_go_to_computing_replicas(cores, threads):
         (WITH_GPUS, "02579ab", ["0,2", "5,7", "9,a"]),
         (SYNC, "0123456", ["0,1", "2,3", "4,5"]),
         (SYNC, "0", ["", "", ""]),
-        (PS, "0123", ["", "0", "1", "", "", ""]),
+        (EVALUATED_PS, "0123", ["", "0", "1", "", ""]),
         (MIRRORED, "0123", ["0,1,2,3", ""]),
     ],
 )
 def test_replica_sees_only_its_gpus(cluster, gpus, visible):
-    shares = divide(cluster, [machine("a", cluster.members, gpus)])
+    shares = divide(cluster, [machine(cluster.members, gpus)])
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares.values()] == visible
 
 
 def test_only_servers_need_no_gpu():
-    cluster = Cluster(strategy="parameter_server", chief=Pool(), worker=Pool(), ps=Pool())
-    servers = machine("a", [("chief", 0), ("ps", 0)])
-    shares = divide(cluster, [servers, machine("b", [("worker", 0)], "01")])
+    shares = divide(PS, [machine([("chief", 0), ("ps", 0)]), machine([("worker", 0)], "01")])
     assert shares["worker", 0]["CUDA_VISIBLE_DEVICES"] == "0"
 
 
 @pytest.mark.parametrize("gpus", ["", "0"])
 def test_too_few_gpus_are_refused(gpus):
-    machines = [machine("a", WITH_GPUS.members[:2], "0123")]
-    machines.append(machine("b", WITH_GPUS.members[2:], gpus))
+    *others, last = WITH_GPUS.members
     with pytest.raises(UserError, match=f"asks for 2 GPUs on b, which has {len(gpus)}"):
-        divide(WITH_GPUS, machines)
+        divide(WITH_GPUS, [machine(others, "0123"), machine([last], gpus)])
 
 
 def test_own_program_is_limited_by_variables(tmp_path):
@@ -82,13 +70,7 @@ def test_own_program_is_limited_by_variables(tmp_path):
         (None, "echo no devices\nexit 6", []),
     ],
 )
-def test_usable_gpus_are_found(
-    monkeypatch,
-    tmp_path,
-    visible,
-    script,
-    ids,
-):
+def test_usable_gpus_are_found(monkeypatch, tmp_path, visible, script, ids):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

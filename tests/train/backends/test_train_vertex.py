@@ -121,12 +121,6 @@ def test_busy_service_delays_another_attempt(training, is_made):
     assert len(training.jobs()) == 2
 
 
-def test_damaged_record_is_kept(training, refused):
-    (training.files / "attempts.json").write_text("[{")
-    assert "gs://demo/job/attempts.json cannot be used" in refused(lambda _: training())
-    assert (training.files / "attempts.json").read_text() == "[{" and not training.jobs()
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_cancels_job(training, number, code):
     training.before = once(number)
@@ -134,20 +128,14 @@ def test_signal_cancels_job(training, number, code):
     assert endings(training) == ["cancelled"]
 
 
-def test_closed_terminal_leaves_job(training, capfd):
-    training.before = once(signal.SIGHUP)
-    assert training() == 129
-    assert "the job goes on" in capfd.readouterr().out and endings(training) == [None]
-    assert training() == 0
-    assert len(training.jobs()) == 1 and endings(training) == ["succeeded"]
-
-
-def test_another_region_follows_same_job(training, capfd):
+def test_next_command_follows_left_job(training, capfd):
+    """Leaves the job when the terminal is closed; a command with another region follows it."""
     training.vertex.parent = f"projects/{training.vertex.project}/locations/europe-west4"
     training.before = once(signal.SIGHUP)
     assert training("--region", "europe-west4") == 129
+    assert "the job goes on" in capfd.readouterr().out and endings(training) == [None]
     assert training("--region", "us-central1") == 0
-    assert len(training.jobs()) == 1
+    assert len(training.jobs()) == 1 and endings(training) == ["succeeded"]
     flags = ["--backend", "vertex", "--project", training.vertex.project]
     assert main(["--status", "gs://demo/job", *flags]) == 0
     assert "\ndone, training-" in capfd.readouterr().out
