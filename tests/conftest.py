@@ -54,7 +54,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture
-def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+def bytes_read(monkeypatch) -> Callable[[], int]:
     """Returns a function for the bytes read so far from local files and stores of this machine."""
     sizes = []
 
@@ -81,7 +81,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refused(capsys) -> Callable[..., str]:
     """Runs a command's `main`, sees it exit with 2 and one line, and returns the line."""
 
     def run(main: Callable[..., int], *arguments: object) -> str:
@@ -97,7 +97,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def store(tmp_path: pathlib.Path) -> Generator[epath.Path, None, None]:
+def store(tmp_path) -> Generator[epath.Path, None, None]:
     """An empty directory in an object store."""
     with memory_store.mounted() as root:
         directory = epath.Path(f"{root}bucket{tmp_path}")
@@ -115,7 +115,7 @@ def container() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def digits(tmp_path_factory) -> pathlib.Path:
     """Returns the directory of the embedded digits, converted to three training shards."""
     directory = tmp_path_factory.mktemp("data") / "digits"
     convert_quietly(Options(output=str(directory), shards=3))
@@ -123,12 +123,12 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def data(tmp_path_factory) -> pathlib.Path:
     """Returns the directory of the made-up trips, converted."""
     return trips.make(tmp_path_factory.mktemp("trips"))
 
 
 @pytest.fixture
-def table(data: pathlib.Path) -> Manifest:
+def table(data) -> Manifest:
     """Returns the manifest of the trips."""
     return Manifest.load(data)

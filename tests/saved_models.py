@@ -29,7 +29,7 @@ class Dataset:
 
 
 @pytest.fixture(scope="session")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+def scored(tmp_path_factory) -> Dataset:
     """The embedded digits."""
     import numpy as np
     import tensorflow as tf
@@ -49,9 +49,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 @pytest.fixture(scope="session")
-def make_model(
-    scored: Dataset, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., pathlib.Path]:
+def make_model(scored, tmp_path_factory) -> Callable[..., pathlib.Path]:
     """Writes a SavedModel that knows the test images by heart."""
     import numpy as np
     import tensorflow as tf

@@ -38,7 +38,7 @@ def apply(file: pathlib.Path, kind: str, text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory):
+def run(tmp_path_factory):
     """Runs Python in a copy with all changes of the document, and returns what it prints."""
     root = tmp_path_factory.mktemp("changed")
     for package in ("common", "components", "pipelines", "trainer", "clusters"):

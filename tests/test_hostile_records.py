@@ -107,7 +107,7 @@ def bear(reader: Callable[[Path], object], directory: Path) -> None:
 @pytest.mark.parametrize("name", READERS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_bytes_of_record_are_borne(tmp_path: Path, name: str, data: st.DataObject):
+def test_any_bytes_of_record_are_borne(tmp_path, name, data):
     """A record file with any bytes is read, or is a `UserError` of one line; nothing else."""
     document, reader = READERS[name]
     (tmp_path / name).write_bytes(data.draw(contents(document)))

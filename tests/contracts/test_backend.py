@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,9 +49,7 @@ class Bench:
 
 
 @pytest.fixture(params=BACKENDS)
-def bench(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bench]:
+def bench(request, tmp_path, monkeypatch) -> Iterator[Bench]:
     backend = BACKENDS[request.param]
     if request.param in LOCAL:
         clients = Clients.install(tmp_path)
@@ -74,7 +71,7 @@ def bench(
         yield Bench(backend=backend(options), job_dir="gs://demo/job", end_with=end_with)
 
 
-def test_plan_starts_nothing(bench: Bench, tmp_path: Path):
+def test_plan_starts_nothing(bench, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     with bench.backend.plan(bench.job()) as plan:
         assert json.loads(plan.to_json())
@@ -82,7 +79,7 @@ def test_plan_starts_nothing(bench: Bench, tmp_path: Path):
 
 
 @pytest.mark.cluster
-def test_job_is_done_and_shown(bench: Bench):
+def test_job_is_done_and_shown(bench):
     assert bench.run() == 0
     status = bench.backend.status(bench.job_dir)
     assert status.state == "done" and status.lines[0].startswith("done, ")
@@ -93,13 +90,13 @@ def test_job_is_done_and_shown(bench: Bench):
 
 
 @pytest.mark.cluster
-def test_mistake_is_not_tried_again(bench: Bench, capfd: pytest.CaptureFixture):
+def test_mistake_is_not_tried_again(bench, capfd):
     assert bench.run(2) == 2
     assert "it would fail again" in capfd.readouterr().out
     assert bench.backend.status(bench.job_dir).state == "failed"
 
 
-def test_directory_without_job_is_refused(bench: Bench):
+def test_directory_without_job_is_refused(bench):
     calls: list[Callable[[str], Any]] = [
         bench.backend.status,
         bench.backend.cancel,

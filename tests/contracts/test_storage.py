@@ -42,7 +42,7 @@ _POSITIONS = st.integers(0, 5200)
 
 
 @pytest.fixture(params=["local", "bucket"])
-def disk(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path:
+def disk(request, tmp_path) -> pathlib.Path:
     """Returns the directory that keeps the files of `folder`, whatever storage that is."""
     root = tmp_path if request.param == "local" else request.getfixturevalue("bucket")
     (root / "folder").mkdir()
@@ -50,13 +50,13 @@ def disk(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path
 
 
 @pytest.fixture
-def folder(disk: pathlib.Path) -> str:
+def folder(disk) -> str:
     """Returns an empty folder."""
     return "gs://demo/folder" if disk.parent.name == "demo" else str(disk)
 
 
 @pytest.fixture(params=[b"small", _LARGE], ids=["small", "large"])
-def content(request: pytest.FixtureRequest) -> bytes:
+def content(request) -> bytes:
     """Returns the content of a file that is sent in one request, or by a resumable upload."""
     return request.param
 

@@ -31,7 +31,7 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def make(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+def make(tmp_path) -> Callable[..., pathlib.Path]:
     """Makes the directory of a run; `status` is that of its summary, if it has one."""
 
     def make(

@@ -45,7 +45,7 @@ def outcome(place: pathlib.Path) -> tuple[object, ...]:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[object, ...], float]:
+def undisturbed(tmp_path_factory) -> tuple[tuple[object, ...], float]:
     place, began = tmp_path_factory.mktemp("undisturbed"), time.monotonic()
     process = begin(place)
     output, _ = process.communicate(timeout=240)

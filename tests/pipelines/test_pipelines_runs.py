@@ -1,7 +1,6 @@
 """Runs as their files tell of them: listed, compared and deleted, whatever else is beside them."""
 
 import os
-import pathlib
 import re
 from collections.abc import Callable
 
@@ -13,7 +12,7 @@ from pipelines.local.record import lock
 
 
 @pytest.fixture
-def output_of(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def output_of(tmp_path, capsys) -> Callable[..., str]:
     """Runs a verb to its end, and returns what it printed."""
 
     def run_verb(verb: str, *more: object) -> str:

@@ -1,6 +1,5 @@
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -11,7 +10,7 @@ from components.train.supervision import restart_policy
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(tmp_path, monkeypatch) -> Iterator[Bench]:
     monkeypatch.setattr(restart_policy, "_BACKOFF_S", 0.05)  # of jobs run in this process
     bench = Bench(path=tmp_path)
     children = set(psutil.Process().children(recursive=True))
@@ -23,7 +22,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clients:
+def clients(tmp_path, monkeypatch) -> Clients:
     """Stand-ins for `ssh` and `docker`, which this process and all that it starts find."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(tmp_path))

@@ -109,7 +109,7 @@ def has_new_steps(attempt: Attempt) -> bool:
 
 @settings(max_examples=100)
 @given(st.data())
-def test_attempts_end_within_every_bound(data: st.DataObject):
+def test_attempts_end_within_every_bound(data):
     """Attempts of several commands end, and together stay within every bound, whatever happens."""
     replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (1, 1, 0))
     hours, timeout_s = (data.draw(st.floats(0.1, 20)) for _ in range(2))

@@ -20,7 +20,7 @@ TF_CONFIGS = json.loads((GOLDEN.parent / "tf_configs.json").read_text())
 
 
 @pytest.fixture(autouse=True)
-def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 

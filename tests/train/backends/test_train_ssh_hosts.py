@@ -37,7 +37,7 @@ def test_host_file_is_read(tmp_path):
 
 
 @given(slots=st.lists(st.integers(1, 4), min_size=1, max_size=6), workers=st.integers(1, 8))
-def test_slots_bound_replicas_per_host(slots: list[int], workers: int):
+def test_slots_bound_replicas_per_host(slots, workers):
     """Hosts take turns, the chief on the first one, and none gets more replicas than slots."""
     hosts = [Host(name=f"h{i}", login=f"h{i}", slots=n) for i, n in enumerate(slots)]
     if sum(slots) < workers + 1:

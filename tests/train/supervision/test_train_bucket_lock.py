@@ -16,7 +16,7 @@ GONE = ME.model_copy(update={"pid": 2**22}).model_dump_json()
 
 
 @pytest.fixture(autouse=True)
-def store(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(bucket, monkeypatch) -> Path:
     """The object of the lock, as a file; it may be written more often than once a second."""
     monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     return bucket / "job" / "launcher.lock"

@@ -12,12 +12,12 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def ring(tmp_path_factory: pytest.TempPathFactory) -> Arena:
+def ring(tmp_path_factory) -> Arena:
     return arena(tmp_path_factory.mktemp("chaos"), "digits")
 
 
 @pytest.fixture
-def one_worker(tmp_path: pathlib.Path) -> pathlib.Path:
+def one_worker(tmp_path) -> pathlib.Path:
     """Returns the cluster file of a chief, a worker and a parameter server."""
     path = tmp_path / "cluster.yaml"
     path.write_text("{strategy: parameter_server, chief: {}, worker: {}, ps: {}}")

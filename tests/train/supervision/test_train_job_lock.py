@@ -55,7 +55,7 @@ def holding(path: Path, **changes: object) -> Iterator[Launcher]:
 
 
 @pytest.fixture(autouse=True)
-def no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_signals(monkeypatch):
     monkeypatch.setattr(psutil.Process, "terminate", lambda _: pytest.fail("a signal was sent"))
 
 

@@ -58,7 +58,7 @@ CODES = st.sampled_from([1, 1, 139, *PREEMPTIONS])  # 139 is SIGSEGV.
     is_silent=st.booleans(),
     ends=st.lists(st.tuples(CODES, st.integers(0, 3)), max_size=12),
 )
-def test_restarts_are_bounded(most: int, is_silent: bool, ends: list[tuple[int, int]]):
+def test_restarts_are_bounded(most, is_silent, ends):
     """Errors and preemptions count apart up to the bound; no job that gets on ends before it."""
     budget = Budget()
     step = 0
