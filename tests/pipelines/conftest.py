@@ -44,25 +44,22 @@ def make(tmp_path) -> Callable[..., pathlib.Path]:
             "job_dir": str(run / "job"),
             "dataset_dir": str(run.parent / STORE / "d1"),
             "name": "digits",
-            "registry": str(tmp_path / "r"),
+            "evaluate_args": [],
+            "cluster": "{}",
             "schema": "",
             "source_digest": "0",
             "trainer_args": ["--seed=1"],
             "convert_args": [],
-            "evaluate_args": [],
-            "cluster": '{"ps": {"n": 1}}',
         }
         facts = {"runner": "subprocess", "image": "python", "dataset": "digits"}
         RunRecord(id=name, arguments=arguments, cluster="clusters/local.yaml", **facts).save()
         if status:
             summary = {
                 "status": status,
-                "reason": None,
                 "seconds": 2.5,
                 "metrics": {"accuracy": accuracy},
                 "steps": [{"name": "train", "status": "succeeded", "seconds": 1.0}],
                 "model": {"name": "digits", "version": "1", "verdict": "promote"},
-                "paths": {"job": str(run / "job")},
             }
             (run / "summary.json").write_text(json.dumps(summary))
             (run / "evaluation.json").write_text('{"metric": "accuracy"}')

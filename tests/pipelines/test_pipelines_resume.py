@@ -1,6 +1,5 @@
 """A run that was ended at any moment, however, is finished by a resume as if nothing had been."""
 
-import functools
 import json
 import pathlib
 import random
@@ -18,11 +17,9 @@ FLAGS = (*CLUSTER, "--train-steps", 300, "--", "--checkpoint-num-steps", 50)
 
 
 def start(script: str, *flags: object) -> subprocess.Popen[str]:
-    # What is started in a shell's background ignores Ctrl-C.
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     line = [sys.executable, f"pipelines/{script}.py", *map(str, flags)]
-    return subprocess.Popen(line, cwd=ROOT, preexec_fn=heed, **streams)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(line, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True)
 
 
 def begin(place: pathlib.Path) -> subprocess.Popen[str]:

@@ -1,7 +1,6 @@
 """The whole pipeline, as a person runs it."""
 
 import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -156,10 +155,8 @@ def start(place: pathlib.Path, parent: str = "") -> tuple[subprocess.Popen[bytes
     if parent:
         line = [parent, "-c", f"PIPELINE_OWNER_PID=$$ {' '.join(line)}; true"]
     terminal, inner = pty.openpty()
-    # What is started in a shell's background ignores Ctrl-C.
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), inner)
-    process = subprocess.Popen(line, cwd=ROOT, start_new_session=True, preexec_fn=heed, **streams)
+    process = subprocess.Popen(line, cwd=ROOT, start_new_session=True, **streams)
     os.close(inner)
     shown = b""
     while not re.search(rb" [1-9]\d* examples/s", shown):  # None of the first step.
