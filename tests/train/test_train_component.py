@@ -3,23 +3,14 @@ import types
 import pytest
 
 from common.errors import UserError
-from components.convert.convert import convert
 from components.convert.options import Options
 from components.train import component
 from components.train.cluster.lookup import load_cluster
+from tests.rides import convert_quietly
 
 
 def test_dataset_without_test_split_is_refused(tmp_path):
-    cluster = load_cluster("clusters/local.yaml").to_json()
-
-    def planned(test_fraction: float) -> list:
-        place = str(tmp_path / str(test_fraction))
-        convert(Options(output=place, test_fraction=test_fraction))
-        dataset = types.SimpleNamespace(path=place)
-        return component.plan(
-            cluster, "local", "image", ["--train-steps", "1"], [], "job", [], dataset
-        )
-
-    assert len(planned(0.2)) == 1
+    convert_quietly(Options(output=str(tmp_path), test_fraction=0))
+    cluster, dataset = load_cluster("BASIC").to_json(), types.SimpleNamespace(path=str(tmp_path))
     with pytest.raises(UserError, match="has no examples in split 'test'"):
-        planned(0)
+        component.plan(cluster, "local", "i", ["--train-steps", "1"], [], "job", [], dataset)

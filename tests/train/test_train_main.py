@@ -52,17 +52,12 @@ DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (
-            "",
-            "trainer flags, behind the '--': the following arguments are required: --data-dir, "
-            "--job-dir",
-        ),
+        ("", "trainer flags, behind the '--': the following arguments are required: --data-dir"),
         (DATA_THERE, "--job-dir is gs://b/a; add --log-dir"),
         (f"--job-dir a {DATA_HERE}", "--code and --job-dir here are for --command"),
         (f"{VERTEX} {DATA_THERE}", "a tag be moved; give REF@sha256:"),
         (f"{VERTEX}@sha256:0 {DATA_THERE}", "--project is missing"),
         (f"{VERTEX} --dry-run {DATA_HERE}", "--job-dir a: the replicas need a bucket; give gs://"),
-        (f"{VERTEX}@sha256:0 {DATA_HERE} --job-dir gs://b/a", "--data-dir d: the replicas do not"),
         (f"{VERTEX}@sha256:0 {DATA_THERE} --data-dir /tmp", "--data-dir /tmp: the replicas do not"),
         (
             f"--backend vertex --image i --dry-run {DATA_THERE}",

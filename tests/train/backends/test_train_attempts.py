@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.train.backends.attempts import Again, Attempt, Bounds, Over, next_attempt
 from components.train.backends.vertex_client import Ending, ending
-from components.train.cluster.cluster_file import Cluster, MachineSpec, Pool, Scheduling
+from components.train.cluster.cluster_file import Cluster
 
 NON_ZERO = "The replica workerpool0-0 exited with a non-zero status of 1."
 
@@ -34,15 +34,16 @@ def test_job_error_maps_to_ending(code, message, expected):
 
 
 def cluster(choices: int, replicas: int, max_restarts: int) -> Cluster:
-    machine = MachineSpec(machine="n1-standard-4")
-    chief = Pool(machine="n1-standard-4", alternatives=(machine,) * (choices - 1))
-    pools = {"worker": Pool(replicas=replicas - 1)} if replicas > 1 else {}
-    scheduling = Scheduling(max_restarts=max_restarts)
-    return Cluster(strategy="multi_worker_mirrored", scheduling=scheduling, chief=chief, **pools)
+    machine = {"machine": "n1-standard-4"}
+    return Cluster(
+        strategy="multi_worker_mirrored",
+        scheduling={"max_restarts": max_restarts},
+        chief=machine | {"alternatives": [machine] * (choices - 1)},
+        worker={"replicas": replicas - 1},
+    )
 
 
-def attempt(order: Again | int, how: Ending, before: int, new_steps: int, **fields: Any) -> Attempt:
-    choice = order if isinstance(order, int) else order.choice
+def attempt(choice: int, how: Ending, before: int, new_steps: int, **fields: Any) -> Attempt:
     steps = {"step_before": before, "step_after": before + new_steps}
     return Attempt(display_name="a", machines={}, choice=choice, ending=how, **steps, **fields)
 
@@ -59,40 +60,23 @@ def order_after(past: str, num_earlier: int = 0, **limits: float) -> Again | Ove
     return next_attempt(attempts, Bounds(cluster=cluster(3, 2, 2), **limits), num_earlier)
 
 
-PREEMPTIONS = "no restart after preemptions is left (max_restarts: 2)"
-
-
 @pytest.mark.parametrize(
     ("past", "limits", "why", "code"),
     [
-        (
-            "1 failed 9, 1 stockout 0, 2 stockout 0, 0 stockout 0",
-            {},
-            "no capacity for any of its 3 choices of machines",
-            75,
-        ),
-        ("0 failed 0", {}, "it failed and came no further than before", 3),
-        ("0 2 9", {}, "it would fail again", 2),
-        ("0 stockout 9, 0 lost 0, 0 137 9", {}, PREEMPTIONS, 137),
-        ("0 lost 0, 0 137 9, 0 stockout 9", {}, PREEMPTIONS, 75),
+        ("1 failed 9, 1 stockout 0, 2 stockout 0, 0 stockout 0", {}, "its 3 choices", 75),
+        ("0 failed 0", {}, "came no further", 3),
+        ("0 2 9", {}, "would fail again", 2),
+        ("0 stockout 9, 0 lost 0, 0 137 9", {}, "after preemptions is left", 137),
+        ("0 lost 0, 0 137 9, 0 stockout 9", {}, "after preemptions is left", 75),
         ("0 cancelled 9", {}, "cancelled", 143),
         ("0 stockout 0, 1 succeeded 9", {"machine_hours": 2}, "done", 0),
-        (
-            "1 cancelled 9",
-            {"timeout_s": 3605},
-            "the time limit (scheduling.timeout) is used up: 3,600 of 3,605 s",
-            124,
-        ),
-        (
-            "1 failed 9",
-            {"machine_hours": 2},
-            "the machine-hours (--max-machine-hours) are used up: 2.00 of 2",
-            124,
-        ),
+        ("1 cancelled 9", {"timeout_s": 3605}, "used up: 3,600 of 3,605 s", 124),
+        ("1 failed 9", {"machine_hours": 2}, "used up: 2.00 of 2", 124),
     ],
 )
 def test_no_attempt_follows(past, limits, why, code):
-    assert order_after(past, **limits) == Over(why=why, exit_code=code)
+    over = order_after(past, **limits)
+    assert over.exit_code == code and why in over.why
 
 
 @pytest.mark.parametrize(
@@ -111,7 +95,7 @@ def has_new_steps(attempt: Attempt) -> bool:
 @given(st.data())
 def test_attempts_end_within_every_bound(data):
     """Attempts of several commands end, and together stay within every bound, whatever happens."""
-    replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (1, 1, 0))
+    replicas, choices, most = (data.draw(st.integers(low, 4)) for low in (2, 1, 0))
     hours, timeout_s = (data.draw(st.floats(0.1, 20)) for _ in range(2))
     job = cluster(choices, replicas, most)
     bounds = Bounds(cluster=job, machine_hours=hours, timeout_s=timeout_s * 3600)
@@ -121,7 +105,7 @@ def test_attempts_end_within_every_bound(data):
     while isinstance(order := next_attempt(past, bounds, begun), Again):
         how = data.draw(st.sampled_from([Ending.STOCKOUT, Ending.LOST, Ending.FAILED]))
         seconds, new_steps = data.draw(st.floats(0, order.timeout_s)), data.draw(st.integers(0, 2))
-        past.append(attempt(order, how, step, new_steps, replicas=replicas, seconds=seconds))
+        past.append(attempt(order.choice, how, step, new_steps, replicas=replicas, seconds=seconds))
         step += new_steps
         if new_steps and data.draw(st.booleans()):
             begun = len(past)

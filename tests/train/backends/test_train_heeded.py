@@ -24,20 +24,19 @@ def pools(**changes: Any) -> dict[str, Any]:
 # A change of the base by key. What a strategy does is the matter of the trainer, to which the key
 # is passed.
 OTHER: dict[str, dict[str, Any] | None] = {
-    **dict.fromkeys(("strategy", "chief", "ps", "accelerator", "scheduling")),
-    "worker": {"worker": POOL | {"replicas": 3}},
+    **dict.fromkeys(("strategy", "chief", "worker", "ps", "accelerator", "disk", "scheduling")),
     "evaluator": {"evaluator": POOL},
     "machine": pools(machine="n1-standard-16"),
     "replicas": {"worker": POOL | {"replicas": 2}},
     "accelerator.type": pools(accelerator=T4 | {"type": "NVIDIA_TESLA_P4"}),
     "accelerator.count": pools(accelerator=T4 | {"count": 2}),
     "alternatives": pools(alternatives=[POOL | {"machine": "n1-standard-16"}]),
-    "disk": {"disk": {"size_gb": 200}},
     "disk.type": {"disk": {"type": "pd-standard"}},
     "disk.size_gb": {"disk": {"size_gb": 300}},
-    "scheduling.strategy": {"scheduling": {"strategy": "SPOT"}},
-    "scheduling.timeout": {"scheduling": {"timeout": "1h"}},
-    "scheduling.max_restarts": {"scheduling": {"max_restarts": 3}},
+    **{
+        f"scheduling.{name}": {"scheduling": {name: value}}
+        for name, value in {"strategy": "SPOT", "timeout": "1h", "max_restarts": 3}.items()
+    },
 }
 
 

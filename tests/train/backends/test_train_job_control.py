@@ -38,12 +38,7 @@ def test_status_of_running_and_killed_job(bench, capsys):
     ("script", "code", "state", "word"),
     [
         (SAVES, 143, "stopped", "told to stop by SIGTERM after"),
-        (
-            STUBBORN,
-            137,
-            "failed",
-            "but chief/0 had to be killed and may not have saved; the grace period is 2 s",
-        ),
+        (STUBBORN, 137, "failed", "may not have saved; the grace period is 2 s"),
     ],
 )
 def test_stop_waits_for_end(bench, capsys, script, code, state, word):

@@ -18,12 +18,6 @@ def test_json_round_trip_restores_integers():
     assert Cluster.from_json(re.sub(r"(: \d+)(?=[,}])", r"\1.0", text)).to_json() == text
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"strategy": "one_device"}', "[" * 100_000])
-def test_bad_json_is_refused(text):
-    with pytest.raises(UserError, match="cluster as JSON: "):
-        Cluster.from_json(text)
-
-
 @pytest.mark.parametrize(
     ("name", "flags", "override", "dropped_by"),
     [
