@@ -32,7 +32,6 @@ from common.storage.files import (
     stat_file,
     tree_digest,
     write_bytes,
-    write_text,
 )
 from common.storage.storage import File, storage_of
 from tests.cloud.objects import Objects
@@ -177,15 +176,6 @@ def test_small_file_is_read(disk, folder, size):
     with pytest.raises(UserError, match="it has more than 100 bytes"):
         fill(disk, b=b"a" * 101)
         read_bytes(f"{folder}/b", 100)
-
-
-@pytest.mark.parametrize(
-    ("text", "error"), [("{", "Expecting"), ("null", "says nothing"), ("[" * 200_000, "nested")]
-)
-def test_read_json_refuses_damage(disk, folder, text, error):
-    write_text(f"{folder}/a", text)
-    with pytest.raises(ValueError, match=error):
-        read_json(f"{folder}/a")
 
 
 def test_writer_publishes_complete_file(disk, folder, content):

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer import model_check
 from trainer.tasks.of_dataset import Binary, Classification, MultiLabel, Regression
 
 EXAMPLES = 400
@@ -128,8 +127,3 @@ def test_task_losses_are_one_an_example(case):
     assert losses.dtype == tf.float32 and losses.shape == [EXAMPLES]
     total, _ = task.loss_sum(*batch, tf.fill([EXAMPLES], 0.5))
     np.testing.assert_allclose(total, losses.numpy().sum() / 2, rtol=1e-5)
-
-
-def test_task_metrics_add_up(case):
-    task, outputs, labels, _ = case
-    model_check.check_metrics(task, tf.constant(labels), tf.constant(outputs))
