@@ -1,12 +1,10 @@
 """Tests of pipelines/doctor.py on machines, images and projects that lack something."""
 
 import ast
-import dataclasses
 import json
 import pathlib
 import subprocess
 import sys
-from unittest import mock
 
 import pytest
 from google.auth.transport.requests import AuthorizedSession
@@ -15,11 +13,13 @@ from google.oauth2.credentials import Credentials
 from common.errors import UserError
 from pipelines import doctor
 from pipelines.vertex import checks
-from tests.cloud.front import Answer, Front, Request
+from tests.cloud.front import Answer, Front
 
 ROOT = pathlib.Path(__file__).parents[2]
 OLDEST_PYTHON = (3, 8)  # That gets more than a traceback.
 WRITES = set(checks._WRITES)
+ALL = {*doctor.PERMISSIONS, *WRITES}
+JOBS = "projects/my-project/locations/us-central1/pipelineJobs"
 BUCKET = {"location": "US-CENTRAL1", "locationType": "region"}
 
 
@@ -67,52 +67,47 @@ def test_modules_that_fail_are_named(monkeypatch, tmp_path):
     assert second.startswith("doctored.inner (ZeroDivisionE")
 
 
-@dataclasses.dataclass(kw_only=True)
-class Project:
-    """A project that has all that is needed, by a server that answers for Google."""
+@pytest.fixture
+def problems(monkeypatch):
+    """Asks about a project that has all that is needed, by a server that answers for Google."""
+    send = AuthorizedSession.request
+    monkeypatch.setattr("google.auth.default", lambda **_: (Credentials("of-no-worth"), None))
 
-    permissions: set[str] = dataclasses.field(
-        default_factory=lambda: {*doctor.PERMISSIONS, *WRITES}
-    )
-    bucket: dict[str, str] = dataclasses.field(default_factory=lambda: BUCKET)
+    def ask(project="my-project", bucket="gs://my-bucket", permissions=ALL, about=BUCKET):
+        def answer(request):
+            assert request.headers["Authorization"] == "Bearer of-no-worth"
+            asked = json.loads(request.body)["permissions"] if request.body else WRITES
+            allowed = {"permissions": sorted({*asked} & permissions)}
+            projects = "cloudresourcemanager.googleapis.com/v3/projects"
+            store = "storage.googleapis.com/storage/v1/b/my-bucket"
+            answers = {
+                f"/us-central1-aiplatform.googleapis.com/v1/{JOBS}": {},
+                f"/{projects}/my-project:testIamPermissions": allowed,
+                f"/{store}": about,
+                f"/{store}/iam/testPermissions": allowed,
+            }
+            if request.path in answers:
+                return Answer(200, answers[request.path])
+            return Answer(404, {"error": {"message": "there is no such thing"}})
 
-    def answer(self, request: Request) -> Answer:
-        assert request.headers["Authorization"] == "Bearer of-no-worth"
-        asked = json.loads(request.body)["permissions"] if request.body else WRITES
-        allowed = {"permissions": sorted({*asked} & self.permissions)}
-        jobs = "us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1"
-        projects = "cloudresourcemanager.googleapis.com/v3/projects"
-        bucket = "storage.googleapis.com/storage/v1/b/my-bucket"
-        answers = {
-            f"/{jobs}/pipelineJobs": {},
-            f"/{projects}/my-project:testIamPermissions": allowed,
-            f"/{bucket}": self.bucket,
-            f"/{bucket}/iam/testPermissions": allowed,
-        }
-        if request.path in answers:
-            return Answer(200, answers[request.path])
-        return Answer(404, {"error": {"message": "there is no such thing"}})
-
-    def problems(self, *, project: str = "my-project", bucket: str = "gs://my-bucket") -> list[str]:
-        send = AuthorizedSession.request
-        with Front(0, self.answer) as front:
+        with Front(0, answer) as front:
             here = f"http://127.0.0.1:{front.server_port}/"
-
-            def request(session: AuthorizedSession, method: str, url: str, **rest: object):
-                return send(session, method, url.replace("https://", here), **rest)
-
-            identity = (Credentials("of-no-worth"), None)
-            with (
-                mock.patch.object(AuthorizedSession, "request", request),
-                mock.patch("google.auth.default", return_value=identity),
-            ):
-                problems = list(doctor.check_project(project, bucket, "us-central1"))
+            monkeypatch.setattr(
+                AuthorizedSession,
+                "request",
+                lambda session, method, url, **rest: send(
+                    session, method, url.replace("https://", here), **rest
+                ),
+            )
+            found = list(doctor.check_project(project, bucket, "us-central1"))
             front.shutdown()
-        return problems
+        return found
+
+    return ask
 
 
-def test_complete_project_is_right():
-    assert Project().problems() == []
+def test_complete_project_is_right(problems):
+    assert problems() == []
 
 
 @pytest.mark.parametrize(
@@ -129,19 +124,19 @@ def test_complete_project_is_right():
             "ask for the role ",
         ),
         (
-            {"bucket": BUCKET | {"location": "EUROPE-WEST4"}},
+            {"about": BUCKET | {"location": "EUROPE-WEST4"}},
             "lies in europe-west4 and the run in us-central1",
             "gcloud storage buckets create",
         ),
     ],
     ids=["permissions", "bucket's permissions", "bucket elsewhere"],
 )
-def test_missing_right_names_its_repair(lacking, meaning, repair):
-    [problem] = Project(**lacking).problems()
+def test_missing_right_names_its_repair(problems, lacking, meaning, repair):
+    [problem] = problems(**lacking)
     assert meaning in problem and repair in problem
 
 
-def test_missing_project_or_bucket_is_named():
-    problem = Project().problems(project="another")[0]
+def test_missing_project_or_bucket_is_named(problems):
+    problem = problems(project="another")[0]
     assert "project another in us-central1: there is no such thing" in problem
-    assert Project().problems(bucket="gs://another")[0].startswith("no bucket another; ")
+    assert problems(bucket="gs://another")[0].startswith("no bucket another; ")
