@@ -52,12 +52,13 @@ _foreign_job = st.tuples(
     st.booleans(),
 )
 
-Fates = dict[tuple[str, str], str]  # the run, by kind and name of what has to go
-
 
 @st.composite
 def projects(draw):
-    """A state, how many versions of a model are kept, and all that has to go."""
+    """A state, how many versions of a model are kept, and all that has to go.
+
+    That is the run by kind and name of a thing.
+    """
     keep, goes = draw(st.integers(1, 3)), {}
     runs = {
         f"training-{i}": run for i, run in enumerate(draw(st.lists(_run, min_size=1, max_size=4)))

@@ -3,15 +3,13 @@
 import datetime
 import itertools
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-Route = Callable[[str, str, Callable[..., Any]], None]  # `Vertex.route`
 _PAGE = 2  # small, so that every client is seen to ask for the next page
 
 
@@ -19,7 +17,7 @@ class Resources:
     """All resources of a kind; `items` has them by name, and a test may change them."""
 
     def __init__(self, route, kind):
-        """Adds the routes of a kind, `customJobs` for `CustomJob`."""
+        """Adds the routes of a kind, `customJobs` for `CustomJob`, by `Vertex.route`."""
         self.items = {}
         self._kind, self._ids = kind, itertools.count(1)
         self._listing = getattr(v1, f"List{kind.__name__}sResponse")

@@ -16,7 +16,6 @@ import socket
 import ssl
 import threading
 import urllib.parse
-from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple
 from unittest import mock
@@ -49,9 +48,6 @@ class Answer(NamedTuple):
     status: int
     content: Any = b""
     headers: dict[str, str] = {}  # noqa: RUF012 (never changed)
-
-
-Handler = Callable[[Request], Answer]
 
 
 class _Requests(http.server.BaseHTTPRequestHandler):

@@ -5,10 +5,8 @@ tests/docker runs real containers.
 
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -52,14 +50,10 @@ class Bench:
 def bench(request, tmp_path, monkeypatch) -> Iterator[Bench]:
     backend = BACKENDS[request.param]
     if request.param in LOCAL:
-        clients = Clients.install(tmp_path)
-        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        monkeypatch.setenv("FAKE_DOCKER", str(tmp_path))
+        clients = Clients.install(tmp_path, monkeypatch)
         more = {"hosts": str(clients.path / "hosts")} if request.param == "ssh" else {}
-        options = backend.Options(**more)
-        yield Bench(
-            backend=backend(options), job_dir=str(tmp_path / "job"), end_with=lambda _: None
-        )
+        made = backend(backend.Options(**more))
+        yield Bench(backend=made, job_dir=str(tmp_path / "job"), end_with=lambda _: None)
         return
     vertex, bucket = (request.getfixturevalue(name) for name in ("vertex", "bucket"))
     with trainings(vertex, bucket, tmp_path, monkeypatch) as training:
@@ -97,11 +91,7 @@ def test_mistake_is_not_tried_again(bench, capfd):
 
 
 def test_directory_without_job_is_refused(bench):
-    calls: list[Callable[[str], Any]] = [
-        bench.backend.status,
-        bench.backend.cancel,
-        lambda d: list(bench.backend.logs(d)),
-    ]
-    for call in calls:
+    backend = bench.backend
+    for call in (backend.status, backend.cancel, lambda path: list(backend.logs(path))):
         with pytest.raises(UserError, match="no job ran here"):
             call(bench.job_dir)

@@ -1,4 +1,3 @@
-import os
 from collections.abc import Iterator
 
 import psutil
@@ -23,7 +22,4 @@ def bench(tmp_path, monkeypatch) -> Iterator[Bench]:
 
 @pytest.fixture
 def clients(tmp_path, monkeypatch) -> Clients:
-    """Stand-ins for `ssh` and `docker`, which this process and all that it starts find."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_DOCKER", str(tmp_path))
-    return Clients.install(tmp_path)
+    return Clients.install(tmp_path, monkeypatch)

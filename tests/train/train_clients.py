@@ -1,11 +1,14 @@
 """Stand-ins for the clients `ssh` and `docker`, which run here what would run elsewhere."""
 
 import dataclasses
+import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Self
+
+import pytest
 
 _SSH = """#!/bin/sh
 # Drops the options; a host named dead does not answer. What runs bears no mark of the launcher.
@@ -23,7 +26,10 @@ class Clients:
     path: Path
 
     @classmethod
-    def install(cls, path: Path) -> Self:
+    def install(cls, path: Path, monkeypatch: pytest.MonkeyPatch) -> Self:
+        """Makes this process, and all that it starts, find them."""
+        monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
+        monkeypatch.setenv("FAKE_DOCKER", str(path))
         docker = shlex.join([sys.executable, "-S", str(Path(__file__).with_name("fake_docker.py"))])
         for name, text in (("ssh", _SSH), ("docker", f'#!/bin/sh\nexec {docker} "$@"\n')):
             (path / name).write_text(text)
