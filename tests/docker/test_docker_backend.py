@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from engine import check_recovery, docker, done_step, events_of, step_of, train
+from engine import check_recovery, docker, step_of, train
 
 from tests.train.train_fakes import wait_until
 
@@ -55,25 +55,6 @@ def test_containers_survive_kill(image, data, tmp_path):
     check_recovery(job, saved=100, last=3000)
     assert {path.stat().st_uid for path in job.rglob("*")} == {os.getuid()}
     assert nothing_left(job)
-
-
-def test_parameter_servers_survive_kills(image, data, tmp_path):
-    """A killed worker is replaced, and after a killed parameter server all go on."""
-    job = tmp_path / "job"
-    flags = f"{data} --train-steps 10000 --checkpoint-num-steps 500"
-    with open(tmp_path / "output", "wb") as output:
-        launcher = launch(image, f"--cluster clusters/local-ps.yaml -- {flags}", output=output)
-    for replica, step in (("worker-1", 1000), ("ps-0", 5000)):
-        wait_until(
-            lambda step=step: launcher.poll() is not None or step_of(job, "chief-0") >= step, 300
-        )
-        kill(job, replica)
-    assert launcher.wait() == 0, (tmp_path / "output").read_text()[-3000:]
-    blames = events_of(job / "launcher.jsonl", "blame")
-    assert [event["replica"] for event in blames] == ["worker/1", "ps/0"]
-    alone, everybody = (event["replicas"] for event in events_of(job / "launcher.jsonl", "restart"))
-    assert alone == ["worker/1"] and len(everybody) == 4
-    assert done_step(job) >= 10000 and nothing_left(job)
 
 
 def test_containers_die_with_killed_launcher(image, tmp_path):

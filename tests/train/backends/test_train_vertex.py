@@ -141,13 +141,6 @@ def test_next_command_follows_left_job(training, capfd):
     assert "\ndone, training-" in capfd.readouterr().out
 
 
-def test_refused_job_leaves_no_record(training):
-    failing(training, exceptions.Forbidden("no"))
-    with pytest.raises(UserError, match=r"Vertex AI: .*no"):
-        training()
-    assert not training.jobs() and training.record() == []
-
-
 def test_job_with_lost_answer_is_followed(training):
     failing(training, exceptions.ServiceUnavailable("the answer is lost"), is_made=True)
     with pytest.raises(ConnectionError, match="the answer is lost"):
