@@ -25,7 +25,7 @@ import tempfile
 import psutil
 
 _GOOGLES = "www storage oauth2 compute us-central1-aiplatform iam iamcredentials "
-_GOOGLES += "cloudresourcemanager logging bigquery"
+_GOOGLES += "cloudresourcemanager logging"
 _HOSTS = (*(f"{name}.googleapis.com" for name in _GOOGLES.split()), "us-docker.pkg.dev")
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _NAMESPACES = "unshare --mount-proc --net --pid --fork --kill-child --propagation private "

@@ -12,7 +12,7 @@ from google.rpc import code_pb2
 from tests.cloud.collection import Collection, check_labels, require
 from tests.cloud.endpoints import check_machine
 
-_BATCH = 64  # Instances of a request, where the job does not say.
+_BATCH = 64  # Instances of a request.
 _State = v1.JobState
 
 
@@ -58,11 +58,12 @@ class Batches(Collection):
 
     def _predict(self, job, model, url):
         """Asks a server about all instances; a request that it refuses fails the job here."""
-        instances = [json.loads(line) for path in self._files(job) for line in path.open()]
-        size = job.manual_batch_tuning_parameters.batch_size or _BATCH
+        files = map(self._endpoints.local, job.input_config.gcs_source.uris)
+        lines = "".join(pathlib.Path(file).read_text() for file in files).splitlines()
+        instances = list(map(json.loads, lines))
         rows = []
-        for start in range(0, len(instances), size):
-            batch = instances[start : start + size]
+        for start in range(0, len(instances), _BATCH):
+            batch = instances[start : start + _BATCH]
             response = requests.post(url, json={"instances": batch}, timeout=60)
             require(response.ok, response.text)
             predictions = response.json()["predictions"]
@@ -76,11 +77,3 @@ class Batches(Collection):
         (folder / "prediction.results-00000-of-00001").write_text("\n".join(rows))
         job.output_info = {"gcs_output_directory": directory}
         job.completion_stats = {"successful_count": len(rows)}
-
-    def _files(self, job):
-        files = []
-        for uri in job.input_config.gcs_source.uris:
-            pattern = pathlib.Path(self._endpoints.local(uri))
-            files += sorted(pattern.parent.glob(pattern.name))
-            require(files, f"no file matches {uri}")
-        return files

@@ -101,8 +101,6 @@ class Run:
         common = {"CLOUD_ML_JOB_ID": self.number}
         if base := spec.base_output_directory.output_uri_prefix.rstrip("/"):
             common["AIP_MODEL_DIR"] = f"{base}/model/"
-            common["AIP_CHECKPOINT_DIR"] = f"{base}/checkpoints/"
-            common["AIP_TENSORBOARD_LOG_DIR"] = f"{base}/logs/"
         for i, (role, pool) in enumerate(zip(addresses, spec.worker_pool_specs, strict=True)):
             container = pool.container_spec
             argv = [*container.command, *container.args]
@@ -138,8 +136,6 @@ class Run:
                 return
         self._start(self.replicas.values())
         self.job.start_time, self.job.state = now(), _State.JOB_STATE_RUNNING
-        timeout_s = spec.scheduling.timeout.total_seconds() or 7 * 86400
-        deadline = time.monotonic() + timeout_s
         while self.job.state == _State.JOB_STATE_RUNNING:
             time.sleep(0.1)
             for replica in self.replicas.values():  # the end of one may have started others again
@@ -148,8 +144,6 @@ class Run:
                     self._tell(f"{replica.name} ended with {code}")
                     if self.job.state == _State.JOB_STATE_RUNNING:
                         self._judge(replica, code % 256 if code >= 0 else 128 - code)
-            if time.monotonic() > deadline:
-                self._end(f"The job ran for its longest time of {timeout_s:g} s.")
         self._stop()
         self.job.end_time = now()
         if self.job.state == _State.JOB_STATE_CANCELLING:
@@ -163,7 +157,7 @@ class Run:
         if not cause and code == 0:
             if replica.name == "chief/0":
                 self.job.state = _State.JOB_STATE_SUCCEEDED
-        elif scheduling.disable_retries or self._tries[cause] >= _MOST[cause]:
+        elif self._tries[cause] >= _MOST[cause]:
             if cause == "preempted":
                 self._end(f"STOCKOUT: {replica.task} was preempted.", _RESOURCE_EXHAUSTED)
             else:

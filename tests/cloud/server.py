@@ -1,4 +1,4 @@
-"""Google Cloud on 127.0.0.1: Storage, Vertex AI, BigQuery, what a submission looks up, metadata.
+"""Google Cloud on 127.0.0.1: Storage, Vertex AI, what a submission looks up, metadata.
 
 `python -m tests.cloud.server WORK`, which `python -m tests.cloud` starts inside the namespaces.
 Every request is a line in WORK/requests.log. What a test asks of the cloud itself, it asks of
@@ -12,7 +12,6 @@ import sys
 
 from google.api_core import exceptions
 
-from tests.cloud.bigquery import BigQuery
 from tests.cloud.entries import Entries
 from tests.cloud.faults import Faults, ResetError
 from tests.cloud.front import Answer, Front, serve_grpc
@@ -41,13 +40,11 @@ class _Cloud:
     def __init__(self, work):
         self._faults, self._iam = Faults(), Iam()
         self._log = (work / "requests.log").open("w", buffering=1)
-        objects = Objects(work / "buckets")
-        storage = Storage(objects, self._iam).answer
+        storage = Storage(Objects(work / "buckets"), self._iam).answer
         self._vertex = LiveVertex(work, self._iam)
         self._hosts = {
             "storage.googleapis.com": storage,
             "www.googleapis.com": storage,
-            "bigquery.googleapis.com": BigQuery(work / "tables", objects).answer,
             "logging.googleapis.com": Entries(work / "logs").answer,
             "aiplatform.googleapis.com": self._answer_vertex,
             "us-central1-aiplatform.googleapis.com": self._answer_vertex,

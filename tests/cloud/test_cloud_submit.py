@@ -6,22 +6,12 @@ import time
 
 import pytest
 from google.cloud import aiplatform
-from google.cloud import aiplatform_v1 as v1
 
 from tests.cloud.conftest import ONE
 
 pytestmark = pytest.mark.cloud
 SUBMIT = "pipelines/submit.py --project demo-project"
 REGION = "projects/demo-project/locations/us-central1"
-# Settings of a training job (`JobSettings`), and where the job then has their values.
-SETTINGS = {
-    "training_service_account": "trains@demo-project.iam.gserviceaccount.com",
-    "network": "projects/1/global/networks/n",
-    "tensorboard": f"{REGION}/tensorboards/1",
-    "encryption_key": f"{REGION}/keyRings/r/cryptoKeys/k",
-    "labels": "team=blue",
-    "env": "GREETING=hello = world",
-}
 
 
 def test_scheduled_runs_are_versions(cloud, versions):
@@ -83,23 +73,6 @@ def test_expired_credentials_end_no_waiting(cloud):
     printed = cloud.finish(process).printed
     assert printed.count("gcloud auth application-default login; the run goes on") == 1
     assert "cleanup: succeeded" in printed and "accuracy" in printed
-
-
-def test_settings_arrive_in_job(cloud):
-    flags = [f"--set={name}={value}" for name, value in SETTINGS.items()]
-    printed = cloud.printed(cloud.run(f"{SUBMIT} --yes {cloud.flags(ONE)}", *flags))
-    run = re.search(r"submitted (\S+):", printed)[1]
-    [job] = cloud.until(lambda: aiplatform.CustomJob.list(filter=f'display_name="{run}"'))
-    made = v1.CustomJob.to_dict(job.gca_resource)
-    spec = made["job_spec"]
-    assert spec["service_account"] == SETTINGS["training_service_account"]
-    assert {name: spec[name] for name in ("network", "tensorboard")}.items() <= SETTINGS.items()
-    assert made["encryption_spec"]["kms_key_name"] == SETTINGS["encryption_key"]
-    labels = {"team": "blue", "managed_by": "tfrecord-training", "run": run}
-    assert made["labels"].items() >= labels.items()
-    env = spec["worker_pool_specs"][0]["container_spec"]["env"]
-    assert {"name": "GREETING", "value": "hello = world"} in env
-    cloud.printed(f"{SUBMIT} --cancel {run}")
 
 
 def test_missing_capacity_takes_next_machines(cloud):
