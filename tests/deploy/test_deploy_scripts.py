@@ -1,5 +1,6 @@
 """Every shell script of the project, and those inside Cloud Build's files, by ShellCheck."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -11,8 +12,8 @@ from tests.deploy.build_file import ROOT, BuildFile
 
 
 def check(*words, script=""):
-    beside = pathlib.Path(sys.executable).with_name("shellcheck")
-    program = beside if beside.exists() else shutil.which("shellcheck")
+    folder = pathlib.Path(sys.executable).parent
+    program = shutil.which("shellcheck", path=f"{folder}:{os.environ['PATH']}")
     if not program:
         pytest.skip("no shellcheck here (make setup brings it)")
     done = subprocess.run([program, *words], input=script, capture_output=True, text=True)

@@ -21,16 +21,10 @@ GOLDEN = ROOT / "tests" / "train" / "golden"
 TIERS = ("BASIC", "BASIC_GPU", "STANDARD_1", "PREMIUM_1")
 # Name of the golden file, and what --cluster says at the root of the project.
 CLUSTERS = {
-    **{
-        f"cluster-{path.stem}": str(path.relative_to(ROOT))
-        for path in sorted(ROOT.glob("clusters/*.yaml"))
-    },
-    **{
-        f"source-{path.stem}": str(path.relative_to(ROOT))
-        for path in sorted(ROOT.glob("tests/train/sources/*.yaml"))
-    },
-    **{f"tier-{tier}": tier for tier in TIERS},
-}
+    f"{kind}-{path.stem}": str(path.relative_to(ROOT))
+    for kind, folder in (("cluster", "clusters"), ("source", "tests/train/sources"))
+    for path in sorted((ROOT / folder).glob("*.yaml"))
+} | {f"tier-{tier}": tier for tier in TIERS}
 
 
 def text(name: str) -> str:

@@ -25,12 +25,15 @@ def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-@pytest.mark.parametrize("stem", CLUSTERS)
+@pytest.fixture(params=CLUSTERS)
+def stem(request):
+    return request.param
+
+
 def test_plan_equals_reviewed_one(stem):
     assert (GOLDEN / f"{stem}.txt").read_text() == text(CLUSTERS[stem])
 
 
-@pytest.mark.parametrize("stem", CLUSTERS)
 def test_replicas_share_one_address_list(stem):
     cluster = load_cluster(CLUSTERS[stem])
     program = Program(command=("program",), job_dir="job")
@@ -44,7 +47,6 @@ def test_replicas_share_one_address_list(stem):
     assert len(set(hosts)) == len(hosts) == (len(training) if len(training) > 1 else 0)
 
 
-@pytest.mark.parametrize("stem", CLUSTERS)
 def test_pools_survive_pipeline_launcher(stem):
     """Keeps every pool, as the launcher removes what is empty and so would shift the roles."""
     cluster = load_cluster(CLUSTERS[stem])
