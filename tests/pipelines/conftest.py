@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import pathlib
@@ -7,9 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
+from google.auth.credentials import AnonymousCredentials
 
 from pipelines.local.cache import STORE
 from pipelines.local.record import RunRecord
+from pipelines.vertex import checks
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -68,3 +72,26 @@ def make(tmp_path) -> Callable[..., pathlib.Path]:
         return run
 
     return make
+
+
+@pytest.fixture
+def answers(monkeypatch) -> dict[str, Any]:
+    """Returns Google Cloud's answers by URL or its end, and by "" to all others."""
+    permissions = [*checks._WRITES]
+    answers = {"": (200, {"location": "us-central1", "permissions": permissions})}
+
+    def request(session: object, method: str, url: str, **_: object) -> requests.Response:
+        url = url.partition("?")[0]
+        keys = (url, url.rpartition("/")[2], "")
+        answer = next(answers[key] for key in keys if key in answers)
+        if isinstance(answer, Exception):
+            raise answer
+        made = requests.Response()
+        made.status_code, content = answer
+        content = content if isinstance(content, bytes) else json.dumps(content).encode()
+        made.raw = io.BytesIO(content)
+        return made
+
+    monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
+    monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
+    return answers

@@ -1,12 +1,10 @@
 import contextlib
-import io
 import json
 from typing import Any
 from unittest import mock
 
 import pytest
 import requests
-from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import TransportError
 from google.cloud import aiplatform_v1 as v1
 from hypothesis import HealthCheck, given, settings
@@ -111,30 +109,6 @@ def test_run_can_be_sent_again(bucket):
     assert request(again) == request(submission)
     with pytest.raises(UserError, match="--resume other: no such run in gs://demo"):
         Submission.load("gs://demo", "other")
-
-
-@pytest.fixture
-def answers(monkeypatch) -> dict[str, Any]:
-    """Returns Google Cloud's answers by the end of a URL, and by "" to all others."""
-    verbs = ("create", "get", "list", "delete")
-    permissions = [f"storage.objects.{verb}" for verb in verbs]
-    answers = {"": (200, {"location": "us-central1", "permissions": permissions})}
-
-    def request(session: object, method: str, url: str, **_: object) -> requests.Response:
-        answer = answers.get(url.rpartition("/")[2], answers[""])
-        if isinstance(answer, Exception):
-            raise answer
-        status, content = answer
-        made = requests.Response()
-        made.status_code = status
-        made.raw = io.BytesIO(
-            content if isinstance(content, bytes) else json.dumps(content).encode()
-        )
-        return made
-
-    monkeypatch.setattr("google.auth.transport.requests.AuthorizedSession.request", request)
-    monkeypatch.setattr(checks, "credentials", AnonymousCredentials)
-    return answers
 
 
 HTML = b"<html>"
