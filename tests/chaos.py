@@ -28,10 +28,10 @@ from common.lifeline import OWNER_PID
 from components.convert.options import Options
 from components.train.supervision.launcher_log import last_run
 from tests.rides import convert_quietly
+from tests.root import ROOT
 from tests.train.train_fakes import Bench, wait_until
 from trainer.job.journal import events, last
 
-ROOT = pathlib.Path(__file__).parents[1]
 MNIST = ROOT.parent / "shared" / "data" / "mnist"
 REPLICAS = {"sync": ("chief/0", "worker/0"), "ps": ("chief/0", "worker/0", "worker/1", "ps/0")}
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)

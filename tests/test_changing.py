@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.root import ROOT
+
 # The tenth, a source, is tested with the converter.
 DOCUMENT = (ROOT / "docs" / "CHANGING.md").read_text().partition("## Adding a source")[0]
 CHANGES = [section for section in DOCUMENT.split("\n## ")[1:] if "```" in section]

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.root import ROOT
+
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
 )

@@ -9,7 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[1]
+from tests.root import ROOT
+
 # By lock, the extras of the project that it holds beside the dependencies.
 LOCKS = {"": ("cpu",), "-dev": ("cpu", "tune", "dev"), "-gpu": ("gpu",), "-beam": ("beam",)}
 

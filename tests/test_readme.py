@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.root import ROOT
+
 # What stands for a reader's own names. A line that would send something only shows what it would
 # send.
 EXAMPLES = {

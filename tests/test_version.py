@@ -3,13 +3,12 @@
 import re
 import runpy
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from common.version import code_version
+from tests.root import ROOT
 
-ROOT = Path(__file__).parents[1]
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for package in ("common", "trainer", "components", "pipelines")

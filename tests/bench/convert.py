@@ -9,7 +9,6 @@ import functools
 import importlib
 import io
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -23,10 +22,11 @@ from components.convert.convert import convert
 from components.convert.options import Options
 from tests.bench import data, usual
 from tests.bench.race import Child, Contestants
+from tests.root import ROOT
 from trainer.data import records
 
 USUAL_ROWS = 15_000
-TAXI = pathlib.Path(__file__).parents[2] / "components/convert/schemas/taxi.yaml"
+TAXI = ROOT / "components/convert/schemas/taxi.yaml"
 
 
 def images():

@@ -8,8 +8,9 @@ import tempfile
 
 from components.convert.convert import convert
 from components.convert.options import Options
+from tests.root import ROOT
 
-SHARED = pathlib.Path(__file__).parents[2] / "../shared/data"
+SHARED = ROOT / "../shared/data"
 CIFAR10, TAXI = SHARED / "cifar10/cifar-10-batches-bin.tar.xz", SHARED / "taxi/data.csv"
 # Where a file of that name is not at hand, the converter downloads it.
 _SOURCES = {"mnist": SHARED / "mnist", "cifar10": CIFAR10, "taxi": TAXI}

@@ -8,7 +8,6 @@ steps name cannot be fetched here: this machine stands in for them.
 
 import dataclasses
 import os
-import pathlib
 import re
 import shlex
 import subprocess
@@ -16,7 +15,8 @@ from collections.abc import Callable
 
 import yaml
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.root import ROOT
+
 BUILTIN = {"PROJECT_ID": "my-project", "BUILD_ID": "b-1", "COMMIT_SHA": "", "TAG_NAME": ""}
 
 

@@ -6,7 +6,9 @@ import re
 
 import yaml
 
-_PAGE = pathlib.Path(__file__).parents[2] / "docs" / "PROJECT.md"
+from tests.root import ROOT
+
+_PAGE = ROOT / "docs" / "PROJECT.md"
 GOOGLE = yaml.safe_load(pathlib.Path(__file__).with_name("google.yaml").read_text())
 ROLES: dict[str, list[str]] = GOOGLE["roles"]
 

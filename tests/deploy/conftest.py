@@ -18,8 +18,8 @@ from google.api_core import exceptions
 from tests.cloud.conftest import Cloud, cloud  # noqa: F401 (a fixture)
 from tests.cloud.front import Answer, Front
 from tests.deploy.gcloud import Project
+from tests.root import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT_S = 600.0  # of a whole training; a quiet machine takes half a minute
 # A container is a process that begins with the image's entry point, in this checkout and with what
 # is installed here.

@@ -21,8 +21,8 @@ from google.api_core import exceptions
 
 from tests.cloud.front import Answer, Front
 from tests.deploy.calls import GOOGLE
+from tests.root import ROOT
 
-_ROOT = pathlib.Path(__file__).parents[2]
 READING = ("describe", "list", "ls", "get-iam-policy")
 
 
@@ -71,7 +71,7 @@ class Project:
         path = f"{self.home}:{os.environ['PATH']}"
         done = subprocess.run(
             ["deploy/setup", "--project", self.name, *shlex.split(flags)],
-            cwd=_ROOT,
+            cwd=ROOT,
             env={**os.environ, "PATH": path, "FAKE_GCLOUD": str(self.home)},
             input=answer,
             stdout=subprocess.PIPE,

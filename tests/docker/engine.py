@@ -4,9 +4,8 @@ import json
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.root import ROOT
 
 
 def docker(line, **options):

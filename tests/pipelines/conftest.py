@@ -14,8 +14,7 @@ from google.auth.credentials import AnonymousCredentials
 from pipelines.local.cache import STORE
 from pipelines.local.record import RunRecord
 from pipelines.vertex import checks
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.root import ROOT
 
 
 @pytest.fixture(scope="session")

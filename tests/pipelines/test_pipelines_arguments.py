@@ -13,8 +13,8 @@ from components.train.cluster.lookup import load_cluster
 from pipelines import run
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
 from pipelines.local.cache import CODE, code_digest
+from tests.root import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 CLUSTER = load_cluster(DEFAULT_CLUSTER)
 FILES = {"TYPO", "SCHEMA", "RANGE"}  # That flags may name.
 STEP = "components.convert"

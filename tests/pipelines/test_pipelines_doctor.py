@@ -1,7 +1,6 @@
 """Tests of pipelines/doctor.py on machines, images and projects that lack something."""
 
 import ast
-import pathlib
 import subprocess
 import sys
 
@@ -10,8 +9,8 @@ import pytest
 from common.errors import UserError
 from pipelines import doctor
 from pipelines.vertex import checks
+from tests.root import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 OLDEST_PYTHON = (3, 8)  # That gets more than a traceback.
 WRITES = [*checks._WRITES]
 ALL = [*doctor.PERMISSIONS, *WRITES]

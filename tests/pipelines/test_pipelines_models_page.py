@@ -1,13 +1,14 @@
 """The code of docs/MODELS.md, and what is written there of it."""
 
 import json
-import pathlib
 import re
 import shlex
 
 import pytest
 
-DOCUMENT = (pathlib.Path(__file__).parents[2] / "docs" / "MODELS.md").read_text()
+from tests.root import ROOT
+
+DOCUMENT = (ROOT / "docs" / "MODELS.md").read_text()
 
 
 @pytest.mark.pipeline

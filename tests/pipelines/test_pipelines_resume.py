@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.root import ROOT
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 CLUSTER = ("--cluster", "clusters/local.yaml")
 FLAGS = (*CLUSTER, "--train-steps", 300, "--", "--checkpoint-num-steps", 50)

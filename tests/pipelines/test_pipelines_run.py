@@ -14,10 +14,10 @@ import sys
 import psutil
 import pytest
 
+from tests.root import ROOT
 from tests.train.train_fakes import wait_until
 
 pytestmark = pytest.mark.pipeline
-ROOT = pathlib.Path(__file__).parents[2]
 QUICK = ("--cluster", "clusters/local.yaml", "--train-steps", 20)
 
 

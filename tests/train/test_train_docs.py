@@ -4,15 +4,14 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from train_golden import described_keys
 
 from components.train.__main__ import main
 from components.train.cluster.lookup import load_cluster
+from tests.root import ROOT
 
-ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "CLUSTERS.md").read_text()
 COMMANDS = re.findall(r"^\.venv/bin/python -m components\.train (.*)$", TEXT, re.MULTILINE)
 

@@ -7,8 +7,9 @@ import pytest
 from google.cloud import aiplatform_v1 as v1
 
 from components.train.__main__ import main
+from tests.root import ROOT
 
-CLUSTERS = Path(__file__).parents[2] / "clusters"
+CLUSTERS = ROOT / "clusters"
 LOCAL = ["--cluster", str(CLUSTERS / "local.yaml")]
 SOURCES = Path(__file__).with_name("sources")
 

@@ -1,4 +1,4 @@
-"""Writes what each cluster means in full: `python tests/train/train_golden.py`.
+"""Writes what each cluster means in full: `python -m tests.train.train_golden`.
 
 Review the difference that it makes with `git diff tests/train/golden` before it is committed.
 """
@@ -7,7 +7,6 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,8 +14,8 @@ import yaml
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
+from tests.root import ROOT
 
-ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "train" / "golden"
 TIERS = ("BASIC", "BASIC_GPU", "STANDARD_1", "PREMIUM_1")
 # Name of the golden file, and what --cluster says at the root of the project.

@@ -9,7 +9,6 @@ import dataclasses
 import io
 import json
 import os
-import pathlib
 import re
 
 import pytest
@@ -18,8 +17,8 @@ import yaml
 from components.train.backends.job_settings import JobSettings
 from pipelines import submit
 from pipelines.cloud_options import CloudOptions
+from tests.root import ROOT
 
-ROOT = pathlib.Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "pipelines" / "golden"
 # Flags by name of the golden file.
 REQUESTS = {

@@ -6,8 +6,9 @@ import pytest
 from common.errors import UserError
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster, read
+from tests.root import ROOT
 
-CLUSTERS = Path(__file__).parents[3] / "clusters"
+CLUSTERS = ROOT / "clusters"
 TOGETHER = "multi_worker_mirrored"
 
 

@@ -7,8 +7,9 @@ import signal
 import pytest
 from chaos import Arena, Blow, arena
 
+from tests.root import ROOT
+
 pytestmark = pytest.mark.cluster
-ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
