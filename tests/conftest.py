@@ -14,7 +14,7 @@ import memory_store
 import pytest
 import trips
 from etils import epath
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from common.cli import run_cli
 from common.manifest import Manifest
@@ -25,10 +25,11 @@ from tests.rides import convert_quietly
 
 pytest_plugins = ["saved_models", "tests.cloud.fixtures"]
 
-# A machine that is busy with something else is no failure, hence no deadline. `make test-slow`
-# takes many examples.
-settings.register_profile("check", max_examples=25, deadline=None)
-settings.register_profile("many", max_examples=500, deadline=None)
+# A machine that is busy with something else is no failure, hence no deadline. A fixture may serve
+# all examples of a test. `make test-slow` takes many.
+shared = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+settings.register_profile("check", max_examples=25, **shared)
+settings.register_profile("many", max_examples=500, **shared)
 settings.load_profile("check")
 
 

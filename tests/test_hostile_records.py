@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common import documents
@@ -105,7 +105,6 @@ def bear(reader: Callable[[Path], object], directory: Path) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_bytes_of_record_are_borne(tmp_path, name, data):
     """A record file with any bytes is read, or is a `UserError` of one line; nothing else."""

@@ -61,7 +61,7 @@ def bucket(tmp_path, monkeypatch):
 
     (demo := tmp_path / "buckets" / "demo").mkdir(parents=True)
     monkeypatch.setattr(backend, "tf_backend", _Folders(demo.parent))
-    with Front(0, Storage(Objects(demo.parent)).answer) as front:
+    with Front(0, Storage(Objects(demo.parent, write_s=0.0)).answer) as front:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.server_port}")
         yield demo
         front.shutdown()

@@ -18,14 +18,13 @@ import uuid
 import google_crc32c
 from google.api_core import exceptions
 
-_WRITE_S = 1.0
-
 
 class Objects:
     """All buckets: the directories that are there."""
 
-    def __init__(self, root):
-        self.root, self.lock = root, threading.RLock()
+    def __init__(self, root, write_s=1.0):
+        """`write_s`: how often an object may be written, at most."""
+        self.root, self.lock, self._write_s = root, threading.RLock(), write_s
         self._aside = root.parent / "uploading"  # nobody lists half an object
         self._aside.mkdir(exist_ok=True)
         self._markers = set()
@@ -87,7 +86,7 @@ class Objects:
             _require(self.find(bucket, name), query)
             if query.get("crc32c", "") not in ("", _encoded(data)):
                 raise exceptions.BadRequest("Provided CRC32C does not match the calculated one.")
-            if time.monotonic() - self._written.get(path, -1.0) < _WRITE_S:
+            if time.monotonic() - self._written.get(path, -1.0) < self._write_s:
                 raise exceptions.TooManyRequests(f"{name} exceeded the rate limit of mutations.")
             self._written[path] = time.monotonic()
             path.parent.mkdir(parents=True, exist_ok=True)

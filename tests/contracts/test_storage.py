@@ -92,9 +92,7 @@ def test_list_folder_and_below(disk, folder):
     assert (list_files(f"{folder}/none"), list_folder(f"{folder}/none")) == ([], ([], []))
 
 
-@hypothesis.settings(
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=40
-)
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(
     st.lists(st.tuples(st.none() | _POSITIONS, st.integers(0, 900)), max_size=12),
     _POSITIONS,
@@ -206,8 +204,7 @@ def test_new_file_is_made_once(disk, folder):
     assert (disk / "a").read_bytes() == b"mine" and len(list_files(folder)) == 1
 
 
-def test_stale_version_is_not_replaced(disk, folder, monkeypatch):
-    monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
+def test_stale_version_is_not_replaced(disk, folder):
     stale = write_bytes(f"{folder}/a", b"first").version
     fill(disk, a=b"second")
     with pytest.raises(FileExistsError):

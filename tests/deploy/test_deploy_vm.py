@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from common.google_cloud import MANAGED_BY
@@ -182,7 +182,7 @@ THINGS = {
 descriptions = st.sampled_from([MARK, f"{MARK}-2", f"my {MARK}", ""])
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8)
 @given(st.dictionaries(st.sampled_from(sorted(THINGS)), descriptions))
 @example(dict.fromkeys(THINGS, ""))
 def test_foreign_things_of_machine_stay(caller, described):

@@ -7,7 +7,7 @@ import pytest
 import requests
 from google.auth.exceptions import TransportError
 from google.cloud import aiplatform_v1 as v1
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
@@ -168,7 +168,6 @@ NAMES = st.sampled_from(["7", "17", "r1", "r1-2", "x-r1"])
 KINDS = st.sampled_from(["pipelineJobs", "customJobs"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.tuples(KINDS, NAMES), st.sampled_from(LABELS), min_size=1),
     NAMES,

@@ -79,7 +79,6 @@ def trainings(
     """Makes this process's back end use them, without the pauses of the real ones."""
     for name, seconds in (("POLL_S", 0.01), ("LINES_S", 0.0), ("ERROR_S", 0.05)):
         patch.setattr(f"components.train.backends.vertex.{name}", seconds)
-    patch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     logs = tmp_path / "logs"
     logs.mkdir()
     with Front(0, Entries(logs).answer) as front:

@@ -10,7 +10,7 @@ import pytest
 import requests
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
@@ -95,7 +95,6 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
 
     monkeypatch.setattr(watch, "POLL_S", 0.0)
     monkeypatch.setattr(client, "connect", lambda *_: None)  # The fixture has.
-    monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
     monkeypatch.setattr(Submission, "request", request)
     return Run(vertex, bucket, tmp_path / "cluster.yaml")
 
@@ -103,7 +102,7 @@ def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
 ENDED = {"ending": "failed", "step_after": 5, "seconds": 60}
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(
     attempts=st.sampled_from([[], [ENDED], [{}], [ENDED, {"display_name": f"{RUN}-2"}]]),
     is_visible=st.booleans(),

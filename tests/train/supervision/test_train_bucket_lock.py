@@ -16,9 +16,8 @@ GONE = ME.model_copy(update={"pid": 2**22}).model_dump_json()
 
 
 @pytest.fixture(autouse=True)
-def store(bucket, monkeypatch) -> Path:
-    """The object of the lock, as a file; it may be written more often than once a second."""
-    monkeypatch.setattr("tests.cloud.objects._WRITE_S", 0.0)
+def store(bucket) -> Path:
+    """The object of the lock, as a file."""
     return bucket / "job" / "launcher.lock"
 
 
