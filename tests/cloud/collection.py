@@ -1,4 +1,4 @@
-"""Resources of one kind: got and listed, and those that are jobs also created and cancelled."""
+"""Resources of one kind: made, got and listed, and those that are jobs also cancelled."""
 
 import datetime
 import itertools
@@ -13,22 +13,37 @@ from google.protobuf import empty_pb2
 _PAGE = 2  # small, so that every client is seen to ask for the next page
 
 
-class Resources:
+class Collection:
     """All resources of a kind; `items` has them by name, and a test may change them."""
 
-    def __init__(self, route, kind):
-        """Adds the routes of a kind, `customJobs` for `CustomJob`, by `Vertex.route`."""
+    def __init__(self, route, kind, created=None):
+        """Adds the routes of a kind, `customJobs` for `CustomJob`, by `Vertex.route`.
+
+        A new one has the state `created`, and can be cancelled; without it, the kind is no job.
+        """
         self.items = {}
-        self._kind, self._ids = kind, itertools.count(1)
+        self._kind, self._created, self._ids = kind, created, itertools.count(1)
         self._listing = getattr(v1, f"List{kind.__name__}sResponse")
         self._noun = f"{kind.__name__[0].lower()}{kind.__name__[1:]}s"
         self._path = f"{{parent}}/{self._noun}"
         route("POST", self._path, self.create)
         route("GET", self._path, self.listed)
         route("GET", f"{self._path}/{{id}}", self.get)
+        if created:
+            route("POST", f"{self._path}/{{id}}:cancel", self.cancel)
 
     def create(self, request, parent):
-        raise NotImplementedError
+        """Adds a resource; clients may give its id as a query parameter, `pipelineJobId`."""
+        item = self._kind.from_json(request.body, ignore_unknown_fields=False)
+        chosen = request.query.get(f"{self._noun.removesuffix('s')}Id")
+        item.name = f"{parent}/{self._noun}/{chosen or next(self._ids)}"
+        if item.name in self.items:
+            raise exceptions.AlreadyExists(item.name)
+        item.create_time = now()
+        if self._created:
+            item.state = self._created
+        self.items[item.name] = item
+        return item
 
     def listed(self, request, parent):
         field = re.sub("([A-Z])", r"_\1", self._noun).lower()
@@ -39,27 +54,6 @@ class Resources:
         if name not in self.items:
             raise exceptions.NotFound(name)
         return self.items[name]
-
-
-class Collection(Resources):
-    """Resources with a state, which can be cancelled."""
-
-    def __init__(self, route, kind, created):
-        """Adds the routes of a kind; a new one has the state `created`."""
-        super().__init__(route, kind)
-        self._created = created
-        route("POST", f"{self._path}/{{id}}:cancel", self.cancel)
-
-    def create(self, request, parent):
-        """Adds a resource; clients may give its id as a query parameter, `pipelineJobId`."""
-        item = self._kind.from_json(request.body, ignore_unknown_fields=False)
-        chosen = request.query.get(f"{self._noun.removesuffix('s')}Id")
-        item.name = f"{parent}/{self._noun}/{chosen or next(self._ids)}"
-        if item.name in self.items:
-            raise exceptions.AlreadyExists(item.name)
-        item.state, item.create_time = self._created, now()
-        self.items[item.name] = item
-        return item
 
     def cancel(self, request, parent, id):
         item = self.get(request, parent, id)

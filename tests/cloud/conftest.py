@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import requests
 
+from trainer.job import journal
+
 _LIMIT_S = 900.0  # of a run; a quiet machine takes one to three minutes
 IMAGE = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
@@ -139,10 +141,9 @@ class Cloud:
         return max((int(path.stem.split("-")[1]) for path in paths), default=-1)
 
     def events(self, job_dir, kind=""):
-        """Returns the chief's events of all attempts, of one kind or all."""
-        paths = sorted(job_dir.glob("journal-chief-0-*.jsonl"))
-        events = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-        return [event for event in events if kind in ("", event["event"])]
+        """Returns the chief's events of all attempts, of one kind or all, newest first."""
+        told = journal.events(job_dir, "chief-0")
+        return [event for event in told if kind in ("", event["event"])]
 
     def log(self):
         """A line for each request so far."""

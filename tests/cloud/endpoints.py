@@ -13,13 +13,13 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Resources, check_labels, done, now, require
+from tests.cloud.collection import Collection, check_labels, done, now, require
 from tests.servers import start_server
 
 _MOST_BYTES = 1_500_000  # Of a request for predictions.
 
 
-class Endpoints(Resources):
+class Endpoints(Collection):
     """All endpoints of the project.
 
     Attributes:
@@ -44,12 +44,10 @@ class Endpoints(Resources):
             self._stop(id)
 
     def create(self, request, parent):
-        endpoint = v1.Endpoint.from_json(request.body, ignore_unknown_fields=False)
-        require(0 < len(endpoint.display_name) <= 128, "display_name: 1 to 128 characters")
-        check_labels(endpoint.labels)
-        endpoint.name, endpoint.create_time = f"{parent}/endpoints/{next(self._ids)}", now()
-        self.items[endpoint.name] = endpoint
-        return done(parent, endpoint)
+        asked = v1.Endpoint.from_json(request.body, ignore_unknown_fields=False)
+        require(0 < len(asked.display_name) <= 128, "display_name: 1 to 128 characters")
+        check_labels(asked.labels)
+        return done(parent, super().create(request, parent))
 
     def update(self, request, parent, id):
         """Changes the traffic, which is all that a client here changes."""

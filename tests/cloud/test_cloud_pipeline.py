@@ -137,7 +137,7 @@ def test_ended_run_leaves_no_machine(cloud, how):
 
     cloud.until(lambda: cloud.now(job)["state"] == "JOB_STATE_CANCELLED")
     assert not cloud.now(job)["running"]
-    assert cloud.events(job_dir)[-1]["event"] == "preempted" and cloud.steps(job_dir) > 0
+    assert cloud.events(job_dir)[0]["event"] == "preempted" and cloud.steps(job_dir) > 0
 
 
 @pytest.mark.parametrize("ending", ["lost", "failed"])
