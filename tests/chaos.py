@@ -21,8 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
 
 from common.lifeline import OWNER_PID
 from components.convert.options import Options
@@ -58,9 +56,7 @@ class Arena:
     data_dir: pathlib.Path
     steps: int  # That every job is to make.
 
-    def run(
-        self, cluster: pathlib.Path, blows: Sequence[Blow], name: str
-    ) -> tuple[float, list[tuple[str, ...]]]:
+    def run(self, cluster, blows, name):
         """Runs a job that suffers blows one after the other, each when the one before is overcome.
 
         Returns the accuracy on the validation split, and who started again after each blow; fails
@@ -88,24 +84,24 @@ class Arena:
         _check_steps(job)
         return done["validation"]["latest"]["accuracy"], restarted
 
-    def _strike(self, job: pathlib.Path, launcher: subprocess.Popen, blow: Blow) -> tuple[str, ...]:
+    def _strike(self, job, launcher, blow):
         """Waits for the moment, strikes, and waits until the job has got over it or has ended."""
 
-        def newest(kind: str, **values: object) -> dict[str, Any]:
+        def newest(kind, **values):
             found = {"event": kind, **values}.items()
             return next((e for e in reversed(last_run(str(job))) if found <= e.items()), {})
 
-        def pid() -> int | None:
+        def pid():
             return newest("up", replica=blow.victim).get("pid")
 
-        def is_due() -> bool:
+        def is_due():
             step = _step(job).get("step", -1)
             return bool(pid()) if blow.when < 0 else step >= blow.when * self.steps
 
-        def is_overcome() -> bool:
+        def is_overcome():
             return struck <= newest("restart").get("time", 0) < _step(job).get("time", 0)
 
-        def wait(condition: Callable[[], bool]) -> None:
+        def wait(condition):
             wait_until(lambda: condition() or launcher.poll() is not None, _LIMIT_S, _POLL_S)
 
         wait(is_due)
@@ -118,7 +114,7 @@ class Arena:
         return tuple(restart["replicas"]) if restart.get("time", 0) >= struck else ()
 
 
-def _check_records(job: pathlib.Path, blows: Sequence[Blow]) -> None:
+def _check_records(job, blows):
     """The launcher's record tells of every blow that had all or one start again, and why."""
     record = last_run(str(job))
     assert (record[0]["event"], record[-1]["event"]) == ("start", "end"), "the record is torn"
@@ -131,7 +127,7 @@ def _check_records(job: pathlib.Path, blows: Sequence[Blow]) -> None:
         assert is_victim, f"{blow}: {blame['replica']} was blamed"
 
 
-def _check_steps(job: pathlib.Path) -> None:
+def _check_steps(job):
     """Every start went on from the newest checkpoint before it, and no step is missing."""
     saved = 0
     for event in reversed([*events(job, "chief-0")]):
@@ -142,21 +138,21 @@ def _check_steps(job: pathlib.Path) -> None:
             saved = max(saved, event["step"])
 
 
-def _step(job: pathlib.Path) -> dict[str, Any]:
+def _step(job):
     """The newest step in the chief's journal, or nothing."""
     with contextlib.suppress(FileNotFoundError):
         return last(str(job), "chief-0", "step")
     return {}
 
 
-def arena(base: pathlib.Path, dataset: str) -> Arena:
+def arena(base, dataset):
     """Converts the dataset."""
     source = str(MNIST) if dataset == "mnist" else None
     convert_quietly(Options(dataset=dataset, source=source, output=str(base / "data")))
     return Arena(base=base, data_dir=base / "data", steps=1000 if source else 300)
 
 
-def main() -> int:
+def main():
     """Runs the trials, each with its signal at a random moment; returns how many failed."""
     parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=30)

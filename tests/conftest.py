@@ -1,14 +1,10 @@
 """Fixtures that tests of several folders share."""
 
 import gc
-import io
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Generator
-from typing import Any
 
 import memory_store
 import pytest
@@ -39,7 +35,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection():
     """Leaves what the imports made out of later searches for garbage, a tenth of all the time."""
     gc.disable()
     result = yield
@@ -49,28 +45,28 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
+def pytest_xdist_auto_num_workers():
     """One more than there are cores: tests wait a good part of their time."""
     return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture
-def bytes_read(monkeypatch) -> Callable[[], int]:
+def bytes_read(monkeypatch):
     """Returns a function for the bytes read so far from local files and stores of this machine."""
     sizes = []
 
-    def open_counted(*arguments: Any) -> io.RawIOBase:
+    def open_counted(*arguments):
         raw = open_file(*arguments)
         readinto = raw.readinto
 
-        def count(buffer: Any) -> int:
+        def count(buffer):
             sizes.append(readinto(buffer))
             return sizes[-1]
 
         raw.readinto = count
         return raw
 
-    def read_counted(*arguments: Any) -> tuple[dict[str, Any], bytes]:
+    def read_counted(*arguments):
         answer = read_object(*arguments)
         sizes.append(len(answer[1]))
         return answer
@@ -82,10 +78,10 @@ def bytes_read(monkeypatch) -> Callable[[], int]:
 
 
 @pytest.fixture
-def refused(capsys) -> Callable[..., str]:
+def refused(capsys):
     """Runs a command's `main`, sees it exit with 2 and one line, and returns the line."""
 
-    def run(main: Callable[..., int], *arguments: object) -> str:
+    def run(main, *arguments):
         capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:
             run_cli(lambda: main([str(argument) for argument in arguments]))
@@ -98,7 +94,7 @@ def refused(capsys) -> Callable[..., str]:
 
 
 @pytest.fixture
-def store(tmp_path) -> Generator[epath.Path, None, None]:
+def store(tmp_path):
     """An empty directory in an object store."""
     with memory_store.mounted() as root:
         directory = epath.Path(f"{root}bucket{tmp_path}")
@@ -107,7 +103,7 @@ def store(tmp_path) -> Generator[epath.Path, None, None]:
 
 
 @pytest.fixture(scope="session")
-def container() -> list[str]:
+def container():
     """Returns the words before a command that run it in a pid namespace, as in a container."""
     words = ["unshare", "--pid", "--fork", "--kill-child"]
     if not shutil.which("unshare") or subprocess.call([*words, "true"], stderr=subprocess.DEVNULL):
@@ -116,7 +112,7 @@ def container() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory) -> pathlib.Path:
+def digits(tmp_path_factory):
     """Returns the directory of the embedded digits, converted to three training shards."""
     directory = tmp_path_factory.mktemp("data") / "digits"
     convert_quietly(Options(output=str(directory), shards=3))
@@ -124,12 +120,12 @@ def digits(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory) -> pathlib.Path:
+def data(tmp_path_factory):
     """Returns the directory of the made-up trips, converted."""
     return trips.make(tmp_path_factory.mktemp("trips"))
 
 
 @pytest.fixture
-def table(data) -> Manifest:
+def table(data):
     """Returns the manifest of the trips."""
     return Manifest.load(data)

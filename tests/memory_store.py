@@ -12,8 +12,6 @@ import itertools
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
-from typing import IO, Any
 from unittest import mock
 
 from etils import epath
@@ -29,24 +27,24 @@ _open = backend._TfBackend.open
 class EpathStorage(storage.Storage):
     """Files by epath, small ones; a version is the checksum of the content."""
 
-    def stat(self, path: str) -> storage.File | None:
+    def stat(self, path):
         """Returns the file of a path."""
         content = self.read(path, None)
         return content and storage.File(path=path, num_bytes=len(content[0]), version=content[1])
 
-    def list(self, folder: str, *, follow_links: bool = True) -> list[storage.File]:
+    def list(self, folder, *, follow_links=True):
         """Returns the files below a folder."""
         paths = sorted(map(os.fspath, epath.Path(folder).iterdir()))
         files = [self.list(p) if epath.Path(p).is_dir() else [self.stat(p)] for p in paths]
         return [*itertools.chain(*files)]
 
-    def open(self, file: storage.File, start: int, stop: int) -> io.RawIOBase:
+    def open(self, file, start, stop):
         """Opens a listed file at a position."""
         data = io.BytesIO(self.read(file.path, None)[0])
         data.seek(start)
         return data
 
-    def read(self, path: str, max_bytes: int | None) -> tuple[bytes, str] | None:
+    def read(self, path, max_bytes):
         """Returns the content of a file and its version."""
         try:
             with store_errors():
@@ -55,15 +53,15 @@ class EpathStorage(storage.Storage):
             return None
         return content, str(zlib.crc32(content))
 
-    def _refuse(self, *arguments: object, **options: object) -> Any:
+    def _refuse(self, *arguments, **options):
         raise NotImplementedError
 
     list_folder = delete = _join = _refuse
 
-    def _open_temporary(self, path: str) -> IO[bytes]:
+    def _open_temporary(self, path):
         return tempfile.TemporaryFile()
 
-    def _publish(self, temporary: IO[bytes], file: storage.File, writer: storage.Writer) -> str:
+    def _publish(self, temporary, file, writer):
         temporary.seek(0)
         content = temporary.read()
         with store_errors():
@@ -72,16 +70,14 @@ class EpathStorage(storage.Storage):
         return str(zlib.crc32(content))
 
 
-def _open_anew(
-    self: backend.Backend, path: str, mode: str
-) -> contextlib.AbstractContextManager[IO]:
+def _open_anew(self, path, mode):
     if "w" in mode and self.exists(path):
         self.remove(path)  # TensorFlow would append to it, which no store does
     return _open(self, path, mode)
 
 
 @contextlib.contextmanager
-def mounted() -> Iterator[str]:
+def mounted():
     """Makes `ram://` known, and the store that is away; yields the root of the former."""
     with contextlib.ExitStack() as changes:
         for holder, name, value in (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from components.convert.source import Block, Examples, Opening, Paths, Source
+from components.convert.source import Block, Examples, Opening
 from components.convert.splits import Splits
 
 
@@ -27,9 +27,7 @@ class Opened:
     blocks: dict[str, list[Block]]
 
 
-def read_all(
-    source: Source, paths: Paths = None, *, splits: Splits | None = None, **options: Any
-) -> Opened:
+def read_all(source, paths=None, *, splits=None, **options):
     """Opens a source and reads each piece, as another process would, by options of `Opening`."""
     with tempfile.TemporaryDirectory() as directory:
         opening = Opening(directory=directory, splits=splits or Splits(), **options)
@@ -45,7 +43,7 @@ def read_all(
     return Opened(examples, columns, dict(blocks))
 
 
-def _join(columns: list[Any]) -> Any:
+def _join(columns):
     return (
         np.concatenate(columns) if isinstance(columns[0], np.ndarray) else pa.concat_arrays(columns)
     )

@@ -5,12 +5,10 @@ import csv
 import datetime as dt
 import gzip
 import io
-import pathlib
 
 import numpy as np
 import yaml
 
-from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 
@@ -35,11 +33,11 @@ SCHEMA = {
 }
 
 
-def typed_rows(count: int) -> list[dict[str, object]]:
+def typed_rows(count):
     """Rows with gaps."""
     draw = np.random.default_rng(0)
 
-    def sometimes(value: object) -> object:
+    def sometimes(value):
         return value if draw.random() > 0.2 else None
 
     return [
@@ -56,7 +54,7 @@ def typed_rows(count: int) -> list[dict[str, object]]:
     ]
 
 
-def write_csv(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
+def write_csv(path, rows):
     """Writes rows, packed if the path ends in .gz; what is missing is an empty cell."""
     open_file = gzip.open if path.suffix == ".gz" else open
     with open_file(path, "wt", newline="", encoding="utf-8") as file:
@@ -65,7 +63,7 @@ def write_csv(path: pathlib.Path, rows: list[dict[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def write_source(folder: pathlib.Path, rows: list[dict[str, object]], schema: dict) -> dict:
+def write_source(folder, rows, schema):
     """Makes `rows.csv` and `schema.yaml`; returns the options that name them."""
     folder.mkdir(parents=True, exist_ok=True)
     table, columns = folder / "rows.csv", folder / "schema.yaml"
@@ -74,12 +72,12 @@ def write_source(folder: pathlib.Path, rows: list[dict[str, object]], schema: di
     return {"dataset": "csv", "source": str(table), "schema": str(columns)}
 
 
-def source(folder: pathlib.Path, rows: list[dict[str, object]], **schema: object) -> Options:
+def source(folder, rows, **schema):
     """Writes rows and a schema with other values of some keys; returns their conversion."""
     return Options(**write_source(folder, rows, SCHEMA | schema), output=str(folder / "data"))
 
 
-def convert_quietly(options: Options) -> Manifest:
+def convert_quietly(options):
     """Converts, and prints nothing."""
     with contextlib.redirect_stdout(io.StringIO()):
         return convert(options)

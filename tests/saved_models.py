@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,7 +28,7 @@ class Dataset:
 
 
 @pytest.fixture(scope="session")
-def scored(tmp_path_factory) -> Dataset:
+def scored(tmp_path_factory):
     """The embedded digits."""
     import numpy as np
     import tensorflow as tf
@@ -49,21 +48,21 @@ def scored(tmp_path_factory) -> Dataset:
 
 
 @pytest.fixture(scope="session")
-def make_model(scored, tmp_path_factory) -> Callable[..., pathlib.Path]:
+def make_model(scored, tmp_path_factory):
     """Writes a SavedModel that knows the test images by heart."""
     import numpy as np
     import tensorflow as tf
 
     @functools.cache
     def make(
-        wrong: int = 0,
+        wrong=0,
         *,
-        confidence: float = 0.91,
-        class_names: tuple[str, ...] = scored.manifest.class_names,
-        size: int = 8,
-        dtype: str = "uint8",
-        outputs: tuple[str, ...] = ("probabilities", "class_index", "class_name"),
-    ) -> pathlib.Path:
+        confidence=0.91,
+        class_names=scored.manifest.class_names,
+        size=8,
+        dtype="uint8",
+        outputs=("probabilities", "class_index", "class_name"),
+    ):
         """A model that gives the right class `confidence`, and all others equal shares of the rest.
 
         Of the first `wrong` test images it takes the class behind the right one for right. It
@@ -75,7 +74,7 @@ def make_model(scored, tmp_path_factory) -> Callable[..., pathlib.Path]:
         table = tf.constant(scored.images.reshape(len(answers), -1))
         chosen, names = tf.constant(answers), tf.constant(class_names)
 
-        def serve(image: tf.Tensor) -> dict[str, tf.Tensor]:
+        def serve(image):
             seen = tf.cast(tf.reshape(image, [-1, 1, size * size]), tf.uint8)[
                 :, :, : table.shape[1]
             ]
@@ -100,9 +99,7 @@ def make_model(scored, tmp_path_factory) -> Callable[..., pathlib.Path]:
     return make
 
 
-def export_untrained(
-    manifest: Manifest, directory: pathlib.Path, model: str = "wide_deep", seed: int = 1
-) -> str:
+def export_untrained(manifest, directory, model="wide_deep", seed=1):
     """Exports a model whose weights are random, the same for each seed; returns its directory."""
     import keras
 

@@ -6,17 +6,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import IO
 
 import requests
 
 _START_S = 60.0
 
 
-def start_server(
-    arguments: Sequence[str], health_route: str, output: IO[str] | int, **environment: str
-) -> tuple[subprocess.Popen, str]:
+def start_server(arguments, health_route, output, **environment):
     """Starts a module of Python on a port of AIP_HTTP_PORT, and waits until it is healthy.
 
     Returns:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -17,14 +16,14 @@ DOCUMENT = (ROOT / "docs" / "CHANGING.md").read_text().partition("## Adding a so
 CHANGES = [section for section in DOCUMENT.split("\n## ")[1:] if "```" in section]
 
 
-def files_of(section: str) -> list[tuple[str, str, str]]:
+def files_of(section):
     """Path, kind and text of each block: the path is the last that stands before it."""
     blocks = re.split(r"```(python|diff|csv)\n(.*?)```\n", section, flags=re.DOTALL)
     paths = [re.findall(r"`([a-z_/]+/[a-z_]+\.(?:py|csv))`", prose)[-1] for prose in blocks[:-1:3]]
     return list(zip(paths, blocks[1::3], blocks[2::3], strict=True))
 
 
-def apply(file: pathlib.Path, kind: str, text: str) -> None:
+def apply(file, kind, text):
     if kind == "csv":
         text = file.read_text() + text
     elif kind == "diff":
@@ -49,7 +48,7 @@ def run(tmp_path_factory):
         for path, kind, text in files_of(section):
             apply(root / path, kind, text)
 
-    def run(*words: str) -> str:
+    def run(*words):
         env = {**os.environ, "PYTHONPATH": str(root)}
         line = [sys.executable, *words]
         done = subprocess.run(line, cwd=root, env=env, text=True, capture_output=True)

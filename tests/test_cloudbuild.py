@@ -16,7 +16,7 @@ ACCOUNTS = (
 )
 
 
-def build(**values: str) -> BuildFile:
+def build(**values):
     return BuildFile(path="cloudbuild.yaml", values={"_BUCKET": "b", **values})
 
 

@@ -1,6 +1,5 @@
 """Links between the pages lead somewhere."""
 
-import pathlib
 import re
 
 import pytest
@@ -13,7 +12,7 @@ PAGES = sorted(
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
-def anchors(page: pathlib.Path) -> set[str]:
+def anchors(page):
     """Returns the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

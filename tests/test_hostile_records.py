@@ -36,24 +36,24 @@ MANIFEST = {"format_version": 1, "name": "d", "features": [], "wide": [], "split
 ATTEMPT = {"display_name": "a", "ending": "failed"}
 
 
-def read_status(directory: Path) -> None:
+def read_status(directory):
     vitals = Vitals(str(directory / "status.json"))
     vitals.read(0.0)
     vitals.frozen(1.0, Patience(), reports=True)
     vitals.summary(vitals.phase)
 
 
-def read_lock(directory: Path) -> None:
+def read_lock(directory):
     with lock.locks.locked(directory / lock.FILE):
         str(lock.holder(str(directory)).name)
 
 
-def read_done(directory: Path) -> None:
+def read_done(directory):
     if finished := done.load(str(directory)):
         GOAL.is_met_by(finished)
 
 
-def read_job(directory: Path) -> None:
+def read_job(directory):
     identity.check(str(directory), JOB["identity"])
     identity.begin(str(directory), JOB, write=False)
     identity.trained_on(str(directory))
@@ -81,7 +81,7 @@ HOSTILE.append('[{"display_name": 1}]')
 
 
 @st.composite
-def contents(draw: st.DrawFn, document: dict[str, Any]) -> bytes:
+def contents(draw, document):
     """Bytes that are no record, or one that is damaged in some way."""
     text = json.dumps(document)
     match draw(st.sampled_from(["bytes", "cut", "top", "value"])):
@@ -96,7 +96,7 @@ def contents(draw: st.DrawFn, document: dict[str, Any]) -> bytes:
     return marked.replace('"REPLACED"', draw(st.sampled_from(HOSTILE))).encode()
 
 
-def bear(reader: Callable[[Path], object], directory: Path) -> None:
+def bear(reader, directory):
     """Reads a record, or sees a `UserError` of one line."""
     try:
         reader(directory)

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -15,7 +14,7 @@ from tests.root import ROOT
 LOCKS = {"": ("cpu",), "-dev": ("cpu", "tune", "dev"), "-gpu": ("gpu",), "-beam": ("beam",)}
 
 
-def locked(name: str) -> dict[str, set[str]]:
+def locked(name):
     """Returns the versions of a lock by package, as `==1.2`: one for each platform or Python."""
     text = (ROOT / f"requirements{name}.lock").read_text()
     assert "://" not in text
@@ -62,7 +61,7 @@ def test_image_gets_small_context():
 
 
 @pytest.fixture(scope="module")
-def files() -> list[Path]:
+def files():
     """Everything that is or would be committed."""
     line = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listing = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)

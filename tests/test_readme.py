@@ -1,7 +1,6 @@
 """The README's commands do what it says, but for containers and the server: see tests/docker."""
 
 import json
-import pathlib
 import re
 import shlex
 import subprocess
@@ -22,14 +21,14 @@ EXAMPLES = {
 }
 
 
-def commands() -> list[str]:
+def commands():
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     lines = re.findall(r"^(\.venv/bin/python.*?)(?: +#.*)?$", "\n".join(blocks), re.MULTILINE)
     return [line for line in lines if not re.search("(?<!-)docker|serve", line)]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> pathlib.Path:
+def folder(tmp_path_factory):
     """A folder that looks like a clone, where the commands write."""
     folder = tmp_path_factory.mktemp("work") / "clone"
     folder.mkdir()
@@ -39,7 +38,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
-def run(command: str, folder: pathlib.Path) -> str:
+def run(command, folder):
     for name, example in EXAMPLES.items():
         command = command.replace(name, example)
     if "<id>" in command:

@@ -1,10 +1,7 @@
 """A made-up table with every kind of column and encoding, as CSV with its schema, converted."""
 
-import pathlib
-
 import numpy as np
 
-from common.manifest import Manifest
 from components.convert.options import Options
 from tests.rides import convert_quietly, write_source
 
@@ -41,7 +38,7 @@ SCHEMA = {
 }
 
 
-def rows(count: int = 600, seed: int = 0) -> list[dict[str, object]]:
+def rows(count=600, seed=0):
     """Trips whose company says most about the tip, and the distance something more."""
     random = np.random.default_rng(seed)
     companies = ["Blue", "Green", "Łódź", "", "Red"]
@@ -64,19 +61,17 @@ def rows(count: int = 600, seed: int = 0) -> list[dict[str, object]]:
     return made
 
 
-def write(
-    directory: pathlib.Path, table: list[dict[str, object]] | None = None, schema: dict = SCHEMA
-) -> dict[str, str]:
+def write(directory, table=None, schema=SCHEMA):
     """Makes `rows.csv` and `schema.yaml`, of these trips unless told otherwise."""
     return write_source(directory, rows() if table is None else table, schema)
 
 
 def make(
-    directory: pathlib.Path,
-    table: list[dict[str, object]] | None = None,
-    schema: dict = SCHEMA,
-    **options: object,
-) -> pathlib.Path:
+    directory,
+    table=None,
+    schema=SCHEMA,
+    **options,
+):
     """Makes both, and converts them; returns the dataset's directory."""
     data = directory / "data"
     files = write(directory, table, schema)
@@ -84,7 +79,7 @@ def make(
     return data
 
 
-def of_my_own(manifest: Manifest) -> object:
+def of_my_own(manifest):
     """Returns a model that takes every input."""
     import keras
 
@@ -92,7 +87,7 @@ def of_my_own(manifest: Manifest) -> object:
     return keras.Model(model.inputs, keras.layers.Dense(2)(model.output))
 
 
-def constant(manifest: Manifest) -> object:
+def constant(manifest):
     """Returns a model that has no weights."""
     import keras
 

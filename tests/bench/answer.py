@@ -34,7 +34,7 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="error")
 _PORT, _CLIENTS = 8321, 8
 
 
-def main() -> None:
+def main():
     """Prints a line for each server."""
     model, row = sys.argv[1:]
     ours = ["-m", "components.serve", "--name=m", f"--model-dir={model}", f"--port={_PORT}"]
@@ -64,7 +64,7 @@ def main() -> None:
         )
 
 
-def answers(url: str, body: str) -> bool:
+def answers(url, body):
     """Returns whether the server answers."""
     try:
         return requests.post(url, json=json.loads(body), timeout=9).ok
@@ -72,7 +72,7 @@ def answers(url: str, body: str) -> bool:
         return False
 
 
-def hey(url: str, body: str, seconds: int, rate: int) -> dict[str, float | dict[str, int]]:
+def hey(url, body, seconds, rate):
     """Sends requests at a rate by each client; returns statuses, rate, and quantiles in ms."""
     line = f"hey -z {seconds}s -c {_CLIENTS} -q {rate} -m POST -T application/json"
     said = subprocess.run(

@@ -6,7 +6,7 @@ tests/docker runs real containers.
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -34,20 +34,20 @@ class Bench:
     job_dir: str
     end_with: Callable[[int], None]  # Has the next job end with 0 or 2.
 
-    def job(self, exit_code: int = 0) -> Job:
+    def job(self, exit_code=0):
         self.end_with(exit_code)
         command = (sys.executable, "-c", f"print('hello'); raise SystemExit({exit_code})")
         pool = Pool(machine="n1-standard-4")
         cluster = Cluster(strategy="multi_worker_mirrored", chief=pool, worker=pool)
         return Job(cluster=cluster, program=Program(command=command, job_dir=self.job_dir))
 
-    def run(self, exit_code: int = 0) -> int:
+    def run(self, exit_code=0):
         with self.backend.plan(self.job(exit_code)) as plan, Output() as output:
             return self.backend.submit(plan, output)
 
 
 @pytest.fixture(params=BACKENDS)
-def bench(request, tmp_path, monkeypatch) -> Iterator[Bench]:
+def bench(request, tmp_path, monkeypatch):
     backend = BACKENDS[request.param]
     if request.param in LOCAL:
         clients = Clients.install(tmp_path, monkeypatch)
@@ -59,7 +59,7 @@ def bench(request, tmp_path, monkeypatch) -> Iterator[Bench]:
     with trainings(vertex, bucket, tmp_path, monkeypatch) as training:
         options = backend.Options(image=IMAGE, project=vertex.project)
 
-        def end_with(exit_code: int) -> None:
+        def end_with(exit_code):
             training.endings = [MISTAKE if exit_code else (0, "", 9)]
 
         yield Bench(backend=backend(options), job_dir="gs://demo/job", end_with=end_with)

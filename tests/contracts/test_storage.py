@@ -4,7 +4,6 @@ These are a local directory, and a bucket of a store on this machine.
 """
 
 import os
-import pathlib
 import socket
 import time
 from unittest import mock
@@ -33,7 +32,7 @@ from common.storage.files import (
     tree_digest,
     write_bytes,
 )
-from common.storage.storage import File, storage_of
+from common.storage.storage import storage_of
 from tests.cloud.objects import Objects
 
 _LARGE = os.urandom(12 << 20)
@@ -41,7 +40,7 @@ _POSITIONS = st.integers(0, 5200)
 
 
 @pytest.fixture(params=["local", "bucket"])
-def disk(request, tmp_path) -> pathlib.Path:
+def disk(request, tmp_path):
     """Returns the directory that keeps the files of `folder`, whatever storage that is."""
     root = tmp_path if request.param == "local" else request.getfixturevalue("bucket")
     (root / "folder").mkdir()
@@ -49,25 +48,25 @@ def disk(request, tmp_path) -> pathlib.Path:
 
 
 @pytest.fixture
-def folder(disk) -> str:
+def folder(disk):
     """Returns an empty folder."""
     return "gs://demo/folder" if disk.parent.name == "demo" else str(disk)
 
 
 @pytest.fixture(params=[b"small", _LARGE], ids=["small", "large"])
-def content(request) -> bytes:
+def content(request):
     """Returns the content of a file that is sent in one request, or by a resumable upload."""
     return request.param
 
 
-def fill(disk: pathlib.Path, **contents: bytes) -> None:
+def fill(disk, **contents):
     for name, content in contents.items():
         path = disk / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
 
-def paths(files: list[File]) -> list[str]:
+def paths(files):
     return [file.path for file in files]
 
 

@@ -10,23 +10,23 @@ from trainer.tasks.of_dataset import Binary, Classification, MultiLabel, Regress
 EXAMPLES = 400
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
+def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def cross_entropy(logits, labels):
     return -np.log(np.where(labels == 1, sigmoid(logits), 1 - sigmoid(logits)))
 
 
-def area(scores: np.ndarray, labels: np.ndarray) -> float:
+def area(scores, labels):
     return (scores[labels == 1][:, None] > scores[labels == 0]).mean()
 
 
-def judged(losses: np.ndarray, right: np.ndarray, auc: float) -> dict[str, float]:
+def judged(losses, right, auc):
     return {"loss": losses.mean(), "accuracy": right.mean(), "auc": auc}
 
 
-def missed(error: np.ndarray, loss: float) -> dict[str, float]:
+def missed(error, loss):
     return {
         "loss": loss,
         "mae": np.abs(error).mean(),

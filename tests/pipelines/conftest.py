@@ -1,11 +1,8 @@
 import io
 import json
 import os
-import pathlib
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import requests
@@ -18,12 +15,10 @@ from tests.root import ROOT
 
 
 @pytest.fixture(scope="session")
-def command() -> Callable[..., subprocess.CompletedProcess[str]]:
+def command():
     """Runs a script of the project, and sees it end with the exit code."""
 
-    def run(
-        script: str, *flags: object, code: int = 0, **env: str
-    ) -> subprocess.CompletedProcess[str]:
+    def run(script, *flags, code=0, **env):
         line = [sys.executable, script, *map(str, flags)]
         env = {**os.environ, **env}
         done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, env=env)
@@ -34,12 +29,10 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def make(tmp_path) -> Callable[..., pathlib.Path]:
+def make(tmp_path):
     """Makes the directory of a run; `status` is that of its summary, if it has one."""
 
-    def make(
-        name: str, status: str | None = "succeeded", accuracy: float | None = 0.5, **job: Any
-    ) -> pathlib.Path:
+    def make(name, status="succeeded", accuracy=0.5, **job):
         run = tmp_path / "runs" / name
         (run / "job").mkdir(parents=True)
         arguments = {
@@ -74,12 +67,12 @@ def make(tmp_path) -> Callable[..., pathlib.Path]:
 
 
 @pytest.fixture
-def answers(monkeypatch) -> dict[str, Any]:
+def answers(monkeypatch):
     """Returns Google Cloud's answers by URL or its end, and by "" to all others."""
     permissions = [*checks._WRITES]
     answers = {"": (200, {"location": "us-central1", "permissions": permissions})}
 
-    def request(session: object, method: str, url: str, **_: object) -> requests.Response:
+    def request(session, method, url, **_):
         url = url.partition("?")[0]
         keys = (url, url.rpartition("/")[2], "")
         answer = next(answers[key] for key in keys if key in answers)

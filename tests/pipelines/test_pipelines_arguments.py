@@ -44,7 +44,7 @@ def test_code_digest_changes_with_files(tmp_path):
     assert len({*digests, code_digest(tmp_path)}) == 3
 
 
-def arguments(*flags: str, sources: tuple[str, ...] = ()) -> dict:
+def arguments(*flags, sources=()):
     """Returns the arguments of a run, given as flags or as `key=value` for --set."""
     words = [flag if flag.startswith("-") else f"--set={flag}" for flag in flags]
     config = run.KEYS.read(run._parser().parse_args(words))

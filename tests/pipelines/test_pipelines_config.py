@@ -7,7 +7,7 @@ from pipelines import submit
 from pipelines.cloud_options import KEYS
 
 
-def read(*words: object):
+def read(*words):
     return KEYS.read(submit._parser().parse_args(list(map(str, words))))
 
 

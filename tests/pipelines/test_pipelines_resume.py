@@ -1,7 +1,6 @@
 """A run that was ended at any moment, however, is finished by a resume as if nothing had been."""
 
 import json
-import pathlib
 import random
 import signal
 import subprocess
@@ -18,17 +17,17 @@ CLUSTER = ("--cluster", "clusters/local.yaml")
 FLAGS = (*CLUSTER, "--train-steps", 300, "--", "--checkpoint-num-steps", 50)
 
 
-def start(script: str, *flags: object) -> subprocess.Popen[str]:
+def start(script, *flags):
     line = [sys.executable, f"pipelines/{script}.py", *map(str, flags)]
     pipe = subprocess.PIPE
     return subprocess.Popen(line, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True)
 
 
-def begin(place: pathlib.Path) -> subprocess.Popen[str]:
+def begin(place):
     return start("run", "--runs-dir", place / "runs", "--registry", place / "registry", *FLAGS)
 
 
-def outcome(place: pathlib.Path) -> tuple[object, ...]:
+def outcome(place):
     """Returns all that must not depend on what a run has been through."""
     (path,) = place.glob("runs/*/summary.json")
     summary = json.loads(path.read_text())
@@ -41,7 +40,7 @@ def outcome(place: pathlib.Path) -> tuple[object, ...]:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory) -> tuple[tuple[object, ...], float]:
+def undisturbed(tmp_path_factory):
     place, began = tmp_path_factory.mktemp("undisturbed"), time.monotonic()
     process = begin(place)
     output, _ = process.communicate(timeout=240)

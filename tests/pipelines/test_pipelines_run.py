@@ -22,28 +22,28 @@ QUICK = ("--cluster", "clusters/local.yaml", "--train-steps", 20)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> pathlib.Path:
+def place(tmp_path_factory):
     """Returns the place where the runs of this module share their cache and registry."""
     return tmp_path_factory.mktemp("place")
 
 
-def flags(place: pathlib.Path) -> list[object]:
+def flags(place):
     return ["--runs-dir", place / "runs", "--registry", place / "registry"]
 
 
-def newest(place: pathlib.Path) -> pathlib.Path:
+def newest(place):
     return max((place / "runs").glob("*/run.json")).parent
 
 
-def summary(run: pathlib.Path) -> dict:
+def summary(run):
     return json.loads((run / "summary.json").read_text())
 
 
-def steps(run: pathlib.Path) -> dict[str, str]:
+def steps(run):
     return {step["name"]: step["status"] for step in summary(run)["steps"]}
 
 
-def left_over(place: pathlib.Path) -> list[str]:
+def left_over(place):
     """Returns command lines of processes that have anything to do with runs in this place."""
     processes = psutil.process_iter(["cmdline"])
     lines = [" ".join(process.info["cmdline"] or ()) for process in processes]
@@ -51,7 +51,7 @@ def left_over(place: pathlib.Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def first_run(command, place) -> tuple[pathlib.Path, str]:
+def first_run(command, place):
     """The directory and the output of the first run in `place`, with the defaults."""
     printed = command("pipelines/run.py", *flags(place)).stdout
     return newest(place), printed
@@ -148,7 +148,7 @@ def test_deleting_run_leaves_others_whole(command, place):
     assert len(links) >= 7 and all((second / link).exists() for link in links), links
 
 
-def start(place: pathlib.Path, parent: str = "") -> tuple[subprocess.Popen[bytes], int, bytes]:
+def start(place, parent=""):
     """Starts a long run on a terminal, until it trains; returns both and what is shown by then."""
     words = [sys.executable, "pipelines/run.py", *flags(place), "--train-steps", 100_000]
     line = list(map(str, words))

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -12,10 +11,10 @@ from pipelines.local.record import lock
 
 
 @pytest.fixture
-def output_of(tmp_path, capsys) -> Callable[..., str]:
+def output_of(tmp_path, capsys):
     """Runs a verb to its end, and returns what it printed."""
 
-    def run_verb(verb: str, *more: object) -> str:
+    def run_verb(verb, *more):
         capsys.readouterr()
         assert runs.main([verb, *map(str, more), "--runs-dir", str(tmp_path / "runs")]) == 0
         return capsys.readouterr().out

@@ -11,7 +11,7 @@ FILES = ["training-local.yaml", "training-vertex.yaml"]
 
 
 @pytest.fixture(scope="module")
-def specs(tmp_path_factory) -> dict[str, dict]:
+def specs(tmp_path_factory):
     """The compiled spec of each back end."""
     paths = compile_specs(IMAGE, str(tmp_path_factory.mktemp("build")))
     texts = [pathlib.Path(path).read_text() for path in paths]
@@ -42,7 +42,7 @@ def test_compile_without_image_is_noted(command, tmp_path):
 
 
 def test_cached_steps_of_each_platform(specs):
-    def cached(spec: dict) -> set[str]:
+    def cached(spec):
         groups = [
             each["dag"]["tasks"]
             for each in (*spec["components"].values(), spec["root"])

@@ -1,6 +1,5 @@
 import contextlib
 import json
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -27,11 +26,11 @@ NETWORK = ("--set", "network=projects/1/global/networks/n")
 BOARD = "projects/p/locations/us-central1/tensorboards/1"
 
 
-def prepared(*flags: str) -> Submission:
+def prepared(*flags):
     return prepare(KEYS.read(submit._parser().parse_args([*PLACE, *GIVEN, *flags])))
 
 
-def request(submission: Submission) -> dict[str, Any]:
+def request(submission):
     return submission.request("a", first_attempt([], submission.bounds))
 
 
@@ -137,7 +136,7 @@ UNSEEN = f"warning: the policies that you may read do not show whether {RUN} may
 NONE = (200, {})
 
 
-def policy(role: str) -> tuple[int, Any]:
+def policy(role):
     members = ["user:a@b.c", f"serviceAccount:{RUN}"]
     return 200, {"bindings": [{"role": role, "members": members}]}
 

@@ -22,7 +22,7 @@ SCHEMA = {
 }
 
 
-def products(path: pathlib.Path) -> None:
+def products(path):
     """Writes 3,000 rows, whose target has a standard deviation of 3.5, of which 1 is noise."""
     draw = np.random.default_rng(0)
     a, b, c = draw.random((3, 3000))
@@ -43,7 +43,7 @@ def test_container_sees_only_sources(tmp_path, monkeypatch):
     assert mounts == [(runs, False), (registry, False), *((source, True) for source in sources)]
 
 
-def run(command, place: pathlib.Path, *flags: object) -> dict:
+def run(command, place, *flags):
     """Runs the pipeline in a place, and returns the summary with what was printed."""
     where = ("--runs-dir", place / "runs", "--registry", place / "registry")
     local = ("--cluster", "clusters/local.yaml")

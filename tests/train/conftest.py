@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import psutil
 import pytest
 from train_clients import Clients
@@ -9,7 +7,7 @@ from components.train.supervision import restart_policy
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch) -> Iterator[Bench]:
+def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(restart_policy, "_BACKOFF_S", 0.05)  # of jobs run in this process
     bench = Bench(path=tmp_path)
     children = set(psutil.Process().children(recursive=True))
@@ -21,5 +19,5 @@ def bench(tmp_path, monkeypatch) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def clients(tmp_path, monkeypatch) -> Clients:
+def clients(tmp_path, monkeypatch):
     return Clients.install(tmp_path, monkeypatch)

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(os.environ["FAKE_DOCKER"])
 
 
-def run(words: list[str]) -> int:
+def run(words):
     at = words.index("--entrypoint")
     options = [word.partition("=") for word in words[:at]]
     values = {option: value for option, _, value in options}
@@ -36,7 +36,7 @@ def run(words: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def remove(names: list[str]) -> None:
+def remove(names):
     for name in names:
         if (pid := ROOT / f"{name}.pid").exists():
             with contextlib.suppress(ProcessLookupError):
@@ -45,7 +45,7 @@ def remove(names: list[str]) -> None:
             path.unlink()
 
 
-def main(verb: str, *words: str) -> int:
+def main(verb, *words):
     match verb, *words:
         case "run", *line:
             return run(line)

@@ -22,7 +22,7 @@ def test_nothing_outlives_killed_launcher(clients, backend, guard_too):
     word = f"0.{time.time_ns()}"
     launcher = clients.start(backend, "--command", f"sleep 60 {word}", *clients.job_dir)
 
-    def replicas() -> list[str]:
+    def replicas():
         lines = [each.info["cmdline"] or [""] for each in psutil.process_iter(["cmdline"])]
         return [line[0] for line in lines if word in line]
 

@@ -6,9 +6,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Self
-
-import pytest
 
 _SSH = """#!/bin/sh
 # Drops the options; a host named dead does not answer. What runs bears no mark of the launcher.
@@ -26,7 +23,7 @@ class Clients:
     path: Path
 
     @classmethod
-    def install(cls, path: Path, monkeypatch: pytest.MonkeyPatch) -> Self:
+    def install(cls, path, monkeypatch):
         """Makes this process, and all that it starts, find them."""
         monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
         monkeypatch.setenv("FAKE_DOCKER", str(path))
@@ -38,25 +35,25 @@ class Clients:
         (path / "sync.yaml").write_text("{strategy: multi_worker_mirrored, chief: {}, worker: {}}")
         return cls(path=path)
 
-    def flags(self, backend: str) -> list[str]:
+    def flags(self, backend):
         hosts = ["--hosts", str(self.path / "hosts")] if backend == "ssh" else []
         return ["--cluster", str(self.path / "sync.yaml"), "--backend", backend, *hosts]
 
-    def start(self, backend: str, *more: str) -> subprocess.Popen:
+    def start(self, backend, *more):
         line = [sys.executable, "-m", "components.train", *self.flags(backend), *more]
         pipe = subprocess.PIPE
         return subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True)
 
-    def run(self, backend: str, *more: str) -> tuple[int, str, str]:
+    def run(self, backend, *more):
         launcher = self.start(backend, *more)
         out, err = launcher.communicate()
         return launcher.returncode, out, err
 
     @property
-    def job_dir(self) -> tuple[str, str]:
+    def job_dir(self):
         return ("--job-dir", str(self.path / "job"))
 
-    def program(self, text: str) -> tuple[str, ...]:
+    def program(self, text):
         """Returns flags that run the text as a program of the user's own."""
         code = self.path / "code"
         code.mkdir()

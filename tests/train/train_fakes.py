@@ -6,9 +6,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -21,7 +19,6 @@ from components.train.cluster.cluster_file import Cluster, Pool
 from components.train.supervision.health import Patience
 from components.train.supervision.launcher_log import last_run
 from components.train.supervision.output import Output
-from components.train.supervision.plan import Plan
 from components.train.supervision.supervisor import run
 
 # Each replica runs the piece of Python that is its own. `tell` writes its status file; `wait_for`
@@ -69,7 +66,7 @@ QUICK = {
 SLOW = dict.fromkeys(("grace_period_s", "failure_s", "join_s", "evaluator_s"), 30)
 
 
-def planned(job: Job, log_dir: Path) -> Plan:
+def planned(job, log_dir):
     """Returns the plan of processes on a machine with one core and no GPU."""
     machine = Machine(name="here", cores=1, gpus=(), replicas=job.cluster.members)
     addresses = [f"127.0.0.1:{20_001 + i}" for i in range(job.cluster.replicas)]
@@ -82,7 +79,7 @@ class Bench:
 
     path: Path
 
-    def plan(self, cluster: Cluster, **changes: Any) -> tuple[Plan, Patience]:
+    def plan(self, cluster, **changes):
         """Returns a job by fields of `Plan` and `Patience`, and scripts of its replicas.
 
         Its chief/0 runs the script `chief_0`; one without a script sleeps.
@@ -94,7 +91,7 @@ class Bench:
         changes = {"max_restarts": 0, "reports": False, "notes": (), **changes}
         return dataclasses.replace(planned(job, self.path / "logs"), **changes), Patience(**limits)
 
-    def run(self, cluster: Cluster, **changes: Any) -> tuple[int, list[str]]:
+    def run(self, cluster, **changes):
         """Runs a job in this process; returns its exit code and merged lines."""
         plan, patience = self.plan(cluster, **changes)
         with open(self.path / "merged", "w+b") as merged:
@@ -103,15 +100,13 @@ class Bench:
             merged.seek(0)
             return code, merged.read().decode().splitlines()
 
-    def start(self, cluster: Cluster, **changes: Any) -> subprocess.Popen:
+    def start(self, cluster, **changes):
         """Starts a launcher in a process of its own, and waits until all its replicas run."""
         launcher = self.launch(cluster, **changes)
         wait_until(lambda: len(self.processes()) >= cluster.replicas)
         return launcher
 
-    def launch(
-        self, cluster: Cluster, stdout: int = subprocess.PIPE, **changes: Any
-    ) -> subprocess.Popen:
+    def launch(self, cluster, stdout=subprocess.PIPE, **changes):
         """Starts a launcher in a process of its own."""
         job = self.path / "job.pickle"
         job.write_bytes(pickle.dumps(self.plan(cluster, **changes)))
@@ -122,20 +117,20 @@ class Bench:
             env={**os.environ, "TMPDIR": str(self.path), "TERM": "xterm"},
         )
 
-    def events(self, kind: str) -> list[dict[str, Any]]:
+    def events(self, kind):
         """Returns the events of this kind that the newest launcher recorded."""
         return [event for event in last_run(str(self.path)) if event["event"] == kind]
 
-    def endings(self) -> list[str]:
+    def endings(self):
         """Returns the endings of the replicas, by name."""
         downs = sorted(self.events("down"), key=lambda event: event["replica"])
         return [event["ending"] for event in downs]
 
-    def starts(self) -> list[str]:
+    def starts(self):
         """Returns the replicas in the order in which they started."""
         return [event["replica"] for event in self.events("up")]
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self):
         """Returns the processes of this bench's jobs: replicas, their descendants, guards."""
         return [
             process
@@ -144,9 +139,7 @@ class Bench:
         ]
 
 
-def wait_until(
-    condition: Callable[[], object], limit_s: float = 30.0, poll_s: float = 0.01
-) -> None:
+def wait_until(condition, limit_s=30.0, poll_s=0.01):
     """Polls until `condition` holds; fails after `limit_s`."""
     end = time.monotonic() + limit_s
     while not condition():
@@ -154,13 +147,13 @@ def wait_until(
         time.sleep(poll_s)
 
 
-def guard_of(launcher: subprocess.Popen) -> psutil.Process:
+def guard_of(launcher):
     """Returns the process that cleans up after a launcher."""
     children = psutil.Process(launcher.pid).children()
     (guard,) = [child for child in children if "guard.py" in " ".join(child.cmdline())]
     return guard
 
 
-def of(name: str, lines: list[str]) -> list[str]:
+def of(name, lines):
     """Returns the lines of one replica, or of the launcher, among the merged lines."""
     return [line.removeprefix(f"{name} | ") for line in lines if line.startswith(f"{name} | ")]

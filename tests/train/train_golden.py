@@ -6,8 +6,6 @@ Review the difference that it makes with `git diff tests/train/golden` before it
 import contextlib
 import io
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
@@ -26,7 +24,7 @@ CLUSTERS = {
 } | {f"tier-{tier}": tier for tier in TIERS}
 
 
-def text(name: str) -> str:
+def text(name):
     with contextlib.chdir(ROOT), contextlib.redirect_stderr(io.StringIO()) as notes:
         source = read(name)
         source.print_notes()
@@ -39,9 +37,7 @@ def text(name: str) -> str:
     return f"{notes.getvalue()}{meaning}\nWorker pools\n{json.dumps(specs, indent=2)}\n"
 
 
-def described_keys(
-    name: str = "Cluster", prefix: str = ""
-) -> Iterator[tuple[str, dict[str, Any], bool]]:
+def described_keys(name="Cluster", prefix=""):
     """Each key with its JSON Schema and whether it must be there."""
     root = Cluster.model_json_schema()
     node = root if name == "Cluster" else root["$defs"][name]

@@ -3,11 +3,9 @@
 import contextlib
 import datetime
 import json
-import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 from google.cloud import aiplatform_v1 as v1
 
 from components.train.__main__ import main
@@ -30,28 +28,28 @@ worker:
 class Training:
     """Runs the command; each job ends as `endings` says: error code and text, step, seconds."""
 
-    def __init__(self, vertex: Any, files: pathlib.Path, logs: pathlib.Path) -> None:
+    def __init__(self, vertex, files, logs):
         self.files, self.logs, self.endings = files / "job", logs, []
         self.before: Callable[[], Any] = lambda: None  # is called when a job is looked at
         (self.files / "checkpoints").mkdir(parents=True)
         self.vertex, self._ran_s = vertex, 0
         vertex.route("GET", "{parent}/customJobs/{id}", self._get)
 
-    def __call__(self, *argv: str, data_dir: str = "gs://demo/d") -> int:
+    def __call__(self, *argv, data_dir="gs://demo/d"):
         cluster = self.files / "cluster.yaml"
         cluster.write_text(CLUSTER)
         words = f"--cluster {cluster} --image {IMAGE} --project {self.vertex.project}"
         flags = f"--data-dir {data_dir} --job-dir gs://demo/job --train-steps 9"
         return main([*words.split(), "--backend", "vertex", *argv, "--", *flags.split()])
 
-    def jobs(self) -> list[dict[str, Any]]:
+    def jobs(self):
         jobs = self.vertex.custom_jobs.items.values()
         return [json.loads(v1.CustomJob.to_json(job)) for job in jobs]
 
-    def record(self) -> list[dict[str, Any]]:
+    def record(self):
         return json.loads((self.files / "attempts.json").read_text())
 
-    def _get(self, request: Any, parent: str, id: str) -> v1.CustomJob:
+    def _get(self, request, parent, id):
         job = self.vertex.custom_jobs.get(request, parent, id)
         if job.state.name == "JOB_STATE_PENDING":
             job.state = v1.JobState.JOB_STATE_RUNNING
@@ -73,9 +71,7 @@ class Training:
 
 
 @contextlib.contextmanager
-def trainings(
-    vertex: Any, bucket: pathlib.Path, tmp_path: pathlib.Path, patch: pytest.MonkeyPatch
-) -> Iterator[Training]:
+def trainings(vertex, bucket, tmp_path, patch):
     """Makes this process's back end use them, without the pauses of the real ones."""
     for name, seconds in (("POLL_S", 0.01), ("LINES_S", 0.0), ("ERROR_S", 0.05)):
         patch.setattr(f"components.train.backends.vertex.{name}", seconds)

@@ -68,7 +68,7 @@ RUNS = {
 
 
 @pytest.fixture(scope="module", params=RUNS)
-def pages(request, command, tmp_path_factory) -> list[pathlib.Path]:
+def pages(request, command, tmp_path_factory):
     """The pages of a real run and of its dataset."""
     flags, code, verdict = RUNS[request.param]
     place = tmp_path_factory.mktemp("place")

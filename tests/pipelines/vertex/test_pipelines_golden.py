@@ -28,7 +28,7 @@ REQUESTS = {
 REQUESTS["every-knob"] = ("--config", "tests/pipelines/golden/run.yaml")
 
 
-def text(name: str) -> str:
+def text(name):
     """Returns the request that `--dry-run` prints, with an invented name and no spec."""
     with (
         contextlib.chdir(ROOT),

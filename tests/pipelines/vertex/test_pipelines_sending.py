@@ -3,8 +3,6 @@
 import dataclasses
 import datetime
 import json
-import pathlib
-from typing import Any
 
 import pytest
 import requests
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from common.google_cloud import MANAGED_BY
-from components.train.backends.attempts import Again, JobStore
+from components.train.backends.attempts import JobStore
 from pipelines import submit
 from pipelines.cloud_options import KEYS
 from pipelines.vertex import client, sending, watch
@@ -30,7 +28,7 @@ FAILED = "PIPELINE_STATE_FAILED"
 class Run:
     """A run of one machine in `gs://demo`, and its jobs on Vertex AI."""
 
-    def __init__(self, vertex: Any, files: pathlib.Path, cluster: pathlib.Path) -> None:
+    def __init__(self, vertex, files, cluster):
         self.vertex, self.files = vertex, files / "runs" / RUN
         cluster.write_text("{strategy: one_device, chief: {machine: n1-standard-4}}")
         image = f"us-docker.pkg.dev/p/r/i@sha256:{'a' * 64}"
@@ -42,7 +40,7 @@ class Run:
         (self.files / "job" / "checkpoints" / "ckpt-5.index").write_text("5")
         self.attempts = self.files / "job" / "attempts.json"
 
-    def train(self, hours: float, state: str = "JOB_STATE_FAILED") -> v1.CustomJob:
+    def train(self, hours, state="JOB_STATE_FAILED"):
         """Adds a training job that has ended."""
         started = now()
         message = "The replica workerpool0-0 exited with a non-zero status of 1."
@@ -59,33 +57,33 @@ class Run:
         self.vertex.custom_jobs.items[job.name] = job
         return job
 
-    def pipeline(self, state: str) -> None:
+    def pipeline(self, state):
         """Adds the pipeline job of the first attempt."""
         name = f"{self.vertex.parent}/pipelineJobs/{RUN}"
         labels = {**dict([MANAGED_BY]), "run": RUN}
         job = v1.PipelineJob(name=name, state=state, labels=labels, create_time=now())
         self.vertex.pipeline_jobs.items[name] = job
 
-    def record(self, *attempts: dict[str, Any]) -> None:
+    def record(self, *attempts):
         known = {"submitted": now().isoformat(), "choice": 0, "machines": {}, "replicas": 1}
         known |= {"display_name": RUN, "step_before": -1}
         self.attempts.write_text(json.dumps([known | attempt for attempt in attempts]))
 
-    def objects(self) -> dict[pathlib.Path, bytes]:
+    def objects(self):
         return {path: path.read_bytes() for path in self.files.rglob("*") if path.is_file()}
 
-    def resume(self) -> int:
+    def resume(self):
         submission = Submission.load("gs://demo", RUN)
         store = JobStore(submission.values["job_dir"])
         return sending.run(submission, store, sending.recorded(submission, store), wait=False)
 
-    def sent(self) -> list[str]:
+    def sent(self):
         return [name.rpartition("/")[2] for name in self.vertex.pipeline_jobs.items]
 
 
 @pytest.fixture
-def run(vertex, bucket, tmp_path, monkeypatch) -> Run:
-    def request(submission: Submission, job_id: str, order: Again) -> dict[str, Any]:
+def run(vertex, bucket, tmp_path, monkeypatch):
+    def request(submission, job_id, order):
         """Stands in for the request with a compiled pipeline."""
         strategy = submission.cluster.scheduling.strategy
         values = {"timeout": f"{order.timeout_s}s", "strategy": strategy}
@@ -121,12 +119,12 @@ def test_unsent_resume_changes_nothing(run, attempts, is_visible, answer, is_mad
     create, send, before = run.vertex.pipeline_jobs.create, requests.Session.send, run.objects()
     calls = []
 
-    def refuse(request: Any, parent: str) -> None:
+    def refuse(request, parent):
         if is_made and answer == 503:
             create(request, parent)
         raise exceptions.from_http_status(answer, "no")
 
-    def count(*request: Any, **options: Any) -> Any:
+    def count(*request, **options):
         calls.append(request)
         if len(calls) - 1 == aborted:
             raise KeyboardInterrupt

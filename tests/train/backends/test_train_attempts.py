@@ -1,14 +1,13 @@
 """Other machines, the same again, or enough: what follows each attempt."""
 
 import itertools
-from typing import Any
 
 import pytest
 from google.cloud import aiplatform_v1 as v1
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.train.backends.attempts import Again, Attempt, Bounds, Over, next_attempt
+from components.train.backends.attempts import Again, Attempt, Bounds, next_attempt
 from components.train.backends.vertex_client import Ending, ending
 from components.train.cluster.cluster_file import Cluster
 
@@ -33,7 +32,7 @@ def test_job_error_maps_to_ending(code, message, expected):
     assert ending(job) is expected
 
 
-def cluster(choices: int, replicas: int, max_restarts: int) -> Cluster:
+def cluster(choices, replicas, max_restarts):
     machine = {"machine": "n1-standard-4"}
     return Cluster(
         strategy="multi_worker_mirrored",
@@ -43,12 +42,12 @@ def cluster(choices: int, replicas: int, max_restarts: int) -> Cluster:
     )
 
 
-def attempt(choice: int, how: Ending, before: int, new_steps: int, **fields: Any) -> Attempt:
+def attempt(choice, how, before, new_steps, **fields):
     steps = {"step_before": before, "step_after": before + new_steps}
     return Attempt(display_name="a", machines={}, choice=choice, ending=how, **steps, **fields)
 
 
-def order_after(past: str, num_earlier: int = 0, **limits: float) -> Again | Over:
+def order_after(past, num_earlier=0, **limits):
     """Returns what follows `0 stockout 5` and the like: choice, ending or exit code, new steps."""
     attempts = []
     step = -1
@@ -87,7 +86,7 @@ def test_next_command_begins_anew(past, num_earlier):
     assert (order.choice, order.timeout_s) == (0, 9 * 3600)
 
 
-def has_new_steps(attempt: Attempt) -> bool:
+def has_new_steps(attempt):
     return attempt.step_after > attempt.step_before
 
 

@@ -17,7 +17,7 @@ POOL = {"machine": "n1-standard-8", "accelerator": T4}
 BASE = {"strategy": "multi_worker_mirrored", "chief": POOL, "worker": POOL}
 
 
-def pools(**changes: Any) -> dict[str, Any]:
+def pools(**changes):
     return {role: POOL | changes for role in ("chief", "worker")}
 
 
@@ -40,7 +40,7 @@ OTHER: dict[str, dict[str, Any] | None] = {
 }
 
 
-def planned(backend: str, values: dict[str, Any]) -> tuple[str, str]:
+def planned(backend, values):
     """Returns a back end's plan, without random parts, and the line on ignored keys."""
     cluster = Cluster.from_json(json.dumps(values))
     is_vertex = backend == "vertex"

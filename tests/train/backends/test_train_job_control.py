@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 from train_fakes import ONE, PS, wait_until
 
@@ -14,7 +12,7 @@ SAVES = (
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell('training', 8); time.sleep(60)"
 
 
-def status(path: Path, capsys: pytest.CaptureFixture) -> list[str]:
+def status(path, capsys):
     """Returns the lines of `--status`, with single spaces."""
     capsys.readouterr()
     assert main(["--status", str(path)]) == 0

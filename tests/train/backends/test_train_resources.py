@@ -16,7 +16,7 @@ EVALUATED_PS = PS.model_copy(update={"worker": Pool(replicas=2), "evaluator": Po
 MIRRORED = EVALUATED.model_copy(update={"strategy": "mirrored"})
 
 
-def machine(replicas: list[tuple[str, int]], gpus: str = "", cores: int = 4) -> Machine:
+def machine(replicas, gpus="", cores=4):
     return Machine(name="b", cores=cores, gpus=tuple(gpus), replicas=replicas)
 
 

@@ -9,7 +9,7 @@ from components.train.backends.ssh import Host, place, read_hosts
 from components.train.cluster.cluster_file import Cluster, Pool
 
 
-def cluster(workers: int) -> Cluster:
+def cluster(workers):
     return Cluster(strategy="multi_worker_mirrored", chief=Pool(), worker=Pool(replicas=workers))
 
 

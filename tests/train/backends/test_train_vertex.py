@@ -4,13 +4,10 @@ import itertools
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from google.api_core import exceptions
-from google.cloud import aiplatform_v1 as v1
-from train_vertex import Training, trainings
+from train_vertex import trainings
 
 from common.errors import UserError
 from components.train.__main__ import main
@@ -21,17 +18,17 @@ DONE = (0, "", 9, 1800)
 
 
 @pytest.fixture
-def training(vertex, bucket, tmp_path, monkeypatch) -> Iterator[Training]:
+def training(vertex, bucket, tmp_path, monkeypatch):
     with trainings(vertex, bucket, tmp_path, monkeypatch) as training:
         training.endings = [DONE]
         yield training
 
 
-def failing(training: Training, error: Exception, number: int = 1, is_made: bool = False) -> None:
+def failing(training, error, number=1, is_made=False):
     """Answers the submission with this number with an error, after the job was made or before."""
     create, numbers = training.vertex.custom_jobs.create, itertools.count(1)
 
-    def answer(request: Any, parent: str) -> v1.CustomJob:
+    def answer(request, parent):
         is_due = next(numbers) == number
         job = create(request, parent) if is_made or not is_due else None
         if is_due:
@@ -41,11 +38,11 @@ def failing(training: Training, error: Exception, number: int = 1, is_made: bool
     training.vertex.route("POST", "{parent}/customJobs", answer)
 
 
-def once(number: int) -> Callable[[], None]:
+def once(number):
     """Sends this process a signal the first time; that time and the next few the job goes on."""
     numbers = itertools.count()
 
-    def send() -> None:
+    def send():
         count = next(numbers)
         if count == 0:
             os.kill(os.getpid(), number)
@@ -55,7 +52,7 @@ def once(number: int) -> Callable[[], None]:
     return send
 
 
-def endings(training: Training) -> list[str]:
+def endings(training):
     return [attempt.get("ending") for attempt in training.record()]
 
 

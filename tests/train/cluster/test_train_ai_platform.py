@@ -1,20 +1,19 @@
 import contextlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from common.errors import UserError
 from components.train.cluster.ai_platform import LEGACY_MACHINES
-from components.train.cluster.cluster_file import Cluster, Source
+from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import read
 
 CASES = yaml.safe_load(Path(__file__).with_name("translations.yaml").read_text())
 STRICT = pytest.raises(UserError, match=r"--strict allows no replacement: .* leave --strict out")
 
 
-def source(path: Path, **values: Any) -> Source:
+def source(path, **values):
     path = path / "config.yaml"
     path.write_text(yaml.safe_dump({"trainingInput": values}))
     return read(path)

@@ -1,9 +1,7 @@
 """Tests of cluster files with one mistake each: every key with wrong values, or misspelt."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -35,7 +33,7 @@ FREE = (
 )
 
 
-def bad_files(document: Any, part: Any, place: str = "") -> Iterator[tuple[str, str]]:
+def bad_files(document, part, place=""):
     """Yields the document with a mistake in this part, and the place that the error names."""
     for key, value in [*part.items()] if isinstance(part, dict) else []:
         inner = f"{place}.{key}".lstrip(".")

@@ -1,6 +1,5 @@
 import os
 import threading
-from pathlib import Path
 
 import pytest
 from train_fakes import ONE, wait_until
@@ -16,7 +15,7 @@ GONE = ME.model_copy(update={"pid": 2**22}).model_dump_json()
 
 
 @pytest.fixture(autouse=True)
-def store(bucket) -> Path:
+def store(bucket):
     """The object of the lock, as a file."""
     return bucket / "job" / "launcher.lock"
 

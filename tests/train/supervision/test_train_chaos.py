@@ -1,11 +1,10 @@
 """The failure contract with the real trainer; `make chaos` does it at random and more often."""
 
 import os
-import pathlib
 import signal
 
 import pytest
-from chaos import Arena, Blow, arena
+from chaos import Blow, arena
 
 from tests.root import ROOT
 
@@ -13,12 +12,12 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
-def ring(tmp_path_factory) -> Arena:
+def ring(tmp_path_factory):
     return arena(tmp_path_factory.mktemp("chaos"), "digits")
 
 
 @pytest.fixture
-def one_worker(tmp_path) -> pathlib.Path:
+def one_worker(tmp_path):
     """Returns the cluster file of a chief, a worker and a parameter server."""
     path = tmp_path / "cluster.yaml"
     path.write_text("{strategy: parameter_server, chief: {}, worker: {}, ps: {}}")

@@ -1,6 +1,5 @@
 import signal
 import subprocess
-from pathlib import Path
 
 from train_fakes import wait_until
 
@@ -9,7 +8,7 @@ from components.train.supervision.health import Patience, Vitals
 LIMITS = Patience(start_s=100, silence_s={"training": 10, "starting": 50}, stopped_s=5)
 
 
-def vitals(path: Path, content: str) -> Vitals:
+def vitals(path, content):
     """Returns the vitals of a replica whose status file had this content at second 1000."""
     (path / "new").write_text(content)
     (path / "new").rename(path / "status.json")

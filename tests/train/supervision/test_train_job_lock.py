@@ -4,8 +4,6 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -46,7 +44,7 @@ def test_guard_outlives_killed_launcher(bench):
 
 
 @contextlib.contextmanager
-def holding(path: Path, **changes: object) -> Iterator[Launcher]:
+def holding(path, **changes):
     """Holds the lock as this process, apart from the changes to what the lock file says of it."""
     (path / FILE).write_text(Launcher.of(os.getpid()).model_copy(update=changes).model_dump_json())
     with open(path / FILE) as file:

@@ -1,15 +1,13 @@
-from pathlib import Path
-
 from components.train.supervision.launcher_log import FILE, last_run, recording
 
 
-def write(path: Path, *events: str) -> None:
+def write(path, *events):
     with recording(str(path)) as record:
         for event in events:
             record(event, "")
 
 
-def names(path: Path) -> list[str]:
+def names(path):
     return [event["event"] for event in last_run(str(path))]
 
 

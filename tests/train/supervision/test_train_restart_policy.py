@@ -24,9 +24,7 @@ def test_end_decides_restarts(strategy, role, code, follows):
     assert decide(role, strategy, code) is Follows[follows]
 
 
-def charged(
-    budget: Budget, code: int, step: int | None = None, most: int = 100, **options: bool
-) -> tuple[Budget, str]:
+def charged(budget, code, step=None, most=100, **options):
     return budget.noted(step).charged(kind_of(code), code, most, **options)
 
 

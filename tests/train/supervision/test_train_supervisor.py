@@ -1,12 +1,11 @@
 import dataclasses
 import os
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
-from train_fakes import EVALUATED, ONE, PS, SLOW, SYNC, Bench, guard_of, of, wait_until
+from train_fakes import EVALUATED, ONE, PS, SLOW, SYNC, guard_of, of, wait_until
 
 from common.errors import UserError
 
@@ -94,7 +93,7 @@ def test_preempted_replicas_get_time_to_save(bench):
     assert any("chief/0 was preempted first: exit code 143" in line for line in lines)
 
 
-def stopping(bench: Bench, script: str) -> subprocess.Popen:
+def stopping(bench, script):
     """Starts a launcher whose chief runs the script, and waits until it is ready."""
     launcher = bench.start(ONE, chief_0=script, grace_period_s=3600)
     next(line for line in launcher.stdout if "ready" in line)
