@@ -80,7 +80,7 @@ def own_program(
       command: Command line as typed in a shell. `python` and `python3` as its first word stand for
         the Python of the place where it runs.
       args: Further arguments.
-      code: Directory to put on Python's path, or None.
+      code: Directory to put first on Python's path, or None.
       job_dir: Directory for logs and the launcher's records. The program is not told about it.
 
     Raises:
@@ -105,6 +105,9 @@ def own_program(
             raise UserError(
                 f"--code {code}: no such directory; name the one that holds your package"
             )
+        # `python -m` looks in the working directory otherwise, where packages of this project may
+        # be called like the user's.
+        env["PYTHONSAFEPATH"] = "1" if "-m" in words else ""
         env["PYTHONPATH"] = os.pathsep.join(
             filter(None, [os.path.abspath(code), os.environ.get("PYTHONPATH")])
         )
