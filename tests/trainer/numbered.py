@@ -3,6 +3,7 @@
 import io
 import math
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ from common.manifest import Feature, Manifest, Split
 from components.convert.hashes import content_hashes
 from components.convert.records import Field, Layout
 from components.convert.shards import ShardWriter
+from trainer.data.placement import Choice, provide_files
+from trainer.data.reader import Reader, open_reader
 
 SHAPE = (2, 3, 1)
 
@@ -80,6 +83,23 @@ def dataset(
     )
     manifest.save(directory)
     return manifest
+
+
+def reader_of(
+    manifest: Manifest, directory: object, mode: str, batch: int, **options: object
+) -> Reader:
+    """Opens the training split of a dataset here."""
+    options = {"seed": 5, "prepare": dict, **options}
+    place = Choice(str(directory), mode, "", None)
+    return open_reader(place, manifest, global_batch=batch, **options)
+
+
+def provided(
+    manifest: Manifest, directory: object, cache: object, *alive: Callable[[], object]
+) -> pathlib.Path:
+    """Returns where training reads the files of a dataset, copied unless `cache` is None."""
+    choice = Choice(str(directory), "mapped", "", cache and str(cache))
+    return pathlib.Path(provide_files(choice, manifest, *alive).data_dir)
 
 
 def network(manifest: Manifest):

@@ -3,15 +3,13 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from numbered import dataset, picture
+from numbered import dataset, picture, reader_of
 
 from trainer.data.augmentation import crop_and_flip
-from trainer.data.placement import Choice
-from trainer.data.reader import open_reader
 
 
 def random_images(*shape: int) -> np.ndarray:
-    return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
 
 
 def test_crops_are_uniform():
@@ -29,36 +27,33 @@ def test_crops_are_uniform():
 
 
 def test_crops_follow_seed_step_and_position():
-    images, positions = random_images(10, 6, 7, 3), np.arange(10)
-    places = [(0, 0), (0, 1), (1, 0), (0, 2**33)]
-    batches = [
-        crop_and_flip(images, seed=seed, step=step, positions=positions) for seed, step in places
-    ]
-    assert len({batch.numpy().tobytes() for batch in batches}) == 4
-    parts = [
-        crop_and_flip(images[part], seed=0, step=tf.constant(1, tf.int64), positions=part)
-        for part in np.array_split(positions, 3)
-    ]
+    images = random_images(10, 6, 7, 3)
+
+    def crops(seed, step, part=slice(None)):
+        return crop_and_flip(images[part], seed=seed, step=step, positions=np.arange(10)[part])
+
+    batches = [crops(*place).numpy() for place in ((0, 0), (0, 1), (1, 0), (0, 2**33))]
+    assert len({batch.tobytes() for batch in batches}) == 4
+    parts = [crops(0, tf.constant(1, tf.int64), part) for part in (slice(4), slice(4, 10))]
     np.testing.assert_array_equal(np.concatenate(parts), batches[1])
 
 
 @pytest.mark.parametrize(
     "files", [None, [picture(12, 12, seed=i) for i in range(20)]], ids=["pixels", "files"]
 )
-@pytest.mark.parametrize("augment", ["none", "crop_flip"])
-def test_augmentation_precedes_prepare(tmp_path, augment, files):
+def test_augmentation_precedes_prepare(tmp_path, files):
     """A model gets the same pixels in every mode, augmented as the dataset has them."""
     manifest = dataset(tmp_path / "data", 20, shape=(8, 8, 1), files=files)
 
     def scale(columns):
         return {"image": tf.cast(columns["image"], tf.float32) / 128 - 1}
 
-    def batch(mode, prepare):
-        place = Choice(str(tmp_path / "data"), mode, "", None)
-        options = {"global_batch": 9, "seed": 0, "prepare": prepare, "augment": augment}
-        reader = open_reader(place, manifest, **options)
+    def batch(mode, prepare, augment="crop_flip"):
+        options = {"prepare": prepare, "augment": augment}
+        reader = reader_of(manifest, tmp_path / "data", mode, 9, **options)
         return reader.batch(reader.load(), tf.constant(3, tf.int64), 0, 9)
 
     expected = scale(batch("resident", dict))["image"]
     for mode in ("resident", "mapped"):
         np.testing.assert_array_equal(batch(mode, scale)["image"], expected)
+        assert not np.array_equal(batch(mode, scale, "none")["image"], expected)
