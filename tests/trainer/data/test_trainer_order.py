@@ -25,11 +25,9 @@ def test_every_epoch_is_permutation(examples, seed, batch, epochs):
 
 
 def test_epochs_and_seeds_are_uncorrelated():
-    epochs = [
-        *steps(7, 20_000, examples=20_000).reshape(7, -1),
-        steps(1, 20_000, examples=20_000, seed=1),
-    ]
-    correlations = np.corrcoef([*epochs, np.arange(20_000)]) - np.eye(9)
+    size = {"batch": 20_000, "examples": 20_000}
+    epochs = [*steps(7, **size).reshape(7, -1), steps(1, **size, seed=1), np.arange(20_000)]
+    correlations = np.corrcoef(epochs) - np.eye(9)
     assert np.abs(correlations).max() < 5 / np.sqrt(20_000)
 
 
@@ -45,7 +43,6 @@ def test_order_is_independent_of_replicas(replicas, batch, step):
     order = {"examples": 1000, "seed": 0, "global_batch": batch}
     shares = [share(r, replicas=replicas, global_batch=batch) for r in range(replicas)]
     parts = [batch_indices(step, **order, first=first, count=count) for first, count in shares]
-    np.testing.assert_array_equal(
-        np.concatenate(parts), batch_indices(step, **order, first=0, count=batch)
-    )
+    whole = batch_indices(step, **order, first=0, count=batch)
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1

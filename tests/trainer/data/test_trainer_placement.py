@@ -1,14 +1,14 @@
 import concurrent.futures
-import pathlib
 import shutil
+from unittest import mock
 
 import pytest
-from numbered import damage, dataset, picture
+from numbered import damage, dataset, picture, provided
 
 from common.errors import UserError
 from common.machine import available_bytes
 from common.manifest import Manifest
-from trainer.data.placement import DEFAULT_DIR, Choice, budget, choose, provide_files
+from trainer.data.placement import DEFAULT_DIR, budget, choose
 
 
 @pytest.fixture
@@ -42,53 +42,40 @@ def test_budget_is_share_of_memory(tmp_path, monkeypatch):
     assert budget(1, on_gpus=True) == 4 * 2**20 / 2
 
 
-def copy(tmp_path, manifest: Manifest) -> pathlib.Path:
-    """Copies `data` to `cache`."""
-    choice = Choice(str(tmp_path / "data"), "mapped", "", str(tmp_path / "cache"))
-    return pathlib.Path(provide_files(choice, manifest).data_dir)
-
-
 @pytest.mark.parametrize("files", [None, [picture(4, 5)] * 100], ids=["fixed", "files"])
 def test_files_are_copied_once(tmp_path, files):
-    manifest = dataset(tmp_path / "data", 100, files=files)
+    places = dataset(tmp_path / "data", 100, files=files), tmp_path / "data", tmp_path / "cache"
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        (copies,) = {*pool.map(copy, [tmp_path] * 4, [manifest] * 4)}
+        (copies,) = {*pool.map(lambda _: provided(*places), range(4))}
     ours, theirs = (
         {path.name: path.read_bytes() for path in folder.glob("train-*")}
         for folder in (tmp_path / "data", copies)
     )
     assert ours == theirs
     shutil.rmtree(tmp_path / "data")
-    assert copy(tmp_path, manifest) == copies
+    assert provided(*places) == copies
 
 
 def test_unwritable_or_full_cache_is_error(tmp_path, manifest, monkeypatch):
     usage = type(shutil.disk_usage(tmp_path))(10, 10, 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(UserError, match=r"--cache-dir \S+: 0.0 MB are needed .* 0.0 MB are free"):
-        copy(tmp_path, manifest)
-    shutil.rmtree(tmp_path / "cache")
-    (tmp_path / "cache").write_text("a file")
-    with pytest.raises(UserError, match="--cache-dir"):
-        copy(tmp_path, manifest)
+    for cache, message in ((tmp_path / "cache", " are needed .* free"), ("/dev/null", "writable")):
+        with pytest.raises(UserError, match=f"{message}.* --cache-dir"):
+            provided(manifest, tmp_path / "data", cache)
 
 
 def test_failing_bucket_is_no_user_error(tmp_path, manifest):
-    def fail():
-        raise ConnectionError("the bucket does not answer")
-
+    failing = mock.Mock(side_effect=ConnectionError("the bucket does not answer"))
     with pytest.raises(ConnectionError, match="does not answer"):
-        provide_files(
-            Choice(str(tmp_path / "data"), "mapped", "", str(tmp_path / "c")), manifest, fail
-        )
+        provided(manifest, tmp_path / "data", tmp_path / "cache", failing)
 
 
 def test_local_files_are_verified_once(tmp_path, manifest):
-    calls, choice = [], Choice(str(tmp_path / "data"), "mapped", "", None)
+    verified, directory = mock.Mock(), tmp_path / "data"
     for _ in range(2):
-        assert provide_files(choice, manifest, lambda: calls.append(1)) == choice
-        assert len(calls) == 6  # three shards and their hashes
-    path = tmp_path / "data" / manifest.split("train").shards[1].file
+        assert provided(manifest, directory, None, verified) == directory
+        assert verified.call_count == 6  # three shards and their hashes
+    path = directory / manifest.split("train").shards[1].file
     damage(path, -9)
     with pytest.raises(UserError, match=f"{path.name} is not the file"):
-        provide_files(choice, manifest)
+        provided(manifest, directory, None)
