@@ -44,5 +44,4 @@ def test_embedding_gradient_has_gathered_rows():
         rows = layer(numbers)
     gradient = tape.gradient(rows, layer.table.value)
     np.testing.assert_array_equal(rows, tf.cast(layer.table.numpy()[numbers], tf.bfloat16))
-    assert isinstance(gradient, tf.IndexedSlices) and gradient.dtype == tf.float32
-    assert gradient.indices.numpy().tolist() == [3, 11, 12, 3]
+    assert gradient.dtype == tf.float32 and [*gradient.indices] == [3, 11, 12, 3]
