@@ -38,11 +38,12 @@ class Jitter(L.Layer):
 
 
 def functional(manifest: Manifest) -> keras.Model:
-    """Several layers with random states among the weights, and one layer in two places."""
+    """Layers with random states among the weights, one in two places, and one of a sequence."""
     inputs, shared = _image(manifest), L.Dense(24, name="shared")
     x = L.Dense(24, activation="relu")(L.Dropout(0.2)(_flat(inputs)))
     x = Jitter()(shared(L.Dropout(0.3)(shared(x))))
-    return keras.Model(inputs, L.Dense(10)(x))
+    rows = L.Bidirectional(L.LSTM(8, dropout=0.2))(L.Reshape((8, 8))(L.Rescaling(1 / 16)(inputs)))
+    return keras.Model([inputs], L.Dense(10)(L.Concatenate()([x, rows])))
 
 
 def sequential(manifest: Manifest) -> keras.Model:
@@ -71,13 +72,6 @@ def subclassed(manifest: Manifest) -> keras.Model:
     return Subclassed()
 
 
-def lstm(manifest: Manifest) -> keras.Model:
-    """The rows of an image as a sequence, in both directions."""
-    inputs = _image(manifest)
-    x = L.Bidirectional(L.LSTM(8, dropout=0.2))(L.Reshape((8, 8))(L.Rescaling(1 / 16)(inputs)))
-    return keras.Model([inputs], L.Dense(10)(x))
-
-
 class Spread(L.Layer):
     """Adds to the loss how far the examples' values are from 0, on average."""
 
@@ -102,24 +96,17 @@ def batch_norm(manifest: Manifest) -> keras.Model:
     return keras.Model({"image": inputs}, L.Dense(10)(x))
 
 
-def lookup(manifest: Manifest) -> keras.Model:
-    """A vocabulary, and statistics, that are known when it is built."""
+def frozen(manifest: Manifest) -> keras.Model:
+    """A backbone that is not trained, beside a vocabulary and statistics that are known."""
     inputs, normal = _image(manifest), L.Normalization()
     normal.adapt(np.arange(17.0)[:, None])
-    words = L.IntegerLookup(vocabulary=[*range(17)])(L.Flatten()(inputs))
-    numbers = L.Flatten()(normal(L.Rescaling(1.0)(inputs)))
-    x = L.Concatenate()([L.Flatten()(L.Embedding(20, 4)(words)), numbers])
-    return keras.Model({"image": inputs}, L.Dense(10)(x))
-
-
-def frozen(manifest: Manifest) -> keras.Model:
-    """A backbone that is not trained, with batch normalisation and a regulariser, below a head."""
-    inputs = _image(manifest)
+    numbers = L.Reshape((8, 8, 1))(normal(L.Flatten()(inputs)))
     layers = [L.Conv2D(8, 3, kernel_regularizer="l2"), L.BatchNormalization(), L.Dropout(0.2)]
-    backbone = keras.Sequential([keras.Input((8, 8, 1)), *layers], name="backbone")
+    backbone = keras.Sequential([keras.Input((8, 8, 1)), *layers, L.Flatten()], name="backbone")
     backbone.trainable = False
-    x = L.Flatten()(backbone(L.Rescaling(1 / 16)(inputs)))
-    return keras.Model(inputs, L.Dense(10)(x))
+    words = L.Embedding(20, 4)(L.IntegerLookup(vocabulary=[*range(17)])(L.Flatten()(inputs)))
+    x = L.Concatenate()([L.Flatten()(words), backbone(numbers)])
+    return keras.Model({"image": inputs}, L.Dense(10)(x))
 
 
 @keras.saving.register_keras_serializable("tests")

@@ -1,6 +1,5 @@
 """Models that would be trained wrong, or not at all: `--model wrong_models:softmax`."""
 
-import functools
 import itertools
 from collections.abc import Callable
 
@@ -15,12 +14,6 @@ _BUILT = itertools.count()
 
 def _with(*layers, units: int = 10, last: tuple = ()) -> keras.Sequential:
     return keras.Sequential([L.Rescaling(1 / 16), L.Flatten(), *layers, L.Dense(units), *last])
-
-
-def _untrained() -> keras.Sequential:
-    model = _with()
-    model.trainable = False
-    return model
 
 
 def _words() -> keras.Sequential:
@@ -41,36 +34,27 @@ class OwnStep(keras.Sequential):
         return {}
 
 
-LOGITS = "and the task takes [32, 10], logits"
-PROBABILITIES = "its outputs are probabilities already (by {}), and the loss takes logits"
 # By the name of the function what it builds, and what is said of that.
 REFUSED = {
     "softmax": (
         lambda: _with(last=(L.Softmax(), L.Reshape((10,)))),
-        PROBABILITIES.format("Softmax"),
+        "its outputs are probabilities already (by Softmax), and the loss takes logits",
     ),
-    "sigmoid": (lambda: _with(last=(L.Activation("sigmoid"),)), PROBABILITIES.format("Sigmoid")),
-    "narrow": (lambda: _with(units=1), f"its outputs are (32, 1), {LOGITS}, one for each class"),
+    "sigmoid": (lambda: _with(last=(L.Activation("sigmoid"),)), "already (by Sigmoid)"),
+    "narrow": (lambda: _with(units=1), "its outputs are (32, 1), and the task takes [32, 10]"),
     "over_batch": (lambda: _with(last=(OverBatch(),)), "its outputs are (1, 10)"),
-    "own_step": (
-        lambda: OwnStep([L.Flatten(), L.Dense(10)]),
-        "has a train_step of its own, which is not called here",
-    ),
+    "own_step": (lambda: OwnStep([L.Dense(10)]), "has a train_step of its own"),
     "no_model": (lambda: L.Dense(10), "gives a Dense, which is no keras.Model"),
-    "nothing": (_untrained, "no weight has a gradient"),
-    "endless": (
-        lambda: _with(last=(L.Rescaling(float("inf")),)),
-        "the loss of the untrained model is nan",
+    "nothing": (
+        lambda: keras.Sequential([L.Flatten(), L.Dense(10, trainable=False)]),
+        "no weight has a gradient",
     ),
-    "vocabulary": (
-        _words,
-        "it has other weights, vocabularies or statistics each time that it is built",
-    ),
+    "endless": (lambda: _with(last=(L.Rescaling(float("inf")),)), "untrained model is nan"),
+    "vocabulary": (_words, "it has other weights, vocabularies or statistics each time"),
 }
 
 
-def _build(make: Callable[[], object], manifest: Manifest) -> object:
-    return make()
-
-
-globals().update({name: functools.partial(_build, make) for name, (make, _) in REFUSED.items()})
+def __getattr__(name: str) -> Callable[[Manifest], object]:
+    if name not in REFUSED:
+        raise AttributeError(name)
+    return lambda manifest: REFUSED[name][0]()
