@@ -31,26 +31,6 @@ def test_evaluation_shows_signs_of_life(job):
     assert job.steps("evaluation") == [10, 20]
 
 
-@pytest.mark.parametrize(
-    ("victim", "phase", "every"),
-    [
-        ("worker-0", "evaluating", 10),
-        ("chief-0", "evaluating", 0),
-        pytest.param("chief-0", "exporting", 0, marks=pytest.mark.slow),
-    ],
-)
-def test_stopped_replica_takes_others(job, victim, phase, every):
-    """A replica is stopped in an evaluation in between or at the end, or in an export."""
-    roles, flags = ["chief", "worker"], f"--train-steps 20 --eval-every-steps {every}"
-    job.start(*roles, flags=f"{SLOW} 8 {flags}")
-    job.until(lambda: job.phase(victim) == phase)
-    job.terminate(victim)
-    assert job.wait() == {"chief-0": 143, "worker-0": 143}
-    assert len(job.events("evaluation")) == (phase == "exporting")
-    job.run(*roles, flags=f"{SLOW} 500 {flags}")
-    assert job.read("validation.json")["latest"]["step"] == 20
-
-
 def test_evaluator_without_split_leaves(job, tmp_path):
     numbered.dataset(tmp_path / "numbered", 64, classes=2)
     job.data = tmp_path / "numbered"

@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import pathlib
 import random
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -197,11 +198,7 @@ class Job:
         import tensorflow as tf
 
         reader = tf.train.load_checkpoint(str(self.directory / "checkpoints" / f"ckpt-{step}"))
-        names = [
-            n
-            for n in reader.get_variable_to_dtype_map()
-            if "OBJECT_GRAPH" not in n and "save_counter" not in n
-        ]
+        names = [n for n in reader.get_variable_to_dtype_map() if not re.search("GRAPH|save_c", n)]
         assert len(names) > 10
         return {name: reader.get_tensor(name) for name in sorted(names)}
 
@@ -209,33 +206,23 @@ class Job:
         """The model with the weights of a checkpoint."""
         from trainer.nn import weights
 
-        variables, values = self.variables(step), {}
-        for name in weights.named(model):
-            key = f"variables/model.S{name.replace('/', '.S')}/.ATTRIBUTES/VARIABLE_VALUE"
-            values[name] = variables[key]
-        weights.put(values, model)
+        key, variables = "variables/model.S{}/.ATTRIBUTES/VARIABLE_VALUE", self.variables(step)
+        names = {name: key.format(name.replace("/", ".S")) for name in weights.named(model)}
+        weights.put({name: variables[key] for name, key in names.items()}, model)
         return model
 
     def digest(self, step: int) -> str:
         """SHA-256 of all of a checkpoint."""
-        digest = hashlib.sha256()
-        for name, value in self.variables(step).items():
-            digest.update(f"{name} {value.dtype} {value.shape}".encode() + value.tobytes())
-        return digest.hexdigest()
-
-    def attempts(self, replica: str = "chief-0") -> list[list[dict]]:
-        """The events of each attempt, oldest first."""
-        files = sorted(
-            self.directory.glob(f"journal-{replica}-*.jsonl"),
-            key=lambda p: int(p.stem.split("-")[-1]),
-        )
-        # The last line may be half written.
-        return [[json.loads(line) for line in file.read_text().split("\n")[:-1]] for file in files]
+        values = [(k, v.dtype, v.shape, v.tobytes()) for k, v in self.variables(step).items()]
+        return hashlib.sha256(repr(values).encode()).hexdigest()
 
     def events(self, kind: str, replica: str = "chief-0") -> list[dict]:
         """The events of a kind in the newest attempt."""
-        newest = (self.attempts(replica) or [[]])[-1]
-        return [event for event in newest if event["event"] == kind]
+        files = self.directory.glob(f"journal-{replica}-*.jsonl")
+        newest = max(files, key=lambda path: int(path.stem.split("-")[-1]), default=None)
+        # The last line may be half written.
+        lines = newest.read_text().split("\n")[:-1] if newest else []
+        return [event for event in map(json.loads, lines) if event["event"] == kind]
 
     def steps(self, kind: str, replica: str = "chief-0") -> list[int]:
         """The steps of these events."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.cluster
 STEPS = 60
 # Evaluations of one example at a time, to have some time in them.
 FLAGS = f"--model resnet --num-layers 20 --batch-size 32 --train-steps {STEPS}"
@@ -10,7 +10,11 @@ FLAGS += " --checkpoint-num-steps 20 --eval-every-steps 30 --eval-batch-size 1"
 
 
 @pytest.mark.parametrize("phase", ["training", "step", "evaluating", "saving", "exporting"])
-@pytest.mark.parametrize("roles", ["chief", "chief worker", "chief worker ps"])
+@pytest.mark.parametrize(
+    "roles",
+    [pytest.param(roles, marks=pytest.mark.slow) for roles in ("chief", "chief worker ps")]
+    + ["chief worker"],
+)
 def test_stopped_replica_leaves_in_time(job, roles, phase):
     roles = roles.split()
     victim = f"{roles[-1]}-0"

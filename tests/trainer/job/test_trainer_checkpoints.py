@@ -24,9 +24,7 @@ def new_state() -> State:
     return State(model, optimizer)
 
 
-@pytest.fixture
-def state() -> State:
-    return new_state()
+state = pytest.fixture(new_state)
 
 
 def chief(directory: epath.PathLike, state: State, keep: int = 3) -> Checkpoints:
@@ -47,11 +45,12 @@ def save(checkpoints: Checkpoints, *steps: int) -> None:
         checkpoints.wait()
 
 
-def add_score(
-    directory: pathlib.Path, step: int, state: State, accuracy: float, **more: float
-) -> bool:
-    scores = Scores(str(directory), Classification(("no", "yes")))
-    return scores.add(step, {"loss": 1.0, "accuracy": accuracy, **more}, state)
+def scores_in(directory: pathlib.Path) -> Scores:
+    return Scores(str(directory), Classification(("no", "yes")))
+
+
+def add_score(directory: pathlib.Path, step: int, state: State, accuracy: float) -> bool:
+    return scores_in(directory).add(step, {"loss": 1.0, "accuracy": accuracy}, state)
 
 
 def names(directory: pathlib.Path) -> set[str]:
@@ -59,6 +58,7 @@ def names(directory: pathlib.Path) -> set[str]:
 
 
 def test_newest_checkpoints_are_kept(tmp_path, state):
+    """Training does not begin anew when all of them are damaged."""
     checkpoints = chief(tmp_path, state, 2)
     assert checkpoints.restore() == 0
     save(checkpoints, 10, 20, 30)
@@ -66,6 +66,10 @@ def test_newest_checkpoints_are_kept(tmp_path, state):
     assert tf.train.latest_checkpoint(str(tmp_path / "checkpoints")).endswith("ckpt-30")
     assert chief(tmp_path, state, 2).restore() == 30
     assert np.unique(state.model.get_weights()[0]) == [30]
+    for file in tmp_path.glob("checkpoints/*.data-*"):
+        file.write_bytes(b"")
+    with pytest.raises(OSError, match="none of the checkpoints"):
+        checkpoints.restore()
 
 
 @pytest.fixture(scope="module")
@@ -102,38 +106,27 @@ def test_damaged_checkpoint_is_passed_over(two, data):
         file.write_bytes(content)
 
 
-def test_only_damaged_checkpoints_are_error(tmp_path, state):
-    """Training does not begin anew."""
-    checkpoints = chief(tmp_path, state)
-    save(checkpoints, 10)
-    next((tmp_path / "checkpoints").glob("ckpt-10.data-*")).write_bytes(b"")
-    with pytest.raises(OSError, match="none of the checkpoints"):
-        checkpoints.restore()
-
-
 def test_unavailable_store_keeps_checkpoints(tmp_path, monkeypatch, state):
     checkpoints = chief(tmp_path, state)
     save(checkpoints, 10, 20)
-    message = "All 10 retry attempts failed."
-    away = tf.errors.AbortedError(None, None, message)
-    for owner, name, error, call in (
-        (tf.train.Checkpoint, "read", ValueError(message), checkpoints.restore),
-        (tf.io.gfile, "listdir", away, checkpoints.restore),
-        (tf.train.Checkpoint, "write", away, lambda: add_score(tmp_path, 30, state, 0.5)),
-        (tf.train.Checkpoint, "write", away, lambda: save(checkpoints, 30)),
+    away = mock.Mock(side_effect=tf.errors.AbortedError(None, None, "All retry attempts failed."))
+    for owner, name, call in (
+        (tf.train.Checkpoint, "read", checkpoints.restore),
+        (tf.io.gfile, "listdir", checkpoints.restore),
+        (tf.train.Checkpoint, "write", lambda: add_score(tmp_path, 30, state, 0.5)),
+        (tf.train.Checkpoint, "write", lambda: save(checkpoints, 30)),
     ):
         with monkeypatch.context() as patch, pytest.raises(OSError, match="retry"):
-            patch.setattr(owner, name, mock.Mock(side_effect=error))
+            patch.setattr(owner, name, away)
             call()
     assert checkpoints.restore() == 20
 
 
 def test_checkpoints_of_neighbour_are_kept(tmp_path, state):
     """Names of job directories are no patterns."""
-    for name, steps in (("ab", [10]), ("a*", [10, 20])):
-        save(chief(tmp_path / name, state, 1), *steps)
-        for step in steps:
-            add_score(tmp_path / name, step, state, step / 100)
+    for name, step in (("ab", 10), ("a*", 10), ("a*", 20)):
+        save(chief(tmp_path / name, state, 1), step)
+        add_score(tmp_path / name, step, state, step / 100)
     for name, step in (("ab", 10), ("a*", 20)):
         for part in ("checkpoints", "best"):
             assert names(tmp_path / name / part) == {f"ckpt-{step}"}
@@ -145,7 +138,7 @@ def test_best_state_is_kept(tmp_path, state):
         state.take(step)
         assert add_score(tmp_path, step, state, accuracy) == is_best  # an equal one is not better
     assert names(tmp_path / "best") == {"ckpt-2"}
-    scores = Scores(str(tmp_path), Classification(("no", "yes")))
+    scores = scores_in(tmp_path)
     assert scores.restore_best(state) == 2
     assert np.unique(next(iter(state.weights().values()))) == [2]
     (tmp_path / "best" / "ckpt-2.index").write_bytes(b"")

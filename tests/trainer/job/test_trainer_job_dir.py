@@ -37,8 +37,13 @@ def test_job_dir_keeps_first_start(tmp_path, store, where):
     with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
         identity.check(job, {"seed": 1, "fingerprint": "b"})
     assert done.load(job) is None
-    record = done.Done(
-        step=3, epochs=0.5, loss=0.5, accuracy=0.25, validation={}, seconds=1.5, examples_per_s=10.0
-    )
+    facts = {
+        "loss": 0.5,
+        "accuracy": 0.25,
+        "validation": {},
+        "seconds": 1.5,
+        "examples_per_s": 10.0,
+    }
+    record = done.Done(step=3, epochs=0.5, **facts)
     record.save(job)
     assert done.load(job) == record

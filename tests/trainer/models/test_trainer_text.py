@@ -1,13 +1,18 @@
 """Words that the converter counts are those that Keras looks up."""
 
 import collections
+import itertools
+import pathlib
+import re
 
 import hypothesis
 import hypothesis.strategies as st
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import trips
+from trainer_jobs import ROOT
 
 from common.errors import UserError
 from common.manifest import Manifest
@@ -32,24 +37,46 @@ def test_words_are_counted_as_by_keras(texts):
     assert expected == ([0, *counts.values()] if counts else [0, 0])
 
 
-def test_most_frequent_words_are_in_manifest(tmp_path):
-    """The words of the training split alone count."""
+def converted(directory: pathlib.Path, comments: list[str], words: int) -> pathlib.Path:
+    """Converts comments, of which each other one is for a tip."""
     schema = {
         "name": "comments",
         "origin": "made up",
         "columns": {"comment": {"type": "string"}, "tip": {"type": "string"}},
         "label": {"column": "tip", "classes": ["no", "yes"]},
-        "deep": [{"column": "comment", "words": 120}],
+        "deep": [{"column": "comment", "words": words}],
     }
-    ends = ["no", "yes"] * 100
-    rows = [{"comment": f"A ride no. {i % 7}, a: {i}!", "tip": tip} for i, tip in enumerate(ends)]
-    manifest = Manifest.load(trips.make(tmp_path, rows, schema))
-    texts = records.load(manifest, str(tmp_path / "data"), "train")["comment"].numpy()
+    tips = itertools.cycle(["no", "yes"])
+    rows = [{"comment": text, "tip": tip} for text, tip in zip(comments, tips, strict=False)]
+    return trips.make(directory, rows, schema)
+
+
+def test_most_frequent_words_are_in_manifest(tmp_path):
+    """The words of the training split alone count."""
+    data = converted(tmp_path, [f"A ride no. {i % 7}, a: {i}!" for i in range(200)], 120)
+    manifest = Manifest.load(data)
+    texts = records.load(manifest, str(data), "train")["comment"].numpy()
     counts = collections.Counter(b" ".join(texts).lower().translate(None, b".,:!").split())
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     assert len(ranked) > 120
     assert [word.encode() for word in vocabulary(manifest, "comment")] == ranked[:120]
     assert vocabulary(manifest, "comment", 2) == ["a", "no"]
+
+
+@pytest.mark.cluster
+def test_texts_of_page_are_learnt(make, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "MODELS.md").read_text()
+    code = re.findall("```python\n(.*?)```", page, re.S)[2]
+    (tmp_path / "texts_of_the_page.py").write_text(f"import keras\n{code}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ends = ["Late!", "Friendly,", "rude driver.", "a clean car", "A DIRTY car", "Fast; thanks"]
+    comments = [f"My ride {i}: {ends[i % 6]}" for i in range(300)]
+    job = make(data=converted(tmp_path / "texts", comments, 12))
+    flags = "--model texts_of_the_page:comments --batch-size 30 --learning-rate 0.02"
+    job.run("chief", "worker", flags=f"{flags} --train-steps 100")
+    assert job.events("evaluation")[-1]["accuracy"] == 1
+    answers = job.served(comment=tf.constant(["my FRIENDLY driver, fast!", "dirty... and late"]))
+    assert answers["class_name"].tolist() == [b"yes", b"no"]
 
 
 def test_missing_words_are_error(table):
