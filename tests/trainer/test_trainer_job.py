@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tensorflow as tf
+from parsed import options
 from trainer_jobs import CLUSTERS, ROOT, Job, kill_at_random
 
 from trainer.data import records
-from trainer.models import registry
 
 pytestmark = pytest.mark.cluster
 STEPS, EVERY = 200, 20
@@ -79,11 +79,12 @@ def test_killed_job_resumes_to_same_bits(job, straight, images, how, model, seed
     assert died_at - newest <= 2 * EVERY
     assert job.events("done")[0]["steps"] == STEPS - newest
     assert job.digest(STEPS) == straight(how, MODELS[model]).digest(STEPS)
-    if model in OWN:
-        image = next(records.batches(images, str(job.data), "test", 50))["image"]
-        trained = job.trained(registry.builder(f"own_models:{model}", images, {})(), STEPS)
-        answers, expected = job.served(image=image), tf.nn.softmax(trained({"image": image}))
-        np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-6)
+    # The export has the precision of the job, and is loaded into a process of another.
+    image = next(records.batches(images, str(job.data), "test", 50))["image"]
+    trained = job.trained(options(flags).on(images).builder(images)(), STEPS)
+    answers, expected = job.served(image=image), tf.nn.softmax(trained({"image": image}))
+    near = 0.05 if model == "stateful" else 1e-6
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=near)
 
 
 @pytest.mark.parametrize("then", [["chief"], ["chief", "worker", "worker"]], ids=["one", "three"])

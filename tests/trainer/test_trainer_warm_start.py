@@ -145,15 +145,3 @@ def test_source_of_weights_has_records(table, tmp_path, store, saved, source, is
         if found:
             (hashes,) = found.hashes.values()
             assert hashes.tolist() == [*range(20)]
-
-
-def test_records_of_before_count_too(table):
-    """But not those of another form, and the splits of the same dataset say what is not known."""
-    second, third = (dataclasses.replace(table, origin=origin) for origin in ("second", "third"))
-    first, later = TrainedOn.of(table, [np.arange(9)]), np.arange(9, 20)
-    both = TrainedOn.of(second, [later]).and_before(first)
-    assert both.unseen(third, np.arange(30)).tolist() == [False] * 20 + [True] * 10
-    assert both.unseen(second, np.arange(20)).tolist() == [False] * 9 + [True] * 11
-    features = tuple(dataclasses.replace(f, unit="lux") for f in table.features)
-    bright = dataclasses.replace(table, features=features)
-    assert TrainedOn.of(bright, [later]).and_before(first).hashes.keys() == {bright.fingerprint}

