@@ -18,13 +18,11 @@ def root(tmp_path, monkeypatch) -> pathlib.Path:
 
 def write_groups(root: pathlib.Path, files: dict[str, str]) -> None:
     """Writes a tree of control groups, in which the process is in /a/b."""
-    texts = {
-        "proc/self/cgroup": "9:pids:/x\n0::/a/b",
-        **{f"sys/fs/cgroup/{k}": v for k, v in files.items()},
-    }
-    for name, text in texts.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text + "\n")
+    groups = root / "sys" / "fs" / "cgroup"
+    texts = {groups / name: text for name, text in files.items()}
+    for path, text in {**texts, root / "proc/self/cgroup": "9:pids:/x\n0::/a/b"}.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
 
 
 @pytest.mark.parametrize(

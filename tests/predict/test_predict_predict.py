@@ -7,12 +7,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from saved_models import export_untrained
 
-from components.convert.convert import convert
-from components.convert.options import Options
 from components.predict.__main__ import main
+from tests.pictures import convert_pictures
 from tests.rides import convert_quietly, source, typed_rows, write_csv
 
 pytestmark = pytest.mark.cluster
@@ -121,8 +119,6 @@ def test_predict_refusal(rides, tmp_path, refused, monkeypatch, header, stops, f
     [
         ("r.csv", "Fare (USD),began,company,paid,stops\n1,2\n", "CSV Error on Line: 2 .* Found: 2"),
         ("r.csv", 'id,stops\n1,2"3\n', "line 2: a quote in a value that does not start with one"),
-        ("r.csv", "id,id\n1,2\n", "two columns have one name in the header"),
-        ("r.csv", "", "empty; it needs a header"),
         ("r.jsonl", '{"id": 1}\n{oops\n', ".*Malformed JSON .* in line"),
         ("r.parquet", "PAR1", ".* too small to be a Parquet file"),
     ],
@@ -134,15 +130,10 @@ def test_predict_damaged_file(rides, tmp_path, refused, name, content, message):
 
 
 def test_predict_images(tmp_path, capsys):
-    source = tmp_path / "images"
-    for i in range(40):
-        path = source / "ab"[i % 2] / f"{i:02}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (9, 8), (i, 5 * i, 255 - i)).save(path)
-    with_data = Options(dataset="images", source=str(source), output=str(tmp_path / "data"))
-    model = export_untrained(convert(with_data), tmp_path / "model", "cnn")
-    (source / "a" / "00.png").write_bytes(b"no image")
-    predictions = predict(model, source, tmp_path / "p.csv", "--batch-size", "16")
+    manifest, paths = convert_pictures(tmp_path)
+    model = export_untrained(manifest, tmp_path / "model", "cnn")
+    paths[0].write_bytes(b"no image")
+    predictions = predict(model, tmp_path / "source", tmp_path / "p.csv", "--batch-size", "16")
     assert "1 of 40 rows are wrong and left out" in capsys.readouterr().out
     assert len(predictions) == 39 and predictions[0]["file"].endswith("a/02.png")
     assert {row["class_name"] for row in predictions} <= {"a", "b"}

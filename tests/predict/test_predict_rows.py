@@ -20,11 +20,8 @@ D, NOON = decimal.Decimal, dt.datetime(2024, 1, 31, 12, 0, 0, 500_000)
     [
         (pa.array([2, None, -(2**63)]), "int", ["2", "-", "-9223372036854775808"]),
         (pa.array([2**63 - 1], pa.uint64()), "int", ["9223372036854775807"]),
-        (
-            pa.array([2.0, None, math.nan, -3.0]),
-            "int",
-            ["2", "-", "-", "-3"],
-        ),  # As pandas has gaps.
+        # As pandas has gaps.
+        (pa.array([2.0, None, math.nan, -3.0]), "int", ["2", "-", "-", "-3"]),
         (pa.array([D("7.00"), D("7.50")], pa.decimal128(9, 2)), "int", ["7", "7.50"]),
         (pa.array([dt.time(1, 2, 3, 999_999)], pa.time64("us")), "int", ["3723"]),
         (pa.array([0.1, math.nan, 1e300]), "float", ["0.1", "-", "1e+300"]),
@@ -32,10 +29,7 @@ D, NOON = decimal.Decimal, dt.datetime(2024, 1, 31, 12, 0, 0, 500_000)
         (pa.array(["é".encode()]), "string", ["é"]),
         (pa.array(["a", None, "a"]).dictionary_encode(), "string", ["a", "-", "a"]),
         (pa.array([dt.date(1969, 12, 31)]), "time", ["1969-12-31"]),
-        *(
-            (pa.array([NOON], pa.timestamp(u)), "time", ["2024-01-31 12:00:00.5"])
-            for u in ("ms", "us", "ns")
-        ),
+        (pa.array([NOON], pa.timestamp("ns")), "time", ["2024-01-31 12:00:00.5"]),
         (
             pa.array([NOON.replace(tzinfo=dt.UTC)], pa.timestamp("us", "Asia/Tokyo")),
             "time",
@@ -45,9 +39,7 @@ D, NOON = decimal.Decimal, dt.datetime(2024, 1, 31, 12, 0, 0, 500_000)
 )
 def test_typed_value_becomes_cell(array, kind, texts, tmp_path):
     """Cells of a CSV file, which the model then reads as the converter does."""
-    pq.write_table(
-        pa.table({"x": array, "kept": pa.array(range(len(array)))}), tmp_path / "x.parquet"
-    )
+    pq.write_table(pa.table({"x": array, "kept": range(len(array))}), tmp_path / "x.parquet")
     column = Feature(name="x", header="x", dtype="string", type=kind, missing=("-", "NA"))
     signature = SimpleNamespace(structured_input_signature=((), {"x": None}))
     model = Model(directory="m", loaded=None, signatures={"raw": signature}, columns=[column])
@@ -56,6 +48,4 @@ def test_typed_value_becomes_cell(array, kind, texts, tmp_path):
     with open_rows(options, model) as rows:
         (batch,) = rows.batches(100)
     assert [text.decode() for text in batch.inputs["x"].numpy()] == texts
-    assert rows.count == len(texts) and batch.kept.column("kept").to_pylist() == [
-        *range(len(texts))
-    ]
+    assert batch.kept.column("kept").to_pylist() == [*range(rows.count)] == [*range(len(texts))]

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 import requests
-from PIL import Image
 from saved_models import export_untrained
 
-from components.convert.options import Options
 from components.register.register import open_registry
+from tests.pictures import convert_pictures
 from tests.rides import convert_quietly, source, typed_rows
 from tests.servers import start_server
 
@@ -40,13 +39,9 @@ class Server:
 
     def send(self, body: Any, path: str = "", **options: Any) -> requests.Response:
         """Posts bytes, or a value as JSON, to the model's `:predict` or another path."""
-        content = {"data": body} if isinstance(body, bytes | Iterator) else {"json": body}
-        return requests.post(
-            f"{self.url}{path or f'/v1/models/{self.name}:predict'}",
-            timeout=60,
-            **content,
-            **options,
-        )
+        options["data" if isinstance(body, bytes | Iterator) else "json"] = body
+        url = f"{self.url}{path or f'/v1/models/{self.name}:predict'}"
+        return requests.post(url, timeout=60, **options)
 
     def ask(self, **body: Any) -> Any:
         """Returns the answer to a request that is right."""
@@ -111,15 +106,7 @@ def images(
 ) -> Generator[Server, None, None]:
     """Serves a model of images of 9 x 8 pixels as Vertex AI has a container do it."""
     folder = tmp_path_factory.mktemp("images")
-    for i in range(40):
-        path = folder / "source" / "ab"[i % 2] / f"{i:02}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (9, 8), (i, 5 * i, 255 - i)).save(path)
-    manifest = convert_quietly(
-        Options(
-            dataset="images", source=str(folder / "source"), output=str(folder / "data"), shards=1
-        )
-    )
+    manifest, _ = convert_pictures(folder)
     export_untrained(manifest, folder / "version" / "1", "cnn")
     with serving("shapes", AIP_STORAGE_URI=str(folder / "version")) as server:
         yield server
@@ -132,9 +119,10 @@ def slow_model(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="count")])
     def serve(count: tf.Tensor) -> dict[str, tf.Tensor]:
-        most = tf.reduce_max(count)
-        total = tf.while_loop(lambda i: i < most, lambda i: [i + 1], [tf.constant(0, tf.int64)])
-        return {"counted": tf.minimum(count, total[0])}
+        total, most = tf.constant(0, tf.int64), tf.reduce_max(count)
+        while total < most:
+            total += 1
+        return {"counted": tf.minimum(count, total)}
 
     module = tf.Module()
     module.serve = serve

@@ -1,18 +1,17 @@
 """The same rows are answered alike by evaluation, predictions for files and a server."""
 
-import base64
 import pathlib
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from saved_models import export_untrained
 
-from components.convert.options import Options
+from common.manifest import Manifest
 from components.evaluate import score
 from components.evaluate.eval_set import EvalSet
 from components.predict.__main__ import main as predict
+from tests.pictures import convert_pictures, encoded
 from tests.rides import SCHEMA, convert_quietly, source, typed_rows
 
 pytestmark = pytest.mark.cluster
@@ -23,33 +22,16 @@ LABELS = {
 }
 
 
-def table(folder: pathlib.Path, label: dict) -> tuple[Options, str, list]:
+def table(folder: pathlib.Path, label: dict) -> tuple[Manifest, str, list]:
     """Returns a conversion, its source and each row as a client sends it."""
     rows = typed_rows(200)
     options = source(folder, rows, label=label)
-    sent = [
-        {
-            "fare": row["Fare (USD)"],
-            "Stops": row["stops"],
-            "began": row["began"] and str(row["began"]),
-            "paid": row["paid"],
-            "company": row["company"],
-        }
-        for row in rows
-    ]
-    return options, options.source, sent
-
-
-def pictures(folder: pathlib.Path) -> tuple[Options, str, list]:
-    """Returns the same of images."""
-    draw, sent = np.random.default_rng(0), []
-    for i in range(60):
-        path = folder / "pictures" / "ab"[i // 30] / f"{i:02}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(draw.integers(0, 256, (8, 9, 3), np.uint8)).save(path)
-        sent.append({"b64": base64.b64encode(path.read_bytes()).decode()})
-    flags = {"dataset": "images", "source": str(folder / "pictures")}
-    return Options(**flags, output=str(folder / "data")), str(folder / "pictures"), sent
+    names = {"Fare (USD)": "fare", "stops": "Stops"}
+    sent = [{names.get(name, name): value for name, value in row.items()} for row in rows]
+    for row in sent:
+        del row["id"], row["tip"]
+        row["began"] = row["began"] and str(row["began"])
+    return convert_quietly(options), options.source, sent
 
 
 def in_order(answers: np.ndarray) -> np.ndarray:
@@ -62,10 +44,13 @@ def in_order(answers: np.ndarray) -> np.ndarray:
     [*((label, "wide_deep") for label in LABELS), ("images", "cnn")],
 )
 def test_answers_agree(kind, model, tmp_path, serving, capsys):
-    options, path, sent = table(tmp_path, LABELS[kind]) if kind in LABELS else pictures(tmp_path)
-    manifest = convert_quietly(options)
+    if kind in LABELS:
+        manifest, path, sent = table(tmp_path, LABELS[kind])
+    else:
+        manifest, paths = convert_pictures(tmp_path, 60)
+        path, sent = str(tmp_path / "source"), [*map(encoded, paths)]
     directory = export_untrained(manifest, tmp_path / "model", model)
-    records = [EvalSet.load(options.output, split) for split in manifest.splits]
+    records = [EvalSet.load(str(tmp_path / "data"), split) for split in manifest.splits]
     name = records[0].task.answers[0]
     evaluated = np.concatenate(
         [score.predict(score.load(directory, each), each).answers for each in records]

@@ -1,6 +1,5 @@
 """Servers as their clients see them."""
 
-import base64
 import concurrent.futures
 import itertools
 import json
@@ -19,6 +18,7 @@ from PIL import Image
 
 from components.predict.model import Model
 from components.register.register import open_registry
+from tests.pictures import convert_pictures, encoded
 
 pytestmark = pytest.mark.cluster
 ROW = {"fare": 12.5, "Stops": 3, "began": "2024-01-31 08:15", "paid": True, "company": "Łódź"}
@@ -49,20 +49,14 @@ def test_server_is_ready_and_measures(server):
 
 
 def test_rows_are_texts_of_cells(server, registry):
-    sent = [
-        ROW,
-        {**ROW, "Stops": 3.0},
-        {},
-        {**ROW, "fare": None, "paid": "No"},
-        {**ROW, "company": 7, "paid": 0.0},
-    ]
-    cells = [
-        CELLS,
-        CELLS,
-        dict.fromkeys(CELLS, ""),
-        {**CELLS, "fare": "", "paid": "no"},
-        {**CELLS, "company": "7", "paid": "0"},
-    ]
+    sent, cells = zip(
+        (ROW, CELLS),
+        ({**ROW, "Stops": 3.0}, CELLS),
+        ({}, dict.fromkeys(CELLS, "")),
+        ({**ROW, "fare": None, "paid": "No"}, {**CELLS, "fare": "", "paid": "no"}),
+        ({**ROW, "company": 7, "paid": 0.0}, {**CELLS, "company": "7", "paid": "0"}),
+        strict=True,
+    )
     expected = of_model(registry, cells)
     response = server.send({"instances": sent})
     assert response.headers["x-model-version"] == "1"
@@ -83,33 +77,30 @@ def test_rows_by_named_signature(server):
 
 
 def test_v2_columns(server):
-    columns = {"fare": ("FP32", [12.5, 1]), "company": ("BYTES", ["Łódź", "none"])}
     inputs = [
-        {"name": name, "datatype": kind, "shape": [2], "data": values}
-        for name, (kind, values) in columns.items()
+        {"name": "fare", "datatype": "FP32", "shape": [2], "data": [12.5, 1]},
+        {"name": "company", "datatype": "BYTES", "shape": [2], "data": ["Łódź", "none"]},
     ]
     body = {"id": "7", "inputs": inputs, "outputs": [{"name": "probabilities"}]}
     response = server.send(body, "/v2/models/rides/infer")
-    expected = server.ask(inputs={name: values for name, (_, values) in columns.items()})
+    expected = server.ask(inputs={each["name"]: each["data"] for each in inputs})["outputs"]
     answer = response.json()
     assert answer["id"] == "7" and response.headers["x-model-version"] == "1"
     (output,) = answer["outputs"]
     values = np.reshape(output["data"], output["shape"]).tolist()
-    assert values == expected["outputs"]["probabilities"]
+    assert values == expected["probabilities"]
 
 
 def test_images_as_files_and_pixels(images, tmp_path):
-    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 9, 3), np.uint8)
-    files = []
-    for each in pixels:
-        Image.fromarray(each).save(tmp_path / "x.png")
-        files.append({"b64": base64.b64encode((tmp_path / "x.png").read_bytes()).decode()})
+    _, paths = convert_pictures(tmp_path, 20)
+    files = [*map(encoded, paths)]
+    pixels = [np.asarray(Image.open(path)).tolist() for path in paths]
     answer = images.ask(instances=files)
-    assert len(answer["predictions"]) == 2
+    assert len(answer["predictions"]) == 20
     assert {"class_name", "probabilities"} < answer["predictions"][0].keys()
     assert images.ask(instances=[{"image_bytes": file} for file in files]) == answer
-    assert images.ask(instances=pixels.tolist()) == answer
-    assert images.ask(instances=[{"image": p.tolist()} for p in pixels]) == answer
+    assert images.ask(instances=pixels) == answer
+    assert images.ask(instances=[{"image": each} for each in pixels]) == answer
     for row in ({"b64": "abc"}, {"b64": "abcd"}, [[1]], np.full((8, 9, 3), 256).tolist(), {}):
         response = images.send({"instances": [row]})
         assert response.status_code == 400 and [*response.json()] == ["error"], response.text
@@ -120,12 +111,9 @@ def test_images_as_files_and_pixels(images, tmp_path):
     [
         ({"instances": [{}, {}, {}, {"fare": "abc"}]}, "fare: 'abc' is no finite 32-bit number "
             "(row 3)"),
-        ({"instances": [{"began": "Łódź\n"}]}, "began: 'Łódź ' is no date or time as in ISO 8601 "
-            "(row 0"),
         ({"instances": [{"Fare": 1}]}, "unknown input of row 0: 'Fare'; did you mean 'fare'? "
             "(known: Stops, "),
         ({"instances": [{}, {"paid": [1]}]}, "paid: [1] is no string of shape () (row 1)"),
-        ({"instances": [7]}, "unknown input of row 0: 'a value without a name' (known: Stops, "),
         ({"instances": []}, "0 rows; send 1 to 10,000 at a time (--max-rows)"),
         ({"inputs": {"fare": [1, 2], "Stops": [1]}}, "Stops: give a list, as long as that of "),
         (
@@ -134,7 +122,6 @@ def test_images_as_files_and_pixels(images, tmp_path):
         ),
         ({"instances": [ROW], "signature_name": "row"}, "unknown signature 'row'; did you mean "
             "'raw'? (known: fau"),
-        (b'{"instances": [', "unexpected end of data"),
     ],
 )  # fmt: skip
 def test_wrong_request_is_told_why(server, body, message):
@@ -145,10 +132,8 @@ def test_wrong_request_is_told_why(server, body, message):
 
 def malformed(draw: random.Random) -> tuple[str, bytes]:
     """A path and a body that is no request of the rides."""
-    nested = []
-    for _ in range(draw.choice([3, 70, 300, 900])):
-        nested = [nested]
-    junk = draw.choice([True, 3, -1.5, "x", {"a": {}}, nested])
+    depth = draw.choice([3, 70, 300, 900])
+    junk = draw.choice([True, 3, -1.5, "x", {"a": {}}, json.loads("[" * depth + "]" * depth)])
     wrong = {draw.choice(["fare", "Stops", "began"]): draw.choice(["x", "1e999", {}, 10**40])}
     v2 = {"name": "fare", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}
     changed = {**v2, draw.choice([*v2]): draw.choice([None, {}, [2**62], [[1], [2, 3]]])}
@@ -192,7 +177,6 @@ def test_malformed_requests_leave_server_answering(server):
     ("method", "path", "status"),
     [
         ("GET", "/", 200),
-        ("GET", "/v1/models/other", 404),
         ("POST", "/v1/models/other:predict", 404),
         ("PUT", "/v1/models/rides:predict", 405),
         ("POST", "/v2/repository/models/rides/unload", 403),
@@ -222,17 +206,13 @@ def test_limits(serving, slow_model):
 
 
 def test_alias_moves_under_load(server, registry):
-    models = open_registry(str(registry))
-    stop = threading.Event()
+    models, stop = open_registry(str(registry)), threading.Event()
 
-    def ask_on() -> list[tuple[str, list]]:
-        answers = []
-        while not stop.is_set():
-            response = server.send({"instances": [ROW]})
-            assert response.status_code == 200, response.text
-            (row,) = response.json()["predictions"]
-            answers.append((response.headers["x-model-version"], row["probabilities"]))
-        return answers
+    def ask() -> tuple[str, list]:
+        response = server.send({"instances": [ROW]})
+        assert response.status_code == 200, response.text
+        (row,) = response.json()["predictions"]
+        return response.headers["x-model-version"], row["probabilities"]
 
     def wait_for(condition) -> None:
         deadline = time.monotonic() + 30
@@ -240,30 +220,24 @@ def test_alias_moves_under_load(server, registry):
             assert time.monotonic() < deadline, server.log.read_text()
             time.sleep(0.1)
 
-    def answering() -> str:
-        return server.send({"instances": [ROW]}).headers["x-model-version"]
-
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        clients = [pool.submit(ask_on) for _ in range(3)]
+        clients = [
+            pool.submit(lambda: [*iter(lambda: stop.is_set() or ask(), True)]) for _ in "123"
+        ]
         try:
             models.promote("rides", "2")
-            wait_for(lambda: answering() == "2")
+            wait_for(lambda: ask()[0] == "2")
             models.promote("rides", "3")  # It is damaged.
             wait_for(lambda: "version 2 still answers: " in server.log.read_text())
             models.promote("rides", "1")
-            wait_for(lambda: answering() == "1")
+            wait_for(lambda: ask()[0] == "1")
         finally:
             stop.set()
-        answers = [client.result() for client in clients]
-    expected = {
-        version: of_model(registry, [CELLS], version)["probabilities"][0] for version in "12"
-    }
-    assert expected["1"] != expected["2"]
-    for each in answers:
-        assert [version for version, _ in itertools.groupby(version for version, _ in each)] == [
-            *"121"
-        ]
-        assert all(probabilities == expected[version] for version, probabilities in each)
+    one, two = (of_model(registry, [CELLS], version)["probabilities"][0] for version in "12")
+    assert one != two
+    for client in clients:
+        answers = [answer for answer, _ in itertools.groupby(client.result())]
+        assert answers == [("1", one), ("2", two), ("1", one)]
 
 
 def test_sigterm_under_load(serving, slow_model):

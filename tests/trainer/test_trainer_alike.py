@@ -17,19 +17,18 @@ FLAGS = "--job-dir job --model from_set:chain --deterministic --threads 1"
 
 
 def start(
-    data: pathlib.Path, directory: pathlib.Path, steps: int, hash_seed: int, **task
+    data: pathlib.Path, directory: pathlib.Path, steps: int, hash_seed: int, task: str = ""
 ) -> subprocess.Popen:
     """Starts a replica in a working directory of its own."""
     directory.mkdir(exist_ok=True)
     environ = {
-        **os.environ,
         "PYTHONPATH": f"{ROOT}:{pathlib.Path(__file__).parent}",
         "PYTHONHASHSEED": str(hash_seed),
-        "TF_CONFIG": json.dumps(task),
+        "TF_CONFIG": task,
     }
     command = f"-m trainer.task --data-dir {data} --train-steps {steps} {FLAGS}".split()
-    options = {"cwd": directory, "env": environ, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, *command], **options)
+    options = {"cwd": directory, "env": os.environ | environ, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, *command], text=True, **options)
 
 
 def test_attempts_and_replicas_begin_alike(digits, tmp_path):
@@ -44,9 +43,10 @@ def test_attempts_and_replicas_begin_alike(digits, tmp_path):
 
     (resumed / "job/checkpoints/ckpt-10.data-00000-of-00001").write_bytes(b"")
     with reserved(2) as ports:
-        cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-        tasks = [{"cluster": cluster, "task": {"type": "worker", "index": i}} for i in range(2)]
-        replicas = [start(digits, directories[i], 20, i, **tasks[i]) for i in range(2)]
+        cluster, replicas = {"worker": [f"127.0.0.1:{port}" for port in ports]}, []
+        for i, directory in enumerate(directories):
+            task = {"cluster": cluster, "task": {"type": "worker", "index": i}}
+            replicas.append(start(digits, directory, 20, i, json.dumps(task)))
         errors = [replica.communicate()[1] for replica in replicas]
     starts = r"worker-0: step 10 of model (\w+), worker-1: step 5 of model \1"
     assert all(re.search(starts, error) for error in errors), errors

@@ -16,32 +16,22 @@ def tf_config(cluster: dict, role: str, index: int | str = 0) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("environ", "name", "leads", "strategy"),
+    ("cluster", "task", "name", "leads", "strategy"),
     [
-        ({"TF_CONFIG": ""}, "chief-0", True, "one_device"),
-        (tf_config({"chief": CHIEF}, "chief"), "chief-0", True, "one_device"),
-        (tf_config(BOTH, "worker", 1), "worker-1", False, MULTI_WORKER),
+        ({}, ("chief",), "chief-0", True, "one_device"),
+        ({"chief": CHIEF}, ("chief",), "chief-0", True, "one_device"),
+        (BOTH, ("worker", 1), "worker-1", False, MULTI_WORKER),
         # AI Platform's, which writes the index as text.
-        (
-            tf_config({"master": CHIEF, "ps": PS}, "master", "0"),
-            "chief-0",
-            True,
-            "parameter_server",
-        ),
+        ({"master": CHIEF, "ps": PS}, ("master", "0"), "chief-0", True, "parameter_server"),
         # Without a chief worker 0 leads.
-        (tf_config({"worker": WORKERS}, "worker"), "worker-0", True, MULTI_WORKER),
-        (tf_config({"worker": WORKERS}, "worker", 1), "worker-1", False, MULTI_WORKER),
+        ({"worker": WORKERS}, ("worker",), "worker-0", True, MULTI_WORKER),
+        ({"worker": WORKERS}, ("worker", 1), "worker-1", False, MULTI_WORKER),
         # An evaluator is never in the cluster.
-        (
-            tf_config({**BOTH, "evaluator": ["e:1"]}, "evaluator"),
-            "evaluator-0",
-            False,
-            MULTI_WORKER,
-        ),
+        ({**BOTH, "evaluator": PS}, ("evaluator",), "evaluator-0", False, MULTI_WORKER),
     ],
 )
-def test_member_follows_environment(environ, name, leads, strategy):
-    me = from_environment(environ)
+def test_member_follows_environment(cluster, task, name, leads, strategy):
+    me = from_environment(tf_config(cluster, *task))
     assert (me.name, me.is_chief, me.default_strategy) == (name, leads, strategy)
     assert me.addresses.get("chief") in (None, ("c:2222",))
     assert me.addresses.get("worker") in (None, ("w0:2222", "w1:2222"))
