@@ -142,12 +142,10 @@ def malformed(draw: random.Random) -> tuple[str, bytes]:
             ("v1", {"instances": junk}),
             ("v1", {"inputs": {"fare": junk}}),
             ("v1", {"instances": [ROW, wrong]}),
-            ("v1", {"instances": [ROW], "signature_name": draw.choice([1, [], {}, "Raw"])}),
-            ("v1", {"instances": [{**ROW, draw.choice(["", "b64", "tip", "ſtops"]): 1}]}),
+            ("v1", {"instances": [ROW], "signature_name": junk}),
             (draw.choice(["v1", "v2"]), junk),
             ("v2", {"inputs": junk}),
-            ("v2", {"inputs": [changed]}),
-            ("v2", {"inputs": [v2, changed], "outputs": [{"name": "nothing"}]}),
+            ("v2", {"inputs": [v2, changed]}),
         ]
     )
     content = json.dumps(body).encode()
