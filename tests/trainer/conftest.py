@@ -2,16 +2,9 @@ import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
-import trips
 from trainer_jobs import Job
 
 from common.manifest import Manifest
-
-
-@pytest.fixture(scope="session")
-def trips_data(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Returns a dataset of trips."""
-    return trips.make(tmp_path_factory.mktemp("trips"), trips.rows(400))
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import tensorflow as tf
 from parsed import options
 from trainer_jobs import CLUSTERS
 
-from common.manifest import Manifest
 from trainer import learning
 from trainer.data import example_weights, records
 from trainer.models import registry
@@ -17,11 +16,6 @@ from trainer.train_step import TrainStep
 BATCH, EPOCHS = 40, 3
 WEIGHTS = ("no=3", "yes=0.5")
 SGD = "--optimizer sgd --learning-rate 0.1"
-
-
-@pytest.fixture
-def manifest(trips_data) -> Manifest:
-    return Manifest.load(trips_data)
 
 
 def of_keras(model: keras.Model, optimizer: keras.Optimizer) -> keras.Model:
@@ -47,16 +41,16 @@ CASES = OFTEN | {
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=[] if c in OFTEN else pytest.mark.cluster) for c in CASES]
 )
-def test_training_agrees_with_keras(trips_data, manifest, case):
+def test_training_agrees_with_keras(data, table, case):
     model, flags, sgd = CASES[case]
-    build = registry.builder(f"ten_models:{model}", manifest, {})
-    prepare = example_weights.weighted(build.prepare, manifest, WEIGHTS)
+    build = registry.builder(f"ten_models:{model}", table, {})
+    prepare = example_weights.weighted(build.prepare, table, WEIGHTS)
     ours, inner = build(), build()
     ours.set_weights(inner.get_weights())
     adamw = keras.optimizers.AdamW(0.003, weight_decay=0.5)
     adamw.exclude_from_weight_decay(var_names=["bias"])
     theirs = of_keras(inner, adamw if sgd is None else keras.optimizers.SGD(0.1, 0.9, **sgd))
-    split = prepare(records.load(manifest, str(trips_data), "train"))
+    split = prepare(records.load(table, str(data), "train"))
     size = len(split["label"]) // BATCH * BATCH
     split = {name: column[:size].numpy() for name, column in split.items()}
     history = theirs.fit(
@@ -71,7 +65,7 @@ def test_training_agrees_with_keras(trips_data, manifest, case):
     opts = options(f"--model cnn {flags}")
     step = TrainStep(
         model=ours,
-        optimizer=learning.optimizer(opts, ours, manifest),
+        optimizer=learning.optimizer(opts, ours, table),
         task=build.task,
         label="label",
         global_batch=BATCH,
@@ -92,15 +86,15 @@ def test_training_agrees_with_keras(trips_data, manifest, case):
 
 
 @pytest.mark.cluster
-def test_replicas_agree_with_keras(make, trips_data, manifest):
+def test_replicas_agree_with_keras(make, data, table):
     """The score of the validation split, and the metrics of the first step."""
-    build = registry.builder("ten_models:masked", manifest, {})
-    split = build.prepare(records.load(manifest, str(trips_data), "validation"))
+    build = registry.builder("ten_models:masked", table, {})
+    split = build.prepare(records.load(table, str(data), "validation"))
     flags = "--model ten_models:masked --batch-size 33 --eval-batch-size 16 --deterministic"
     flags += " --class-weights yes=0.5 --train-steps 12"
     first_steps = []
     for roles, more in CLUSTERS.values():
-        job = make(data=trips_data)
+        job = make(data=data)
         job.run(*roles, flags=flags + more)
         model = of_keras(job.trained(build(), 12), keras.optimizers.SGD())
         expected = model.evaluate(

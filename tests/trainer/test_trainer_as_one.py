@@ -17,8 +17,8 @@ JOBS = {
     # The norm of one replica's part would show in every step.
     "clipped": ("digits", f"--model own_models:subclassed --clip-norm 0.05 {SGD}", 40, 1e-5),
     "own optimizer": ("digits", "--model fine_tuned:subclassed --batch-size 32", 30, 1e-5),
-    "weighed": ("trips_data", f"{TABLE} --class-weights no=3,yes=0.5", 30, 2e-4),
-    "table": ("trips_data", TABLE, 30, 2e-4),
+    "weighed": ("data", f"{TABLE} --class-weights no=3,yes=0.5", 30, 2e-4),
+    "table": ("data", TABLE, 30, 2e-4),
 }
 OFTEN = {
     ("penalised", "two_workers"),
