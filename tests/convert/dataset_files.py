@@ -4,7 +4,7 @@ import gzip
 import io
 import pathlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import google_crc32c
@@ -42,10 +42,7 @@ def encode_image(image: np.ndarray | Image.Image, kind: str = "PNG", **options: 
 
 def idx_bytes(array: np.ndarray) -> bytes:
     """Returns the content of an IDX file."""
-    return (
-        struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
-        + array.astype(np.uint8).tobytes()
-    )
+    return struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
 
 
 def make_idx(
@@ -61,16 +58,14 @@ def make_idx(
     Returns:
       Images and labels by split.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     arrays = {}
     for split, count in examples.items():
         images = np.random.default_rng(count).integers(0, 256, (count, *size), np.uint8)
         labels = (np.arange(count) % classes).astype(np.uint8)
-        for kind, array in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
-            path, data = directory / f"{split.replace('test', 't10k')}-{kind}", idx_bytes(array)
-            if packed:
-                path, data = path.with_name(f"{path.name}.gz"), gzip.compress(data, mtime=0)
-            path.write_bytes(data)
+        for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
+            name, data = f"{split.replace('test', 't10k')}-{kind}-ubyte", idx_bytes(array)
+            file = {f"{name}.gz": gzip.compress(data)} if packed else {name: data}
+            write_files(directory, file)
         arrays[split] = (images, labels)
     return arrays
 
@@ -84,20 +79,9 @@ def read_folder(directory: pathlib.Path) -> dict[str, bytes]:
     }
 
 
-def _masked(data: bytes) -> int:
+def _masked(data: bytes) -> bytes:
     crc = google_crc32c.value(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _payloads(data: bytes) -> Iterator[bytes]:
-    start = 0
-    while start < len(data):
-        length, header_crc = struct.unpack_from("<QI", data, start)
-        payload = data[start + 12 : start + 12 + length]
-        assert header_crc == _masked(data[start : start + 8])
-        assert struct.unpack_from("<I", data, start + 12 + length) == (_masked(payload),)
-        yield payload
-        start += 16 + length
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def parse_examples(data: bytes) -> list[dict[str, list[Any]]]:
@@ -107,13 +91,16 @@ def parse_examples(data: bytes) -> list[dict[str, list[Any]]]:
     """
     from tensorflow_datasets.proto import tf_example_pb2  # Slow to import.
 
-    records = [
-        tf_example_pb2.Example.FromString(payload).features.feature for payload in _payloads(data)
-    ]
-    return [
-        {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
-        for features in records
-    ]
+    file, records = io.BytesIO(data), []
+    while length := file.read(8):
+        sums = file.read(4)
+        payload = file.read(int.from_bytes(length, "little"))
+        assert sums + file.read(4) == _masked(length) + _masked(payload)
+        features = tf_example_pb2.Example.FromString(payload).features.feature
+        records.append(
+            {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
+        )
+    return records
 
 
 def read_split(directory: pathlib.Path, split: str = "train") -> list[dict[str, Any]]:
@@ -141,18 +128,13 @@ def write_records(path: pathlib.Path, records: list[bytes | dict[str, Any]]) -> 
     """
     from tensorflow_datasets.proto import tf_example_pb2  # Slow to import.
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = io.BytesIO()
+    data = b""
     for record in records:
         if isinstance(record, dict):
             features = {key: _feature(values) for key, values in record.items()}
             record = tf_example_pb2.Example(features={"feature": features}).SerializeToString()
         length = struct.pack("<Q", len(record))
-        file.write(
-            length
-            + struct.pack("<I", _masked(length))
-            + record
-            + struct.pack("<I", _masked(record))
-        )
-    path.write_bytes(gzip.compress(file.getvalue()) if path.suffix == ".gz" else file.getvalue())
+        data += length + _masked(length) + record + _masked(record)
+    data = gzip.compress(data) if path.suffix == ".gz" else data
+    write_files(path.parent, {path.name: data})
     return path

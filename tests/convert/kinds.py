@@ -15,17 +15,20 @@ def make(kind: str, root: pathlib.Path) -> dict[str, str]:
     """Makes `source`, and `schema.yaml` if need be, below a directory; returns its flags."""
     source = root / "source"
     flags = {"dataset": kind, "source": str(source)}
+    draw = np.random.default_rng(0)
     if kind == "idx":
         make_idx(source, size=(9, 7), packed=False, train=900, test=90)
         return flags
+    if kind in ("images", "tfrecord"):
+        pixels = [draw.integers(0, 256, (9, 4 + i % 3, 3), np.uint8) for i in range(300)]
+        images = [*map(encode_image, pixels)]
     if kind == "images":
-        names = [f"{'ab'[i % 2]}/{i}.png" for i in range(300)]
-        write_files(source, dict(zip(names, _images(), strict=True)))
+        write_files(source, {f"{'ab'[i % 2]}/{i}.png": file for i, file in enumerate(images)})
         return flags
     if kind == "tfrecord":
         schema = "{name: t, origin: t, image: image, label: label, classes: 2}"
         write_files(root, {"schema.yaml": schema})
-        records = [{"image": file, "label": i % 2} for i, file in enumerate(_images())]
+        records = [{"image": file, "label": i % 2} for i, file in enumerate(images)]
         for i in range(3):
             write_records(source / f"{'abc'[i]}.tfrecord", records[i::3])
     else:
@@ -35,15 +38,9 @@ def make(kind: str, root: pathlib.Path) -> dict[str, str]:
         trips.write(root, rows, {**trips.SCHEMA, "filter": "seconds > 100"})
         table = pyarrow.csv.read_csv(root / "rows.csv")
         write_files(source, {})
-        for i in range(2):
-            part, path = table[i * 600 :][:600], source / f"{'ab'[i]}.{kind}"
+        for part, name in ((table[:600], "a"), (table[600:], "b")):
             if kind == "csv":
-                pyarrow.csv.write_csv(part, path)
+                pyarrow.csv.write_csv(part, source / f"{name}.csv")
             else:
-                pyarrow.parquet.write_table(part, path, row_group_size=100)
+                pyarrow.parquet.write_table(part, source / f"{name}.parquet", row_group_size=100)
     return {**flags, "schema": str(root / "schema.yaml")}
-
-
-def _images() -> list[bytes]:
-    draw = np.random.default_rng(0)
-    return [encode_image(draw.integers(0, 256, (9, 4 + i % 3, 3), np.uint8)) for i in range(300)]

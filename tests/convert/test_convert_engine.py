@@ -1,6 +1,5 @@
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -44,24 +43,13 @@ def test_error_of_task_is_raised(error):
 
     with pytest.raises(type(error)) as caught:
         list(engine.run(fail_or_sleep, [3, 0, 1, 2], processes=4))
-    assert str(caught.value) == str(error)
-    assert not multiprocessing.active_children()
-
-
-def test_killed_process_is_named():
-    def kill_itself(task):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(UserError, match="ended from outside, perhaps for want of memory"):
-        list(engine.run(kill_itself, range(5), processes=2))
+    assert caught.value.args == error.args
     assert not multiprocessing.active_children()
 
 
 def run(code: str) -> str:
     """Returns what a program prints."""
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout
+    return subprocess.check_output([sys.executable, "-c", code], text=True, timeout=120)
 
 
 def test_kill_amid_results_is_noticed():
@@ -77,10 +65,11 @@ for i in range(20):
     try:
         for _ in engine.run(send, range(1000), processes=3):
             pass
-    except engine.ProcessLostError:
-        print("lost")
+    except engine.ProcessLostError as error:
+        print(error)
 """
-    assert run(code) == "lost\n" * 20
+    printed = run(code)
+    assert printed.count("ended from outside, perhaps for want of memory") == 20
 
 
 def test_processes_end_with_their_parent():
