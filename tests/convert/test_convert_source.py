@@ -1,9 +1,7 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.source import Opening
-from components.convert.sources.registry import find_source
 from components.convert.splits import Splits
 
 BYTES = st.dictionaries(st.sampled_from(["test", "validation"]), st.integers(0, 10**9))
@@ -19,10 +17,3 @@ def test_pieces_cover_each_record_once(train, others, shards, count):
     for split in num_bytes:
         parts = [piece.part for piece in pieces if piece.split == split]
         assert [i for part in parts for i in range(*part)] == list(range(count))
-
-
-@pytest.mark.parametrize("paths", ["a", ("a",)])
-def test_one_path_may_stand_in_a_list(tmp_path, monkeypatch, paths):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a").mkdir()
-    assert find_source("mnist").locate_one(paths, "DIR") == ("a", None)

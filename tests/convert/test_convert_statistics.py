@@ -4,7 +4,7 @@ import kinds
 import numpy as np
 import pytest
 import trips
-from dataset_files import convert_to, make_idx, read_split
+from dataset_files import convert_to, read_split
 
 from common.errors import UserError
 from components.convert.output import PAGE
@@ -46,20 +46,12 @@ def test_normalised_column_needs_values(tmp_path):
         convert_fares(tmp_path, [""] * 9)
 
 
-@pytest.mark.parametrize("kind", ["idx", "images", "targets"])
+@pytest.mark.parametrize("kind", ["idx", "images", "csv"])
 def test_pieces_change_no_figure(tmp_path, kind):
     """The page has the same figures, and the same samples of many records, for any pieces."""
-    if kind == "idx":
-        make_idx(tmp_path / "source", size=(28, 28), train=6000)
-        source = {"dataset": "idx", "source": tmp_path / "source"}
-    elif kind == "targets":
-        schema = {**trips.SCHEMA, "label": {"regression": ["same", "seconds"]}, "wide": []}
-        source = trips.write(tmp_path, trips.rows(3000), {**schema, "deep": schema["deep"][:1]})
-    else:
-        source = kinds.make(kind, tmp_path)
-    pages = []
+    source, pages = kinds.make(kind, tmp_path), set()
     for shards in (1, 4, 30):
-        convert_to(tmp_path / str(shards), **source, shards=shards)
-        page = (tmp_path / str(shards) / PAGE).read_text(encoding="utf-8")
-        pages.append(re.sub(r"bytes in \d+ files|\w{64}", "", page))
-    assert pages[0] == pages[1] == pages[2]
+        out = tmp_path / str(shards)
+        convert_to(out, **source, shards=shards)
+        pages.add(re.sub(r"bytes in \d+ files|\w{64}", "", (out / PAGE).read_text("utf-8")))
+    assert len(pages) == 1

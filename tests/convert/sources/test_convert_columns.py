@@ -1,13 +1,10 @@
 """Columns of tables: their types, missing values, vocabularies and splits."""
 
-from unittest import mock
-
 import pytest
 from staged import INPUT, columns, make_schema, read, read_csv, rows, write_csv
 
 from common.errors import UserError
 from components.convert.schema import Input, Label, SplitRule
-from components.convert.sources import staging
 from components.convert.sources.tables import TextSource
 
 MARKED = make_schema(
@@ -96,21 +93,3 @@ def test_time_decides_splits(tmp_path):
     (block,) = examples.blocks(examples.pieces[0])
     assert block.assigned["test"].tolist() == [False, False, False, True, True]
     assert block.assigned["validation"].tolist() == [False, False, True, True, True]
-
-
-def test_many_columns_take_few_conditions(tmp_path, monkeypatch):
-    """DuckDB's time for CASE WHEN is quadratic in their number, so no column has its own."""
-    queries, connect = [], staging.connect
-
-    def recording(**settings):
-        connection = mock.Mock(wraps=connect(**settings))
-        connection.sql.side_effect = lambda query: queries.append(query) or mock.DEFAULT
-        return connection
-
-    monkeypatch.setattr(staging, "connect", recording)
-    for count in (15, 30):
-        names = [f"x{i}" for i in range(count)]
-        schema = make_schema(columns=columns(**dict.fromkeys(["f", *names], "float"), y="int"))
-        read_csv(tmp_path, f"f,{','.join(names)},y\n1{',2.5' * count},1\n", schema)
-    small, large = queries
-    assert small.count("CASE") == large.count("CASE") > 0

@@ -45,11 +45,15 @@ def test_images_of_one_size(tmp_path, capsys):
 
 
 def test_images_of_several_sizes(tmp_path, capsys):
-    files = {**many(), "a/large.jpg": encode_image(Image.new("RGB", (80, 70)), "JPEG")}
+    exif = Image.Exif()
+    exif[0x0112] = 6  # It is not applied.
+    files = {**many(), "a/phone.jpg": encode_image(Image.new("RGB", (80, 70)), "JPEG", exif=exif)}
     opened = read(write_files(tmp_path, files))
     (image,) = opened.examples.inputs
     assert (image.encoding, image.shape) == ("image", (224, 224, 3))
-    assert "2 sizes from 6 x 5 to 70 x 80" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "2 sizes from 6 x 5 to 70 x 80" in printed
+    assert f"orientation of 1 images is not applied, first of {tmp_path}/a/phone.jpg" in printed
     assert sorted(opened.splits["train"]["image"].to_pylist()) == sorted(files.values())
     assert opened.examples.most["image"] == max(map(len, files.values()))
 
@@ -118,16 +122,6 @@ def test_pieces_and_blocks_lose_nothing(tmp_path):
     np.testing.assert_equal(other.splits, one.splits)
 
 
-def test_orientation_is_printed_not_applied(tmp_path, capsys):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    phone = encode_image(Image.new("RGB", (5, 6)), "JPEG", exif=exif)
-    root = write_files(tmp_path, {**many(count=1), "a/phone.jpg": phone})
-    assert read(root).splits["train"]["image"].shape == (3, 6, 5, 3)
-    line = f"orientation of 1 images is not applied, first of {root}/a/phone.jpg"
-    assert line in capsys.readouterr().out
-
-
 def test_added_images_move_no_other(tmp_path):
     """The key of an image stays when others are added, and however it is stored."""
 
@@ -141,20 +135,13 @@ def test_added_images_move_no_other(tmp_path):
     assert len(after) == len(before) + 7 and before < after == keys(image_size=(4, 4))
 
 
-def decode(pixels: np.ndarray, size: tuple[int, int], channels: int = 3) -> np.ndarray:
-    return images.decode(encode_image(pixels), "place", channels=channels, size=size)
-
-
-def test_resize_crops_center():
-    bars = np.zeros((20, 40, 3), np.uint8)
-    bars[:, 10:30] = 255  # The central square.
-    assert (decode(bars, (8, 8)) == 255).all()
-    assert decode(PIXELS[:1, :1], (1, 1000)).shape == (1, 1000, 3)
-
-
 def test_resize_is_same_everywhere():
+    """An image is cut to its centre, and resized with integers."""
     ramp = np.arange(600, dtype=np.uint32).reshape(20, 30) * 7 % 256
-    assert zlib.crc32(decode(ramp.astype(np.uint8), (5, 7), 1).tobytes()) == 2689462674
+    data = encode_image(ramp.astype(np.uint8))
+    pixels = images.decode(data, "place", channels=1, size=(5, 7))
+    assert zlib.crc32(pixels.tobytes()) == 2689462674
+    assert images.decode(data, "place", channels=3, size=(1, 1000)).shape == (1, 1000, 3)
 
 
 @pytest.mark.parametrize("encoding", ["raw", "source"])
