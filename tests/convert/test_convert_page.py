@@ -1,7 +1,6 @@
 import base64
 import html
 import io
-import itertools
 import re
 
 import numpy as np
@@ -15,99 +14,58 @@ from components.convert.output import PAGE
 from components.convert.page import Histogram
 
 EVIL = "<script>alert('x')</script>"
-
-
-class Page:
-    """Page of a dataset.
-
-    Attributes:
-      source: Its HTML.
-      tags: Names of its elements.
-      addresses: What it refers to.
-      text: What a reader sees.
-    """
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.tags = re.findall(r"<(\w+)", source)
-        self.addresses = re.findall(r'(?:src|href)="([^"]*)"', source)
-        self.text = " ".join(html.unescape(re.sub("<[^>]*>", " ", source)).split())
+SCHEMA = {
+    "name": "trips",
+    "origin": EVIL,
+    "columns": {
+        "fare": {"type": "float", "unit": "<b>USD</b>", "default": 0.0},
+        "extreme": {"type": "float"},
+        "company": {"type": "string"},
+        "row": {"type": "int"},
+    },
+    "label": {"condition": "row % 2 = 1", "classes": ["a", EVIL]},
+    "deep": [
+        {"column": "fare", "numeric": "z_score"},
+        {"column": "extreme", "numeric": "z_score"},
+        {"column": "company", "vocabulary": 5},
+    ],
+}
+COMPANIES = [EVIL, "Ünited & Söhne", "東京"]
 
 
 @pytest.fixture
 def page_of(tmp_path):
-    """Converts with these options; returns the page."""
+    """Converts with these options; returns the page, what it refers to, and its text."""
 
-    def run(**options) -> Page:
+    def run(**options) -> tuple[str, list[str], str]:
         convert_to(tmp_path / "out", shards=1, **options)
-        return Page((tmp_path / "out" / PAGE).read_text(encoding="utf-8"))
+        page = (tmp_path / "out" / PAGE).read_text("utf-8")
+        text = " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
+        assert not re.search(r"<(script|iframe|link)|url\(|@import|https?://|nan|inf", page)
+        return page, re.findall(r'(?:src|href)="([^"]*)"', page), text
 
     return run
-
-
-@pytest.fixture
-def page_of_table(tmp_path, page_of):
-    """Converts a table of values by column and the row's number; returns the page."""
-
-    def run(columns: dict[str, dict], values: dict[str, list], label=None, **options) -> Page:
-        encodings = {"float": {"numeric": "z_score"}, "string": {"vocabulary": 5}}
-        schema = {
-            "name": "trips",
-            "origin": EVIL,
-            "columns": {**columns, "row": {"type": "int"}},
-            "label": label or {"condition": "row % 2 = 1", "classes": ["a", EVIL]},
-            "deep": [{"column": name, **encodings[c["type"]]} for name, c in columns.items()],
-        }
-        rows = zip(*values.values(), itertools.count())
-        table = [dict(zip([*values, "row"], row, strict=True)) for row in rows]
-        return page_of(**trips.write(tmp_path, table, schema), **options)
-
-    return run
-
-
-def test_page_shows_features_as_text(page_of_table, tmp_path):
-    columns = {
-        "fare": {"type": "float", "unit": "<b>USD</b>", "default": 0.0},
-        "company": {"type": "string"},
-    }
-    fares = ["" if i % 5 == 0 else i for i in range(90)]
-    companies = [EVIL, "Ünited & Söhne", "東京"]
-    page = page_of_table(columns, {"fare": fares, "company": companies * 30})
-    assert not {"script", "iframe", "link"} & {*page.tags} and "<b>USD" not in page.source
-    assert page.addresses == [] and not re.search(r"url\(|@import|https?://", page.source)
-    parts = [*columns, *companies, "label", "<b>USD</b>", "Jensen-Shannon", "Missing values"]
-    for part in (*parts, Manifest.load(tmp_path / "out").fingerprint):
-        assert part in page.text
-    assert page.tags.count("svg") == 2
-
-
-def test_page_of_odd_columns(page_of_table):
-    values = {
-        "constant": [2.5] * 40,
-        "extreme": [1e38, -1e38] * 20,
-        "missing": ["", "", "", 7] * 10,
-    }
-    columns = {name: {"type": "float", "default": -1.0} for name in values}
-    page = page_of_table(columns, values, test_fraction=0.4)
-    assert not re.search("nan|inf", page.source)
 
 
 @pytest.mark.parametrize(
-    ("label", "text"),
+    ("label", "part"),
     [
-        ({"regression": {"row": "row", "twice": "2 * row"}}, " 2 targets "),
-        (
-            {"multi_label": {"few": "row < 4", "odd": "row % 2 = 1", EVIL: "row < 0"}},
-            f"few 4 .* odd 100 .*{re.escape(EVIL)} 0 ",
-        ),
+        (SCHEMA["label"], EVIL),
+        ({"regression": {"row": "row", "twice": "2 * row"}}, "2 targets"),
+        ({"multi_label": {"odd": "row % 2 = 1", EVIL: "row < 0"}}, f"{EVIL} 0 "),
     ],
 )
-def test_page_of_targets(page_of_table, label, text):
-    only_train = {"test_fraction": 0, "validation_fraction": 0}
-    page = page_of_table({"x": {"type": "float"}}, {"x": range(200)}, label, **only_train)
-    assert "script" not in page.tags and "Classes" not in page.text
-    assert "only the training split has examples" in page.text
-    assert re.search(text, page.text)
+def test_page_shows_features_as_text(page_of, tmp_path, label, part):
+    rows = []
+    for i in range(90):
+        fare, company = i if i % 5 else "", COMPANIES[i % 3]
+        rows.append({"fare": fare, "extreme": (-1) ** i * 1e38, "company": company, "row": i})
+    source = trips.write(tmp_path, rows, {**SCHEMA, "label": label})
+    page, addresses, text = page_of(**source, test_fraction=0.4)
+    assert "<b>USD" not in page and addresses == [] and page.count("<svg") == 3
+    parts = [*SCHEMA["columns"], *COMPANIES, part, "<b>USD</b>", "Jensen-Shannon", "Missing values"]
+    for part in (*parts, Manifest.load(tmp_path / "out").fingerprint):
+        assert part in text
 
 
 def test_page_shows_colours(tmp_path, page_of):
@@ -117,8 +75,10 @@ def test_page_shows_colours(tmp_path, page_of):
         image.putpixel((0, 0), (i, i, i))  # Equal images would all go to one split.
         files[f"{'rb'[i % 2]}/{i}.png"] = encode_image(image)
     source = write_files(tmp_path / "source", files)
-    page = page_of(dataset="images", source=source, encoding="source")
-    files = [base64.b64decode(address.split(",")[1]) for address in page.addresses]
+    only_train = {"test_fraction": 0, "validation_fraction": 0}
+    _, addresses, text = page_of(dataset="images", source=source, encoding="source", **only_train)
+    assert "only the training split has examples" in text
+    files = [base64.b64decode(address.split(",")[1]) for address in addresses]
     blue, *_, red = (np.asarray(Image.open(io.BytesIO(file))) for file in files)
     assert (*blue[5, 5], *red[5, 5]) == (0, 0, 255, 255, 0, 0) and red.shape == (64, 58, 3)
 
