@@ -21,27 +21,19 @@ SCHEMA = {
 }
 
 
-def make_rows(**texts: str) -> list[dict]:
-    """Returns days, of which that with number 40 has these texts in its columns."""
-    rows = [
-        {
-            "day": i,
-            "rain": i / 10,
-            "wind": i % 7,
-            "wet": ("F", " true", "no", "YES")[i % 4],
-            "flood": int(i % 5 == 0),
-        }
-        for i in range(90)
-    ]
-    rows[40] |= texts
-    return rows
-
-
 @pytest.fixture
 def read(tmp_path):
-    """Converts days with a label; returns the manifest, and the label of each day."""
+    """Converts 90 days with a label; returns the manifest, and the label of each day.
 
-    def run(label: dict, rows: list[dict], **changes):
+    Day 40 has other texts in some columns.
+    """
+
+    def run(label: dict, texts: dict | None = None, **changes):
+        rows = []
+        for i in range(90):
+            wet = ("F", " true", "no", "YES")[i % 4]
+            row = {"day": i, "rain": i / 10, "wind": i % 7, "wet": wet, "flood": int(i % 5 == 0)}
+            rows.append({**row, **(texts or {})} if i == 40 else row)
         source = trips.write(tmp_path, rows, {**SCHEMA, "label": label, **changes})
         manifest = convert_to(tmp_path / "out", **source, shards=2)
         records = [row for split in manifest.splits for row in read_split(tmp_path / "out", split)]
@@ -67,7 +59,7 @@ def read(tmp_path):
     ],
 )
 def test_targets(read, label, num_bytes, expected):
-    manifest, labels = read(label, make_rows())
+    manifest, labels = read(label)
     [(task, targets)] = label.items()
     assert (manifest.task, manifest.class_names) == (task, ())
     assert manifest.targets == (tuple(targets) if isinstance(targets, dict) else (targets,))
@@ -86,7 +78,7 @@ def test_targets(read, label, num_bytes, expected):
 @pytest.mark.parametrize("kind", ["condition", "column"])
 def test_bool_column_as_label(read, kind):
     label = {kind: "wet", "classes": ["false", "true"]}
-    _, labels = read(label, make_rows(), filter="wet OR day > 9")
+    _, labels = read(label, filter="wet OR day > 9")
     assert labels == {i: i % 2 for i in range(90) if i % 2 or i > 9}
 
 
@@ -101,30 +93,28 @@ def test_bool_column_as_label(read, kind):
         ),
     ],
 )
-def test_missing_target_names_filter(tmp_path, read, label, missing, kept):
-    rows = make_rows(**{missing: ""})
+def test_missing_target_names_filter(read, label, missing, kept):
     message = rf"rows\.csv: line 42: {missing}:? is missing.*'filter: {kept}'"
     with pytest.raises(UserError, match=message):
-        read(label, rows)
-    assert not (tmp_path / "out").exists()
-    _, labels = read(label, rows, filter=kept)
+        read(label, {missing: ""})
+    _, labels = read(label, {missing: ""}, filter=kept)
     assert labels.keys() == {*range(90)} - {40}
 
 
 def test_condition_on_missing_value(read):
     label = {"condition": "wind IS NULL", "classes": ["known", "unknown"]}
-    _, labels = read(label, make_rows(wind=""))
+    _, labels = read(label, {"wind": ""})
     assert [day for day, is_missing in labels.items() if is_missing] == [40]
 
 
 @pytest.mark.parametrize(
-    ("label", "change", "message"),
+    ("label", "texts", "message"),
     [
         ({"regression": "rain"}, {"rain": "nan"}, "rain: 'nan' is no"),
         ({"regression": {"x": "rain * rain"}}, {"rain": "3e20"}, r"x: '9e\+40' is no"),
         ({"multi_label": ["wet", "flood"]}, {"flood": 2}, "flood: '2' is"),
     ],
 )
-def test_label_out_of_range_is_refused(read, label, change, message):
+def test_label_out_of_range_is_refused(read, label, texts, message):
     with pytest.raises(UserError, match=rf"rows\.csv: line 42: {message}"):
-        read(label, make_rows(**change))
+        read(label, texts)

@@ -12,26 +12,23 @@ from common.manifest import Encoding
 from components.convert import schema as schemas
 from components.convert.schema import load, table_schema
 
-GOOD = {
-    "name": "trips",
-    "origin": "somewhere",
-    "columns": {
-        "fare": {"type": "float", "unit": "USD"},
-        "tips": {"type": "float", "default": 0},
-        "seconds": {"type": "int", "default": 0, "header": "Trip Seconds"},
-        "company": {"type": "string", "default": ""},
-    },
-    "label": {"condition": "tips > 0.2 * fare", "classes": ["no", "yes"]},
-    "deep": [
-        {"column": "fare", "numeric": "z_score"},
-        {"column": "company", "vocabulary": 9, "embedding": 3},
-    ],
-    "wide": [
-        {"column": "seconds", "buckets": [1, 2.5]},
-        {"column": "company", "hash_buckets": 10},
-        {"columns": ["fare", "seconds"], "hash_buckets": 99},
-    ],
-}
+GOOD = yaml.safe_load("""
+name: trips
+origin: somewhere
+columns:
+  fare: {type: float, unit: USD}
+  tips: {type: float, default: 0}
+  seconds: {type: int, default: 0, header: Trip Seconds}
+  company: {type: string, default: ""}
+label: {condition: tips > 0.2 * fare, classes: ["no", "yes"]}
+deep:
+- {column: fare, numeric: z_score}
+- {column: company, vocabulary: 9, embedding: 3}
+wide:
+- {column: seconds, buckets: [1, 2.5]}
+- {column: company, hash_buckets: 10}
+- {columns: [fare, seconds], hash_buckets: 99}
+""")
 IMAGES = {"name": "flowers", "origin": "a garden", "image": "i", "label": "y"}
 
 
@@ -63,12 +60,10 @@ def change(place: str, value: object) -> dict:
 
 def test_table_schema_file(read):
     schema = read({**GOOD, "missing": ["", "NA"]})
-    assert [(c.header, c.dtype, repr(c.default), c.unit) for c in schema.columns.values()] == [
-        ("fare", "float32", "None", "USD"),
-        ("tips", "float32", "0.0", None),
-        ("Trip Seconds", "int64", "0", None),
-        ("company", "string", "''", None),
-    ]
+    fare, tips, seconds, company = schema.columns.values()
+    assert (fare.header, fare.dtype, fare.default, fare.unit) == ("fare", "float32", None, "USD")
+    assert (seconds.header, seconds.dtype, company.default) == ("Trip Seconds", "int64", "")
+    assert repr(tips.default) == "0.0"
     assert (schema.label.classes, schema.label.columns) == (("no", "yes"), {"tips", "fare"})
     assert (schema.missing, schema.ignore_others, schema.delimiter) == (("", "NA"), False, None)
     assert schema.wide[2].encoding == Encoding(
@@ -165,19 +160,13 @@ def test_unusable_schema_is_refused(read, data, message):
         read(data)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
+def test_schema_of_other_source_is_refused(tmp_path, read):
+    for data, message in (
         ({**IMAGES, "classes": 2}, "is of images in TFRecord"),
         ({**GOOD, "delimiter": ";"}, "has a delimiter"),
-    ],
-)
-def test_schema_of_other_source_is_refused(tmp_path, read, data, message):
-    read(data)
-    with pytest.raises(UserError, match=f"schema.yaml: {message}"):
-        table_schema(tmp_path / "schema.yaml", "jsonl", delimited=False)
-
-
-def test_schema_is_needed():
+    ):
+        read(data)
+        with pytest.raises(UserError, match=f"schema.yaml: {message}"):
+            table_schema(tmp_path / "schema.yaml", "jsonl", delimited=False)
     with pytest.raises(UserError, match="dataset 'csv' needs --schema FILE"):
         table_schema(None, "csv", delimited=True)
