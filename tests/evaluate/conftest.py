@@ -29,12 +29,11 @@ def evaluate_step(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
     """Runs the pipeline's step; returns its artifacts by name, and its result as `output`."""
 
     def run(job, data, *flags):
-        types = typing.get_type_hints(component.evaluate)
-        kinds = {name: kind for name, kind in types.items() if issubclass(kind, dsl.Artifact)}
         artifacts = {
-            name: kind(name=name, uri=str(tmp_path / name)) for name, kind in kinds.items()
+            name: kind(name=name, uri=str(data if name == "dataset" else tmp_path / name))
+            for name, kind in typing.get_type_hints(component.evaluate).items()
+            if issubclass(kind, dsl.Artifact)
         }
-        artifacts["dataset"].uri = str(data)
         places = {"job_dir": f"{job}/", "registry": str(tmp_path / "registry"), "name": "m"}
         output = component.evaluate(**places, evaluate_args=[*flags], **artifacts)
         return {**artifacts, "output": output}
@@ -48,9 +47,8 @@ def champion(tmp_path: pathlib.Path) -> Callable[[pathlib.Path], list[str]]:
 
     def make(model):
         registry = DirectoryRegistry(str(tmp_path / "registry"))
-        version = registry.register(
-            "m", str(model), {"metrics": {}, "fingerprint": "other", "split": "test"}
-        )
+        facts = {"metrics": {}, "fingerprint": "other", "split": "test"}
+        version = registry.register("m", str(model), facts)
         assert registry.promote("m", version, instead_of=None)
         return ["--registry", str(tmp_path / "registry"), "--name", "m"]
 

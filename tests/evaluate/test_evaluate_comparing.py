@@ -12,11 +12,8 @@ from components.evaluate.score import Answers
 from trainer.tasks.of_dataset import Classification, MultiLabel, Regression
 from trainer.tasks.task import Task
 
-TWO, FOUR, LABELS = (
-    Classification(("no", "yes")),
-    Classification(tuple("abcd")),
-    MultiLabel(("a", "b")),
-)
+TWO, FOUR = Classification(("no", "yes")), Classification(tuple("abcd"))
+LABELS = MultiLabel(("a", "b"))
 NUMBER, NUMBERS = Regression(("fare",), (1.0,)), Regression(("fare", "tip"), (1.0, 2.0))
 
 
@@ -27,7 +24,7 @@ class Worst(Regression):
 
     def measure(self, answers, labels):
         worst = float(np.abs(answers - labels).max())
-        return {**super().measure(answers, labels), **({"worst": worst} if worst < 0.8 else {})}
+        return super().measure(answers, labels) | ({"worst": worst} if worst < 0.8 else {})
 
 
 TASKS = [TWO, FOUR, LABELS, NUMBERS, Worst(("a", "b"), (1.0, 1.0))]
@@ -109,9 +106,8 @@ def test_record_order_irrelevant(task, n, seed):
 def test_auc_scale_irrelevant(task, n, seed):
     """Scores that are a growing function of others are as good, whatever the other scores."""
     ours, theirs, labels = answered(task, n, seed)
-    one, other = (
-        compared(each, theirs, labels, task=task, swaps=19) for each in (ours, 0.001 * ours**3)
-    )
+    one = compared(ours, theirs, labels, task=task, swaps=19)
+    other = compared(0.001 * ours**3, theirs, labels, task=task, swaps=19)
     assume(one.metric == "auc")  # Records of one class have none.
     assert (one.p, one.passed) == (other.p, other.passed)
 
@@ -149,8 +145,8 @@ def scores(draw, n, positive, shared):
 
 def numbers(draw, n, freedom, shared):
     """Returns two models with errors of Student's distribution, and the labels."""
-    hard = shared * draw.standard_t(freedom, size=(n, 1))
-    return *(hard + draw.standard_t(freedom, size=(n, 1)) for _ in range(2)), np.zeros(n)
+    hard, *own = (draw.standard_t(freedom, size=(n, 1)) for _ in range(3))
+    return *(shared * hard + each for each in own), np.zeros(n)
 
 
 @pytest.mark.parametrize(

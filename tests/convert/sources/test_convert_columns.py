@@ -1,11 +1,10 @@
 """Columns of tables: their types, missing values, vocabularies and splits."""
 
 import pytest
-from staged import INPUT, columns, make_schema, read, read_csv, rows, write_csv
+from staged import INPUT, columns, make_schema, read_csv, rows
 
 from common.errors import UserError
 from components.convert.schema import Input, Label, SplitRule
-from components.convert.sources.tables import TextSource
 
 MARKED = make_schema(
     columns=columns(f="float", b="bool?", t="time?", y="int"),
@@ -50,18 +49,14 @@ def test_wrong_value_is_refused(tmp_path, row, message):
 
 
 def test_vocabularies_are_of_training_rows(tmp_path):
+    inputs = {"s": {"vocabulary": 9}, "t": {"words": 2}, "n": {"vocabulary": 2}}
     schema = make_schema(
         columns=columns(s="string?", t="string?", n="int?", y="int"),
-        deep=(
-            Input(column="s", vocabulary=9),
-            Input(column="t", words=2),
-            Input(column="n", vocabulary=2),
-        ),
+        deep=tuple(Input(column=name, **encoding) for name, encoding in inputs.items()),
         split=SplitRule(time="n", test_from=3),
     )
-    table = [["aabbc"[i % 5], f"One, {i}!", i % 5, i % 2] for i in range(1000)]
-    path = write_csv(tmp_path / "t.csv", [["s", "t", "n", "y"], *table])
-    examples = read(TextSource(name="csv", schema=schema), path, tmp_path)
+    lines = [f'{"aabbc"[i % 5]},"One, {i}!",{i % 5},{i % 2}' for i in range(1000)]
+    examples = read_csv(tmp_path, "\n".join(["s,t,n,y", *lines]), schema)
     letters, words, numbers = (encoding.vocabulary for encoding in examples.deep)
     assert (letters, words[0]) == (("a", "b"), "one")
     assert len(numbers) == 2 and {*numbers} < {0, 1, 2}
@@ -78,18 +73,13 @@ def test_indicator_of_missing_values(tmp_path):
     assert "i_missing" in {feature.name for feature in examples.features}
 
 
-def test_group_stays_together(tmp_path):
-    content = "f,i,s,y\n" + "".join(f"{i},,{i % 3},1\n" for i in range(30))
-    examples = read_csv(tmp_path, content, make_schema(split=SplitRule(group="s")))
-    (block,) = examples.blocks(examples.pieces[0])
-    keys = block.keys.tolist()
-    assert len({*keys}) == 3 and keys == keys[:3] * 10
-
-
-def test_time_decides_splits(tmp_path):
-    content = "f,i,s,y\n" + "".join(f"1,{i},,1\n" for i in range(5))
-    schema = make_schema(split=SplitRule(time="i", test_from=3, validation_from=2))
-    examples = read_csv(tmp_path, content, schema)
-    (block,) = examples.blocks(examples.pieces[0])
-    assert block.assigned["test"].tolist() == [False, False, False, True, True]
-    assert block.assigned["validation"].tolist() == [False, False, True, True, True]
+def test_rule_decides_splits(tmp_path):
+    content = "f,i,s,y\n" + "".join(f"{i},{i},{i % 3},1\n" for i in range(30))
+    for rule in (SplitRule(group="s"), SplitRule(time="i", test_from=20, validation_from=10)):
+        examples = read_csv(tmp_path, content, make_schema(split=rule))
+        (block,) = examples.blocks(examples.pieces[0])
+        if rule.group:
+            keys = block.keys.tolist()
+            assert len({*keys}) == 3 and keys == keys[:3] * 10
+    assert block.assigned["test"].tolist() == [i >= 20 for i in range(30)]
+    assert block.assigned["validation"].tolist() == [i >= 10 for i in range(30)]

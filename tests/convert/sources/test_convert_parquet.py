@@ -29,14 +29,14 @@ def stored(array: pa.Array, kind: str, directory: pathlib.Path) -> list:
 @pytest.mark.parametrize(
     ("array", "kind", "expected"),
     [
-        *((pa.array([2, None, 3], pa.int8()).cast(n), "float", [2, None, 3]) for n in NUMBERS),
-        *((pa.array([2, None, 3], pa.int8()).cast(n), "int", [2, None, 3]) for n in NUMBERS),
+        *((pa.array([2, None], pa.int8()).cast(n), "float", [2, None]) for n in NUMBERS),
+        *((pa.array([2, None], pa.int8()).cast(n), "int", [2, None]) for n in NUMBERS),
         (pa.array([1.5, math.nan]), "float", [1.5, None]),
         *((pa.array(["é", None]).cast(pa.binary()).cast(t), "string", ["é", None]) for t in TEXTS),
         (pa.array(["a", None, "a"]).dictionary_encode(), "string", ["a", None, "a"]),
         (pa.array(["Yes", None, "f"]), "bool", ["true", None, "false"]),
         *((pa.nulls(2), kind, [None, None]) for kind in DEFAULTS),
-        (pa.array([dt.date(2024, 1, 31), dt.date(1969, 12, 31)]), "time", [1706659200, -86400]),
+        (pa.array([dt.date(1969, 12, 31)]), "time", [-86400]),
         (pa.array([NOON, BEFORE], pa.timestamp("us")), "time", [1706702400, -1]),
         (pa.array([NOON, BEFORE], pa.timestamp("ns", "Europe/Berlin")), "time", [1706702400, -1]),
     ],

@@ -251,8 +251,6 @@ def test_file_changed_while_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_uncomputable_filter_names_row(tmp_path):
-    schema = make_schema(filter="1 // (i - 100) < 5")
     content = HEADER + b"1,1,x,0\n" * 5 + b"1,100,x,0\n" + b"1,1,x,0\n" * 5
     with pytest.raises(UserError, match=r"t\.csv: line 7: .*Division by zero"):
-        read_csv(tmp_path, content, schema)
-    assert len(rows(read_csv(tmp_path, content, schema, skip_bad=1))) == 10
+        read_csv(tmp_path, content, make_schema(filter="1 // (i - 100) < 5"))
