@@ -55,29 +55,31 @@ def test_protobuf_reads_records(tmp_path_factory, rows, name, size, label_bytes,
     }
     for i, text in enumerate(texts if strings else ()):
         table[f"{name}{i}"] = ("string", max(map(len, text)), pa.array(text, pa.large_binary()))
+    values = {name: column for name, (_, _, column) in table.items()}
     layout = Layout(
         [Field(name=name, kind=kind, num_bytes=size) for name, (kind, size, _) in table.items()]
     )
     path = tmp_path_factory.mktemp("records") / "file"
     writer = ShardWriter(str(path), layout)
     for part in np.array_split(np.arange(count), min(2, count)):
-        columns = {name: take(values, part) for name, (_, _, values) in table.items()}
+        columns = {name: take(column, part) for name, column in values.items()}
         writer.append(columns, content_hashes(len(part), columns))
     writer.close()
     data = path.with_suffix(".tfrecord").read_bytes()
+    expected = {name: features(column) for name, column in values.items()}
+    records = parse_examples(data)
+    assert records == [{name: rows[i] for name, rows in expected.items()} for i in range(count)]
     starts = np.arange(count + 1) * (layout.record_bytes or 0)
     if strings:
         starts = np.fromfile(path.with_suffix(".index"), "<i8")
     assert starts[-1] == len(data)
-    expected = {name: features(values) for name, (_, _, values) in table.items()}
-    for i, record in enumerate(parse_examples(data)):
-        assert record == {name: rows[i] for name, rows in expected.items()}
-        for name, offset in layout.offsets.items():
-            kind, num_bytes, values = table[name]
-            raw = data[starts[i] + offset :][:num_bytes]
+    for name, offset in layout.offsets.items():
+        kind, num_bytes, column = table[name]
+        for i, start in enumerate(starts[:-1]):
+            raw = data[start + offset :][:num_bytes]
             if name == "label":
-                assert sum((byte & 127) << 7 * k for k, byte in enumerate(raw)) == values[i]
-            assert kind == "int64" or raw == values[i].tobytes()
+                assert sum((byte & 127) << 7 * k for k, byte in enumerate(raw)) == column[i]
+            assert kind == "int64" or raw == column[i].tobytes()
 
 
 def test_too_large_integer_is_refused():

@@ -11,9 +11,9 @@ FRACTIONS = st.floats(0, 1, exclude_max=True)
 KEYS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=60)
 
 
-def assign(splits: Splits, keys: object, native="train", natives=("train",), **options):
+def assign(splits: Splits, keys: object, natives=("train",), **options):
     keys = np.array(keys, np.uint64)
-    return splits.assign(keys, native=native, natives={*natives}, **options)
+    return splits.assign(keys, native="train", natives=natives, **options)
 
 
 def test_splitmix64_published_numbers():
