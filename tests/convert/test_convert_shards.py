@@ -49,8 +49,7 @@ def test_protobuf_reads_records(tmp_path_factory, rows, name, size, label_bytes,
         f"{name}z": ("int64", 10, np.array(integers, np.int64)),
         f"{name}labels": ("int64", label_bytes * width, labels),
         "label": ("int64", label_bytes, labels[:, 0]),
-        "float": ("float", 4, np.array(floats, "<f4")),
-        "numbers": ("float", 4 * width, random.standard_normal((count, width)).astype("<f4")),
+        "numbers": ("float", 4 * width, np.repeat(np.array([floats], "<f4").T, width, axis=1)),
         "image": ("bytes", size, random.integers(0, 256, (count, size), np.uint8)),
     }
     for i, text in enumerate(texts if strings else ()):

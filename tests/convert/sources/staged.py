@@ -46,14 +46,12 @@ def rows(examples: TableExamples) -> list[dict]:
     for piece in examples.pieces:
         for block in examples.blocks(piece):
             columns = {name: values.tolist() for name, values in block.columns.items()}
-            for i in range(len(columns["label"])):
-                row = {name: values[i] for name, values in columns.items()}
-                for name, value in row.items():
-                    if name in block.missing and block.missing[name][i]:
-                        row[name] = None
-                    elif isinstance(value, bytes):
-                        row[name] = value.decode()
-                result.append(row)
+            for name, is_missing in block.missing.items():
+                pairs = zip(columns[name], is_missing, strict=True)
+                columns[name] = [None if missing else value for value, missing in pairs]
+            for row in zip(*columns.values(), strict=True):
+                texts = (value.decode() if isinstance(value, bytes) else value for value in row)
+                result.append(dict(zip(columns, texts, strict=True)))
     return result
 
 
