@@ -37,19 +37,16 @@ def run(limit_mb: int, out: pathlib.Path, *flags: object) -> Manifest:
     return manifest
 
 
-@pytest.mark.parametrize(
-    # 100 MB are for the interpreter and its libraries.
-    ("limit_mb", "level", "processes"),
-    [(200, None, 1), (200, 1, 2), (300, 1, 1)],
-)
-def test_images_larger_than_memory(tmp_path, limit_mb, level, processes):
+@pytest.mark.parametrize("packed", [False, True])
+def test_images_larger_than_memory(tmp_path, packed):
     count = 400 * MB // 784
     pixels = np.random.default_rng(0).integers(0, 256, (count, 28, 28), np.uint8)
     for kind, array in (("labels-idx1", np.zeros(count, np.uint8)), ("images-idx3", pixels)):
-        content = gzip.compress(idx_bytes(array), level) if level else idx_bytes(array)
+        content = gzip.compress(idx_bytes(array), 1) if packed else idx_bytes(array)
         (tmp_path / f"train-{kind}-ubyte").write_bytes(content)
-    flags = ("--dataset", "idx", "--source", tmp_path, "--processes", processes, "--shards", 3)
-    run(limit_mb, tmp_path / "out", *flags)
+    # 100 MB are for the interpreter and its libraries.
+    flags = ("--dataset", "idx", "--source", tmp_path, "--processes", 2, "--shards", 3)
+    run(200, tmp_path / "out", *flags)
 
 
 def test_table_larger_than_memory(tmp_path):

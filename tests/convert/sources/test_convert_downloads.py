@@ -1,7 +1,6 @@
 import concurrent.futures
 import dataclasses
 import hashlib
-import importlib.util
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -125,12 +124,3 @@ def test_dataset_without_source_is_downloaded(tmp_path, server, monkeypatch):
     downloaded = pathlib.Path(find_paths("fashion_mnist", None))
     assert downloaded == tmp_path / "cache" / "tfrecord-training-pipeline" / "fashion_mnist"
     assert read_folder(downloaded) == files
-
-
-def test_offers_equal_tensorflow_datasets():
-    package = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent
-    for name in OFFERED.keys() - {"taxi"}:
-        text = (package / "url_checksums" / f"{name}.txt").read_text()
-        for file in OFFERED[name]:
-            lines = [f"{url}\t{file.num_bytes}\t{file.sha256}" for url in file.urls]
-            assert any(line in text for line in lines)
