@@ -71,11 +71,8 @@ def evaluated(
         settings: dict[str, Any] | None = None,
     ) -> tuple[pathlib.Path, dict[str, Any]]:
         directory = job(name, **settings or {})
-        comparisons = [
-            Comparison(
-                who="threshold", passed=True, words=f"accuracy {accuracy:.4f} reaches the threshold"
-            )
-        ]
+        words = f"accuracy {accuracy:.4f} reaches the threshold"
+        comparisons = [Comparison(who="threshold", passed=True, words=words)]
         if champion:
             best = accuracy > champion["metrics"]["accuracy"]
             comparisons.append(

@@ -73,10 +73,12 @@ def test_model_needing_own_code_refused(table, judged, registry, tmp_path):
         return np.stack([miles * 0, miles * 0 + 1], axis=1)
 
     def serve(**columns: tf.Tensor) -> dict[str, tf.Tensor]:
-        shares = tf.numpy_function(positive, [columns["miles"]], tf.float32)
-        index = tf.argmax(tf.ensure_shape(shares, [None, 2]), axis=1)
+        shares = tf.ensure_shape(
+            tf.numpy_function(positive, [columns["miles"]], tf.float32), [None, 2]
+        )
+        index = tf.argmax(shares, axis=1)
         names = tf.gather(table.class_names, index)
-        return {"probabilities": tf.one_hot(index, 2), "class_index": index, "class_name": names}
+        return {"probabilities": shares, "class_index": index, "class_name": names}
 
     model = str(tmp_path / "model")
     specs = {f.name: tf.TensorSpec([None], f.dtype, name=f.name) for f in table.inputs}

@@ -16,33 +16,28 @@ from components.register.directory import DirectoryRegistry
 from components.register.register import open_registry
 from components.register.registry import marked
 from tests.cloud.conftest import IMAGE
+from tests.convert.dataset_files import write_files
 
-CONTENTS = (
-    st.binary()
-    | st.dictionaries(st.sampled_from(["version", "run", "managed_by"]), st.text()).map(
-        lambda d: json.dumps(d).encode()
-    )
-    | st.just(
-        json.dumps({"version": "2", **marked("registry/m/2")}).encode()
-    )  # A copy of a record of ours.
-)
+RECORDS = st.dictionaries(st.sampled_from(["version", "run", "managed_by"]), st.text())
+COPY = {"version": "2", **marked("registry/m/2")}  # Of a record of ours.
+CONTENTS = st.binary() | (RECORDS | st.just(COPY)).map(lambda record: json.dumps(record).encode())
 PLACES = [
-    *(
-        "foo.bar/1/saved_model.pb",
-        "other/7/version.json",
-        "other/history.jsonl",
-        "other/aliases.json",
-    ),
-    *("m/7/version.json", "m/7/saved_model.pb", "m/aliases.json", "m/notes.txt"),
-    *("m/.partial-x/version.json", "m/.partial-x/model/saved_model.pb"),
+    "foo.bar/1/saved_model.pb",
+    "other/7/version.json",
+    "other/history.jsonl",
+    "other/aliases.json",
+    "m/7/version.json",
+    "m/7/saved_model.pb",
+    "m/aliases.json",
+    "m/notes.txt",
+    "m/.partial-x/version.json",
+    "m/.partial-x/model/saved_model.pb",
 ]
 
 
 def put(directory: pathlib.Path, contents: dict[str, bytes]) -> dict[pathlib.Path, bytes]:
-    for place, content in contents.items():
-        path = directory / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    if contents:
+        write_files(directory, contents)
     return {directory / place: content for place, content in contents.items()}
 
 

@@ -34,19 +34,19 @@ def test_evaluation_of_other_model_refused(evaluated, place, tmp_path, refused):
     first, evaluation = evaluated("first")
     second, _ = evaluated("second")
 
-    def add(file, model):
-        flags = ["--evaluation", file, "--model-dir", model]
+    def add(job, model):
+        flags = ["--evaluation", job / "evaluation.json", "--model-dir", model]
         return refused(main, "add", "--registry", place, "--name", "m", *flags)
 
     other = "is of another model than the one in"
-    assert other in add(first / "evaluation.json", second / "model")
+    assert other in add(first, second / "model")
     (second / "model" / "variables" / "variables.index").write_text("changed")
-    assert other in add(second / "evaluation.json", second / "model")
-    assert "no such directory" in add(second / "evaluation.json", tmp_path / "nowhere")
+    assert other in add(second, second / "model")
+    assert "no such directory" in add(second, tmp_path / "nowhere")
     del evaluation["decision"]
     (first / "evaluation.json").write_text(json.dumps(evaluation))
     message = "cannot be used (KeyError: 'decision'); make it with components.evaluate"
-    assert message in add(first / "evaluation.json", first / "model")
+    assert message in add(first, first / "model")
     assert not pathlib.Path(place).exists()
 
 
@@ -59,21 +59,16 @@ def test_steps_register_and_promote(evaluated, place):
         about = {"registry": place, "name": "m", "run_id": run, "evaluation": evaluation}
         arguments = {**about, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
         # The step may be tried again.
-        versions = [component.register(job_dir=f"{directory}/", **arguments) for _ in range(2)]
-        assert versions[0] == versions[1]
-        facts = read(place, versions[0])
+        version, again = (component.register(f"{directory}/", **arguments) for _ in range(2))
+        facts = read(place, version)
         assert (facts["cluster"], facts["image"]) == ({"chief": {}}, "r/i@sha256:7")
-        outcome = component.promote(**about)
-        runs.append(about)
-    assert outcome == "version 2 is the champion now, version 1 the previous one"
+        assert again == version
+        runs.append(component.promote(**about))
+    assert runs[1] == "version 2 is the champion now, version 1 the previous one"
     assert component.promote(**about) == "version 2 is the champion already"
-    outdated = "not promoted: the champion was none when the model was evaluated, and is 2 now"
-    assert component.promote(**runs[0]).startswith(outdated)
     with pytest.raises(UserError, match="this run has registered no version of model 'm'"):
         component.promote(**{**about, "run_id": "r3"})
-    registry = DirectoryRegistry(place)
-    assert [version.number for version in registry.versions("m")] == ["1", "2"]
-    assert registry.aliases("m")["champion"] == "2"
+    assert DirectoryRegistry(place).aliases("m")["champion"] == "2"
 
 
 @pytest.mark.parametrize(

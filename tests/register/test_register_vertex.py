@@ -10,6 +10,7 @@ from components.register.__main__ import main
 from components.register.register import open_registry, register
 from components.register.registry import read_record
 from tests.cloud.conftest import IMAGE
+from tests.convert.dataset_files import read_folder
 
 
 @pytest.fixture
@@ -84,15 +85,15 @@ def test_foreign_model_is_left_alone(store, add, client, vertex):
 def test_version_has_own_files(store, add, bucket):
     assert [add(run) for run in ("r1", "r2")] == ["1", "2"]
     shutil.rmtree(bucket / "runs")  # The versions need nothing of them.
-    version, before = store.find("m", "2"), set(bucket.rglob("*"))
-    folder = bucket / version.folder.removeprefix("gs://demo/")
-    assert folder.parent == bucket / "models" / "m" and version.has_files
-    paths = {"version.json", "1/saved_model.pb", "1/variables/variables.index"}
-    assert {str(path.relative_to(folder)) for path in folder.rglob("*.*")} == paths
-    assert (folder / "1" / "saved_model.pb").read_text() == "r2"
-    own = {folder, *folder.rglob("*")}
+    version, before = store.find("m", "2"), {*read_folder(bucket)}
+    folder = version.folder.removeprefix("gs://demo/")
+    assert folder.rpartition("/")[0] == "models/m" and version.has_files
+    files = read_folder(bucket / folder)
+    assert files.keys() == {"version.json", "1/saved_model.pb", "1/variables/variables.index"}
+    assert files["1/saved_model.pb"] == b"r2"
     store.delete("m", "2")
-    assert len(store.versions("m")) == 1 and before - set(bucket.rglob("*")) == own
+    own = {f"{folder}/{name}" for name in files}
+    assert len(store.versions("m")) == 1 and before - {*read_folder(bucket)} == own
 
 
 @pytest.mark.parametrize("step", ["copy_tree", "write_record"])
@@ -129,10 +130,7 @@ def test_image_without_digest_refused(add, bucket, image):
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        (
-            "other-project/us-central1",
-            "vertex://other-project/us-central1: 403 .*Permission denied",
-        ),
+        ("other-project/us-central1", "other-project/us-central1: 403 .*Permission denied"),
         ("p", "write vertex://PROJECT/LOCATION"),
     ],
 )
