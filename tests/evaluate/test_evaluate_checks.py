@@ -58,18 +58,17 @@ def test_plan_accepts_what_steps_would(data):
     assert planned(data, ["--threshold=mine=1"], "--model=trips:of_my_own")
 
 
-@pytest.mark.parametrize("is_training", [True, False])
+@pytest.mark.parametrize("names", [("train", "test"), ("test", "train")])
 @pytest.mark.parametrize(
     ("counts", "message"),
     [((0, 3, 1), None), ((0, 3, 0), "no model can be better"), ((0, 0, 0), "has no examples in")],
 )
-def test_splits_with_one_class_refused(table, counts, message, is_training):
+def test_splits_with_one_class_refused(table, counts, message, names):
     """Training and test split need at least two classes each that have examples."""
-    split, other = (
+    pair = (
         Split(examples=sum(each), class_histogram=each, shards=()) for each in (counts, (1, 1, 0))
     )
-    pair = (split, other) if is_training else (other, split)
-    splits = dict(zip(("train", "test"), pair, strict=True))
+    splits = dict(zip(names, pair, strict=True))
     dataset = dataclasses.replace(table, splits=splits, class_names=("a", "b", "c"))
     with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
         check_splits(dataset)

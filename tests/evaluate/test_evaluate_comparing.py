@@ -63,7 +63,6 @@ def hits(count: int) -> np.ndarray:
     ("value", "threshold", "task", "metric", "passed"),
     [
         (0.8, 0.8, FOUR, "accuracy", True),
-        (0.7999, 0.8, FOUR, "accuracy", False),
         (0.5, 0.4, NUMBER, "rmse", False),
         (math.nan, 0.0, FOUR, "accuracy", False),
     ],

@@ -33,6 +33,6 @@ def test_repeated_steps_count_once(tmp_path):
 
 @pytest.mark.parametrize("events", [[], [("machine", 0)], [("start", 0), step(1, 1)]])
 def test_job_hardly_begun_has_page(tmp_path, events):
-    write(tmp_path / "job", 0, *events)
-    assert "Learning curves" not in section({}, str(tmp_path / "job"))
+    write(tmp_path, 0, *events)
+    assert "Learning curves" not in section({}, str(tmp_path))
     assert not section({}, str(tmp_path / "nothing")).strip()
