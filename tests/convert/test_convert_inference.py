@@ -114,19 +114,19 @@ def test_proposed_columns_and_inputs(propose):
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [
-        ("t.csv --label tpi", "--label: unknown column 'tpi'; did you mean 'tip'"),
-        ("t.csv --label name", "--label name: needs a number, or 2 to 100 classes (about 1"),
-        ("t.csv --label tip", "has no column that a model could learn from"),
-        ("t.csv --shards 3", "--shards=3 means nothing to --infer-schema"),
-        ("t.csv --dataset mnist", "--dataset mnist means nothing to --infer-schema"),
-        ("t.csv --infer-schema t.csv", "t.csv: is there already; give another name"),
-        ("none", "none: no such file"),
-        ("short.csv", "short.csv: "),
-        ("open.csv", "open.csv: "),
-        ("other.csv", "other.csv: its one column is 'a;b'"),
-        ("empty.csv", "empty.csv: no rows"),
-    ],
+    {
+        "t.csv --label tpi": "--label: unknown column 'tpi'; did you mean 'tip'",
+        "t.csv --label name": "--label name: needs a number, or 2 to 100 classes (about 1",
+        "t.csv --label tip": "has no column that a model could learn from",
+        "t.csv --shards 3": "--shards=3 means nothing to --infer-schema",
+        "t.csv --dataset mnist": "--dataset mnist means nothing to --infer-schema",
+        "t.csv --infer-schema t.csv": "t.csv: is there already; give another name",
+        "none": "none: no such file",
+        "short.csv": "short.csv: ",
+        "open.csv": "open.csv: ",
+        "other.csv": "other.csv: its one column is 'a;b'",
+        "empty.csv": "empty.csv: no rows",
+    }.items(),
 )
 def test_proposal_is_refused(tmp_path, monkeypatch, fails, flags, message):
     monkeypatch.chdir(tmp_path)

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 import trips
+import yaml
 from dataset_files import convert_to, read_split
 
 from common.errors import UserError
 
-SCHEMA = {
-    "name": "weather",
-    "origin": "made up",
-    "columns": {
-        "day": {"type": "int"},
-        "rain": {"type": "float", "unit": "mm"},
-        "wind": {"type": "float", "default": 0.0},
-        "wet": {"type": "bool"},
-        "flood": {"type": "int"},
-    },
-    "deep": [{"column": "day", "numeric": "z_score"}],
-}
+SCHEMA = yaml.safe_load("""
+name: weather
+origin: made up
+columns:
+  day: {type: int}
+  rain: {type: float, unit: mm}
+  wind: {type: float, default: 0.0}
+  wet: {type: bool}
+  flood: {type: int}
+deep: [{column: day, numeric: z_score}]
+""")
 
 
 @pytest.fixture

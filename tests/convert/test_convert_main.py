@@ -28,16 +28,16 @@ def test_command_imports_nothing_heavy(tmp_path):
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [
-        ("--dataset fasion_mnist", "did you mean 'fashion_mnist'"),
-        ("--dataset idx", "'idx' needs --source DIR"),
-        ("--source .", "'digits' is built in; leave out --source"),
-        ("--dataset mnist --source a b", "takes one path, not 2"),
-        ("--dataset csv --source README.md --schema no.yaml", "no.yaml: cannot be read"),
-        ("--dataset taxi --source docs", "docs: holds no *.csv"),
-        ("--dataset tfds:mnist --source gs://bucket/mnist", "copy it, or mount"),
-        ("--shards 1000000000", "--shards: '1000000000' is not a whole number"),
-    ],
+    {
+        "--dataset fasion_mnist": "did you mean 'fashion_mnist'",
+        "--dataset idx": "'idx' needs --source DIR",
+        "--source .": "'digits' is built in; leave out --source",
+        "--dataset mnist --source a b": "takes one path, not 2",
+        "--dataset csv --source README.md --schema no.yaml": "no.yaml: cannot be read",
+        "--dataset taxi --source docs": "docs: holds no *.csv",
+        "--dataset tfds:mnist --source gs://bucket/mnist": "copy it, or mount",
+        "--shards 1000000000": "--shards: '1000000000' is not a whole number",
+    }.items(),
 )
 def test_wrong_flags_leave_nothing(tmp_path, fails, flags, message):
     assert message in fails("--output", tmp_path / "a" / "b", *flags.split())

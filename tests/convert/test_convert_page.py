@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import trips
+import yaml
 from dataset_files import convert_to, encode_image, write_files
 from PIL import Image
 
@@ -14,22 +15,20 @@ from components.convert.output import PAGE
 from components.convert.page import Histogram
 
 EVIL = "<script>alert('x')</script>"
-SCHEMA = {
-    "name": "trips",
-    "origin": EVIL,
-    "columns": {
-        "fare": {"type": "float", "unit": "<b>USD</b>", "default": 0.0},
-        "extreme": {"type": "float"},
-        "company": {"type": "string"},
-        "row": {"type": "int"},
-    },
-    "label": {"condition": "row % 2 = 1", "classes": ["a", EVIL]},
-    "deep": [
-        {"column": "fare", "numeric": "z_score"},
-        {"column": "extreme", "numeric": "z_score"},
-        {"column": "company", "vocabulary": 5},
-    ],
-}
+SCHEMA = yaml.safe_load(f"""
+name: trips
+origin: {EVIL}
+columns:
+  fare: {{type: float, unit: <b>USD</b>, default: 0.0}}
+  extreme: {{type: float}}
+  company: {{type: string}}
+  row: {{type: int}}
+label: {{condition: row % 2 = 1, classes: [a, {EVIL}]}}
+deep:
+- {{column: fare, numeric: z_score}}
+- {{column: extreme, numeric: z_score}}
+- {{column: company, vocabulary: 5}}
+""")
 COMPANIES = [EVIL, "Ünited & Söhne", "東京"]
 
 

@@ -4,21 +4,19 @@ import kinds
 import numpy as np
 import pytest
 import trips
+import yaml
 from dataset_files import convert_to, read_split
 
 from common.errors import UserError
 from components.convert.output import PAGE
 
-SCHEMA = {
-    "name": "trips",
-    "origin": "made up",
-    "columns": {
-        "fare": {"type": "float", "default": -1.0},
-        "row": {"type": "int"},
-    },
-    "label": {"condition": "row % 2 = 1", "classes": ["a", "b"]},
-    "deep": [{"column": "fare", "numeric": "z_score"}],
-}
+SCHEMA = yaml.safe_load("""
+name: trips
+origin: made up
+columns: {fare: {type: float, default: -1.0}, row: {type: int}}
+label: {condition: row % 2 = 1, classes: [a, b]}
+deep: [{column: fare, numeric: z_score}]
+""")
 FARES = np.random.default_rng(0).gamma(2, 5, 300).astype(np.float32)
 
 

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import trips
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,19 +19,14 @@ from common.provenance import TrainedOn
 from components.evaluate.eval_set import LEAST, EvalSet, require_enough
 from trainer.data.shards import content_hashes
 
-SCHEMA = {
-    "name": "points",
-    "origin": "made up",
-    "columns": {
-        "x": {"type": "float"},
-        "n": {"type": "int"},
-        "city": {"type": "string"},
-        "tip": {"type": "string"},
-    },
-    "label": {"column": "tip", "classes": ["no", "yes"]},
-    "deep": [{"column": "x", "numeric": "z_score"}],
-    "wide": [{"column": "city", "vocabulary": 3}],
-}
+SCHEMA = yaml.safe_load("""
+name: points
+origin: made up
+columns: {x: {type: float}, n: {type: int}, city: {type: string}, tip: {type: string}}
+label: {column: tip, classes: ["no", "yes"]}
+deep: [{column: x, numeric: z_score}]
+wide: [{column: city, vocabulary: 3}]
+""")
 
 
 def points(count: int, seed: int, longest: int = 1) -> list[dict[str, object]]:

@@ -85,14 +85,14 @@ def test_unknown_metric_or_column_refused(answers, gate, message):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        (b"treshold: {}", "unknown key 'treshold'; did you mean 'thresholds'?"),
-        (b"thresholds: 0.9", "thresholds: 0.9 should be a valid dictionary"),
-        (b"thresholds: {auc: .nan}", "thresholds.auc: nan should be a finite number"),
-        (b"confidence: 95", "confidence: 95 should be less than 1"),
-        (b"slices: {label: {accuracy: 97}}", "a threshold of accuracy: 97 is not from 0 to 1"),
-        (b"\xff", "gate.yaml: "),
-    ],
+    {
+        b"treshold: {}": "unknown key 'treshold'; did you mean 'thresholds'?",
+        b"thresholds: 0.9": "thresholds: 0.9 should be a valid dictionary",
+        b"thresholds: {auc: .nan}": "thresholds.auc: nan should be a finite number",
+        b"confidence: 95": "confidence: 95 should be less than 1",
+        b"slices: {label: {accuracy: 97}}": "a threshold of accuracy: 97 is not from 0 to 1",
+        b"\xff": "gate.yaml: ",
+    }.items(),
 )
 def test_wrong_gate_file_is_error(tmp_path, refused, content, message):
     path = tmp_path / "gate.yaml"

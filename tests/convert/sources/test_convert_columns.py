@@ -35,13 +35,13 @@ def test_booleans_times_marks(tmp_path):
 
 @pytest.mark.parametrize(
     ("row", "message"),
-    [
-        ("1,maybe,,1", "b: 'maybe' is no boolean"),
-        ("-9.00,t,,1", "f: '-9.00' is a missing value"),
-        ("1,t,2024-02-30,1", "t: '2024-02-30' is no date"),
-        ("1,t,2024-01-01T24:00,1", "t: '2024-01-01T24:00' is"),
-        ("1,t, 2024-02-03,1", "t: ' 2024-02-03' is no"),
-    ],
+    {
+        "1,maybe,,1": "b: 'maybe' is no boolean",
+        "-9.00,t,,1": "f: '-9.00' is a missing value",
+        "1,t,2024-02-30,1": "t: '2024-02-30' is no date",
+        "1,t,2024-01-01T24:00,1": "t: '2024-01-01T24:00' is",
+        "1,t, 2024-02-03,1": "t: ' 2024-02-03' is no",
+    }.items(),
 )
 def test_wrong_value_is_refused(tmp_path, row, message):
     with pytest.raises(UserError, match=f"line 3: {message}"):

@@ -104,22 +104,22 @@ HEADER = b"f,i,s,y\n"
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        (b"\n\n", "empty; it needs a header"),
-        (b"1.5;2;x\n", "its first line '1.5;2;x' names no column"),
-        (b"f,s,y\n1,x,0\n", "has no column 'i' "),
-        (b"f,i,s,y,\n1,2,x,0,\n", "unknown column ''"),
-        (HEADER, "no rows"),
-        (HEADER + b"1,2,x,0\n1,2\n", "line 3: 2 values"),
-        (HEADER + b'1,2,"a\nb",0\nx,2,x,0\n', "line 4: f: 'x' is"),
-        (HEADER + b"1,2,x,0\n,2,x,0\n", "line 3: f: is missing"),
-        (HEADER + b"1,2,\xff,0\n", "line 2: s: .* UTF-8"),
-        (HEADER + b'1,2,x,0\n1,2,"x,0\n1,2,x,0\n', "line 3: .* has no end"),
-        (HEADER + b'1,2,5" pipe,0\n', "line 2: a quote"),
-        (HEADER + b"1,2,x,0\n\r1,2,\0,0\n", "line 4: a zero byte"),
-        (HEADER + b"1,2,x,0\n1,2,x,\n", "line 3: y: is missing, .*'filter: y IS NOT NULL'"),
-        (gzip.compress(HEADER + b"1,2,x,0\n" * 9999, mtime=0)[:-30], "cannot be read"),
-    ],
+    {
+        b"\n\n": "empty; it needs a header",
+        b"1.5;2;x\n": "its first line '1.5;2;x' names no column",
+        b"f,s,y\n1,x,0\n": "has no column 'i' ",
+        b"f,i,s,y,\n1,2,x,0,\n": "unknown column ''",
+        HEADER: "no rows",
+        HEADER + b"1,2,x,0\n1,2\n": "line 3: 2 values",
+        HEADER + b'1,2,"a\nb",0\nx,2,x,0\n': "line 4: f: 'x' is",
+        HEADER + b"1,2,x,0\n,2,x,0\n": "line 3: f: is missing",
+        HEADER + b"1,2,\xff,0\n": "line 2: s: .* UTF-8",
+        HEADER + b'1,2,x,0\n1,2,"x,0\n1,2,x,0\n': "line 3: .* has no end",
+        HEADER + b'1,2,5" pipe,0\n': "line 2: a quote",
+        HEADER + b"1,2,x,0\n\r1,2,\0,0\n": "line 4: a zero byte",
+        HEADER + b"1,2,x,0\n1,2,x,\n": "line 3: y: is missing, .*'filter: y IS NOT NULL'",
+        gzip.compress(HEADER + b"1,2,x,0\n" * 9999, mtime=0)[:-30]: "cannot be read",
+    }.items(),
 )
 def test_csv_fault_is_named_with_line(tmp_path, content, message):
     with pytest.raises(UserError, match=rf"^{tmp_path}/t\.csv: {message}") as error:
@@ -181,16 +181,16 @@ def test_damaged_csv_loses_no_row(tmp_path_factory, table, edits):
 
 @pytest.mark.parametrize(
     ("line", "fault"),
-    [
-        ('{"f": "1", "y": 0}', 'f: "1" is no finite'),
-        ('{"f": NaN, "y": 0}', "NaN is no number"),
-        ('{"f": 1, "i": 1.0, "y": 0}', "i: 1.0 is no 64-bit"),
-        ('{"f": 1, "s": ["a"], "y": 0}', 's: ."a". is no text'),
-        ('{"f": 1, "f": 2, "y": 0}', "a key is there more"),
-        ('{"f": 1, "s": "\\ud800", "y": 0}', "s: .* is not UTF-8"),
-        ('{"f": 1, "z": 2, "y": 0}', "unknown column 'z'"),
-        ('{"f": 1, "y": 0} {"f": 2, "y": 0}', "Extra data"),
-    ],
+    {
+        '{"f": "1", "y": 0}': 'f: "1" is no finite',
+        '{"f": NaN, "y": 0}': "NaN is no number",
+        '{"f": 1, "i": 1.0, "y": 0}': "i: 1.0 is no 64-bit",
+        '{"f": 1, "s": ["a"], "y": 0}': 's: ."a". is no text',
+        '{"f": 1, "f": 2, "y": 0}': "a key is there more",
+        '{"f": 1, "s": "\\ud800", "y": 0}': "s: .* is not UTF-8",
+        '{"f": 1, "z": 2, "y": 0}': "unknown column 'z'",
+        '{"f": 1, "y": 0} {"f": 2, "y": 0}': "Extra data",
+    }.items(),
 )
 def test_json_fault_is_named_with_line(tmp_path, line, fault):
     path = tmp_path / "t.jsonl"

@@ -197,14 +197,14 @@ def test_published_digest_needs_no_network(tmp_path, cache):
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [
-        ("tfds:mnits", "unknown dataset of TensorFlow Datasets 'mnits'; did you mean 'mnist'"),
-        ("tfds:mnist:9.9.9", "cannot be loaded at version 9.9.9, only: 3.0.1"),
-        ("tfds:imagenet2012", "cannot be downloaded; get its files and give --source DIR"),
-        ("tfds:titanic", "needs --schema FILE"),
-        ("tfds:mnist --source .", "nor all its files (missing t10k-images-idx3"),
-        ("tfds:mnist", "cannot reach storage.googleapis.com"),
-    ],
+    {
+        "tfds:mnits": "unknown dataset of TensorFlow Datasets 'mnits'; did you mean 'mnist'",
+        "tfds:mnist:9.9.9": "cannot be loaded at version 9.9.9, only: 3.0.1",
+        "tfds:imagenet2012": "cannot be downloaded; get its files and give --source DIR",
+        "tfds:titanic": "needs --schema FILE",
+        "tfds:mnist --source .": "nor all its files (missing t10k-images-idx3",
+        "tfds:mnist": "cannot reach storage.googleapis.com",
+    }.items(),
 )
 def test_unavailable_dataset_is_refused(tmp_path, fails, cache, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)

@@ -122,18 +122,18 @@ def test_image_pixels_and_targets(tmp_path, read, capsys, text, label, others):
 
 @pytest.mark.parametrize(
     ("names", "splits"),
-    [
-        ("train-00000-of-00001 validation-00000-of-00001", "train validation"),
-        ("x_train0.tfrecord x_val0.tfrecord x-test.tfrec", "train validation test"),
-        ("train/0 eval/0 dev/0", "train test validation"),
-        ("test/a-train test/b-valid", "train validation"),
-        ("latest interval constrained", "train train train"),
-        ("one.tfrecord README.md .hidden _SUCCESS", "train"),
-        ("train-0 test-0 more-0", UserError("more-0: its name says no split")),
-        ("train_test a", UserError("says test and train")),
-        ("test-0 val-0", UserError("no file is for train")),
-        ("", UserError("holds no files")),
-    ],
+    {
+        "train-00000-of-00001 validation-00000-of-00001": "train validation",
+        "x_train0.tfrecord x_val0.tfrecord x-test.tfrec": "train validation test",
+        "train/0 eval/0 dev/0": "train test validation",
+        "test/a-train test/b-valid": "train validation",
+        "latest interval constrained": "train train train",
+        "one.tfrecord README.md .hidden _SUCCESS": "train",
+        "train-0 test-0 more-0": UserError("more-0: its name says no split"),
+        "train_test a": UserError("says test and train"),
+        "test-0 val-0": UserError("no file is for train"),
+        "": UserError("holds no files"),
+    }.items(),
 )
 def test_names_decide_splits(tmp_path, read, names, splits):
     (tmp_path / "in").mkdir()
