@@ -23,9 +23,7 @@ def fails(refused) -> Callable[..., str]:
 def options(request, tmp_path_factory) -> Options:
     """A conversion of a source of each kind."""
     root = tmp_path_factory.mktemp("source")
-    return Options(
-        **kinds.make(request.param, root), output=str(root / "out"), shards=7, processes=1
-    )
+    return Options(**kinds.make(request.param, root), output=f"{root}/out", shards=7, processes=1)
 
 
 @pytest.fixture(scope="module")

@@ -43,4 +43,4 @@ def make(kind: str, root: pathlib.Path) -> dict[str, str]:
                 pyarrow.csv.write_csv(part, source / f"{name}.csv")
             else:
                 pyarrow.parquet.write_table(part, source / f"{name}.parquet", row_group_size=100)
-    return {**flags, "schema": str(root / "schema.yaml")}
+    return {**flags, "schema": f"{root}/schema.yaml"}

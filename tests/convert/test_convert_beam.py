@@ -100,4 +100,4 @@ def test_other_machines_get_staged_files(tmp_path):
 
 def test_flags_of_beam_need_beam(tmp_path):
     with pytest.raises(UserError, match="--runner is for Apache Beam; say --engine beam before"):
-        main(["--output", str(tmp_path / "out"), "--", "--runner", "DataflowRunner"])
+        main(["--output", f"{tmp_path}/out", "--", "--runner", "DataflowRunner"])

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.parametrize("kills", [4, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("place", ["here", "bucket"])
 def test_killed_conversion_goes_on(request, tmp_path, options, expected, place, kills):
-    source, output, out = options.source, str(tmp_path / "out"), tmp_path / "out"
+    source, output, out = options.source, f"{tmp_path}/out", tmp_path / "out"
     if place == "bucket":
         bucket = request.getfixturevalue("busy_bucket")
         shutil.copytree(source, bucket / "source")

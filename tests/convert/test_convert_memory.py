@@ -17,7 +17,7 @@ from common.manifest import Manifest
 from components.convert import output
 
 ROOT = pathlib.Path(__file__).parents[2]
-TAXI = ROOT.parent / "shared" / "data" / "taxi" / "data.csv"
+TAXI = ROOT.parent / "shared/data/taxi/data.csv"
 MB = 10**6
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the limit")

@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 def idx(tmp_path) -> Options:
     """Options of a conversion of 90 images in 5 pieces, by one process."""
     make_idx(tmp_path / "source", packed=False, train=90)
-    place = {"source": str(tmp_path / "source"), "output": str(tmp_path / "out")}
+    place = {"source": f"{tmp_path}/source", "output": f"{tmp_path}/out"}
     return Options(dataset="idx", **place, shards=5, processes=1)
 
 
@@ -56,7 +56,7 @@ def assert_finishes(idx, tmp_path, monkeypatch) -> Callable[..., None]:
 
     def finish(num_pieces: int, options: Options = idx) -> None:
         assert _convert(monkeypatch, options) == num_pieces
-        convert(dataclasses.replace(options, output=str(tmp_path / "clean")))
+        convert(dataclasses.replace(options, output=f"{tmp_path}/clean"))
         assert read_folder(tmp_path / "out") == read_folder(tmp_path / "clean")
 
     return finish
@@ -76,7 +76,7 @@ def test_convert_again_changes_nothing(idx, tmp_path, capsys, fails):
     assert "already there" in capsys.readouterr().out
     line = fails("--output", tmp_path / "out", "--split-seed", 3)
     assert re.search("dataset=idx .*split_seed=0.*dataset=digits .*split_seed=3", line)
-    _flip(tmp_path / "source" / "train-images-idx3-ubyte")
+    _flip(tmp_path / "source/train-images-idx3-ubyte")
     with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
         convert(idx)
     assert stamps() == before
@@ -104,14 +104,14 @@ def test_foreign_files_are_kept(tmp_path, fails, name):
 
 
 def test_second_conversion_is_refused(tmp_path, fails):
-    with output.claim(str(tmp_path / "out")):
+    with output.claim(f"{tmp_path}/out"):
         assert "another conversion is writing to" in fails("--output", tmp_path / "out")
 
 
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("name", ["shards.ShardWriter.close", "output.write_text"])
 def test_full_disk_leaves_nothing(tmp_path, monkeypatch, exists, name):
-    out = tmp_path / "new" / "out"
+    out = tmp_path / "new/out"
     if exists:
         out.mkdir(parents=True)
     name = f"components.convert.{name}"
@@ -169,7 +169,7 @@ def test_work_of_other_plan_is_discarded(idx, tmp_path, monkeypatch, assert_fini
     if change == "source":
         make_idx(tmp_path / "source", packed=False, train=91)
     elif change == "bytes":  # Size and time of the last change are as before.
-        file = tmp_path / "source" / "train-images-idx3-ubyte"
+        file = tmp_path / "source/train-images-idx3-ubyte"
         status = file.stat()
         _flip(file)
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -201,4 +201,4 @@ def test_signal_decides_exit_code(tmp_path, number, code):
     while not list(tmp_path.glob("out/*.tfrecord")) and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(number)
-    assert process.wait(60) == code and (tmp_path / "out" / ".converting" / "plan.json").exists()
+    assert process.wait(60) == code and (tmp_path / "out/.converting/plan.json").exists()

@@ -18,7 +18,7 @@ def step(tmp_path: pathlib.Path):
     def run(name: str) -> dsl.Dataset:
         output = dsl.Dataset(name="output", uri=str(tmp_path / name))
         page = dsl.HTML(name="page", uri=str(tmp_path / f"{name}.html"))
-        component.convert(["--processes=1"], "", "", str(tmp_path / "store"), output, page)
+        component.convert(["--processes=1"], "", "", f"{tmp_path}/store", output, page)
         assert pathlib.Path(page.path).read_text() == (pathlib.Path(output.path) / PAGE).read_text()
         return output
 

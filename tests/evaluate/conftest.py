@@ -34,7 +34,7 @@ def evaluate_step(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
             for name, kind in typing.get_type_hints(component.evaluate).items()
             if issubclass(kind, dsl.Artifact)
         }
-        places = {"job_dir": f"{job}/", "registry": str(tmp_path / "registry"), "name": "m"}
+        places = {"job_dir": f"{job}/", "registry": f"{tmp_path}/registry", "name": "m"}
         output = component.evaluate(**places, evaluate_args=[*flags], **artifacts)
         return {**artifacts, "output": output}
 
@@ -46,10 +46,10 @@ def champion(tmp_path: pathlib.Path) -> Callable[[pathlib.Path], list[str]]:
     """Makes a model the champion of a new registry; returns the flags that compare with it."""
 
     def make(model):
-        registry = DirectoryRegistry(str(tmp_path / "registry"))
+        registry = DirectoryRegistry(f"{tmp_path}/registry")
         facts = {"metrics": {}, "fingerprint": "other", "split": "test"}
         version = registry.register("m", str(model), facts)
         assert registry.promote("m", version, instead_of=None)
-        return ["--registry", str(tmp_path / "registry"), "--name", "m"]
+        return ["--registry", f"{tmp_path}/registry", "--name", "m"]
 
     return make

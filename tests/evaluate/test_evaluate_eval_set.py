@@ -117,7 +117,7 @@ def test_champion_compared_on_unseen_records(scored, make_model, champion, evalu
     assert evaluation["metrics"]["accuracy"] == pytest.approx((count - 210) / count)
     words = f"on the {left} records that neither was trained on"
     assert words in evaluation["decision"]["why"]
-    assert words in (tmp_path / "evaluation" / "report.html").read_text()
+    assert words in (tmp_path / "evaluation/report.html").read_text()
     assert evaluation["decision"]["verdict"] == "register"
 
     # A candidate that was trained elsewhere is itself judged by the rest alone, and so is the

@@ -42,7 +42,7 @@ def test_unusable_champion_is_incomparable(
     provenance.write(dataclasses.replace(scored.manifest, arguments=arguments), "cnn", str(model))
     flags = champion(model)
     if is_gone:
-        shutil.rmtree(tmp_path / "registry" / "m" / "1")
+        shutil.rmtree(tmp_path / "registry/m/1")
     evaluation = evaluate(make_model(), scored.path, *flags)
     decision = evaluation["decision"]
     assert why in evaluation["champion"]["incomparable"] and decision["verdict"] == "register"

@@ -21,7 +21,7 @@ from components.evaluate.gate import (
 from components.evaluate.options import Options
 from components.evaluate.score import Answers
 
-DEFAULT = pathlib.Path(__file__).parents[2] / "gates" / "default.yaml"
+DEFAULT = pathlib.Path(__file__).parents[2] / "gates/default.yaml"
 PLACES = {"model_dir": "m", "data_dir": "d", "output": "o"}
 
 

@@ -48,7 +48,7 @@ def test_model_for_other_data_refused(line, make_model, other, message):
 
 
 def test_empty_split_is_error(line, make_model, tmp_path):
-    convert(Options(output=str(tmp_path / "data"), shards=1, validation_fraction=0.0))
+    convert(Options(output=f"{tmp_path}/data", shards=1, validation_fraction=0.0))
     error = line(make_model(), "--split", "validation", data=tmp_path / "data")
     assert "has no examples in split 'validation' (splits with examples: test, train)" in error
 

@@ -55,7 +55,7 @@ def test_auc_decides_against_best_column(model, data, evaluate, tmp_path):
     assert evaluation["parts"].keys() == {"class", "company", "miles"}
     for parts in evaluation["parts"].values():
         assert sum(part["records"] for part in parts) == evaluation["metrics"]["examples"]
-    page = (tmp_path / "evaluation" / "report.html").read_text()
+    page = (tmp_path / "evaluation/report.html").read_text()
     for text in ("ROC curve", "precision and recall", "By company, the worst first"):
         assert text in page
     assert evaluate(model(-0.5), data)["decision"]["verdict"] == "reject"
@@ -68,7 +68,7 @@ def test_no_record_is_kept(model, evaluate, tmp_path):
     evaluation = evaluate(path, trips.make(tmp_path, table))
     evaluation["decision"]["verdict"] = "register"
     accepted.write_text(json.dumps(evaluation))
-    flags = ["--registry", str(tmp_path / "registry"), "--name", "m"]
+    flags = ["--registry", f"{tmp_path}/registry", "--name", "m"]
     register(["add", "--model-dir", str(path), "--evaluation", str(accepted), *flags])
     names = "evaluation/evaluation.json", "evaluation/report.html", "registry/m/1/version.json"
     for name in names:
@@ -95,7 +95,7 @@ def make_with_own_test(directory: pathlib.Path, **splits: list[dict]) -> pathlib
             row = {**row, "company": row["company"].encode(), "tip": row["tip"].encode()}
             records.append({name: () if value == "" else value for name, value in row.items()})
         write_records(directory / "in" / f"{split}.tfrecord", records)
-    place = {"source": str(directory / "in"), "output": str(directory / "data")}
+    place = {"source": f"{directory}/in", "output": f"{directory}/data"}
     convert_quietly(Options(dataset="tfrecord", schema=schema, **place))
     return directory / "data"
 
@@ -122,7 +122,7 @@ def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
     job.mkdir()
     (job / "model").symlink_to(model(0.3))
     artifacts = evaluate_step(job, data, "--min-auc", "0.5")
-    assert artifacts["output"] == artifacts["model"].uri == str(job / "model")
+    assert artifacts["output"] == artifacts["model"].uri == f"{job}/model"
     evaluation = json.loads((tmp_path / "evaluation").read_text())
     assert json.loads((job / "evaluation.json").read_text()) == evaluation
     metrics, shown = evaluation["metrics"], artifacts["confusion"].metadata

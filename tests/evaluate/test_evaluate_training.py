@@ -35,4 +35,4 @@ def test_repeated_steps_count_once(tmp_path):
 def test_job_hardly_begun_has_page(tmp_path, events):
     write(tmp_path, 0, *events)
     assert "Learning curves" not in section({}, str(tmp_path))
-    assert not section({}, str(tmp_path / "nothing")).strip()
+    assert not section({}, f"{tmp_path}/nothing").strip()

@@ -38,7 +38,7 @@ def test_undefined_metric_is_null(
 ):
     monkeypatch.setattr(Undefined, "value", value)
     monkeypatch.setattr(Undefined, "ranking", (*ranking, "accuracy"))
-    model = shutil.copytree(make_model(wrong=30), tmp_path / "job" / "model")
+    model = shutil.copytree(make_model(wrong=30), tmp_path / "job/model")
     provenance.write(scored.manifest, "m", str(model), task=f"{__name__}:undefined")
     metrics = evaluate_step(tmp_path / "job", scored.path)["metrics"].metadata
     evaluation = strict((tmp_path / "evaluation").read_text())
@@ -50,9 +50,9 @@ def test_undefined_metric_is_null(
     assert "| - |" in (tmp_path / "summary").read_text()
     assert "<td>-</td>" in (tmp_path / "report").read_text()
     if verdict == "promote":
-        place = ["--registry", str(tmp_path / "registry"), "--name", "m"]
-        flags = ["--model-dir", str(model), "--evaluation", str(tmp_path / "evaluation")]
+        place = ["--registry", f"{tmp_path}/registry", "--name", "m"]
+        flags = ["--model-dir", str(model), "--evaluation", f"{tmp_path}/evaluation"]
         register(["add", *place, *flags])
-        version = tmp_path / "registry" / "m" / "1" / "version.json"
+        version = tmp_path / "registry/m/1/version.json"
         assert strict(version.read_text())["metrics"]["odd"] is None
         assert register(["list", *place]) == 0

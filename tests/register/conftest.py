@@ -48,7 +48,7 @@ def job(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         model = tmp_path / name / "model"
         (model / "variables").mkdir(parents=True)
         (model / "saved_model.pb").write_text(name)
-        (model / "variables" / "variables.index").write_text("index")
+        (model / "variables/variables.index").write_text("index")
         (model.parent / "job.json").write_text(json.dumps({"identity": {}, "settings": settings}))
         ended = {"validation": {}, "seconds": 1.0, "examples_per_s": None}
         done.Done(step=40, epochs=8.0, exported_step=30, loss=0.5, **ended).save(str(model.parent))

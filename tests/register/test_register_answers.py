@@ -22,7 +22,7 @@ def judged(data, tmp_path):
 
     def judge(model: str) -> dict:
         evaluation = evaluate(
-            Options(model_dir=model, data_dir=str(data), output=str(tmp_path / "judged"))
+            Options(model_dir=model, data_dir=str(data), output=f"{tmp_path}/judged")
         )
         return {**evaluation, "decision": {"verdict": "promote", "reasons": []}}
 
@@ -31,7 +31,7 @@ def judged(data, tmp_path):
 
 @pytest.fixture
 def registry(tmp_path):
-    return DirectoryRegistry(str(tmp_path / "registry"))
+    return DirectoryRegistry(f"{tmp_path}/registry")
 
 
 def promoted(model: str, evaluation: dict, registry: DirectoryRegistry) -> str:
@@ -80,7 +80,7 @@ def test_model_needing_own_code_refused(table, judged, registry, tmp_path):
         names = tf.gather(table.class_names, index)
         return {"probabilities": shares, "class_index": index, "class_name": names}
 
-    model = str(tmp_path / "model")
+    model = f"{tmp_path}/model"
     specs = {f.name: tf.TensorSpec([None], f.dtype, name=f.name) for f in table.inputs}
     signature = tf.function(serve).get_concrete_function(**specs)
     tf.saved_model.save(tf.Module(), model, signatures={"serving_default": signature})

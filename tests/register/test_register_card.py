@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.parametrize(("model", "dataset"), [("wide_deep", "data"), ("cnn", "digits")])
 def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
     manifest = Manifest.load(request.getfixturevalue(dataset))
-    registry = DirectoryRegistry(str(tmp_path / "registry"))
+    registry = DirectoryRegistry(f"{tmp_path}/registry")
     facts = {
         "task": "classification",
         "metric": "accuracy",

@@ -73,7 +73,7 @@ def test_killed_writers_lose_nothing(root, model, registry, kills):
         copied = read_folder(root / "m" / version)
         record = json.loads(copied.pop("version.json"))
         assert record["version"] == version and copied == files
-    assert json.loads((root / "m" / "aliases.json").read_text()) == dict([MANAGED_BY]) | aliases
+    assert json.loads((root / "m/aliases.json").read_text()) == dict([MANAGED_BY]) | aliases
     assert registry.aliases("m") == aliases
 
     done = [tuple(line.split()) for line in (root.parent / "done").read_text().splitlines()]
@@ -85,7 +85,7 @@ def test_killed_writers_lose_nothing(root, model, registry, kills):
 def test_failed_registration_leaves_nothing(root, model, registry, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write to the registry"):
-        DirectoryRegistry(str(tmp_path / "file")).register("m", model, {})
+        DirectoryRegistry(f"{tmp_path}/file").register("m", model, {})
     pathlib.Path(model, "broken").symlink_to("nowhere")
     with pytest.raises(UserError, match=r"cannot write to the registry .*broken"):
         registry.register("m", model, {})
@@ -98,9 +98,9 @@ def test_failed_registration_leaves_nothing(root, model, registry, tmp_path):
 def test_number_of_lost_version_is_taken(root, model, registry, capsys):
     for _ in range(2):
         registry.register("m", model, {})
-    (root / "m" / "2").rename(root / "lost")
+    (root / "m/2").rename(root / "lost")
     assert registry.register("m", model, {}) == "3"
-    (root / "m" / "1" / "version.json").unlink()
+    (root / "m/1/version.json").unlink()
     with pytest.raises(UserError, match=r"the files of version 1 .* are gone"):
         registry.promote("m", "1", instead_of=None)
     assert f"{root}/m/1 was not made by this registry" in capsys.readouterr().err

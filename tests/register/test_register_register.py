@@ -12,7 +12,7 @@ from components.register.register import register
 
 @pytest.fixture
 def place(tmp_path):
-    return str(tmp_path / "registry")
+    return f"{tmp_path}/registry"
 
 
 def read(place, version):
@@ -23,7 +23,7 @@ def test_version_keeps_its_evaluation(evaluated, place, monkeypatch):
     directory, evaluation = evaluated()
     monkeypatch.setenv("CODE_VERSION", "abc123")
     about = {"evaluation": evaluation, "registry": place, "name": "m"}
-    facts = read(place, register(model_dir=str(directory / "model"), **about))
+    facts = read(place, register(model_dir=f"{directory}/model", **about))
     del evaluation["champion"]
     assert {key: facts[key] for key in evaluation} == evaluation
     assert (facts["version"], facts["name"], facts["code_version"]) == ("1", "m", "abc123")
@@ -39,7 +39,7 @@ def test_evaluation_of_other_model_refused(evaluated, place, tmp_path, refused):
 
     other = "is of another model than the one in"
     assert other in add(first, second / "model")
-    (second / "model" / "variables" / "variables.index").write_text("changed")
+    (second / "model/variables/variables.index").write_text("changed")
     assert other in add(second, second / "model")
     assert "no such directory" in add(second, tmp_path / "nowhere")
     del evaluation["decision"]
@@ -51,7 +51,7 @@ def test_evaluation_of_other_model_refused(evaluated, place, tmp_path, refused):
 
 def test_steps_register_and_promote(evaluated, place):
     directory, _ = evaluated()
-    evaluation = dsl.Artifact(name="evaluation", uri=str(directory / "evaluation.json"))
+    evaluation = dsl.Artifact(name="evaluation", uri=f"{directory}/evaluation.json")
     about = {"registry": place, "name": "m", "run_id": "r1", "evaluation": evaluation}
     arguments = {**about, "cluster": '{"chief": {}}', "image": "r/i@sha256:7"}
     for _ in range(2):  # The step may be tried again.

@@ -29,11 +29,11 @@ def test_verdict_is_followed_everywhere(evaluated, tmp_path, verdict, outcome):
     assert report.summary(evaluation).startswith(f"## {verdict}\n")
     about = {"evaluation": evaluation, "registry": str(tmp_path), "name": "m"}
     if outcome:
-        version = register(model_dir=str(directory / "model"), **about)
+        version = register(model_dir=f"{directory}/model", **about)
         assert promote(version=version, **about).startswith(outcome)
     else:
         with pytest.raises(UserError, match=r"the evaluation rejects .*: of the baseline"):
-            register(model_dir=str(directory / "model"), **about)
+            register(model_dir=f"{directory}/model", **about)
     registry = DirectoryRegistry(str(tmp_path))
     assert len(registry.versions("m")) == (1 if outcome else 0)
     assert registry.aliases("m") == ({CHAMPION: "1"} if verdict == "promote" else {})

@@ -25,7 +25,7 @@ def test_idx_original_names(bucket, packed):
     written = make_idx(bucket / "data", packed=packed, train=7, test=3)
     for path in (bucket / "data").glob("train*"):
         path.rename(path.with_name(path.name.replace("-idx", ".idx")))
-    for place in (str(bucket / "data"), "gs://demo/data"):
+    for place in (f"{bucket}/data", "gs://demo/data"):
         opened = read_all(MNIST, place)
         assert opened.splits.keys() == written.keys()
         assert opened.examples.class_names == tuple("0123456789")

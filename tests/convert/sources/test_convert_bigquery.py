@@ -27,7 +27,7 @@ _QUERY = "SELECT fare FROM `demo-project.taxi.trips` WHERE fare > 0"
 @pytest.fixture
 def trips(tmp_path) -> pathlib.Path:
     """The file of the table `trips`."""
-    return tmp_path / "tables" / "demo-project.taxi.trips.parquet"
+    return tmp_path / "tables/demo-project.taxi.trips.parquet"
 
 
 @pytest.fixture

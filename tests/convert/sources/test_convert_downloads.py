@@ -110,17 +110,17 @@ def test_parallel_downloads_share_request(tmp_path, server):
 
 
 def test_dataset_without_source_is_downloaded(tmp_path, server, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/cache")
     make_idx(tmp_path / "offered", train=20, test=5)
     files = read_folder(tmp_path / "offered")
     names = sorted(files, key=lambda name: ("t10k" in name, name))
     offered = tuple(server.offer(name=name, content=files[name]) for name in names)
     monkeypatch.setitem(OFFERED, "fashion_mnist", offered)
-    digest = source_digest("fashion_mnist", str(tmp_path / "offered"))
+    digest = source_digest("fashion_mnist", f"{tmp_path}/offered")
     assert source_digest("fashion_mnist", None) == digest
     assert find_paths("fashion_mnist", "given") == "given" and find_paths("idx", None) is None
     assert not server.requests
     server.answers = [lambda request: Answer(200, files[request.path[1:]])]
     downloaded = pathlib.Path(find_paths("fashion_mnist", None))
-    assert downloaded == tmp_path / "cache" / "tfrecord-training-pipeline" / "fashion_mnist"
+    assert downloaded == tmp_path / "cache/tfrecord-training-pipeline/fashion_mnist"
     assert read_folder(downloaded) == files
