@@ -71,6 +71,12 @@ def test_table_schema_file(read):
     )
 
 
+def test_target_is_named_as_label(read):
+    columns = {**GOOD["columns"], "label": {"type": "int"}}
+    schema = read({**GOOD, "columns": columns, "label": {"regression": "label"}})
+    assert {column.name for column in schema.stored} == GOOD["columns"].keys()
+
+
 def timed(split: str) -> str:
     """Returns a schema that splits by a column of times."""
     columns = {**GOOD["columns"], "at": {"type": "time"}}
