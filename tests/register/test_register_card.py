@@ -24,7 +24,7 @@ def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
         "metric": "accuracy",
         "metrics": {"accuracy": 0.9, "examples": 1200},
         "split": "test",
-        "features": {},
+        "features": {"image": "uint8[8, 8, 1]"},
         "dataset": manifest.name,
         "class_names": list(manifest.class_names),
     }
