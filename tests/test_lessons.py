@@ -15,7 +15,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs" / "lessons").glob("*.md"))
+PAGES = sorted([*(ROOT / "docs" / "lessons").glob("*.md"), *ROOT.glob("examples/*/README.md")])
 BLOCKS = re.compile(r"```sh\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
 # What differs between machines and runs: paths, ids, hashes, speeds, times and scores.
 MASKED = re.compile(
@@ -25,11 +25,11 @@ MASKED = re.compile(
 END = "the block has ended:"
 
 
-def mask(line: str) -> str:
+def mask(line):
     return " ".join(MASKED.sub("#", line).split())
 
 
-def images(size: int) -> tuple[np.ndarray, np.ndarray]:
+def images(size):
     """Returns the digits of scikit-learn as images of this width, and their labels."""
     digits = load_digits()
     pixels = np.kron(digits.images * 15, np.ones((1, size // 8, size // 8))).astype(np.uint8)
@@ -37,7 +37,7 @@ def images(size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.pad(pixels, ((0, 0), (0, margin), (0, margin))), digits.target.astype(np.uint8)
 
 
-def write_mnist(folder: pathlib.Path) -> None:
+def write_mnist(folder):
     pixels, labels = images(28)
     for name, part in (("train", slice(0, 1500)), ("t10k", slice(1500, None))):
         for kind, values in (("images-idx3", pixels[part]), ("labels-idx1", labels[part])):
@@ -45,7 +45,7 @@ def write_mnist(folder: pathlib.Path) -> None:
             (folder / f"{name}-{kind}-ubyte").write_bytes(head + values.tobytes())
 
 
-def write_cifar10(folder: pathlib.Path) -> None:
+def write_cifar10(folder):
     pixels, labels = images(32)
     rows = np.repeat(pixels.reshape(len(pixels), 1, -1), 3, axis=1).reshape(len(pixels), -1)
     records = np.concatenate([labels[:, None], rows], axis=1)
@@ -56,7 +56,7 @@ def write_cifar10(folder: pathlib.Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory) -> dict[str, pathlib.Path]:
+def sources(tmp_path_factory):
     """Returns the folders of small files in place of the downloads, by the dataset's name."""
     folders = {}
     for name, write in (("mnist", write_mnist), ("cifar10", write_cifar10)):
@@ -76,7 +76,7 @@ def shell(tmp_path):
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = subprocess.Popen(["bash"], text=True, cwd=folder, **streams)
 
-    def run(commands: str) -> list[str]:
+    def run(commands):
         process.stdin.write(f"{commands}\necho '{END}' $?\n")
         process.stdin.flush()
         lines = []
@@ -92,7 +92,7 @@ def shell(tmp_path):
     process.wait()
 
 
-def assert_printed(expected: str, printed: list[str]) -> None:
+def assert_printed(expected, printed):
     """Checks that the lines were printed in their order, and others only for `...`."""
     rest, may_skip = [mask(line) for line in printed if line.strip()], True
     for line in filter(str.strip, expected.splitlines()):

@@ -1,7 +1,5 @@
 """Every flag that decides what is learnt changes it. Real training in this process, few steps."""
 
-import pathlib
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def job_dir(tmp_path) -> pathlib.Path:
+def job_dir(tmp_path):
     return tmp_path / "job"
 
 
@@ -29,7 +27,7 @@ def learn(digits, job_dir, tmp_path, monkeypatch):
 
     monkeypatch.delenv("TRAINER_THREADS", raising=False)
 
-    def run(flags: str) -> list[np.ndarray]:
+    def run(flags):
         if job_dir.exists():
             job_dir.rename(tmp_path / f"before{len([*tmp_path.iterdir()])}")
         needed = f"--data-dir {digits} --job-dir {job_dir} --strategy one_device"
@@ -46,7 +44,7 @@ def learn(digits, job_dir, tmp_path, monkeypatch):
     return run
 
 
-def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
+def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 

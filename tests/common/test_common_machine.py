@@ -1,5 +1,4 @@
 import os
-import pathlib
 
 import pytest
 
@@ -10,13 +9,13 @@ ALL_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") els
 
 
 @pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch) -> pathlib.Path:
+def root(tmp_path, monkeypatch):
     """The root directory of the machine, which is empty."""
     monkeypatch.setattr(machine, "ROOT", tmp_path)
     return tmp_path
 
 
-def write_groups(root: pathlib.Path, files: dict[str, str]) -> None:
+def write_groups(root, files):
     """Writes a tree of control groups, in which the process is in /a/b."""
     groups = root / "sys" / "fs" / "cgroup"
     texts = {groups / name: text for name, text in files.items()}
@@ -50,7 +49,7 @@ def test_memory_is_of_tightest_group(root):
     write_groups(root, limits)
     assert memory_bytes() == 300_000_000
 
-    def available(path: str, limit: str, used: int, inactive: int) -> int:
+    def available(path, limit, used, inactive):
         texts = {"max": limit, "current": str(used), "stat": f"anon 7\ninactive_file {inactive}"}
         write_groups(root, {f"{path}memory.{name}": text for name, text in texts.items()})
         return available_bytes()

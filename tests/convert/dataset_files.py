@@ -4,8 +4,6 @@ import gzip
 import io
 import pathlib
 import struct
-from collections.abc import Mapping
-from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -16,13 +14,13 @@ from components.convert.convert import convert
 from components.convert.options import Options
 
 
-def convert_to(output: pathlib.Path, **options: Any) -> Manifest:
+def convert_to(output, **options):
     """Converts into a directory; an option may be a path."""
     paths = {key: str(path) for key, path in options.items() if isinstance(path, pathlib.Path)}
     return convert(Options(**{**options, **paths}, output=str(output)))
 
 
-def write_files(root: pathlib.Path, files: Mapping[str, str | bytes]) -> pathlib.Path:
+def write_files(root, files):
     """Writes files below a folder, which is made; returns the folder."""
     root.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -32,7 +30,7 @@ def write_files(root: pathlib.Path, files: Mapping[str, str | bytes]) -> pathlib
     return root
 
 
-def encode_image(image: np.ndarray | Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+def encode_image(image, kind="PNG", **options):
     """Returns pixels, or an image of Pillow, as an image file."""
     stream = io.BytesIO()
     image = Image.fromarray(image) if isinstance(image, np.ndarray) else image
@@ -40,19 +38,19 @@ def encode_image(image: np.ndarray | Image.Image, kind: str = "PNG", **options: 
     return stream.getvalue()
 
 
-def idx_bytes(array: np.ndarray) -> bytes:
+def idx_bytes(array):
     """Returns the content of an IDX file."""
     return struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
 
 
 def make_idx(
-    directory: pathlib.Path,
+    directory,
     *,
-    size: tuple[int, int] = (5, 4),
-    classes: int = 10,
-    packed: bool = True,
-    **examples: int,
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    size=(5, 4),
+    classes=10,
+    packed=True,
+    **examples,
+):
     """Writes so many random images of `train` and `test` as IDX files.
 
     Returns:
@@ -70,7 +68,7 @@ def make_idx(
     return arrays
 
 
-def read_folder(directory: pathlib.Path) -> dict[str, bytes]:
+def read_folder(directory):
     """Returns all files below a directory."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
@@ -79,12 +77,12 @@ def read_folder(directory: pathlib.Path) -> dict[str, bytes]:
     }
 
 
-def _masked(data: bytes) -> bytes:
+def _masked(data):
     crc = google_crc32c.value(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
-def parse_examples(data: bytes) -> list[dict[str, list[Any]]]:
+def parse_examples(data):
     """Returns the records of a TFRecord file as the official protobuf library parses them.
 
     Checksums are compared.
@@ -103,7 +101,7 @@ def parse_examples(data: bytes) -> list[dict[str, list[Any]]]:
     return records
 
 
-def read_split(directory: pathlib.Path, split: str = "train") -> list[dict[str, Any]]:
+def read_split(directory, split="train"):
     """Returns the records of a split of a dataset, in order; a single value without its list."""
     records = []
     for shard in Manifest.load(directory).splits[split].shards:
@@ -114,14 +112,14 @@ def read_split(directory: pathlib.Path, split: str = "train") -> list[dict[str, 
     ]
 
 
-def _feature(values: Any) -> dict[str, Any]:
+def _feature(values):
     """Returns an entry of an Example, of the kind that the type of its value or values says."""
     values = values if isinstance(values, list | tuple) else [values]
     kinds = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
     return {kinds[type(values[0])]: {"value": values}} if values else {}
 
 
-def write_records(path: pathlib.Path, records: list[bytes | dict[str, Any]]) -> pathlib.Path:
+def write_records(path, records):
     """Writes a TFRecord file, packed if its name ends in `.gz`.
 
     A record is bytes, or the features of an Example.

@@ -1,7 +1,5 @@
 """Sources that are read in different ways: folders of some hundreds of examples each."""
 
-import pathlib
-
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
@@ -11,7 +9,7 @@ from dataset_files import encode_image, make_idx, write_files, write_records
 KINDS = ("idx", "images", "tfrecord", "csv", "parquet")
 
 
-def make(kind: str, root: pathlib.Path) -> dict[str, str]:
+def make(kind, root):
     """Makes `source`, and `schema.yaml` if need be, below a directory; returns its flags."""
     source = root / "source"
     flags = {"dataset": kind, "source": str(source)}

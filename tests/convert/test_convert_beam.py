@@ -27,7 +27,7 @@ WORKERS = ("--direct_num_workers", "4", "--direct_running_mode", "multi_processi
 on_beam = pytest.mark.beam
 
 
-def start(options: Options, directory: object) -> subprocess.Popen[str]:
+def start(options, directory):
     """Starts a conversion into a directory."""
     flags = [*options.as_flags(but=("output",)), "--output", str(directory), "--engine", "beam"]
     command = [PYTHON, "-m", "components.convert", *flags, "--", *WORKERS]
@@ -36,7 +36,7 @@ def start(options: Options, directory: object) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str], code: int = 0) -> str:
+def finish(process, code=0):
     """Returns what a conversion prints that ends with this code."""
     printed, _ = process.communicate()
     assert process.returncode == code, printed
@@ -90,7 +90,7 @@ def test_other_machines_get_staged_files(tmp_path):
     write_files(tmp_path / "copy", {"train.parquet": "rows"})
     staged = tmp_path / "elsewhere"
 
-    def read(task: int) -> bytes:
+    def read(task):
         return (staged / "train.parquet").read_bytes()[task:]
 
     for i in range(2):

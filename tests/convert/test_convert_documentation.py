@@ -18,14 +18,14 @@ USING = (DOCS / "DATASETS.md").read_text() + (DOCS / "SCHEMAS.md").read_text()
 ADDING = (DOCS / "CHANGING.md").read_text().partition("## Adding a source")[2]
 
 
-def block(pattern: str, text: str = USING) -> str:
+def block(pattern, text=USING):
     """Returns the only block of a text that begins so."""
     blocks = re.findall(rf"```{pattern}.*?)```", text, re.DOTALL)
     (only,) = (block for block in blocks if not re.search("beam.Pipeline|^apiVersion", block))
     return only
 
 
-def run(code: str) -> dict:
+def run(code):
     """Runs a program; returns the names that it leaves."""
     names: dict = {}
     exec(code, names)

@@ -47,7 +47,7 @@ def test_error_of_task_is_raised(error):
     assert not multiprocessing.active_children()
 
 
-def run(code: str) -> str:
+def run(code):
     """Returns what a program prints."""
     return subprocess.check_output([sys.executable, "-c", code], text=True, timeout=120)
 

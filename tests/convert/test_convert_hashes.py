@@ -18,7 +18,7 @@ ROW = st.tuples(
 ROWS = st.lists(ROW, min_size=1, max_size=40)
 
 
-def hashes(rows: list[tuple]) -> np.ndarray:
+def hashes(rows):
     floats, integers, *texts, images = zip(*rows, strict=True)
     columns = {f"text{i}": pa.array(text, pa.large_binary()) for i, text in enumerate(texts)}
     columns["float"] = np.array(floats, np.float32)

@@ -1,7 +1,6 @@
 """A proposed schema says what is in a table, and can be used as it is."""
 
 import datetime as dt
-import pathlib
 import re
 
 import duckdb
@@ -34,13 +33,13 @@ REGRESSION, CLASSIFICATION = ("float", "count", "signs"), ("truth", "classes")
 HEADERS = ["Trip Seconds", "2nd", "Größe", "label", "a.b", 'say "a, b"', "# no: yes", "-", "id"]
 
 
-def write(columns: dict[str, list], path: pathlib.Path) -> None:
+def write(columns, path):
     """Writes a table as the name of the file says."""
     form = {".csv": "csv", ".jsonl": "json", ".parquet": "parquet"}[path.suffix]
     duckdb.from_arrow(pa.table(columns)).query("rows", f"COPY rows TO '{path}' (FORMAT {form})")
 
 
-def infer(directory: pathlib.Path, dataset: str, source: object, *flags: str) -> pathlib.Path:
+def infer(directory, dataset, source, *flags):
     """Returns the path of the proposed file."""
     path = directory / "schema.yaml"
     options = ("--dataset", dataset, "--source", str(source), "--infer-schema", str(path))
@@ -81,7 +80,7 @@ def test_proposal_converts_table(tmp_path_factory, dataset, kinds, headers, labe
 def propose(tmp_path):
     """Writes a table as a file of a kind; returns the path of the schema proposed for it."""
 
-    def run(columns: dict[str, list], kind: str, *flags: str) -> pathlib.Path:
+    def run(columns, kind, *flags):
         write(columns, tmp_path / f"t.{kind}")
         return infer(tmp_path, kind, tmp_path / f"t.{kind}", *flags)
 

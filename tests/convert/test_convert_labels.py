@@ -28,7 +28,7 @@ def read(tmp_path):
     Day 40 has other texts in some columns.
     """
 
-    def run(label: dict, texts: dict | None = None, **changes):
+    def run(label, texts=None, **changes):
         rows = []
         for i in range(90):
             wet = ("F", " true")[i % 2]

@@ -24,7 +24,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not
 pytestmark = [pytest.mark.slow, LINUX]
 
 
-def run(limit_mb: int, out: pathlib.Path, *flags: object) -> Manifest:
+def run(limit_mb, out, *flags):
     limit = (limit_mb * MB, limit_mb * MB)
     subprocess.run(
         [sys.executable, "-m", "components.convert", "--output", out, *map(str, flags)],

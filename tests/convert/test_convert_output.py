@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import pytest
 from dataset_files import convert_to, make_idx, read_folder
@@ -25,14 +24,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture
-def idx(tmp_path) -> Options:
+def idx(tmp_path):
     """Options of a conversion of 90 images in 5 pieces, by one process."""
     make_idx(tmp_path / "source", packed=False, train=90)
     place = {"source": f"{tmp_path}/source", "output": f"{tmp_path}/out"}
     return Options(dataset="idx", **place, shards=5, processes=1)
 
 
-def _convert(monkeypatch, options: Options, pieces: int = 99) -> int:
+def _convert(monkeypatch, options, pieces=99):
     """Converts, interrupted after so many pieces; returns how many have been written."""
     write_piece, written = convert_module.write_piece, []
 
@@ -51,10 +50,10 @@ def _convert(monkeypatch, options: Options, pieces: int = 99) -> int:
 
 
 @pytest.fixture
-def assert_finishes(idx, tmp_path, monkeypatch) -> Callable[..., None]:
+def assert_finishes(idx, tmp_path, monkeypatch):
     """Converts, which has to write so many pieces, and to leave the files of one that begins."""
 
-    def finish(num_pieces: int, options: Options = idx) -> None:
+    def finish(num_pieces, options=idx):
         assert _convert(monkeypatch, options) == num_pieces
         convert(dataclasses.replace(options, output=f"{tmp_path}/clean"))
         assert read_folder(tmp_path / "out") == read_folder(tmp_path / "clean")
@@ -62,13 +61,13 @@ def assert_finishes(idx, tmp_path, monkeypatch) -> Callable[..., None]:
     return finish
 
 
-def _flip(path: pathlib.Path) -> None:
+def _flip(path):
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
 
 
 def test_convert_again_changes_nothing(idx, tmp_path, capsys, fails):
-    def stamps() -> dict[str, int]:
+    def stamps():
         return {str(path): path.stat().st_mtime_ns for path in tmp_path.glob("out/**/*")}
 
     manifest, before = convert(idx), stamps()

@@ -36,7 +36,7 @@ COMPANIES = [EVIL, "Ünited & Söhne", "東京"]
 def page_of(tmp_path):
     """Converts with these options; returns the page, what it refers to, and its text."""
 
-    def run(**options) -> tuple[str, list[str], str]:
+    def run(**options):
         convert_to(tmp_path / "out", shards=1, **options)
         page = (tmp_path / "out" / PAGE).read_text("utf-8")
         text = " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())

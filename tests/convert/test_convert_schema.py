@@ -36,7 +36,7 @@ IMAGES = {"name": "flowers", "origin": "a garden", "image": "i", "label": "y"}
 def read(tmp_path):
     """Loads a schema file of this text or content."""
 
-    def run(data: str | dict):
+    def run(data):
         text = data if isinstance(data, str) else yaml.safe_dump(data, sort_keys=False)
         (tmp_path / "schema.yaml").write_text(text)
         return load(tmp_path / "schema.yaml")
@@ -44,7 +44,7 @@ def read(tmp_path):
     return run
 
 
-def change(place: str, value: object) -> dict:
+def change(place, value):
     """Returns the good schema with one thing changed or, with None, left out."""
     data = copy.deepcopy(GOOD)
     *parents, key = [int(part) if part.isdigit() else part for part in place.split(".")]
@@ -77,7 +77,7 @@ def test_target_is_named_as_label(read):
     assert {column.name for column in schema.stored} == GOOD["columns"].keys()
 
 
-def timed(split: str) -> str:
+def timed(split):
     """Returns a schema that splits by a column of times."""
     columns = {**GOOD["columns"], "at": {"type": "time"}}
     return f"{yaml.safe_dump({**GOOD, 'columns': columns})}split: {{time: at, test_from: {split}}}"

@@ -13,7 +13,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 TEXTS = st.binary(max_size=40) | st.sampled_from([120, 127, 128, 20_000]).map(bytes)
 
 
-def features(values: object) -> list[list]:
+def features(values):
     """Returns of each row the values of a feature of an Example."""
     if not isinstance(values, np.ndarray):
         return [[value] for value in values.to_pylist()]

@@ -11,7 +11,7 @@ FRACTIONS = st.floats(0, 1, exclude_max=True)
 KEYS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=60)
 
 
-def assign(splits: Splits, keys: object, natives=("train",), **options):
+def assign(splits, keys, natives=("train",), **options):
     keys = np.array(keys, np.uint64)
     return splits.assign(keys, native="train", natives=natives, **options)
 

@@ -12,10 +12,10 @@ from components.convert.output import PAGE
 
 
 @pytest.fixture
-def step(tmp_path: pathlib.Path):
+def step(tmp_path):
     """Runs the pipeline's step, which keeps the dataset in a store."""
 
-    def run(name: str) -> dsl.Dataset:
+    def run(name):
         output = dsl.Dataset(name="output", uri=str(tmp_path / name))
         page = dsl.HTML(name="page", uri=str(tmp_path / f"{name}.html"))
         component.convert(["--processes=1"], "", "", f"{tmp_path}/store", output, page)

@@ -1,8 +1,5 @@
 import json
-import pathlib
 import typing
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from kfp import dsl
@@ -13,7 +10,7 @@ from components.register.directory import DirectoryRegistry
 
 
 @pytest.fixture
-def evaluate(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
+def evaluate(tmp_path):
     """Runs the command; returns the content of `evaluation.json`."""
 
     def run(model, data, *flags, output=tmp_path / "evaluation"):
@@ -25,7 +22,7 @@ def evaluate(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def evaluate_step(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
+def evaluate_step(tmp_path):
     """Runs the pipeline's step; returns its artifacts by name, and its result as `output`."""
 
     def run(job, data, *flags):
@@ -42,7 +39,7 @@ def evaluate_step(tmp_path: pathlib.Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def champion(tmp_path: pathlib.Path) -> Callable[[pathlib.Path], list[str]]:
+def champion(tmp_path):
     """Makes a model the champion of a new registry; returns the flags that compare with it."""
 
     def make(model):

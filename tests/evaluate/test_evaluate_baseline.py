@@ -1,5 +1,3 @@
-import pathlib
-
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -10,7 +8,7 @@ from components.evaluate.baseline import baseline
 from components.evaluate.eval_set import EvalSet
 
 
-def scored(data: pathlib.Path) -> dict:
+def scored(data):
     """Returns the metrics of the baseline, with its rule."""
     records = EvalSet.load(str(data), "test")
     rule, answers = baseline(records)
@@ -31,7 +29,7 @@ def test_rule_is_over_best_column(data):
     assert metrics["loss"] == pytest.approx(sklearn.metrics.log_loss(truth, chances))
 
 
-def make(directory: pathlib.Path, values: list, labels: list[str], kind: str, **encoding) -> dict:
+def make(directory, values, labels, kind, **encoding):
     """Converts a table of a column and labels; returns the metrics of its baseline."""
     schema = {
         **trips.SCHEMA,

@@ -10,7 +10,6 @@ from components.evaluate.eval_set import EvalSet
 from components.evaluate.gate import CHAMPION
 from components.evaluate.score import Answers
 from trainer.tasks.of_dataset import Classification, MultiLabel, Regression
-from trainer.tasks.task import Task
 
 TWO, FOUR = Classification(("no", "yes")), Classification(tuple("abcd"))
 LABELS = MultiLabel(("a", "b"))
@@ -30,7 +29,7 @@ class Worst(Regression):
 TASKS = [TWO, FOUR, LABELS, NUMBERS, Worst(("a", "b"), (1.0, 1.0))]
 
 
-def answered(task: Task, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def answered(task, n, seed):
     """Returns random answers of two models to records, many of them equal, and the labels."""
     draw = np.random.default_rng(seed)
     answers = draw.integers(1, 9, size=(2, n, task.outputs)) / 9
@@ -50,12 +49,12 @@ def compared(ours, theirs, labels=None, *, task=FOUR, confidence=0.95, margin=0.
     )
 
 
-def right(mask: np.ndarray) -> np.ndarray:
+def right(mask):
     """Returns answers of a model that takes the right class, 0, for these records."""
     return np.eye(4)[np.where(mask, 0, 1)]
 
 
-def hits(count: int) -> np.ndarray:
+def hits(count):
     return right(np.arange(400) < count)
 
 

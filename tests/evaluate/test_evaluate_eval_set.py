@@ -1,7 +1,6 @@
 """However a source changes, exactly the records that a model was not trained on are scored."""
 
 import dataclasses
-import pathlib
 import random
 import shutil
 
@@ -29,7 +28,7 @@ wide: [{column: city, vocabulary: 3}]
 """)
 
 
-def points(count: int, seed: int, longest: int = 1) -> list[dict[str, object]]:
+def points(count, seed, longest=1):
     chance = random.Random(seed)
     return [
         {
@@ -42,14 +41,12 @@ def points(count: int, seed: int, longest: int = 1) -> list[dict[str, object]]:
     ]
 
 
-def rows(data: pathlib.Path, split: str) -> list[tuple]:
+def rows(data, split):
     columns = EvalSet.load(str(data), split).columns.values()
     return [*zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def trained_on(
-    data: pathlib.Path, model: pathlib.Path, before: TrainedOn | None = None
-) -> pathlib.Path:
+def trained_on(data, model, before=None):
     """Notes with a model that it was trained on a dataset, as an export does."""
     manifest = Manifest.load(data)
     learnt = TrainedOn.of(manifest, content_hashes(manifest, str(data), "train"))

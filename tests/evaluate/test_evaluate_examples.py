@@ -14,7 +14,7 @@ from components.predict.model import Model
 from tests.rides import convert_quietly, source, typed_rows
 
 
-def model(signature: str, answer, name: str, columns=()) -> Model:
+def model(signature, answer, name, columns=()):
     function = tf.function(lambda **inputs: {"output": answer(inputs[name])})
     spec = tf.TensorSpec([None], tf.string, name)
     signatures = {signature: function.get_concrete_function(**{name: spec})}
@@ -23,8 +23,8 @@ def model(signature: str, answer, name: str, columns=()) -> Model:
 
 @pytest.mark.parametrize(("side", "count"), [(8, RECORDS), (512, BYTES // 512**2), (1100, 0)])
 def test_images_bounded_in_bytes(side, count):
-    def sums(files: tf.Tensor) -> tf.Tensor:
-        def pixel_sum(png: tf.Tensor) -> tf.Tensor:
+    def sums(files):
+        def pixel_sum(png):
             return tf.reduce_sum(tf.cast(tf.io.decode_png(png), tf.int64))
 
         return tf.map_fn(pixel_sum, files, tf.int64)

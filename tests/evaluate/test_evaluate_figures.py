@@ -15,7 +15,7 @@ from trainer.tasks.of_dataset import Regression
 
 
 @st.composite
-def classified(draw) -> tuple[np.ndarray, np.ndarray]:
+def classified(draw):
     """Draws the likelihoods of class 1, which often are equal, and labels."""
     count = draw(st.integers(1, 300))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))

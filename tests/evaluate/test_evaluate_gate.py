@@ -37,7 +37,7 @@ def answers(data):
     )
 
 
-def judge(answers: Answers, gate: str) -> list[Comparison]:
+def judge(answers, gate):
     return [*gate_comparisons(Gate.of(gate), answers, answers.measure())]
 
 

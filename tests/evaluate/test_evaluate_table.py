@@ -1,8 +1,6 @@
 """A table with two classes is judged by the area under the ROC curve."""
 
 import json
-import pathlib
-from collections.abc import Callable
 
 import pytest
 import tensorflow as tf
@@ -19,12 +17,12 @@ from tests.rides import convert_quietly
 
 
 @pytest.fixture(scope="module")
-def model(data, tmp_path_factory) -> Callable[[float], pathlib.Path]:
+def model(data, tmp_path_factory):
     """Writes a model that predicts by company and, by the weight `miles`, by distance."""
     manifest = Manifest.load(data)
 
-    def make(miles: float) -> pathlib.Path:
-        def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
+    def make(miles):
+        def serve(**features):
             company = features["company"]
             logit = tf.where(company == "Blue", 3.0, tf.where(company == "Green", 0.0, -3.0))
             chance = tf.sigmoid(logit + miles * tf.minimum(features["miles"], 3.0))
@@ -86,7 +84,7 @@ def test_few_records_never_promote(model, champion, evaluate, tmp_path):
     assert why in evaluation["decision"]["why"]
 
 
-def make_with_own_test(directory: pathlib.Path, **splits: list[dict]) -> pathlib.Path:
+def make_with_own_test(directory, **splits):
     """Converts files of `train` and `test` rows, which keep their splits; returns the dataset."""
     schema = trips.write(directory, splits["train"])["schema"]
     for split, rows in splits.items():

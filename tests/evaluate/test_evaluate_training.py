@@ -1,5 +1,4 @@
 import json
-import pathlib
 
 import pytest
 
@@ -7,7 +6,7 @@ from components.evaluate.plots import learning_curves
 from components.evaluate.report import section
 
 
-def write(job: pathlib.Path, attempt: int, *events: tuple) -> None:
+def write(job, attempt, *events):
     """Writes the chief's journal, whose events are each (event, step, fields)."""
     lines = [
         json.dumps({"event": event, "step": step, "time": 1e9 + attempt, **dict(*more)}) + "\n"
@@ -17,7 +16,7 @@ def write(job: pathlib.Path, attempt: int, *events: tuple) -> None:
     (job / f"journal-chief-0-{attempt}.jsonl").write_text("".join(lines))
 
 
-def step(step: int, loss: float) -> tuple:
+def step(step, loss):
     return "step", step, {"loss": loss, "seconds": 2.0, "learning_rate": 0.1}
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from common import provenance
-from common.manifest import Manifest
 from components.register.__main__ import main as register
 from trainer.tasks.of_dataset import Classification
 
@@ -22,11 +21,11 @@ class Undefined(Classification):
         return {**super().measure(answers, labels), "odd": np.float32(self.value)}
 
 
-def undefined(manifest: Manifest) -> Undefined:
+def undefined(manifest):
     return Undefined(manifest.class_names)
 
 
-def strict(text: str) -> dict:
+def strict(text):
     return json.loads(text, parse_constant=pytest.fail)
 
 

@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -37,7 +37,7 @@ _GOOGLE = "google_cloud_pipeline_components.container."
 _LIGHTWEIGHT = "program_path=$(mktemp"  # how kfp starts a component that is a function
 
 
-def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
+def lint(spec, backend="vertex"):
     """Returns the faults of a pipeline spec for a back end, `local` or `vertex`, a line each."""
     components, executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
     dags = {"root": spec["root"], **{name: c for name, c in components.items() if "dag" in c}}
@@ -58,12 +58,12 @@ def lint(spec: dict[str, Any], backend: str = "vertex") -> list[str]:
     return found
 
 
-def _inputs(definitions: dict[str, Any]) -> Iterator[str]:
+def _inputs(definitions):
     for name, definition in definitions.get("parameters", {}).items():
         yield from _constant(name, definition.get("defaultValue"))
 
 
-def _condition(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
+def _condition(task, tasks):
     condition = task.get("triggerPolicy", {}).get("condition", "")
     for channel in re.findall(r"pipelinechannel--([\w-]+)", condition):
         if any(channel.startswith(f"{name}-") for name in tasks) and not channel.endswith(
@@ -74,7 +74,7 @@ def _condition(task: dict[str, Any], tasks: set[str]) -> Iterator[str]:
         yield f"condition is silently false here, by its quotes or signs: {condition}; use a word"
 
 
-def _given(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
+def _given(task, component):
     given = task.get("inputs", {}).get("parameters", {})
     for name, value in given.items():
         yield from _constant(name, value.get("runtimeValue", {}).get("constant"))
@@ -87,7 +87,7 @@ def _given(task: dict[str, Any], component: dict[str, Any]) -> Iterator[str]:
                 )
 
 
-def _constant(name: str, value: Any) -> Iterator[str]:
+def _constant(name, value):
     yield from (f"{name!r}: {problem}" for problem in _text(str(value)))
     if isinstance(value, dict | list):
         kind = type(value).__name__
@@ -103,7 +103,7 @@ def _constant(name: str, value: Any) -> Iterator[str]:
                 yield f"{name!r} holds {part:.0f} in a {kind}, a float here; pass text"
 
 
-def _text(text: str) -> Iterator[str]:
+def _text(text):
     for placeholder in re.findall(r"\{\{\$\.(.*?)\}\}", text):
         if not _FILLED.match(placeholder):
             yield f"placeholder {placeholder} is not filled in here; pass a parameter"
@@ -111,7 +111,7 @@ def _text(text: str) -> Iterator[str]:
         yield f"{len(text.encode())} bytes do not fit into a command; write them to an artifact"
 
 
-def _launched(task: dict[str, Any], command: str) -> Iterator[str]:
+def _launched(task, command):
     """Returns the job that Google's launchers make of a task."""
     given = task.get("inputs", {}).get("parameters", {})
     constants = {
@@ -130,7 +130,7 @@ def _launched(task: dict[str, Any], command: str) -> Iterator[str]:
             yield "replicas wait for a lost one; pass restart_job_on_worker_restart"
 
 
-def _executor(executor: dict[str, Any], backend: str) -> Iterator[str]:
+def _executor(executor, backend):
     if "container" not in executor:
         return  # An importer.
     container = executor["container"]
@@ -147,11 +147,11 @@ def _executor(executor: dict[str, Any], backend: str) -> Iterator[str]:
         yield "is a container component, and kfp runs functions here; leave target_image out"
 
 
-def _command(container: dict[str, Any]) -> str:
+def _command(container):
     return " ".join([*container.get("command", []), *container.get("args", [])])
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value):
     """All that is inside a list or dictionary, at any depth."""
     inside: Iterable[Any] = (
         value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -161,14 +161,14 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def lint_file(path: pathlib.Path) -> list[str]:
+def lint_file(path):
     """Returns the faults of a compiled file, a line each."""
     spec = yaml.safe_load(path.read_text(encoding="utf-8"))
     problems = lint(spec, "local" if path.stem.endswith("-local") else "vertex")
     return [f"{path.name}: {problem}" for problem in problems]
 
 
-def main(paths: list[str]) -> int:
+def main(paths):
     """Prints what is wrong; returns 1 if anything is."""
     with tempfile.TemporaryDirectory() as directory:
         job = JobSettings().arguments(load_cluster(DEFAULT_CLUSTER))

@@ -32,13 +32,13 @@ def rides(tmp_path_factory):
     return rows, folder / "data", export_untrained(manifest, folder / "model")
 
 
-def answers(path) -> list[dict]:
+def answers(path):
     reader = {"parquet": "read_parquet", "csv": "read_csv", "jsonl": "read_json"}[path.suffix[1:]]
     with duckdb.connect() as connection:
         return connection.sql(f"FROM {reader}('{path}')").to_arrow_table().to_pylist()
 
 
-def predict(model, source, output, *flags) -> list[dict]:
+def predict(model, source, output, *flags):
     """Runs the command; returns the predictions."""
     places = {"--model-dir": model, "--source": source, "--output": output}
     main([*(str(word) for place in places.items() for word in place), *flags])

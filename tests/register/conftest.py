@@ -1,8 +1,5 @@
 import json
-import pathlib
 import shutil
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,12 +9,12 @@ from trainer.job import done
 
 
 @pytest.fixture
-def vertex_place(vertex: Any, bucket: pathlib.Path) -> str:
+def vertex_place(vertex, bucket):
     return f"vertex://{vertex.project}/{vertex.location}"
 
 
 @pytest.fixture
-def client(vertex: Any) -> Any:
+def client(vertex):
     """Google's client, as somebody else uses it."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform_v1 as v1
@@ -30,10 +27,10 @@ def client(vertex: Any) -> Any:
 
 
 @pytest.fixture
-def uploaded(bucket: pathlib.Path) -> Callable[[pathlib.Path, str], str]:
+def uploaded(bucket):
     """Copies a model and its files to a run's directory in the bucket; returns its place."""
 
-    def upload(model: pathlib.Path, run: str) -> str:
+    def upload(model, run):
         shutil.copytree(model.parent, bucket / "runs" / run / "job")
         return f"gs://demo/runs/{run}/job/{model.name}"
 
@@ -41,10 +38,10 @@ def uploaded(bucket: pathlib.Path) -> Callable[[pathlib.Path, str], str]:
 
 
 @pytest.fixture
-def job(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+def job(tmp_path):
     """Makes the directory of a job with a model that is unique to the name."""
 
-    def make(name: str = "job", **settings: Any) -> pathlib.Path:
+    def make(name="job", **settings):
         model = tmp_path / name / "model"
         (model / "variables").mkdir(parents=True)
         (model / "saved_model.pb").write_text(name)
@@ -59,17 +56,17 @@ def job(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
 
 @pytest.fixture
 def evaluated(
-    job: Callable[..., pathlib.Path],
-) -> Callable[..., tuple[pathlib.Path, dict[str, Any]]]:
+    job,
+):
     """Makes a job with an evaluation in which any lead counts; returns directory and content."""
 
     def make(
-        name: str = "job",
-        accuracy: float = 0.9,
+        name="job",
+        accuracy=0.9,
         *,
-        champion: dict[str, Any] | None = None,
-        settings: dict[str, Any] | None = None,
-    ) -> tuple[pathlib.Path, dict[str, Any]]:
+        champion=None,
+        settings=None,
+    ):
         directory = job(name, **settings or {})
         words = f"accuracy {accuracy:.4f} reaches the threshold"
         comparisons = [Comparison(who="threshold", passed=True, words=words)]

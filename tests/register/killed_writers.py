@@ -16,7 +16,7 @@ from common.errors import UserError
 from components.register.directory import DirectoryRegistry
 
 
-def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> None:
+def write(root, model, chance, done):
     """Adds, promotes, rolls back and deletes until it is killed."""
     store = DirectoryRegistry(root)
     with done.open("a", buffering=1) as file:
@@ -42,7 +42,7 @@ def write(root: str, model: str, chance: random.Random, done: pathlib.Path) -> N
             file.write(f"{verb} {version}\n")
 
 
-def main(root: str, model: str, writers: int, kills: int, seed: int) -> None:
+def main(root, model, writers, kills, seed):
     """Keeps so many writers running until so many were killed, each after one more operation."""
     chance, running, done = random.Random(seed), [], pathlib.Path(root).parent / "done"
     done.touch()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cluster
 def judged(data, tmp_path):
     """Evaluates a model; returns the content of the evaluation, which promotes it."""
 
-    def judge(model: str) -> dict:
+    def judge(model):
         evaluation = evaluate(
             Options(model_dir=model, data_dir=str(data), output=f"{tmp_path}/judged")
         )
@@ -34,7 +34,7 @@ def registry(tmp_path):
     return DirectoryRegistry(f"{tmp_path}/registry")
 
 
-def promoted(model: str, evaluation: dict, registry: DirectoryRegistry) -> str:
+def promoted(model, evaluation, registry):
     about = {"evaluation": evaluation, "registry": str(registry), "name": "m"}
     return promote(version=register(model_dir=model, **about), **about)
 
@@ -69,10 +69,10 @@ def test_slow_version_refused(table, judged, registry, tmp_path):
 
 
 def test_model_needing_own_code_refused(table, judged, registry, tmp_path):
-    def positive(miles: np.ndarray) -> np.ndarray:
+    def positive(miles):
         return np.stack([miles * 0, miles * 0 + 1], axis=1)
 
-    def serve(**columns: tf.Tensor) -> dict[str, tf.Tensor]:
+    def serve(**columns):
         shares = tf.ensure_shape(
             tf.numpy_function(positive, [columns["miles"]], tf.float32), [None, 2]
         )

@@ -35,7 +35,7 @@ PLACES = [
 ]
 
 
-def put(directory: pathlib.Path, contents: dict[str, bytes]) -> dict[pathlib.Path, bytes]:
+def put(directory, contents):
     if contents:
         write_files(directory, contents)
     return {directory / place: content for place, content in contents.items()}

@@ -8,8 +8,7 @@ import pathlib
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import requests
@@ -37,13 +36,13 @@ class Server:
     name: str
     log: pathlib.Path
 
-    def send(self, body: Any, path: str = "", **options: Any) -> requests.Response:
+    def send(self, body, path="", **options):
         """Posts bytes, or a value as JSON, to the model's `:predict` or another path."""
         options["data" if isinstance(body, bytes | Iterator) else "json"] = body
         url = f"{self.url}{path or f'/v1/models/{self.name}:predict'}"
         return requests.post(url, timeout=60, **options)
 
-    def ask(self, **body: Any) -> Any:
+    def ask(self, **body):
         """Returns the answer to a request that is right."""
         response = self.send(body)
         assert response.status_code == 200, response.text
@@ -51,9 +50,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def _serving(
-    folder: pathlib.Path, name: str, flags: list[str], **environment: str
-) -> Iterator[Server]:
+def _serving(folder, name, flags, **environment):
     descriptor, log = tempfile.mkstemp(dir=folder)
     with open(descriptor, "w") as output:
         arguments = ["components.serve", "--name", name, *flags]
@@ -70,8 +67,8 @@ def _serving(
 
 @pytest.fixture(scope="session")
 def serving(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., contextlib.AbstractContextManager[Server]]:
+    tmp_path_factory,
+):
     """Returns what starts a server: name of the model, flags, and environment variables."""
     folder = tmp_path_factory.mktemp("logs")
     return lambda name, *flags, **environment: _serving(
@@ -80,7 +77,7 @@ def serving(
 
 
 @pytest.fixture(scope="session")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def registry(tmp_path_factory):
     """Returns a registry with three versions: the first is the champion, the last is damaged."""
     folder = tmp_path_factory.mktemp("rides")
     manifest = convert_quietly(source(folder, typed_rows(300)))
@@ -94,16 +91,14 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def server(registry: pathlib.Path, serving: Callable[..., Any]) -> Generator[Server, None, None]:
+def server(registry, serving):
     """Serves the champion of the rides."""
     with serving("rides", "--registry", registry, "--poll-s", 0.2) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def images(
-    tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any]
-) -> Generator[Server, None, None]:
+def images(tmp_path_factory, serving):
     """Serves a model of images of 9 x 8 pixels as Vertex AI has a container do it."""
     folder = tmp_path_factory.mktemp("images")
     manifest, _ = convert_pictures(folder)
@@ -113,7 +108,7 @@ def images(
 
 
 @pytest.fixture(scope="session")
-def slow_model(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def slow_model(tmp_path_factory):
     """Returns a model that counts to the largest of its inputs, and answers with these."""
     import tensorflow as tf
 

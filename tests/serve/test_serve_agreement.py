@@ -1,13 +1,10 @@
 """The same rows are answered alike by evaluation, predictions for files and a server."""
 
-import pathlib
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from saved_models import export_untrained
 
-from common.manifest import Manifest
 from components.evaluate import score
 from components.evaluate.eval_set import EvalSet
 from components.predict.__main__ import main as predict
@@ -22,7 +19,7 @@ LABELS = {
 }
 
 
-def table(folder: pathlib.Path, label: dict) -> tuple[Manifest, str, list]:
+def table(folder, label):
     """Returns a conversion, its source and each row as a client sends it."""
     rows = typed_rows(200)
     options = source(folder, rows, label=label)
@@ -34,7 +31,7 @@ def table(folder: pathlib.Path, label: dict) -> tuple[Manifest, str, list]:
     return convert_quietly(options), options.source, sent
 
 
-def in_order(answers: np.ndarray) -> np.ndarray:
+def in_order(answers):
     """Sorts answers, [N, outputs]."""
     return answers[np.lexsort(answers.T)]
 

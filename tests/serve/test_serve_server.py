@@ -31,7 +31,7 @@ CELLS = {
 }
 
 
-def of_model(registry, rows: list[dict[str, str]], version: str = "1") -> dict[str, list]:
+def of_model(registry, rows, version="1"):
     """Returns the answers of the version to rows of texts, without a server."""
     model = Model.load(open_registry(str(registry)).find("rides", version).model_dir)
     answers = model.ask("raw", {name: tf.constant([row[name] for row in rows]) for name in CELLS})
@@ -130,7 +130,7 @@ def test_wrong_request_is_told_why(server, body, message):
     assert message in response.json()["error"]
 
 
-def malformed(draw: random.Random) -> tuple[str, bytes]:
+def malformed(draw):
     """A path and a body that is no request of the rides."""
     depth = draw.choice([3, 70, 300, 900])
     junk = draw.choice([True, 3, -1.5, "x", {"a": {}}, json.loads("[" * depth + "]" * depth)])
@@ -206,13 +206,13 @@ def test_limits(serving, slow_model):
 def test_alias_moves_under_load(server, registry):
     models, stop = open_registry(str(registry)), threading.Event()
 
-    def ask() -> tuple[str, list]:
+    def ask():
         response = server.send({"instances": [ROW]})
         assert response.status_code == 200, response.text
         (row,) = response.json()["predictions"]
         return response.headers["x-model-version"], row["probabilities"]
 
-    def wait_for(condition) -> None:
+    def wait_for(condition):
         deadline = time.monotonic() + 30
         while not condition():
             assert time.monotonic() < deadline, server.log.read_text()

@@ -1,6 +1,3 @@
-import pathlib
-from collections.abc import Callable, Iterator
-
 import pytest
 from trainer_jobs import Job
 
@@ -8,17 +5,17 @@ from common.manifest import Manifest
 
 
 @pytest.fixture
-def images(digits: pathlib.Path) -> Manifest:
+def images(digits):
     """Returns the manifest of the digits."""
     return Manifest.load(digits)
 
 
 @pytest.fixture
-def make(digits: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[..., Job]]:
+def make(digits, tmp_path):
     """Makes jobs, of the digits unless told otherwise, whose replicas end with the test."""
     made: list[Job] = []
 
-    def job(name: str = "", data: pathlib.Path = digits) -> Job:
+    def job(name="", data=digits):
         made.append(Job(data, tmp_path / (name or f"job{len(made)}")))
         return made[-1]
 
@@ -28,6 +25,6 @@ def make(digits: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[...,
 
 
 @pytest.fixture
-def job(make: Callable[..., Job]) -> Job:
+def job(make):
     """One of them."""
     return make()

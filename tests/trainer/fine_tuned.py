@@ -3,12 +3,8 @@
 import keras
 from own_models import subclassed  # noqa: F401 (the trainer finds it here)
 
-from common.manifest import Manifest
-
 LEARNING_RATE = 0.01
 
 
-def optimizer(
-    manifest: Manifest, schedule: keras.optimizers.schedules.LearningRateSchedule
-) -> keras.optimizers.Optimizer:
+def optimizer(manifest, schedule):
     return keras.optimizers.SGD(schedule, momentum=0.8, nesterov=True, weight_decay=0.1)

@@ -3,7 +3,6 @@
 import io
 import math
 import pathlib
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +13,20 @@ from components.convert.hashes import content_hashes
 from components.convert.records import Field, Layout
 from components.convert.shards import ShardWriter
 from trainer.data.placement import Choice, provide_files
-from trainer.data.reader import Reader, open_reader
+from trainer.data.reader import open_reader
 
 SHAPE = (2, 3, 1)
 
 
 def dataset(
-    directory: pathlib.Path,
-    examples: int,
+    directory,
+    examples,
     *,
-    shards: int = 3,
-    shape: tuple[int, int, int] = SHAPE,
-    files: list[bytes] | None = None,
-    classes: int | None = None,
-) -> Manifest:
+    shards=3,
+    shape=SHAPE,
+    files=None,
+    classes=None,
+):
     """Writes a training split, and a test split of the same files.
 
     The image of example i begins with the bytes of i.
@@ -59,7 +58,7 @@ def dataset(
         written.append(writer.close())
     split = Split(examples=examples, class_histogram=(examples,), shards=tuple(written))
 
-    def feature(name: str, **options) -> Feature:
+    def feature(name, **options):
         place = {"offset": layout.offsets.get(name), "num_bytes": layout.widths.get(name)}
         return Feature(name=name, **place, **options)
 
@@ -85,24 +84,20 @@ def dataset(
     return manifest
 
 
-def reader_of(
-    manifest: Manifest, directory: object, mode: str, batch: int, **options: object
-) -> Reader:
+def reader_of(manifest, directory, mode, batch, **options):
     """Opens the training split of a dataset here."""
     options = {"seed": 5, "prepare": dict, **options}
     place = Choice(str(directory), mode, "", None)
     return open_reader(place, manifest, global_batch=batch, **options)
 
 
-def provided(
-    manifest: Manifest, directory: object, cache: object, *alive: Callable[[], object]
-) -> pathlib.Path:
+def provided(manifest, directory, cache, *alive):
     """Returns where training reads the files of a dataset, copied unless `cache` is None."""
     choice = Choice(str(directory), "mapped", "", cache and str(cache))
     return pathlib.Path(provide_files(choice, manifest, *alive).data_dir)
 
 
-def network(manifest: Manifest):
+def network(manifest):
     """A model that costs next to nothing: `--model numbered:network`."""
     import keras
 
@@ -112,7 +107,7 @@ def network(manifest: Manifest):
     return keras.Model({"image": inputs}, keras.layers.Dense(len(manifest.class_names))(x))
 
 
-def picture(height: int, width: int, kind: str = "PNG", seed: int = 0) -> bytes:
+def picture(height, width, kind="PNG", seed=0):
     """A smooth image file in colour."""
     corners = np.random.default_rng(seed).integers(0, 256, (3, 3, 3), dtype=np.uint8)
     file = io.BytesIO()
@@ -122,7 +117,7 @@ def picture(height: int, width: int, kind: str = "PNG", seed: int = 0) -> bytes:
     return file.getvalue()
 
 
-def damage(path: pathlib.Path, position: int) -> None:
+def damage(path, position):
     """Flips a bit of a file."""
     content = bytearray(path.read_bytes())
     content[position] ^= 1

@@ -8,17 +8,15 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops.testing import sleep
 
-from common.manifest import Manifest
-
 L = keras.layers
 
 
-def _image(manifest: Manifest) -> keras.KerasTensor:
+def _image(manifest):
     feature = manifest.feature("image")
     return keras.Input(feature.shape, dtype=feature.dtype, name="image")
 
 
-def _flat(x: keras.KerasTensor) -> keras.KerasTensor:
+def _flat(x):
     return L.Flatten()(L.Rescaling(1 / 16)(x))
 
 
@@ -26,7 +24,7 @@ def _flat(x: keras.KerasTensor) -> keras.KerasTensor:
 class Jitter(L.Layer):
     """Random numbers of its own, from a generator of its own and from the process's."""
 
-    def __init__(self, **options) -> None:
+    def __init__(self, **options):
         super().__init__(**options)
         self.generator = keras.random.SeedGenerator(3)
 
@@ -37,7 +35,7 @@ class Jitter(L.Layer):
         return x + 0.1 * own + 0.1 * keras.random.normal(keras.ops.shape(x))
 
 
-def functional(manifest: Manifest) -> keras.Model:
+def functional(manifest):
     """Layers with random states among the weights, one in two places, and one of a sequence."""
     inputs, shared = _image(manifest), L.Dense(24, name="shared")
     x = L.Dense(24, activation="relu")(L.Dropout(0.2)(_flat(inputs)))
@@ -46,7 +44,7 @@ def functional(manifest: Manifest) -> keras.Model:
     return keras.Model([inputs], L.Dense(10)(L.Concatenate()([x, rows])))
 
 
-def sequential(manifest: Manifest) -> keras.Model:
+def sequential(manifest):
     """Not built: it has no input."""
     layers = [L.Rescaling(1 / 16), L.Flatten(), L.Dropout(0.2), L.Dense(24, "relu"), L.Dropout(0.2)]
     return keras.Sequential([*layers, L.Dense(10)])
@@ -55,7 +53,7 @@ def sequential(manifest: Manifest) -> keras.Model:
 class Subclassed(keras.Model):
     """Takes the image, and has layers in a list."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.scale, self.flatten, self.dropout = L.Rescaling(1 / 16), L.Flatten(), L.Dropout(0.2)
         self.hidden = [L.Dense(24, "relu"), L.Dense(16, "relu")]
@@ -68,7 +66,7 @@ class Subclassed(keras.Model):
         return self.head(x)
 
 
-def subclassed(manifest: Manifest) -> keras.Model:
+def subclassed(manifest):
     return Subclassed()
 
 
@@ -80,7 +78,7 @@ class Spread(L.Layer):
         return x
 
 
-def penalised(manifest: Manifest) -> keras.Model:
+def penalised(manifest):
     """Returns a model that adds to the loss in each of Keras' ways, and waits for replicas."""
     inputs = _image(manifest)
     hidden = L.Dense(24, kernel_regularizer="l2", activity_regularizer="l1")
@@ -88,7 +86,7 @@ def penalised(manifest: Manifest) -> keras.Model:
     return keras.Model(inputs, L.Dense(10, bias_regularizer=keras.regularizers.L1L2(0.01, 0.01))(x))
 
 
-def batch_norm(manifest: Manifest) -> keras.Model:
+def batch_norm(manifest):
     """Keras' own, not told to sum over the replicas, and weights that follow from themselves."""
     inputs = _image(manifest)
     x = L.BatchNormalization()(L.Conv2D(4, 3)(L.Rescaling(1 / 16)(inputs)))
@@ -96,7 +94,7 @@ def batch_norm(manifest: Manifest) -> keras.Model:
     return keras.Model({"image": inputs}, L.Dense(10)(x))
 
 
-def frozen(manifest: Manifest) -> keras.Model:
+def frozen(manifest):
     """A backbone that is not trained, beside a vocabulary and statistics that are known."""
     inputs, normal = _image(manifest), L.Normalization()
     normal.adapt(np.arange(17.0)[:, None])
@@ -120,7 +118,7 @@ class Slow(L.Layer):
         return tf.reshape(held, tf.shape(x))
 
 
-def slow(manifest: Manifest) -> keras.Model:
+def slow(manifest):
     """Learns at once, and takes long to evaluate."""
     inputs = _image(manifest)
     return keras.Model({"image": inputs}, L.Dense(10)(Slow()(_flat(inputs))))

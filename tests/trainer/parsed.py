@@ -1,8 +1,8 @@
 """Options of a command line of the trainer."""
 
-from trainer.options import Options, parse
+from trainer.options import parse
 
 
-def options(flags: str = "", **environ: str) -> Options:
+def options(flags="", **environ):
     """Returns the options of these flags, with required ones added."""
     return parse(f"--data-dir d --job-dir j --train-steps 10 {flags}".split(), environ)

@@ -4,7 +4,6 @@ import keras
 import tensorflow as tf
 from own_models import Spread
 
-from common.manifest import Manifest
 from trainer.tasks.of_dataset import Binary
 
 L, M = keras.layers, keras.metrics
@@ -18,7 +17,7 @@ class Heavy(M.Mean):
         super().update_state(keras.ops.abs(y_true - y_pred), 1 + 2 * y_true)
 
 
-def metrics() -> list[M.Metric]:
+def metrics():
     return [
         Heavy(name="heavy"),
         M.Precision(0.3, name="precision"),
@@ -26,11 +25,11 @@ def metrics() -> list[M.Metric]:
     ]
 
 
-def task(manifest: Manifest) -> Binary:
+def task(manifest):
     return Binary(manifest.class_names, metrics=metrics())
 
 
-def prepare(manifest: Manifest, columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def prepare(manifest, columns):
     """Five numbers, all 0, which is masked, in some of the examples."""
     miles = columns["miles"][:, tf.newaxis]
     numbers = miles / 3, miles - 2, tf.math.floormod(10 * miles, [3, 4, 5])
@@ -38,11 +37,11 @@ def prepare(manifest: Manifest, columns: dict[str, tf.Tensor]) -> dict[str, tf.T
     return {"numbers": tf.where(miles > 1, tf.concat(numbers, 1), 0.0), **label}
 
 
-def masked(manifest: Manifest) -> keras.Model:
+def masked(manifest):
     return keras.Sequential([keras.Input((5,)), L.Masking(), L.Dense(8, "tanh"), L.Dense(1)])
 
 
-def normalised(manifest: Manifest) -> keras.Model:
+def normalised(manifest):
     """Returns a model that adds to the loss in each of Keras' ways, but not by a frozen layer."""
     layers = [
         L.Dense(6, "tanh", kernel_regularizer="l2", trainable=False),

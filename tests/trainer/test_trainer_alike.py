@@ -16,9 +16,7 @@ pytestmark = pytest.mark.cluster
 FLAGS = "--job-dir job --model from_set:chain --deterministic --threads 1"
 
 
-def start(
-    data: pathlib.Path, directory: pathlib.Path, steps: int, hash_seed: int, task: str = ""
-) -> subprocess.Popen:
+def start(data, directory, steps, hash_seed, task=""):
     """Starts a replica in a working directory of its own."""
     directory.mkdir(exist_ok=True)
     environ = {

@@ -18,7 +18,7 @@ WEIGHTS = ("no=3", "yes=0.5")
 SGD = "--optimizer sgd --learning-rate 0.1"
 
 
-def of_keras(model: keras.Model, optimizer: keras.Optimizer) -> keras.Model:
+def of_keras(model, optimizer):
     """The same model as users of Keras write it."""
     numbers = keras.Input((5,))
     whole = keras.Model(numbers, keras.layers.Activation("sigmoid")(model({"numbers": numbers})))

@@ -37,7 +37,7 @@ def alone(request, tmp_path_factory):
     """Returns the job of a name on one device, each run once."""
     jobs: dict[str, Job] = {}
 
-    def run(name: str) -> Job:
+    def run(name):
         if name not in jobs:
             data, flags, steps, _ = JOBS[name]
             directory = tmp_path_factory.mktemp("alone") / "job"

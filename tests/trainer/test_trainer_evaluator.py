@@ -18,7 +18,7 @@ def test_evaluation_shows_signs_of_life(job):
     vitals = {name: Vitals(str(job.directory / f"{name}.status")) for name in names}
     signs = {name: set() for name in names}
 
-    def has_ended() -> bool:
+    def has_ended():
         for name, one in vitals.items():
             one.read(time.monotonic())
             if one.phase == "evaluating":

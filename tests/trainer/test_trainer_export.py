@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from common import provenance
-from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.data import records
@@ -22,11 +21,11 @@ SIZES = [(24, 32), (40, 60), (61, 40), (12, 16), (7, 90), (90, 7), (480, 640)]
 
 
 @pytest.fixture(scope="module")
-def manifest(tmp_path_factory) -> Manifest:
+def manifest(tmp_path_factory):
     return numbered.dataset(tmp_path_factory.mktemp("data") / "numbered", 8, classes=2)
 
 
-def export_filled(manifest: Manifest, directory: object, value: float | None = None) -> None:
+def export_filled(manifest, directory, value=None):
     """Exports a model whose weights are all the value, or random."""
     build = registry.builder("numbered:network", manifest, {})
     values = {name: weight.numpy() for name, weight in named(build()).items()}
@@ -35,7 +34,7 @@ def export_filled(manifest: Manifest, directory: object, value: float | None = N
     export(values, build, manifest, str(directory))
 
 
-def value_of(directory: object) -> float:
+def value_of(directory):
     return tf.saved_model.load(str(directory)).variables[0].numpy().min()
 
 

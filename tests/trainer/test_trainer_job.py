@@ -2,13 +2,11 @@
 
 import itertools
 import json
-import pathlib
 import re
 import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -48,11 +46,11 @@ CELLS = [
 
 
 @pytest.fixture(scope="module")
-def straight(digits, tmp_path_factory) -> Callable[..., Job]:
+def straight(digits, tmp_path_factory):
     """Returns jobs that nothing has disturbed, each run once."""
     jobs: dict[tuple, Job] = {}
 
-    def run(how: str, flags: str = "") -> Job:
+    def run(how, flags=""):
         if (how, flags) not in jobs:
             jobs[how, flags] = Job(digits, tmp_path_factory.mktemp("straight") / how)
             roles, more = CLUSTERS[how]
@@ -148,7 +146,7 @@ def test_evaluator_scores_last_checkpoint(job):
     assert job.steps("evaluation", "evaluator-0")[-1] == STEPS + EVERY
 
 
-def scalars(directory: pathlib.Path, name: str) -> dict[int, float]:
+def scalars(directory, name):
     """Returns values by step, as TensorBoard's own reader has them."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
@@ -169,7 +167,7 @@ def test_reports_agree_with_journal(job):
     assert job.events("evaluation")[-1]["accuracy"] > 0.9
     assert {*job.steps("checkpoint")} > {400, 800, 900}, "none by time"
 
-    def noted(kind: str, name: str) -> dict[int, float]:
+    def noted(kind, name):
         return pytest.approx({e["step"]: e[name] for e in job.events(kind)}, rel=1e-5)
 
     logs = job.directory / "logs"

@@ -15,7 +15,7 @@ from trainer import learning
 L = keras.layers
 
 
-def optimizer(flags: str) -> keras.optimizers.Optimizer:
+def optimizer(flags):
     model = keras.Sequential([keras.Input((3,)), L.Dense(2)])
     manifest = types.SimpleNamespace(name="none is looked at")
     size = learning.TrainingSize(examples=100, batch=10, horizon=20)
@@ -50,7 +50,7 @@ def test_only_kernels_decay(layer, kernels):
 def own(monkeypatch):
     """Gives the module of a user's model an optimizer, and makes that."""
 
-    def make(function, flags: str = "") -> keras.optimizers.Optimizer:
+    def make(function, flags=""):
         monkeypatch.setattr(own_models, "optimizer", function, raising=False)
         return optimizer(f"--model own_models:sequential {flags}")
 

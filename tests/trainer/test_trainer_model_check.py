@@ -20,7 +20,7 @@ from trainer.tasks.of_dataset import MultiLabel, task_of
 def check(digits, images):
     """Checks a model, with metrics of its own."""
 
-    def run(model: str, *metrics: keras.metrics.Metric) -> None:
+    def run(model, *metrics):
         opts, task = (
             options(f"--data-dir {digits} --model {model}"),
             task_of(images, metrics=metrics),

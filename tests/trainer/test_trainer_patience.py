@@ -69,7 +69,7 @@ def test_exhausted_patience_ends_job(job, how):
     """All replicas end at that evaluation, and the job is done for whoever is not more patient."""
     roles, more = CLUSTERS[how]
 
-    def run(steps: int, patience: int | None) -> tuple[int, int | None]:
+    def run(steps, patience):
         """Runs the job; the step that it was done at, and by which patience."""
         flags = f"{STILL} {more} --train-steps {steps}"
         job.run(*roles, flags=f"{flags} --patience {patience}" if patience else flags)

@@ -27,7 +27,7 @@ def test_finished_job_has_nothing_to_do(digits, images, tmp_path):
     (tmp_path / "model" / "saved_model.pb").touch()
     before = sorted(tmp_path.rglob("*"))
 
-    def run(more: str) -> tuple[int, str, str]:
+    def run(more):
         command = [sys.executable, "-c", PROGRAM, *flags.split(), *more.split()]
         ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
         return ended.returncode, ended.stdout, ended.stderr

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import pathlib
 import shutil
 
 import keras
@@ -25,18 +24,18 @@ from trainer.nn.weights import named
 L = keras.layers
 
 
-def filled(model: keras.Model, seed: int = 0) -> keras.Model:
+def filled(model, seed=0):
     draw = np.random.default_rng(seed)
     for weight in named(model).values():
         weight.assign(draw.normal(size=weight.shape))
     return model
 
 
-def same(one: keras.layers.Layer, another: keras.layers.Layer) -> bool:
+def same(one, another):
     return all(map(np.array_equal, one.get_weights(), another.get_weights()))
 
 
-def save_job(directory: pathlib.Path, model: keras.Model) -> None:
+def save_job(directory, model):
     optimizer = keras.optimizers.SGD()
     optimizer.build(model.trainable_variables)
     journal = Journal(str(directory), "chief-0")
@@ -67,13 +66,13 @@ def test_weights_are_read_from_every_source(images, tmp_path, store, name):
         assert same(fresh, source)
 
 
-def backbone() -> keras.Model:
+def backbone():
     inputs = keras.Input((8, 8, 1))
     x = L.BatchNormalization()(L.Conv2D(4, 3, name="conv_in")(inputs))
     return keras.Model(inputs, L.Conv2D(4, 3)(x), name="backbone")
 
 
-def classifier(classes: int) -> keras.Model:
+def classifier(classes):
     inputs = keras.Input((8, 8, 1), name="image")
     x = L.Conv2D(1, 1)(inputs)  # of the names and places of others within the backbone
     x = L.Flatten()(backbone()(x))

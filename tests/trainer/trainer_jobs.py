@@ -21,10 +21,6 @@ import random
 import re
 import signal
 import time
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 
 from components.train.backends.process import reserved
 from trainer.cluster.member import POOL_ROLES
@@ -44,7 +40,7 @@ CLUSTERS: dict[str, tuple[list[str], str]] = {  # the roles of the replicas, and
 }
 
 
-def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
+def _replica(flags, environ, log):
     """Runs in the new process."""
     os.setsid()
     # PR_SET_PDEATHSIG: not to outlive tests that are killed.
@@ -72,13 +68,13 @@ def _replica(flags: list[str], environ: dict[str, str], log: str) -> None:
 class Job:
     """A job directory, and the replicas that work on it."""
 
-    def __init__(self, data: pathlib.Path, directory: pathlib.Path) -> None:
+    def __init__(self, data, directory):
         self.data, self.directory = data, directory
         self._replicas: dict[str, multiprocessing.process.BaseProcess] = {}
         self._ports = contextlib.ExitStack()
         self.environ: dict[str, str] = {}  # of every replica
 
-    def start(self, *roles: str, flags: str) -> None:
+    def start(self, *roles, flags):
         """Starts one replica for each role named, when those of before have ended."""
         self.close()
         self.directory.mkdir(exist_ok=True)
@@ -105,7 +101,7 @@ class Job:
             process.start()
             self._replicas[name] = process
 
-    def wait(self, *names: str, within_s: float = LIMIT_S) -> dict[str, int | None]:
+    def wait(self, *names, within_s=LIMIT_S):
         """Exit codes of the named replicas, or of all: negative for a signal, None if it runs."""
         deadline = time.monotonic() + within_s
         names = names or tuple(self._replicas)
@@ -114,7 +110,7 @@ class Job:
         print(self.output())  # for a test that fails
         return {name: self._replicas[name].exitcode for name in names}
 
-    def run(self, *roles: str, flags: str) -> str:
+    def run(self, *roles, flags):
         """Starts and waits for success; the output. Servers of parameters serve until killed."""
         self.start(*roles, flags=flags)
         codes = self.wait("chief-0") if "ps" in roles else self.wait()
@@ -122,20 +118,20 @@ class Job:
         assert set(codes.values()) == {0}, codes
         return self.output()
 
-    def kill(self, *names: str) -> None:
+    def kill(self, *names):
         """SIGKILL to the named replicas, or to all."""
         for name in names or self._replicas:
             self._replicas[name].kill()
 
-    def terminate(self, name: str) -> None:
+    def terminate(self, name):
         """SIGTERM, as a preempted machine sends it."""
         self._replicas[name].terminate()
 
-    def pid(self, name: str) -> int:
+    def pid(self, name):
         """Returns the process id of a replica that runs."""
         return self._replicas[name].pid
 
-    def until(self, condition: Callable[[], object]) -> None:
+    def until(self, condition):
         """Waits until the condition holds; fails if a replica ends before."""
         deadline = time.monotonic() + LIMIT_S
         while not condition():
@@ -144,16 +140,16 @@ class Job:
             assert running and time.monotonic() < deadline, f"{codes}\n{self.output()}"
             time.sleep(0.002)
 
-    def until_step(self, step: int) -> None:
+    def until_step(self, step):
         """Waits until the chief has done that step."""
         self.until(lambda: max(self.steps("step"), default=0) >= step)
 
-    def phase(self, name: str = "chief-0") -> str | None:
+    def phase(self, name="chief-0"):
         """Returns the phase in the replica's newest status."""
         path = self.directory / f"{name}.status"
         return json.loads(path.read_text())["phase"] if path.exists() else None
 
-    def close(self) -> None:
+    def close(self):
         """Ends what still runs."""
         self.kill()
         for process in self._replicas.values():
@@ -161,20 +157,20 @@ class Job:
         self._replicas.clear()
         self._ports.close()
 
-    def log(self, name: str) -> pathlib.Path:
+    def log(self, name):
         """Returns the path of a replica's output in all attempts."""
         return self.directory.with_name(f"{self.directory.name}.{name}.log")
 
-    def output(self) -> str:
+    def output(self):
         """Returns the output of all replicas."""
         logs = sorted(self.directory.parent.glob(f"{self.directory.name}.*.log"))
         return "".join(f"--- {log.name}\n{log.read_text()}" for log in logs)
 
-    def read(self, name: str) -> dict:
+    def read(self, name):
         """A JSON file of the job directory."""
         return json.loads((self.directory / name).read_text())
 
-    def served(self, **columns: Any) -> dict[str, np.ndarray]:
+    def served(self, **columns):
         """Returns the answers of the exported model."""
         import tensorflow as tf
 
@@ -182,7 +178,7 @@ class Job:
         answers = model.signatures["serving_default"](**columns)
         return {name: answer.numpy() for name, answer in answers.items()}
 
-    def checkpoints(self) -> list[int]:
+    def checkpoints(self):
         """Steps of the checkpoints that can be read; a writer may have been killed."""
         import tensorflow as tf
 
@@ -193,7 +189,7 @@ class Job:
                 steps.append(int(index.stem.split("-")[1]))
         return sorted(steps)
 
-    def variables(self, step: int) -> dict[str, np.ndarray]:
+    def variables(self, step):
         """All of a checkpoint: step, weights, optimizer slots."""
         import tensorflow as tf
 
@@ -202,7 +198,7 @@ class Job:
         assert len(names) > 10
         return {name: reader.get_tensor(name) for name in sorted(names)}
 
-    def trained(self, model: Any, step: int) -> Any:
+    def trained(self, model, step):
         """The model with the weights of a checkpoint."""
         from trainer.nn import weights
 
@@ -211,12 +207,12 @@ class Job:
         weights.put({name: variables[key] for name, key in names.items()}, model)
         return model
 
-    def digest(self, step: int) -> str:
+    def digest(self, step):
         """SHA-256 of all of a checkpoint."""
         values = [(k, v.dtype, v.shape, v.tobytes()) for k, v in self.variables(step).items()]
         return hashlib.sha256(repr(values).encode()).hexdigest()
 
-    def events(self, kind: str, replica: str = "chief-0") -> list[dict]:
+    def events(self, kind, replica="chief-0"):
         """The events of a kind in the newest attempt."""
         files = self.directory.glob(f"journal-{replica}-*.jsonl")
         newest = max(files, key=lambda path: int(path.stem.split("-")[-1]), default=None)
@@ -224,14 +220,12 @@ class Job:
         lines = newest.read_text().split("\n")[:-1] if newest else []
         return [event for event in map(json.loads, lines) if event["event"] == kind]
 
-    def steps(self, kind: str, replica: str = "chief-0") -> list[int]:
+    def steps(self, kind, replica="chief-0"):
         """The steps of these events."""
         return [event["step"] for event in self.events(kind, replica)]
 
 
-def kill_at_random(
-    job: Job, seed: int, *, between: tuple[int, int], victim: str | None = None
-) -> int:
+def kill_at_random(job, seed, *, between, victim=None):
     """SIGKILLs a replica, or all, after a step drawn from `between`; the journal's last step."""
     draw = random.Random(seed)
     job.until_step(draw.randint(*between))

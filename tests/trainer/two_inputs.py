@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import keras
 import tensorflow as tf
-
-from common.manifest import Manifest
 
 L = keras.layers
 
 
-def prepare(manifest: Manifest, columns: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def prepare(manifest, columns):
     """The halves of an image."""
     image = tf.cast(columns["image"], tf.float32)
     return {"upper": image[:, :4], "lower": image[:, 4:]}
 
 
-def network(manifest: Manifest) -> keras.Model:
+def network(manifest):
     """The inputs in another order than that of their names: nothing would fail if exchanged."""
     inputs = [keras.Input((4, 8, 1), name=name) for name in ("upper", "lower")]
     parts = [L.Dense(16)(L.Flatten()(x)) for x in inputs]

@@ -1,22 +1,19 @@
 """Models that would be trained wrong, or not at all: `--model wrong_models:softmax`."""
 
 import itertools
-from collections.abc import Callable
 
 import keras
 import tensorflow as tf
-
-from common.manifest import Manifest
 
 L = keras.layers
 _BUILT = itertools.count()
 
 
-def _with(*layers, units: int = 10, last: tuple = ()) -> keras.Sequential:
+def _with(*layers, units=10, last=()):
     return keras.Sequential([L.Rescaling(1 / 16), L.Flatten(), *layers, L.Dense(units), *last])
 
 
-def _words() -> keras.Sequential:
+def _words():
     words = [1, 2] if next(_BUILT) % 2 else [2, 1]
     return _with(L.IntegerLookup(vocabulary=words, output_mode="multi_hot"))
 
@@ -54,7 +51,7 @@ REFUSED = {
 }
 
 
-def __getattr__(name: str) -> Callable[[Manifest], object]:
+def __getattr__(name):
     if name not in REFUSED:
         raise AttributeError(name)
     return lambda manifest: REFUSED[name][0]()

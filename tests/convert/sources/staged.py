@@ -2,17 +2,16 @@
 
 import csv
 import io
-import pathlib
 
 from components.convert.schema import Column, Input, Label, TableSchema
-from components.convert.source import Opening, Source
-from components.convert.sources.tables import TableExamples, TextSource
+from components.convert.source import Opening
+from components.convert.sources.tables import TextSource
 from components.convert.splits import Splits
 
 DEFAULTS = {"float": 1.5, "int": -7, "string": "none", "bool": False, "time": 0}
 
 
-def columns(**types: str) -> dict[str, Column]:
+def columns(**types):
     """Returns columns by name, each of a type such as `int` or, with a default, `int?`."""
     columns = {}
     for name, kind in types.items():
@@ -25,7 +24,7 @@ def columns(**types: str) -> dict[str, Column]:
 INPUT = Input(column="f", numeric="z_score")
 
 
-def make_schema(label: Label | None = None, **changes) -> TableSchema:
+def make_schema(label=None, **changes):
     fields = {"columns": columns(f="float", i="int?", s="string?", y="int"), "deep": (INPUT,)}
     label = label or Label(classes=("no", "yes"), column="y")
     return TableSchema(**{"name": "t", "origin": "t", "label": label, **fields, **changes})
@@ -34,13 +33,13 @@ def make_schema(label: Label | None = None, **changes) -> TableSchema:
 SCHEMA = make_schema()
 
 
-def read(source: Source, path, directory: pathlib.Path, **opening) -> TableExamples:
+def read(source, path, directory, **opening):
     work = directory / "work"
     work.mkdir(exist_ok=True)
     return source.open(str(path), Opening(directory=str(work), splits=Splits(), **opening))
 
 
-def rows(examples: TableExamples) -> list[dict]:
+def rows(examples):
     """Returns all rows in order, None where a value is missing."""
     result = []
     for piece in examples.pieces:
@@ -55,16 +54,14 @@ def rows(examples: TableExamples) -> list[dict]:
     return result
 
 
-def write_csv(path: pathlib.Path, cells: list[list], *, line_end="\n", quoting=csv.QUOTE_ALL):
+def write_csv(path, cells, *, line_end="\n", quoting=csv.QUOTE_ALL):
     file = io.StringIO(newline="")
     csv.writer(file, lineterminator=line_end, quoting=quoting).writerows(cells)
     path.write_bytes(file.getvalue().encode())
     return path
 
 
-def read_csv(
-    directory: pathlib.Path, content: bytes | str, schema=SCHEMA, **options
-) -> TableExamples:
+def read_csv(directory, content, schema=SCHEMA, **options):
     path = directory / "t.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return read(TextSource(name="csv", schema=schema, **options), path, directory)

@@ -2,7 +2,6 @@ import gzip
 import io
 import itertools
 import lzma
-import pathlib
 import re
 import struct
 import tarfile
@@ -13,8 +12,8 @@ from dataset_files import make_idx, write_files
 from opened import read_all
 
 from common.errors import UserError
-from components.convert.source import Opening, Source
-from components.convert.sources.arrays import ARRAYS, CifarSource
+from components.convert.source import Opening
+from components.convert.sources.arrays import ARRAYS
 from components.convert.splits import Splits
 
 MNIST, IDX, CIFAR10, CIFAR100 = map(ARRAYS.get, ("mnist", "idx", "cifar10", "cifar100"))
@@ -34,7 +33,7 @@ def test_idx_original_names(bucket, packed):
             assert np.array_equal(opened.splits[split]["label"], labels)
 
 
-def refused(source: Source, path: pathlib.Path) -> str:
+def refused(source, path):
     with pytest.raises(UserError) as error:
         read_all(source, str(path))
     return str(error.value)
@@ -93,12 +92,12 @@ def test_plain_file_may_not_change(tmp_path):
 
 
 @pytest.fixture(params=[CIFAR10, CIFAR100], ids=lambda source: source.name)
-def cifar(request) -> CifarSource:
+def cifar(request):
     return request.param
 
 
 @pytest.fixture
-def files(cifar) -> dict[str, bytes]:
+def files(cifar):
     """The content of each file: random pixels, and a number of records that differs."""
     random = np.random.default_rng(0)
     written = {}
@@ -109,7 +108,7 @@ def files(cifar) -> dict[str, bytes]:
     return written
 
 
-def put(path: pathlib.Path, files: dict[str, bytes], form: str) -> pathlib.Path:
+def put(path, files, form):
     """Writes files into a folder, or in a mode of `tarfile` into an archive; returns its path."""
     if not form.startswith("w"):
         write_files(path / form, files)

@@ -1,8 +1,6 @@
 """Calls of BigQuery by Google's own client, to a server here that knows the calls and no SQL."""
 
 import os
-import pathlib
-from collections.abc import Callable
 from unittest import mock
 
 import pyarrow as pa
@@ -12,7 +10,6 @@ from dataset_files import convert_to, write_files
 from google.auth.credentials import AnonymousCredentials
 
 from common.errors import UserError
-from common.manifest import Manifest
 from common.storage.files import list_files
 from components.convert import component
 from components.convert.sources import bigquery
@@ -25,7 +22,7 @@ _QUERY = "SELECT fare FROM `demo-project.taxi.trips` WHERE fare > 0"
 
 
 @pytest.fixture
-def trips(tmp_path) -> pathlib.Path:
+def trips(tmp_path):
     """The file of the table `trips`."""
     return tmp_path / "tables/demo-project.taxi.trips.parquet"
 
@@ -49,7 +46,7 @@ def cloud(bucket, trips, monkeypatch):
         front.shutdown()
 
 
-def run(question: str = _QUERY) -> str:
+def run(question=_QUERY):
     return export(plan_export(question), "gs://demo/exports")
 
 
@@ -116,10 +113,10 @@ deep: [{column: fare, numeric: z_score}]
 
 
 @pytest.fixture
-def start(cloud, tmp_path) -> Callable[..., Manifest]:
+def start(cloud, tmp_path):
     """Converts a query by a schema of this text."""
 
-    def run(text: str = _SCHEMA, **changes) -> Manifest:
+    def run(text=_SCHEMA, **changes):
         schema = write_files(tmp_path, {"schema.yaml": text}) / "schema.yaml"
         source = {"dataset": "bigquery", "source": _QUERY, "export_dir": "gs://demo/exports"}
         return convert_to(**{"output": tmp_path / "data", **source, **changes}, schema=schema)
@@ -146,7 +143,7 @@ def test_missing_column_costs_nothing(cloud, start, question):
 
 
 def test_digest_changes_with_table(cloud, trips):
-    def digest(query: str = _QUERY) -> str:
+    def digest(query=_QUERY):
         return component.digest(["--dataset=bigquery", f"--source={query}"], _SCHEMA)
 
     before = digest()

@@ -15,7 +15,7 @@ from components.convert.splits import Splits
 
 
 @pytest.fixture(params=["idx", "images", "tfrecord"])
-def flags(request, tmp_path, bucket) -> dict[str, str]:
+def flags(request, tmp_path, bucket):
     """Flags but `source` of files that lie here and in a bucket."""
     flags = kinds.make(request.param, tmp_path)
     shutil.copytree(flags.pop("source"), bucket / "data")

@@ -1,6 +1,5 @@
 """A file of a dataset that has changed is named, whatever has happened to it."""
 
-import pathlib
 import random
 
 import pytest
@@ -13,7 +12,7 @@ from components.convert import output
 
 
 @pytest.fixture(scope="module", params=["images", "rows with an index"])
-def dataset(request, tmp_path_factory) -> pathlib.Path:
+def dataset(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("dataset")
     source = {} if request.param == "images" else trips.write(root, trips.rows(300))
     convert_to(root / "out", **source, shards=5)

@@ -21,7 +21,7 @@ def test_digest_follows_contents_names_and_schema(tmp_path, bucket, bytes_read, 
     source = shutil.copytree(tmp_path / "source", bucket / "source")
     shutil.copytree(source, bucket / "copy")
 
-    def digest(name: str = "source") -> str:
+    def digest(name="source"):
         root = "gs://demo" if place == "bucket" else bucket
         return source_digest(kind, f"{root}/{name}", flags.get("schema"))
 

@@ -3,7 +3,7 @@ import dataclasses
 import hashlib
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -27,13 +27,13 @@ class Server:
     answers: Sequence[Answer | ResetError | Callable[[Request], Answer]] = ()
     requests = 0
 
-    def offer(self, *answers, name: str = "data.gz", content: bytes = DATA) -> RemoteFile:
+    def offer(self, *answers, name="data.gz", content=DATA):
         self.answers = answers
         sha256 = hashlib.sha256(content).hexdigest()
         urls = (f"{self.url}/{name}",)
         return RemoteFile(name=name, urls=urls, num_bytes=len(content), sha256=sha256)
 
-    def respond(self, request: Request) -> Answer:
+    def respond(self, request):
         answer = self.answers[min(self.requests, len(self.answers) - 1)]
         self.requests += 1
         if isinstance(answer, ResetError):
@@ -41,13 +41,13 @@ class Server:
         return answer(request) if callable(answer) else answer
 
 
-def hang(request: Request) -> Answer:
+def hang(request):
     time.sleep(1.5)
     return GOOD
 
 
 @pytest.fixture
-def server(monkeypatch) -> Iterator[Server]:
+def server(monkeypatch):
     for name, seconds in {"_CONNECT_S": 2, "_READ_S": 0.3, "_PAUSE_S": 0.01}.items():
         monkeypatch.setattr(downloads, name, seconds)
     monkeypatch.setenv("no_proxy", "127.0.0.1")

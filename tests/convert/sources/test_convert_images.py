@@ -1,10 +1,9 @@
-import pathlib
 import zlib
 
 import numpy as np
 import pytest
 from dataset_files import encode_image, write_files
-from opened import Opened, read_all
+from opened import read_all
 from PIL import Image
 
 from common.errors import UserError
@@ -14,20 +13,20 @@ from components.convert.sources.images import FolderSource
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
 
 
-def picture(name: str, height: int = 6, width: int = 5, mode: str = "RGB") -> bytes:
+def picture(name, height=6, width=5, mode="RGB"):
     """Returns an image file of random pixels, which follow from the name."""
     random = np.random.default_rng([*name.encode()])
     pixels = random.integers(0, 256, (height, width, 3), np.uint8)
     return encode_image(Image.fromarray(pixels).convert(mode))
 
 
-def many(classes: str = "a b", count: int = 12, prefix: str = "", **look) -> dict[str, bytes]:
+def many(classes="a b", count=12, prefix="", **look):
     """Returns so many images of each class, by their names."""
     names = [f"{prefix}{label}/{i}.png" for label in classes.split() for i in range(count)]
     return {name: picture(name, **look) for name in names}
 
 
-def read(root: pathlib.Path, *, shards: int | None = None, **options) -> Opened:
+def read(root, *, shards=None, **options):
     return read_all(FolderSource(**options), str(root), shards=shards)
 
 
@@ -120,7 +119,7 @@ def test_pieces_and_blocks_lose_nothing(tmp_path):
 def test_added_images_move_no_other(tmp_path):
     """The key of an image stays when others are added, and however it is stored."""
 
-    def keys(**options) -> set[int]:
+    def keys(**options):
         return {key for block in read(tmp_path, **options).blocks["train"] for key in block.keys}
 
     write_files(tmp_path, many())

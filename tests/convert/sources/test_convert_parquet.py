@@ -1,6 +1,5 @@
 import datetime as dt
 import math
-import pathlib
 from decimal import Decimal
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ NUMBERS = [pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.decimal128(38,
 TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary()]
 
 
-def stored(array: pa.Array, kind: str, directory: pathlib.Path) -> list:
+def stored(array, kind, directory):
     """Returns what is stored of a column, which the schema says is of type `kind`."""
     ones = [1] * len(array)
     pq.write_table(pa.table({"x": array, "f": ones, "y": ones}), directory / "t.parquet")
@@ -60,7 +59,7 @@ def test_parquet_value_is_refused(array, kind, message, tmp_path):
         stored(array, kind, tmp_path)
 
 
-def write(path: pathlib.Path, *values: float | None) -> None:
+def write(path, *values):
     """Writes rows whose column `f` has these values."""
     count = len(values)
     floats = pa.array(values, pa.float64())

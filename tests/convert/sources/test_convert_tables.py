@@ -46,7 +46,7 @@ table_rows = st.lists(
 )
 
 
-def oracle(row: dict) -> dict:
+def oracle(row):
     """Returns the stored row."""
     stored = {name: None if value in EVERY.missing else value for name, value in row.items()}
     if row["t"]:

@@ -3,7 +3,6 @@
 They are in one file, for importing them takes seconds.
 """
 
-import pathlib
 import shutil
 
 import numpy as np
@@ -49,7 +48,7 @@ def test_tensorflow_decodes_same_pixels(pixels, channels):
 def prepared(tmp_path):
     """Prepares `tiny` of features and examples by TensorFlow Datasets; returns its directory."""
 
-    def make(features, splits, supervised=None) -> pathlib.Path:
+    def make(features, splits, supervised=None):
         class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             """Examples that need no generator."""
 
@@ -123,7 +122,7 @@ def test_missing_schema_lists_features(prepared, other, supervised):
 def small(prepared):
     """Prepares images with classes, with splits of these names."""
 
-    def make(*names: str) -> pathlib.Path:
+    def make(*names):
         examples = [{"x": np.full((2, 2, 1), i, np.uint8), "y": i % 2} for i in range(9)]
         return prepared({"x": IMAGE, "y": CLASS}, dict.fromkeys(names, examples))
 
@@ -137,7 +136,7 @@ def test_unclear_splits_are_refused(small, names):
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch) -> pathlib.Path:
+def cache(tmp_path, monkeypatch):
     """The folder of what is downloaded; nothing can be, and nobody has prepared anything."""
     monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/cache")
     monkeypatch.setenv("TFDS_DATA_DIR", f"{tmp_path}/none")

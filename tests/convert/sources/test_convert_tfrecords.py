@@ -1,17 +1,15 @@
 """TFRecord files of other programs: every value is kept, and what cannot be read is named."""
 
 import gzip
-import pathlib
 import re
 import struct
-from typing import Any
 
 import numpy as np
 import pytest
 from dataset_files import encode_image, write_records
 from hypothesis import given
 from hypothesis import strategies as st
-from opened import Opened, read_all
+from opened import read_all
 
 from common.errors import UserError
 from common.storage.files import stat_file
@@ -47,7 +45,7 @@ TAGS = PIXELS.replace("y, classes: 3", "{multi_label: {a: 'tags[0]', b: 'tags[1]
 def read(tmp_path):
     """Reads TFRecord files as a schema of this text says."""
 
-    def run(text: str, *paths: pathlib.Path) -> Opened:
+    def run(text, *paths):
         schema = tmp_path / "schema.yaml"
         schema.write_text(text)
         return read_all(find_source("tfrecord", schema=str(schema)), [*map(str, paths)])
@@ -55,13 +53,13 @@ def read(tmp_path):
     return run
 
 
-def row(i: int, **changes) -> dict[str, Any]:
+def row(i, **changes):
     company = f"Ü{i % 7}".encode()
     values = {"fare": i / 4, "at": [i + 0.5, -float(i)], "kind": i % 2, "company": company}
     return {**values, "trip/seconds": i * 1000 - 5, **changes}
 
 
-def dots(i: int, kind: str = "PNG") -> dict[str, Any]:
+def dots(i, kind="PNG"):
     """Returns a record with an image, as a file and as pixels, and things to predict of it."""
     pixels = np.full((4, 5, 3), i, np.uint8)
     return {

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
@@ -12,7 +11,7 @@ import pytest
 
 from components.train.backends.process import reserved
 from trainer.cluster import strategy
-from trainer.cluster.control_channel import DONE, LEFT, ControlChannel, join
+from trainer.cluster.control_channel import DONE, LEFT, join
 from trainer.cluster.member import Member
 
 SOON_S = 10.0
@@ -20,7 +19,7 @@ meet = functools.partial(join, job="new", timeout_s=SOON_S)
 
 
 @pytest.fixture
-def members() -> Iterator[list[Member]]:
+def members():
     """A chief and two workers."""
     with reserved(3) as ports:
         chief, *workers = (f"127.0.0.1:{port}" for port in ports)
@@ -30,7 +29,7 @@ def members() -> Iterator[list[Member]]:
 
 
 @pytest.fixture
-def channels(members, pool) -> Iterator[list[ControlChannel]]:
+def channels(members, pool):
     """The ends of their channels."""
     channels = list(pool.map(meet, members))
     yield channels
@@ -39,18 +38,18 @@ def channels(members, pool) -> Iterator[list[ControlChannel]]:
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
+def pool():
     with ThreadPoolExecutor(3) as pool:
         yield pool
 
 
-def cut(channel: ControlChannel) -> None:
+def cut(channel):
     for connection in channel._connections:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def chief_at(members: list[Member]) -> tuple[str, int]:
+def chief_at(members):
     host, port = members[0].addresses["chief"][0].split(":")
     return host, int(port)
 
@@ -117,7 +116,7 @@ def test_answer_with_message_or_of_grpc(members, pool, answer):
 def test_chief_leaves_last(channels, pool):
     left = []
 
-    def leave(channel: ControlChannel) -> None:
+    def leave(channel):
         assert channel.wait_for_end()
         left.append("worker")
         cut(channel)

@@ -10,7 +10,7 @@ BOTH = {"chief": CHIEF, "worker": WORKERS}
 MULTI_WORKER = "multi_worker_mirrored"
 
 
-def tf_config(cluster: dict, role: str, index: int | str = 0) -> dict[str, str]:
+def tf_config(cluster, role, index=0):
     task = {"type": role, "index": index}
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
 

@@ -9,7 +9,7 @@ from numbered import dataset, picture, reader_of
 from trainer.data.augmentation import crop_and_flip
 
 
-def random_images(*shape: int) -> np.ndarray:
+def random_images(*shape):
     return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
 
 

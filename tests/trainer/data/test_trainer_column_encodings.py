@@ -12,7 +12,7 @@ WORDS = st.sampled_from(["", "a", "b", "ab", "Łódź", "a_X_b"])
 INTEGERS = st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1)
 
 
-def category(kind: str, columns: dict[str, tuple], **options) -> list[int]:
+def category(kind, columns, **options):
     tensors = {name: tf.constant(*column) for name, column in columns.items()}
     encoding = Encoding(kind=kind, columns=tuple(columns), **options)
     return column_encodings.category(encoding, tensors).numpy().tolist()

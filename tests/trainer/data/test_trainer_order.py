@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from trainer.data.order import batch_indices, share
 
 
-def steps(count: int, batch: int, *, examples: int, seed: int = 0) -> np.ndarray:
+def steps(count, batch, *, examples, seed=0):
     order = {"examples": examples, "seed": seed, "global_batch": batch, "first": 0, "count": batch}
     return np.concatenate([batch_indices(step, **order).numpy() for step in range(count)])
 

@@ -7,12 +7,11 @@ from numbered import damage, dataset, picture, provided
 
 from common.errors import UserError
 from common.machine import available_bytes
-from common.manifest import Manifest
 from trainer.data.placement import DEFAULT_DIR, budget, choose
 
 
 @pytest.fixture
-def manifest(tmp_path) -> Manifest:
+def manifest(tmp_path):
     """Returns the manifest of a dataset in `data`."""
     return dataset(tmp_path / "data", 100)
 

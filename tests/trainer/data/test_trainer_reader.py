@@ -35,7 +35,7 @@ def test_large_split_trains_in_little_memory(make, tmp_path):
         flags = "--model numbered:network --batch-size 1000 --train-steps 600 --reader"
         job.start("chief", flags=f"{flags} {reader}")
 
-        def is_watched(job=job, memory=memory) -> bool:
+        def is_watched(job=job, memory=memory):
             memory.append(psutil.Process(job.pid("chief-0")).memory_info())
             return max(job.steps("step"), default=0) >= 250  # More than an epoch.
 

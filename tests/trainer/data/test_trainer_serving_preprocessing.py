@@ -27,7 +27,7 @@ CLOCKS = st.times().map("T{:%H:%M}".format) | st.builds(
 ZONES = st.sampled_from(["", "Z", "+05:30", "-14:00", "+24:00"])
 
 
-def cells(words: str, *others: str) -> st.SearchStrategy[str]:
+def cells(words, *others):
     return st.sampled_from(COMMON) | st.sampled_from([*words.split(), *others])
 
 
@@ -55,7 +55,7 @@ ODD = CELLS | {
 
 
 @st.composite
-def tables(draw, kind: str, cell: st.SearchStrategy[str]) -> tuple[Manifest, list[str]]:
+def tables(draw, kind, cell):
     """A table of one input, and its cells in a file."""
     feature = Feature(
         name="x",
@@ -78,7 +78,7 @@ def tables(draw, kind: str, cell: st.SearchStrategy[str]) -> tuple[Manifest, lis
     return manifest, draw(st.lists(cell, min_size=1))
 
 
-def sent(cell: str, feature: Feature) -> object:
+def sent(cell, feature):
     """Returns what a client sends for a cell of a file; None where it cannot say that."""
     if feature.dtype == "string":
         return cell.encode()
@@ -89,14 +89,14 @@ def sent(cell: str, feature: Feature) -> object:
         return float(cell) if feature.type == "float" else int(cell)
 
 
-def assert_same(actual: tf.Tensor, expected: tf.Tensor | np.ndarray) -> None:
+def assert_same(actual, expected):
     """Compares to the bit."""
     actual, expected = (np.asarray(values) for values in (actual, expected))
     assert actual.tolist() == expected.tolist()
     assert actual.dtype == object or actual.tobytes() == expected.tobytes()
 
 
-def convert(feature: Feature, cells: list[str]) -> np.ndarray:
+def convert(feature, cells):
     column = {"type": feature.type}
     if feature.default is not None:
         is_true = feature.default == "true"
@@ -116,7 +116,7 @@ def convert(feature: Feature, cells: list[str]) -> np.ndarray:
         return read_all(source, files["source"]).splits["train"]["x"]
 
 
-def parsed(manifest: Manifest, cells: list[str]) -> tuple[tf.Tensor, list[bytes]]:
+def parsed(manifest, cells):
     columns, faults = parse_texts(manifest, {"x": tf.constant(cells)})
     return columns["x"], faults.numpy().tolist()
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import reader_of
 
-from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.data import records
@@ -35,7 +34,7 @@ TASKS = {
 }
 
 
-def readings(manifest: Manifest, data_dir: str, batch: int) -> dict[str, list[records.Columns]]:
+def readings(manifest, data_dir, batch):
     """Splits, in every way of reading them; of training an epoch at least."""
     read = {}
     for split in [name for name, part in manifest.splits.items() if part.examples]:
@@ -64,7 +63,7 @@ def test_rows_are_those_of_file(task, rows, has_texts, batch):
         "deep": [{"column": "row", "numeric": "z_score"}],
     }
 
-    def check(columns: records.Columns) -> list[int]:
+    def check(columns):
         numbers = columns["row"].numpy().tolist()
         wanted = {"label": np.array([expected(rows[i]) for i in numbers])}
         for name, kind in kinds.items():

@@ -1,11 +1,9 @@
-import pathlib
 from unittest import mock
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from etils import epath
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +15,7 @@ from trainer.job.state import State
 from trainer.tasks.of_dataset import Classification
 
 
-def new_state() -> State:
+def new_state():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(300)])
     optimizer = keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
@@ -27,15 +25,15 @@ def new_state() -> State:
 state = pytest.fixture(new_state)
 
 
-def chief(directory: epath.PathLike, state: State, keep: int = 3) -> Checkpoints:
+def chief(directory, state, keep=3):
     return Checkpoints(str(directory), state, Journal(str(directory), "chief-0"), keep=keep)
 
 
-def fill(model: keras.Model, value: float) -> None:
+def fill(model, value):
     model.set_weights([np.full_like(w, value) for w in model.get_weights()])
 
 
-def save(checkpoints: Checkpoints, *steps: int) -> None:
+def save(checkpoints, *steps):
     """Saves states in which each weight is the step."""
     model = checkpoints.state.model
     for step in steps:
@@ -45,15 +43,15 @@ def save(checkpoints: Checkpoints, *steps: int) -> None:
         checkpoints.wait()
 
 
-def scores_in(directory: pathlib.Path) -> Scores:
+def scores_in(directory):
     return Scores(str(directory), Classification(("no", "yes")))
 
 
-def add_score(directory: pathlib.Path, step: int, state: State, accuracy: float) -> bool:
+def add_score(directory, step, state, accuracy):
     return scores_in(directory).add(step, {"loss": 1.0, "accuracy": accuracy}, state)
 
 
-def names(directory: pathlib.Path) -> set[str]:
+def names(directory):
     return {path.name.split(".")[0] for path in directory.iterdir()} - {"checkpoint"}
 
 
@@ -73,7 +71,7 @@ def test_newest_checkpoints_are_kept(tmp_path, state):
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory) -> tuple[pathlib.Path, State]:
+def two(tmp_path_factory):
     """Returns a job directory with two checkpoints."""
     state, directory = new_state(), tmp_path_factory.mktemp("two")
     save(chief(directory, state), 10, 20)

@@ -86,7 +86,7 @@ ENDS = {
 
 @pytest.mark.parametrize("code", ENDS)
 def test_store_has_journal_after_end(digits, store, monkeypatch, code):
-    def play(*arguments: object) -> int:
+    def play(*arguments):
         own, stop, _ = arguments[-3:]
         own.event("last", 7)
         return ENDS[code](stop)

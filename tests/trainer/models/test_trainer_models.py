@@ -8,11 +8,10 @@ import pytest
 import tensorflow as tf
 
 from common.errors import UserError
-from common.manifest import Manifest
 from trainer.models import cnn, resnet
 
 
-def manifest(images: Manifest, shape: tuple[int, int, int], high: float = 255.0) -> Manifest:
+def manifest(images, shape, high=255.0):
     image = dataclasses.replace(images.feature("image"), shape=shape, value_range=(0.0, high))
     return dataclasses.replace(images, features=(image, images.feature("label")))
 

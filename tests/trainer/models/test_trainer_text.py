@@ -2,7 +2,6 @@
 
 import collections
 import itertools
-import pathlib
 import re
 
 import hypothesis
@@ -37,7 +36,7 @@ def test_words_are_counted_as_by_keras(texts):
     assert expected == ([0, *counts.values()] if counts else [0, 0])
 
 
-def converted(directory: pathlib.Path, comments: list[str], words: int) -> pathlib.Path:
+def converted(directory, comments, words):
     """Converts comments, of which each other one is for a tip."""
     schema = {
         "name": "comments",

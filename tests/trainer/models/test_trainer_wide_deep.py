@@ -2,7 +2,6 @@ import json
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,12 +16,12 @@ from trainer.nn.weights import named
 
 
 @pytest.fixture
-def columns(data, table) -> records.Columns:
+def columns(data, table):
     columns = records.load(table, str(data), "test")
     return {name: column for name, column in columns.items() if name != table.label}
 
 
-def randomised(model: keras.Model) -> keras.Model:
+def randomised(model):
     random = np.random.default_rng(0)
     model.set_weights([random.normal(size=w.shape).astype(np.float32) for w in model.weights])
     return model

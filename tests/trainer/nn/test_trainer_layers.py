@@ -6,7 +6,7 @@ import tensorflow as tf
 from trainer.nn.layers import BatchNormalization, Embedding
 
 
-def train_and_infer(layer: keras.layers.Layer, x: tf.Tensor) -> list[np.ndarray]:
+def train_and_infer(layer, x):
     """Returns output and gradients of a step, the moving statistics after it, and an inference."""
     layer.build(x.shape)
     with tf.GradientTape() as tape:

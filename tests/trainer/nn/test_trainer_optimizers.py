@@ -7,9 +7,7 @@ from trainer.nn.optimizers import SGD, Adam, AdamW
 START = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
 
 
-def learn(
-    optimizer: keras.optimizers.Optimizer, batches: list[list[int]], dense: bool = False
-) -> list[np.ndarray]:
+def learn(optimizer, batches, dense=False):
     """Returns a table after each step of a loss that differs by row and by place in the batch.
 
     Keras squares each gradient of a row that occurs twice, and not their sum, unless they are

@@ -10,7 +10,7 @@ from trainer.nn import weights
 L = keras.layers
 
 
-def layered(names: list[str | None]) -> keras.Model:
+def layered(names):
     return keras.Sequential([keras.Input((3,)), *(L.Dense(3, name=name) for name in names)])
 
 
