@@ -1,9 +1,10 @@
-"""The lessons of docs/lessons: their commands are run, and print what the pages say.
+"""The lessons and examples: their commands are run, and print what the pages say.
 
 Each page is one session of a shell in a folder that looks like a clone. Downloads are replaced by
 small files of the same kind. A line `...` of the expected output stands for any lines.
 """
 
+import json
 import pathlib
 import re
 import struct
@@ -22,6 +23,7 @@ MASKED = re.compile(
     r"/[\w./-]*/(?=\w)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d{8}-\d{6}|[0-9a-f]{12,}"
     r"|\d[\d,]{3,}|\d+\.\d+|\b\d+ examples/s|pid \d+|\d+ cores|(?:AMD|Intel).*?\)"
 )
+IN_CI = ("own-program", "your-table")
 END = "the block has ended:"
 
 
@@ -103,13 +105,32 @@ def assert_printed(expected, printed):
         rest, may_skip = rest[rest.index(mask(line)) + 1 :], False
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page,
+            id=f"{page.parent.name}-{page.stem}",
+            # The others are for `make test-slow`.
+            marks=getattr(pytest.mark, "pipeline" if page.parent.name in IN_CI else "slow"),
+        )
+        for page in PAGES
+    ],
+)
 def test_commands_print_what_page_says(page, shell, sources):
     for commands, expected in BLOCKS.findall(page.read_text()):
         for name, folder in sources.items():
             commands = commands.replace(f"--dataset {name}", f"--dataset {name} --source {folder}")
         assert_printed(expected, shell(commands))
+
+
+@pytest.mark.slow
+def test_notebook_runs(shell):
+    notebook = json.loads((ROOT / "examples" / "notebook" / "steps.ipynb").read_text())
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    script = "\n".join(["cat > cells.py << 'END'", *cells, "END", ".venv/bin/python cells.py"])
+    printed = "".join(shell(script))
+    assert "done after" in printed and "Traceback" not in printed
 
 
 def test_unexpected_line_is_noticed():
