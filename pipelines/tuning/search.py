@@ -176,7 +176,7 @@ class Search:
 
         Raises:
           UserError: If the directory has another study, the dataset cannot be converted or has no
-            validation split, or there is no such metric.
+            validation split, there is no such metric, or nothing is evaluated to prune by.
           ConnectionError: If a store does not answer.
         """
         first = self._config(self._file.combinations[0])
@@ -184,6 +184,8 @@ class Search:
             self._jobs = f"{first.bucket}/studies/{self._directory.name}"
         cluster, _, trainer = self._plan(first)
         flags = parse([*trainer, "--job-dir=-"])
+        if self._file.prune and not flags.eval_every_steps and '"evaluator"' not in cluster:
+            raise UserError("prune: give eval_every_steps, or a cluster with an evaluator")
         manifest = Manifest.load(flags.data_dir)
         manifest.split("validation")
         with quiet.without_advice():
@@ -203,11 +205,13 @@ class Search:
         )
         self._study.sampler = _SAMPLERS[self._file.sampler](seed=len(self._study.trials))
         space = {n: distribution_to_json(d) for n, d in self._file.distributions.items()}
-        # What may not change while a study is going on.
-        fixed = {METRIC: metric, "first": [cluster, *trainer], "cases": self._file.cases, **space}
+        # What may not change once a study has begun.
+        fixed = {METRIC: metric, "run": [cluster, *trainer], "cases": self._file.cases, **space}
         for name, value in fixed.items():
             if self._study.user_attrs.get(name, value) != value:
-                raise UserError(f"{self._directory} has a study of another {name}; give --output")
+                raise UserError(
+                    f"{self._directory} has a study with another {name}; give --output for this one"
+                )
             self._study.set_user_attr(name, value)
         self._begun = [t for t in results.begun(self._study) if t.state == TrialState.RUNNING]
 

@@ -175,6 +175,10 @@ def test_kills_lose_no_trial(tmp_path, command):
     assert f"best: trial {best['trial']}" in printed
     version = json.loads((tmp_path / "registry" / "digits" / "1" / "version.json").read_text())
     assert version["settings"]["width"] == int(best["width"])
+    for changed, message in (({"train_steps": 61}, "run"), ({"eval_every_steps": 0}, "prune")):
+        content = yaml.safe_dump(study | {"run": common | changed})
+        (tmp_path / "study.yaml").write_text(content)
+        assert message in command("pipelines/tune.py", *line, code=2, **env).stderr
 
 
 def events(output: pathlib.Path, kind: str) -> list[str]:
