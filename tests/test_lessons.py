@@ -22,6 +22,7 @@ BLOCKS = re.compile(r"```sh\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
 MASKED = re.compile(
     r"/[\w./-]*/(?=\w)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d{8}-\d{6}|[0-9a-f]{12,}"
     r"|\d[\d,]{3,}|\d+\.\d+|\b\d+ examples/s|pid \d+|\d+ cores|(?:AMD|Intel).*?\)"
+    r"|(?<=\| )\d+(?= \|)"  # A whole number in a cell of a table.
 )
 IN_CI = ("own-program", "your-table")
 END = "the block has ended:"
