@@ -167,7 +167,8 @@ def serve(member: Member, stop: Stop, channel: ControlChannel) -> None:
                 return
 
     config = tf.compat.v1.ConfigProto(
-        inter_op_parallelism_threads=max(SERVER_THREADS, usable_cores())
+        inter_op_parallelism_threads=max(SERVER_THREADS, usable_cores()),
+        intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
     )
     server = tf.distribute.Server(
         member.addresses, job_name=member.role, task_index=member.index, config=config
