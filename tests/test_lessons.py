@@ -73,7 +73,7 @@ def shell(tmp_path):
     """Returns a function that runs commands in one shell, and returns what they print."""
     folder = tmp_path / "clone"
     folder.mkdir()
-    for name in ("clusters", "examples", "gates", "pipelines", "studies"):
+    for name in ("clusters", "deploy", "examples", "gates", "pipelines", "studies"):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
