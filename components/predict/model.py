@@ -74,7 +74,7 @@ class Model:
     def ask(
         self, signature: str, inputs: Mapping[str, tf.Tensor | np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Returns the answers of a signature, [N, ...] by name.
+        """Returns the answers of a signature, [N, ...] by name, in the order of their names.
 
         Args:
           signature: Name of one of the model's signatures.
@@ -88,7 +88,8 @@ class Model:
             answers = self.signatures[signature](**inputs)
         except tf.errors.InvalidArgumentError as error:
             raise UserError(_refusal(error)) from None
-        return {name: values.numpy() for name, values in answers.items()}
+        # TensorFlow gives them in another order in each process.
+        return {name: answers[name].numpy() for name in sorted(answers)}
 
     def require(self, signature: str, wanted: str, names: Collection[str] = ()) -> None:
         """Checks that the model has a signature.

@@ -63,6 +63,7 @@ def test_predict_table_of_each_kind(rides, tmp_path, name, write):
     )
     assert [row["id"] for row in predictions] == [row["id"] for row in rows]
     assert predictions == of_jsonl and len(of_csv) == len(rows)
+    assert list(predictions[0]) == ["id", "class_index", "class_name", "probabilities"]
     expected = set()
     for split in ("train", "validation", "test"):
         rows = predict(model, data, tmp_path / f"{split}.parquet", "--split", split)
