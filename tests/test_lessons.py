@@ -58,11 +58,16 @@ def write_cifar10(folder):
     (folder / "batches.meta.txt").write_text("\n".join(f"class{n}" for n in range(10)))
 
 
+def write_taxi(folder: pathlib.Path) -> None:
+    program = [sys.executable, ROOT / "examples" / "make_taxi_sample.py"]
+    subprocess.run([*program, folder / "trips.csv", "--rows", "15002"], check=True)
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Returns the folders of small files in place of the downloads, by the dataset's name."""
     folders = {}
-    for name, write in (("mnist", write_mnist), ("cifar10", write_cifar10)):
+    for name, write in (("mnist", write_mnist), ("cifar10", write_cifar10), ("taxi", write_taxi)):
         folders[name] = tmp_path_factory.mktemp(name)
         write(folders[name])
     return folders
