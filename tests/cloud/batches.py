@@ -9,8 +9,8 @@ import requests
 from google.cloud import aiplatform_v1 as v1
 from google.rpc import code_pb2
 
-from tests.cloud.collection import Collection, check_labels, require
-from tests.cloud.endpoints import check_machine
+from tests.cloud.collection import Collection, require
+from tests.cloud.rules import check
 
 _BATCH = 64  # Instances of a request.
 _State = v1.JobState
@@ -26,15 +26,7 @@ class Batches(Collection):
     def create(self, request, parent):
         """Starts a job; only JSON lines of buckets are read."""
         job = v1.BatchPredictionJob.from_json(request.body, ignore_unknown_fields=False)
-        source, target = job.input_config, job.output_config
-        check_labels(job.labels)
-        check_machine(job.dedicated_resources.machine_spec)
-        require(0 < len(job.display_name) <= 128, "display_name")
-        require(source.instances_format == "jsonl", "instances_format")
-        require(target.predictions_format == "jsonl", "predictions_format")
-        require(job.dedicated_resources.starting_replica_count >= 1, "starting_replica_count")
-        places = [*source.gcs_source.uris, target.gcs_destination.output_uri_prefix]
-        require(places[1:] and all(uri.startswith("gs://") for uri in places), f"uris {places}")
+        check(job, parent)
         model = self._models.find(job.model)
         created = super().create(request, parent)
         created.model_version_id = model.version_id

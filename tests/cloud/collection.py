@@ -10,6 +10,8 @@ from google.cloud import aiplatform_v1 as v1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
+from tests.cloud.rules import check
+
 _PAGE = 2  # small, so that every client is seen to ask for the next page
 
 
@@ -37,6 +39,7 @@ class Collection:
         item = self._kind.from_json(request.body, ignore_unknown_fields=False)
         chosen = request.query.get(f"{self._noun.removesuffix('s')}Id")
         item.name = f"{parent}/{self._noun}/{chosen or next(self._ids)}"
+        check(item, parent)
         if item.name in self.items:
             raise exceptions.AlreadyExists(item.name)
         item.create_time = now()
@@ -67,12 +70,6 @@ def require(condition, problem):
     """Refuses an argument for which a condition of the API does not hold."""
     if not condition:
         raise exceptions.InvalidArgument(problem)
-
-
-def check_labels(labels):
-    """Refuses labels with a value that the API does not take."""
-    for label in labels.values():
-        require(re.fullmatch(r"[a-z0-9_-]{0,63}", label), f"label value {label!r}")
 
 
 def page(listing, field, items, request):

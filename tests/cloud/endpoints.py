@@ -5,7 +5,6 @@ It gets its share of the requests.
 
 import itertools
 import json
-import re
 import subprocess
 
 import requests
@@ -13,7 +12,8 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Collection, check_labels, done, now, require
+from tests.cloud.collection import Collection, done, now, require
+from tests.cloud.rules import check
 from tests.servers import start_server
 
 _MOST_BYTES = 1_500_000  # Of a request for predictions.
@@ -44,9 +44,6 @@ class Endpoints(Collection):
             self._stop(id)
 
     def create(self, request, parent):
-        asked = v1.Endpoint.from_json(request.body, ignore_unknown_fields=False)
-        require(0 < len(asked.display_name) <= 128, "display_name: 1 to 128 characters")
-        check_labels(asked.labels)
         return done(parent, super().create(request, parent))
 
     def update(self, request, parent, id):
@@ -54,6 +51,7 @@ class Endpoints(Collection):
         endpoint, mask = self.get(request, parent, id), request.query.get("updateMask")
         asked = v1.Endpoint.from_json(request.body, ignore_unknown_fields=False)
         require(mask in ("trafficSplit", "traffic_split"), f"update_mask {mask!r}")
+        check(v1.Endpoint(asked, display_name=endpoint.display_name), parent)
         _split(endpoint, endpoint.deployed_models, asked.traffic_split)
         return endpoint
 
@@ -67,10 +65,8 @@ class Endpoints(Collection):
     def deploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)
         asked = v1.DeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
-        deployed, resources = asked.deployed_model, asked.deployed_model.dedicated_resources
-        check_machine(resources.machine_spec)
-        least = resources.min_replica_count
-        require(1 <= least <= (resources.max_replica_count or least), "min_replica_count")
+        deployed, asked.endpoint = asked.deployed_model, endpoint.name
+        check(asked, parent)
         model = self._models.find(deployed.model)
         deployed.id, deployed.create_time = str(next(self._ids)), now()
         deployed.model_version_id = model.version_id
@@ -82,7 +78,8 @@ class Endpoints(Collection):
     def undeploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)
         asked = v1.UndeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
-        gone = asked.deployed_model_id
+        gone, asked.endpoint = asked.deployed_model_id, endpoint.name
+        check(asked, parent)
         others = [each for each in endpoint.deployed_models if each.id != gone]
         if len(others) == len(endpoint.deployed_models):
             raise exceptions.NotFound(f"deployed model {gone}")
@@ -136,15 +133,7 @@ class Endpoints(Collection):
 
 
 def _split(endpoint, deployed, split):
-    """Sets what is deployed, and the traffic split, which has to be right for it."""
+    """Sets what is deployed, and the traffic split, which may name nothing else."""
     unknown = split.keys() - {each.id for each in deployed}
     require(not unknown, f"traffic_split has {sorted(unknown)}, which are not deployed")
-    shares = list(split.values())
-    require(not split or (sum(shares) == 100 and min(shares) >= 0), f"traffic_split {shares}")
     endpoint.deployed_models, endpoint.traffic_split = list(deployed), dict(split)
-
-
-def check_machine(machine):
-    """Refuses what is no type of machine."""
-    is_right = re.fullmatch(r"[a-z]\d[a-z]?-[a-z]+-\d+", machine.machine_type)
-    require(is_right, f"machine_type {machine.machine_type!r} is not supported")

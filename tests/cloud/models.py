@@ -6,18 +6,13 @@ alias points at one version at a time. A list of models holds the default versio
 
 import collections
 import itertools
-import json
-import re
 
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import check_labels, done, now, page, require
-
-_IMAGE = re.compile(  # in Artifact Registry or Container Registry
-    r"([a-z0-9-]+-docker\.pkg\.dev/[^/@:]+|([a-z]+\.)?gcr\.io)(/[a-z0-9._-]+){2,}(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?"
-)
+from tests.cloud.collection import done, now, page
+from tests.cloud.rules import check
 
 
 class Models:
@@ -37,10 +32,9 @@ class Models:
     def upload(self, request, parent):
         """Adds a model, by `modelId` if that is given, or a version of `parentModel`."""
         asked = v1.UploadModelRequest.from_json(request.body, ignore_unknown_fields=False)
-        model, image = asked.model, asked.model.container_spec.image_uri
-        check_labels(model.labels)
-        require(_IMAGE.fullmatch(image), f"image_uri {image!r}: not in Artifact Registry")
+        model = asked.model
         model.name = asked.parent_model or f"{parent}/models/{asked.model_id or next(self._ids)}"
+        check(model, parent)
         if asked.parent_model:
             versions = self._of(model.name)
         elif model.name in self.versions:
@@ -76,7 +70,10 @@ class Models:
     def merge_aliases(self, request, parent, id, version):
         """Adds aliases to a version, taking them from others; `-alias` removes one."""
         model = self.get(request, parent, id, version)
-        self._move(model, json.loads(request.body)["versionAliases"])
+        asked = v1.MergeVersionAliasesRequest.from_json(request.body)
+        asked.name = model.name
+        check(asked, parent)
+        self._move(model, asked.version_aliases)
         return model
 
     def delete_version(self, request, parent, id, version):
@@ -101,8 +98,6 @@ class Models:
     def _move(self, to, aliases):
         for alias in aliases:
             plain = alias.removeprefix("-")
-            is_right = re.fullmatch("[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]", plain)
-            require(is_right and alias != "-default", f"alias {alias!r}")
             for model in [to] if alias != plain else self._of(to.name):
                 model.version_aliases = [other for other in model.version_aliases if other != plain]
             if alias == plain:

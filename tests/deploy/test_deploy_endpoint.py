@@ -73,7 +73,7 @@ def test_canary_rollback_undeploy_delete(deploy, vertex):
     [
         ("deploy rides@3", "does not answer as when it was judged"),
         ("deploy rides@4", "unknown input of row 0: 'nothing'"),
-        ("deploy rides@1 --machine big", "machine_type 'big' is not supported"),
+        ("deploy rides@1 --machine n1-standard-1", "dedicated_resources.machine_spec; Message"),
     ],
 )
 def test_unfit_version_is_taken_back(deploy, vertex, line, problem):

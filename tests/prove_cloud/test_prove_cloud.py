@@ -17,7 +17,8 @@ from tests.prove_cloud import __main__ as program
 
 GOLDEN = pathlib.Path(__file__).with_name("bodies.json")
 FLAGS = f"--project demo-project --bucket gs://demo --image {IMAGE}"
-ARGS = program.parser().parse_args(f"{FLAGS} --service-account a@b.c --gpu".split())
+ACCOUNT = "proves@demo-project.iam.gserviceaccount.com"
+ARGS = program.parser().parse_args(f"{FLAGS} --service-account {ACCOUNT} --gpu".split())
 REQUESTS = program.requests("gs://demo/prove-000000", ARGS)
 
 

@@ -70,7 +70,7 @@ def test_two_first_runs_make_two_versions(store, add, client, vertex, monkeypatc
 def test_foreign_model_is_left_alone(store, add, client, vertex):
     from google.cloud import aiplatform_v1 as v1
 
-    about = {"artifact_uri": "gs://b/m", "container_spec": {"image_uri": IMAGE}}
+    about = {"artifact_uri": "gs://theirs/m", "container_spec": {"image_uri": IMAGE}}
     for model_id in ("theirs", "m-other"):
         model = v1.Model(display_name="m", **about)
         request = v1.UploadModelRequest(parent=vertex.parent, model=model, model_id=model_id)

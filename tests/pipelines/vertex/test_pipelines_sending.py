@@ -88,7 +88,8 @@ def run(vertex, bucket, tmp_path, monkeypatch):
         strategy = submission.cluster.scheduling.strategy
         values = {"timeout": f"{order.timeout_s}s", "strategy": strategy}
         job = {"displayName": RUN, "labels": submission.settings.all_labels(RUN)}
-        job["runtimeConfig"] = {"parameterValues": values}
+        job["pipelineSpec"] = {"root": {}}
+        job["runtimeConfig"] = {"gcsOutputDirectory": "gs://demo/runs", "parameterValues": values}
         return {"parent": vertex.parent, "pipelineJobId": job_id, "pipelineJob": job}
 
     monkeypatch.setattr(watch, "POLL_S", 0.0)
