@@ -8,7 +8,14 @@ from common.cli import Flags, as_list, flag
 from common.errors import UserError
 from common.flags import at_least, positive
 from components.register import serving
-from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, account, matching
+from components.train.backends.job_settings import (
+    DEFAULT_REGION,
+    PROJECT,
+    REGION,
+    JobSettings,
+    account,
+    matching,
+)
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
 from pipelines import training
@@ -21,8 +28,8 @@ DEFAULT_CLUSTER = "clusters/vertex-cpu.yaml"
 STEPS = tuple(step.__name__ for step in training.STEPS if step not in training.LOCAL_STEPS)
 # Keys that are required, each with a regular expression for its value and an example.
 NEEDED = {
-    "project": (r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "my-project"),
-    "location": (r"[a-z]+-[a-z]+\d+", "us-central1"),
+    "project": (PROJECT, "my-project"),
+    "location": (REGION, DEFAULT_REGION),
     "bucket": (r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "gs://my-bucket"),
     "image": (
         serving.IMAGE,

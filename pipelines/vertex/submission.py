@@ -25,6 +25,7 @@ from pipelines.cloud_options import check_place, cluster_of
 from pipelines.config import Config
 from pipelines.training import build
 
+_BUCKET = "gs://[a-z0-9][a-z0-9._-]+/"  # Regular expression for how paths in a bucket begin.
 _RECORD = "{}/runs/{}/run.json"  # Path of a submission, from its bucket and its run.
 TIMEOUT_S = 7 * 86_400  # Time limit of jobs that have none of their own, as Vertex AI's default.
 
@@ -162,12 +163,12 @@ def prepare(config: Config) -> Submission:
     else:
         sources = [require_bucket(source) for source in sources]
     predict = as_list(config.predict)
-    if others := [path for path in predict if not re.fullmatch(r"gs://[^/].*\.jsonl", path)]:
+    if others := [path for path in predict if not re.fullmatch(rf"{_BUCKET}.+\.jsonl", path)]:
         raise UserError(
             f"predict: {others[0]}: Vertex AI's batch prediction reads JSON lines; give "
             "gs://BUCKET/NAME.jsonl"
         )
-    if config.job_dir and not config.job_dir.startswith("gs://"):
+    if config.job_dir and not re.match(_BUCKET, config.job_dir):
         raise UserError(f"job_dir: {config.job_dir} is in no bucket; give gs://BUCKET/DIR")
     run = new_name()
     return Submission(

@@ -13,6 +13,7 @@ FLAGS = sorted(
     {field.name for backend in BACKENDS.values() for field in dataclasses.fields(backend.Options)}
 )
 VALUES = {"code": "", "max_machine_hours": "5", "grace_period_s": "60"}  # An empty one is set, too.
+VALUES |= {"project": "my-project", "region": "us-central1"}
 VALUES |= {name: value[0] if isinstance(value, tuple) else value for name, value in GIVEN.items()}
 CONTROL = ["--status=job", "--stop=job"]
 

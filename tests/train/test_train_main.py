@@ -46,6 +46,7 @@ def test_vertex_dry_run_prints_job(capsys):
 
 
 VERTEX = "--cluster clusters/vertex-sync.yaml --backend vertex --image i"
+FIXED = f"{VERTEX}@sha256:{'0' * 64}"
 DATA_HERE = "-- --data-dir d --train-steps 9 --job-dir a"
 DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
 
@@ -57,9 +58,9 @@ DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
         (DATA_THERE, "--job-dir is gs://b/a; add --log-dir"),
         (f"--job-dir a {DATA_HERE}", "--code and --job-dir here are for --command"),
         (f"{VERTEX} {DATA_THERE}", "a tag be moved; give REF@sha256:"),
-        (f"{VERTEX}@sha256:0 {DATA_THERE}", "--project is missing"),
+        (f"{FIXED} {DATA_THERE}", "--project is missing"),
         (f"{VERTEX} --dry-run {DATA_HERE}", "--job-dir a: the replicas need a bucket; give gs://"),
-        (f"{VERTEX}@sha256:0 {DATA_THERE} --data-dir /tmp", "--data-dir /tmp: the replicas do not"),
+        (f"{FIXED} {DATA_THERE} --data-dir /tmp", "--data-dir /tmp: the replicas do not"),
         (
             f"--backend vertex --image i --dry-run {DATA_THERE}",
             "chief: Vertex needs a machine type",

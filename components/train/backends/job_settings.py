@@ -22,8 +22,12 @@ from common.errors import UserError
 from common.flags import Kind
 from common.google_cloud import MANAGED_BY
 from components.train.cluster.cluster_file import Cluster
+from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 
 DEFAULT_REGION = "us-central1"
+# Regular expressions for the id of a project and the name of a region.
+PROJECT = r"[a-z][a-z0-9-]{4,28}[a-z0-9]"
+REGION = r"[a-z]+-[a-z]+\d+"
 
 
 def new_name() -> str:
@@ -49,20 +53,26 @@ def _resource(example: str) -> Kind:
     """Returns the type of a flag that takes the name of a resource.
 
     A word of capital letters behind a slash in the example, up to the next slash or the end,
-    matches any text without a slash.
+    matches any text of letters, digits and `.:_-`.
     """
     return matching(
-        re.sub("(?<=/)[A-Z]+(?=/|$)", "[^/]+", example), f"a name such as {example}", "NAME"
+        re.sub("(?<=/)[A-Z]+(?=/|$)", r"[\\w.:-]+", example), f"a name such as {example}", "NAME"
     )
 
 
+project_id = matching(PROJECT, "the id of a project, such as my-project", "ID")
+region_name = matching(REGION, f"a region, such as {DEFAULT_REGION}", "REGION")
 account = matching(
-    r"[a-z0-9-]+@[a-z0-9.-]+\.com",
+    r"[a-z0-9][a-z0-9-]*@([a-z0-9.-]+\.)?gserviceaccount\.com",
     "the e-mail address of a service account, NAME@PROJECT.iam.gserviceaccount.com",
     "EMAIL",
 )
 _key = _resource("projects/P/locations/L/keyRings/R/cryptoKeys/K")
-_network = _resource("projects/NUMBER/global/networks/N")
+_network = matching(
+    r"projects/\d+/global/networks/[a-z][a-z0-9-]{0,62}",
+    "a name such as projects/123456/global/networks/default, with the number of the project",
+    "NAME",
+)
 _board = _resource("projects/P/locations/L/tensorboards/ID")
 _label = matching(
     f"(?!({MANAGED_BY[0]}|run)=)[a-z][a-z0-9_-]{{0,62}}=[a-z0-9_-]{{0,63}}",
@@ -117,15 +127,24 @@ class JobSettings(Flags):
         """Checks the settings against each other and against the region of the job.
 
         Raises:
-          UserError: If `tensorboard` is set without `training_service_account`, or if the key or
-            the TensorBoard lies in another region.
+          UserError: If `tensorboard` is set without `training_service_account`, the key or the
+            TensorBoard lies in another region, or there are too many labels or variables.
         """
+        for name, values, most in (
+            ("labels", self.all_labels("run"), 64),
+            ("env", [*self.environment, POOL_ROLES, POOL_GPUS], 100),
+        ):
+            if len(values) > most:
+                raise UserError(
+                    f"{name}: {len(values)} with those that are added, but Vertex AI takes at most "
+                    f"{most}; leave some out"
+                )
         if self.tensorboard and not self.training_service_account:
             raise UserError(
                 "tensorboard needs training_service_account, which writes to it; give it too"
             )
         for name in ("encryption_key", "tensorboard"):
-            place = re.search("/locations/([a-z0-9-]+)/", getattr(self, name) or "")
+            place = re.search("/locations/([^/]+)/", getattr(self, name) or "")
             if place and place[1] != region:
                 raise UserError(
                     f"{name} lies in {place[1]}, and the run in {region}; take one of there"

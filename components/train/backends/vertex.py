@@ -32,7 +32,13 @@ from components.train.backends.attempts import (
 )
 from components.train.backends.backend import Backend, Job, Status
 from components.train.backends.docker import DockerOptions
-from components.train.backends.job_settings import DEFAULT_REGION, JobSettings, new_name
+from components.train.backends.job_settings import (
+    DEFAULT_REGION,
+    JobSettings,
+    new_name,
+    project_id,
+    region_name,
+)
 from components.train.backends.vertex_client import (
     CloudLogs,
     Ending,
@@ -120,14 +126,11 @@ class VertexOptions(JobSettings):
     image: str | None = dataclasses.field(
         default=None, metadata=DockerOptions.__dataclass_fields__["image"].metadata
     )
-    project: str | None = _vertex(
-        str, "id of the project (GOOGLE_CLOUD_PROJECT without)", metavar="ID"
-    )
+    project: str | None = _vertex(project_id, "id of the project (GOOGLE_CLOUD_PROJECT without)")
     region: str | None = _vertex(
-        str,
+        region_name,
         f"of Vertex AI (the cluster file's, else {DEFAULT_REGION})",
         "--location",
-        metavar="REGION",
     )
     max_machine_hours: float | None = _vertex(positive, "that all its jobs together may take (any)")
 
@@ -161,7 +164,8 @@ class VertexBackend(Backend):
         region = settings.region or job.region or DEFAULT_REGION
         settings.check(region)
         image = settings.image or ""
-        if not image or not (job.dry_run or "@sha256:" in image):
+        is_fixed = re.fullmatch(r"[a-z0-9][\w./:-]*@sha256:[0-9a-f]{64}", image)
+        if not image or not (job.dry_run or is_fixed):
             raise UserError(
                 f"--image {image or 'is missing'}: a job may be submitted again, and a tag be "
                 "moved; give REF@sha256:..."

@@ -46,6 +46,9 @@ def test_key_of_other_region_is_refused():
         ("--env=1=2", "is not a variable"),
         ("--labels=A=b", "is not a label"),
         ("--network=default", "is not a name"),
+        ("--network=projects/my-project/global/networks/n", "with the number of the project"),
+        ("--training-service-account=me@gmail.com", "is not the e-mail address of a service acc"),
+        ("--encryption-key=projects/p/locations/l/keyRings/r/cryptoKeys/a key", "is not a name"),
         *((f"--env={name}=x", "is not .* by which the cluster is") for name in DESCRIBING),
         ("--labels=run=mine", "is not .* by which cleanup and registry go"),
         ("--labels=managed_by=me", "is not .* by which cleanup and registry go"),
@@ -54,6 +57,14 @@ def test_key_of_other_region_is_refused():
 def test_bad_setting_is_refused(flag, message):
     with pytest.raises(UserError, match=message):
         JobSettings.parse([flag], "plan")
+
+
+@pytest.mark.parametrize(("key", "most"), [("labels", 62), ("env", 98)])
+def test_too_many_values_are_refused(key, most):
+    values = tuple(f"k{i}=v" for i in range(most + 1))
+    JobSettings(**{key: values[:most]}).check("us-central1")
+    with pytest.raises(UserError, match=f"^{key}: .* but Vertex AI takes at most"):
+        JobSettings(**{key: values}).check("us-central1")
 
 
 @pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "parameter_server"])
