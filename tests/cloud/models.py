@@ -71,8 +71,7 @@ class Models:
         """Adds aliases to a version, taking them from others; `-alias` removes one."""
         model = self.get(request, parent, id, version)
         asked = v1.MergeVersionAliasesRequest.from_json(request.body)
-        asked.name = model.name
-        check(asked, parent)
+        check(v1.MergeVersionAliasesRequest(asked, name=model.name), parent)
         self._move(model, asked.version_aliases)
         return model
 

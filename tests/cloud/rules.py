@@ -15,6 +15,7 @@ import yaml
 from google.api_core import exceptions
 
 _TABLE = yaml.safe_load(pathlib.Path(__file__).with_name("rules.yaml").read_text())
+RULES = _TABLE["rules"]
 # Allowed numbers of accelerators by use, machine type and accelerator.
 MACHINES = {
     use: {name: row["gpus"] for row in rows for name in row["names"].split()}
@@ -34,7 +35,7 @@ def rules(kind):
     """Returns the rules of a type of message, those of fields that have to be set first."""
     # The option `field_behavior` is not in the client's descriptors, but in its documentation.
     required = re.findall(r"^ *(\w+) \(.*\):\n +Required\.", kind.__doc__ or "", re.MULTILINE)
-    listed = [rule for rule in _TABLE["rules"] if kind.__name__ in rule["kind"].split()]
+    listed = [rule for rule in RULES if kind.__name__ in rule["kind"].split()]
     return [{"field": name, "rule": "required", "source": "client"} for name in required] + listed
 
 
@@ -59,8 +60,8 @@ def _faults(message, parent, place):
         value = getattr(message, name)
         items = value if field.repeated else [value] * (name in message)
         for index, item in enumerate(items):
-            # Worker pools may be skipped, so empty items of a list have no faults.
-            if isinstance(item, proto.Message) and (item or not field.repeated):
+            # An empty worker pool is one that is left out.
+            if isinstance(item, proto.Message) and (item or name != "worker_pool_specs"):
                 at = f"{name}[{index}]" if field.repeated else name
                 yield from _faults(item, parent, f"{place}{at}.")
 

@@ -1,0 +1,626 @@
+"""Tests of what the fake Vertex AI refuses by its rules, and the product before it."""
+
+import datetime
+import json
+import pathlib
+import re
+from unittest import mock
+
+import proto
+import pytest
+from google.api_core import exceptions
+from google.cloud import aiplatform
+from google.cloud import aiplatform_v1 as v1
+
+from common.cli import as_list
+from common.errors import UserError
+from components.deploy.deploy import Deployment
+from components.deploy.options import Options as DeployOptions
+from components.register import serving
+from components.register.register import register
+from components.register.registry import check_name
+from components.train.__main__ import main as train
+from components.train.backends.attempts import first_attempt
+from components.train.backends.job_settings import JobSettings
+from components.train.backends.vertex import request
+from components.train.backends.worker_pools import plan_vertex
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
+from components.train.cluster.machines import GPUS, check_machine
+from pipelines import submit
+from pipelines.cloud_options import KEYS, check_place
+from pipelines.vertex.submission import prepare
+from tests.cloud import rules
+from tests.cloud.conftest import IMAGE
+from tests.cloud.front import Request
+from tests.cloud.vertex import Vertex
+
+ROOT = pathlib.Path(__file__).parents[2]
+CLUSTERS = sorted((ROOT / "clusters").glob("vertex-*.yaml"))
+PARENT, LOCATION = Vertex.parent, Vertex.location
+MODEL = f"{PARENT}/models/m-taxi"
+ACCOUNT = "trains@demo-project.iam.gserviceaccount.com"
+NETWORK = "projects/123456/global/networks/vpc"
+KEY = {"kms_key_name": f"{PARENT}/keyRings/ring/cryptoKeys/key"}
+SETTINGS = JobSettings(
+    training_service_account=ACCOUNT,
+    network=NETWORK,
+    encryption_key=KEY["kms_key_name"],
+    labels=("team=blue", "cost-center=a1"),
+    env=("LEVEL=2", "TEXT=a = b"),
+    tensorboard=f"{PARENT}/tensorboards/789",
+)
+
+
+def custom_job(cluster):
+    """Returns the product's request for a training on a cluster."""
+    pools = plan_vertex(cluster, IMAGE, ["--train-steps=9"], env=SETTINGS.environment)
+    output = {"base_output_directory": {"output_uri_prefix": "gs://demo/jobs/a"}}
+    arguments = SETTINGS.arguments(cluster, "training-1")
+    body = request("training-1", {"worker_pool_specs": pools, **arguments, **output})
+    return v1.CustomJob.from_json(json.dumps(body))
+
+
+def full_job():
+    """Returns such a request with more of the fields that have rules."""
+    job = custom_job(load_cluster(str(ROOT / "clusters" / "vertex-ps.yaml")))
+    chief, second, *_ = job.job_spec.worker_pool_specs
+    chief.machine_spec = {
+        "machine_type": "n1-standard-8",
+        "accelerator_type": "NVIDIA_TESLA_T4",
+        "accelerator_count": 1,
+    }
+    chief.disk_spec = {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": 200}
+    chief.nfs_mounts = [{"server": "10.0.0.1", "path": "/a", "mount_point": "b"}]
+    second.python_package_spec = {
+        "executor_image_uri": IMAGE,
+        "package_uris": ["gs://demo/a.whl"],
+        "python_module": "a",
+        "env": [{"name": "A", "value": "b"}],
+    }
+    job.job_spec.scheduling.timeout = datetime.timedelta(hours=1)
+    return job
+
+
+LABELS = SETTINGS.all_labels("training-1") | {"name": "taxi"}
+PIPELINE = v1.PipelineJob(
+    name=f"{PARENT}/pipelineJobs/training-1",
+    display_name="training-1",
+    labels=LABELS,
+    pipeline_spec={"root": {}},
+    runtime_config={"gcs_output_directory": "gs://demo/runs"},
+    service_account=ACCOUNT,
+    network=NETWORK,
+    encryption_spec=KEY,
+)
+METRIC = {"metric_name": "aiplatform.googleapis.com/prediction/online/cpu/utilization"}
+# Valid requests with a value in every field that has a rule, by the path that they are sent to.
+VALID = {
+    "customJobs": full_job(),
+    "pipelineJobs": PIPELINE,
+    "schedules": v1.Schedule(
+        display_name="weekly",
+        cron="TZ=Europe/Berlin 0 3 * * 1",
+        max_concurrent_run_count=1,
+        max_run_count=9,
+        create_pipeline_job_request={"parent": PARENT, "pipeline_job": PIPELINE},
+    ),
+    "models:upload": v1.Model(
+        name=MODEL,
+        display_name="taxi",
+        artifact_uri="gs://demo/models/taxi/0",
+        labels=LABELS,
+        version_aliases=["blue"],
+        container_spec=serving.container(IMAGE, "taxi"),
+        encryption_spec=KEY,
+    ),
+    "endpoints": v1.Endpoint(
+        display_name="taxi", labels=LABELS, network=NETWORK, traffic_split={"1": 100}
+    ),
+    "endpoints/1:deployModel": v1.DeployModelRequest(
+        deployed_model={
+            "model": f"{MODEL}@1",
+            "id": "1",
+            "service_account": ACCOUNT,
+            "dedicated_resources": {
+                "machine_spec": {"machine_type": "n1-standard-4"},
+                "min_replica_count": 1,
+                "max_replica_count": 2,
+                "autoscaling_metric_specs": [METRIC],
+            },
+        },
+        traffic_split={"0": 100},
+    ),
+    "batchPredictionJobs": v1.BatchPredictionJob(
+        display_name="training-1",
+        labels=LABELS,
+        model=f"{MODEL}@1",
+        service_account=ACCOUNT,
+        input_config={
+            "instances_format": "jsonl",
+            "gcs_source": {"uris": ["gs://demo/rows.jsonl"]},
+        },
+        output_config={
+            "predictions_format": "jsonl",
+            "gcs_destination": {"output_uri_prefix": "gs://demo/jobs/a/predictions"},
+        },
+        dedicated_resources={
+            "machine_spec": {"machine_type": "n1-standard-4"},
+            "starting_replica_count": 1,
+            "max_replica_count": 4,
+        },
+        manual_batch_tuning_parameters={"batch_size": 64},
+        encryption_spec=KEY,
+    ),
+}
+TEXTS = ["§", "Not small", "-", "a4-highgpu-8g", "n1-standard-4"]
+MAPS = [{"Team": "a"}, {"team": "A"}, {"": "a"}, {"-": "a"}, {"a" * 64: "a"}, {"a": "a" * 64}]
+MACHINES = [
+    {"machine_type": "nonsense-7"},
+    {"machine_type": "n1-standard-1"},
+    {"machine_type": "g2-standard-12"},
+    *(
+        {"machine_type": machine, "accelerator_type": gpu, "accelerator_count": count}
+        for machine, gpu, count in (
+            ("n1-standard-8", "NVIDIA_TESLA_T4", 3),
+            ("n1-standard-8", "NVIDIA_TESLA_K80", 1),
+            ("e2-standard-8", "NVIDIA_TESLA_T4", 1),
+            ("a2-highgpu-1g", "NVIDIA_TESLA_A100", 2),
+        )
+    ),
+]
+# Of what excludes another field, a value.
+OTHERS = {
+    "psc_interface_config": {"network_attachment": "a"},
+    "private_service_connect_config": {"enable_private_service_connect": True},
+    "enable_private_service_connect": True,
+    "invoke_route_prefix": "/*",
+}
+
+
+def put(message, path, value):
+    """Sets a field at a path of `rules.yaml`; None clears it."""
+    *steps, last = path.split(".")
+    for step in steps:
+        message = message[0] if step == "0" else getattr(message, step)
+    if last == "0":
+        message[0] = type(message[0])()
+    elif value is None:
+        delattr(message, last)
+    else:
+        setattr(message, last, value)
+
+
+def wrong_values(rule, message):  # noqa: C901 (one case for each kind of rule)
+    """Yields, for ways to break a rule, the fields to set and their values."""
+    field, kind, bound = rule["field"], rule["rule"], rule.get("value")
+    value = rules.read(message, field)
+    match kind:
+        case "required":
+            yield {field: None}
+        case "one_of":
+            yield dict.fromkeys(bound)
+        case "pattern" if isinstance(value, str):
+            start = value.rpartition("/")[0] + "/" if field == "name" else ""
+            texts = [start + text for text in TEXTS]
+            for text in (*texts, f"{value} ", f"{value}!", value.upper()):
+                if not re.fullmatch(bound, text):
+                    yield {field: text}
+        case "pattern" if hasattr(value, "items"):
+            yield from ({field: labels} for labels in MAPS)
+        case "pattern":
+            yield from ({field: [*value, text]} for text in TEXTS if not re.fullmatch(bound, text))
+        case "most" if isinstance(value, str):
+            yield {field: "x" * (bound + 1)}
+        case "most" if hasattr(value, "items"):
+            yield {field: {f"k{i}": "v" for i in range(bound + 1)}}
+        case "most":
+            yield {field: [value[0]] * (bound + 1)}
+        case "range":
+            is_duration = field == "timeout"
+            for number in (-1, bound[0] - 1, bound[1] + 1):
+                if number not in (0, float("inf")):
+                    yield {field: datetime.timedelta(seconds=number) if is_duration else number}
+        case "total":
+            yield from ({field: split} for split in ({"0": 99}, {"0": 101}, {"0": 150, "1": -50}))
+        case "machine":
+            yield from ({field: machine} for machine in MACHINES)
+        case "needs" if value:
+            yield {bound: None}
+        case "excludes":
+            yield {field: value or "/a", bound: OTHERS[bound]}
+        case "not_below":
+            yield {bound: value + 1}
+        case "region":
+            yield {field: value.replace(LOCATION, "europe-west4")}
+
+
+def places(message, path=()):
+    """Yields a message and all messages inside it, each with the steps that lead to it."""
+    yield path, message
+    for name, field in type(message).meta.fields.items():
+        value = getattr(message, name)
+        for i, item in enumerate(value if field.repeated else [value] * (name in message)):
+            if isinstance(item, proto.Message):
+                yield from places(item, (*path, (name, i if field.repeated else None)))
+
+
+def broken(verb):
+    """Yields invalid requests of a kind: rule, place of the wrong field, request, message in it."""
+    for steps, inside in places(VALID[verb]):
+        for rule in rules.rules(type(inside)):
+            for fields in wrong_values(rule, inside):
+                root = type(VALID[verb])(VALID[verb])
+                message, place = root, ""
+                for name, index in steps:
+                    message = getattr(message, name)
+                    message = message if index is None else message[index]
+                    place += f"{name}." if index is None else f"{name}[{index}]."
+                for field, value in {**rule.get("when", {}), **fields}.items():
+                    put(message, field, value)
+                yield rule, place + rule["field"].replace(".0", "[0]"), root, message
+
+
+def config(**keys):
+    """Returns the keys of a run on Vertex AI that gives all of them, but for some."""
+    argv = ["--config", str(ROOT / "tests" / "pipelines" / "golden" / "run.yaml")]
+    for key, value in keys.items():
+        argv += ["--set", f"{key}={json.dumps(value)}"]
+    return KEYS.read(submit._parser().parse_args(argv))
+
+
+@pytest.fixture
+def sent():
+    """Sends a request to a Vertex AI in this process that has a model and an endpoint."""
+    made = Vertex()
+    made.endpoints.start = lambda model: (mock.Mock(), "http://127.0.0.1:9/")
+
+    def send(verb, message):
+        query = {}
+        if verb == "pipelineJobs":
+            query = {"pipelineJobId": message.name.rpartition("/")[2]}
+        if verb == "models:upload":
+            id = message.name.rpartition("/")[2]
+            message = v1.UploadModelRequest(parent=PARENT, model=message, model_id=id)
+        body = type(message).to_json(message).encode()
+        return made.answer(Request("POST", "", f"/v1/{PARENT}/{verb}", query, {}, body))
+
+    for verb in ("models:upload", "endpoints"):
+        send(verb, VALID[verb])
+    return send
+
+
+@pytest.mark.parametrize("verb", VALID)
+def test_valid_request_is_accepted(sent, verb):
+    message = VALID[verb]
+    if verb == "models:upload":
+        message = v1.Model(message, name=f"{MODEL}-2")
+    assert sent(verb, message).status == 200
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_job_of_product_is_accepted(sent, path):
+    for choice in load_cluster(str(path)).choices:
+        assert sent("customJobs", custom_job(choice)).status == 200
+
+
+def test_pipeline_of_product_is_accepted(sent):
+    submission = prepare(config())
+    body = submission.request("training-1", first_attempt([], submission.bounds))
+    create = v1.CreatePipelineJobRequest.from_json(json.dumps(body))
+    create.pipeline_job.name = PIPELINE.name
+    assert sent("pipelineJobs", create.pipeline_job).status == 200
+    schedule = v1.Schedule(VALID["schedules"])
+    schedule.create_pipeline_job_request = create
+    assert sent("schedules", schedule).status == 200
+    # The constants of the pipeline's batch prediction, as Google's component sends them.
+    spec = body["pipelineJob"]["pipelineSpec"]["components"]
+    [inputs] = [
+        tasks["model-batch-predict"]["inputs"]["parameters"]
+        for each in spec.values()
+        if "model-batch-predict" in (tasks := each.get("dag", {}).get("tasks", {}))
+    ]
+    given = {k: v["runtimeValue"]["constant"] for k, v in inputs.items() if "runtimeValue" in v}
+    counts = ("starting_replica_count", "max_replica_count")
+    job = v1.BatchPredictionJob(
+        VALID["batchPredictionJobs"],
+        labels=given["labels"],
+        service_account=given["service_account"],
+        dedicated_resources={
+            "machine_spec": {"machine_type": given["machine_type"]},
+            **{name: int(given[name]) for name in counts},
+        },
+    )
+    assert sent("batchPredictionJobs", job).status == 200
+
+
+def test_model_of_product_is_accepted(evaluated, vertex_place, uploaded, vertex):
+    vertex.endpoints.start = lambda model: (mock.Mock(), "")
+    directory, evaluation = evaluated("r1")
+    model_dir = uploaded(directory / "model", "r1")
+    place = {"registry": vertex_place, "name": "taxi"}
+    register(model_dir=model_dir, evaluation=evaluation, run="r1", image=IMAGE, **place)
+    options = DeployOptions(**place | {"name": "taxi@1"}, traffic=100, service_account=ACCOUNT)
+    Deployment(options).deploy()
+    assert aiplatform.Endpoint.list()[0].traffic_split
+
+
+@pytest.mark.parametrize("verb", VALID)
+def test_broken_rule_is_refused_naming_field(sent, verb):
+    for rule, field, message, _ in broken(verb):
+        if field in ("endpoint", "name") and "pattern" not in rule["rule"]:
+            continue  # They are in the path of the request.
+        with pytest.raises(exceptions.InvalidArgument) as refused:
+            pytest.fail(f"{rule} {field}: {sent(verb, message)}")
+        assert f"Field: {field};" in str(refused.value), rule
+
+
+def settings(**keys):
+    """Gives flags of a job, each one value or a tuple of them."""
+    flags = [f"--{key.replace('_', '-')}={value}" for key in keys for value in as_list(keys[key])]
+    JobSettings.parse(flags, "plan").check(LOCATION)
+
+
+def cluster(role="chief", pool=None, **keys):
+    """Plans a cluster whose file has a pool of a role beside or in place of a plain chief."""
+    strategy = "one_device" if role == "chief" else "multi_worker_mirrored"
+    machine = {"machine": "n1-standard-8"}
+    pools = {"chief": machine} | {role: machine | (pool or {})}
+    plan_vertex(Cluster.read({"strategy": strategy, **pools, **keys}), IMAGE, [])
+
+
+def hardware(machine):
+    """Returns the keys of a pool for a `MachineSpec`."""
+    keys = {"machine": machine.machine_type}
+    accelerator = {"count": machine.accelerator_count} if machine.accelerator_count else {}
+    if machine.accelerator_type:
+        accelerator["type"] = machine.accelerator_type.name
+    return keys | ({"accelerator": accelerator} if accelerator else {})
+
+
+# Flag or key by the field that it decides.
+FLAGS = {
+    "CustomJob.labels": "labels",
+    "CustomJobSpec.service_account": "training-service-account",
+    "CustomJobSpec.network": "network",
+    "CustomJobSpec.tensorboard": "tensorboard",
+    "CustomJobSpec.worker_pool_specs": "fifth|chief",
+    "CustomJobSpec.worker_pool_specs.0": "chief",
+    "CustomJobSpec.worker_pool_specs.0.replica_count": "chief",
+    "ContainerSpec.env": "env",
+    "ContainerSpec.image_uri": "--image",
+    "DeployedModel.service_account": "--service-account",
+    "DedicatedResources.machine_spec": "--machine",
+    "DiskSpec.boot_disk_size_gb": "disk.size_gb",
+    "DiskSpec.boot_disk_type": "disk.type",
+    "EncryptionSpec.kms_key_name": "encryption-key|encryption_key",
+    "EnvVar.name": "env",
+    "EnvVar.value": "env",
+    "GcsDestination.output_uri_prefix": "job_dir",
+    "GcsSource.uris": "predict",
+    "MachineSpec.accelerator_count": "accelerator",
+    "MachineSpec.accelerator_type": "accelerator",
+    "Model.display_name": "model name",
+    "Model.name": "model name",
+    "ModelContainerSpec.image_uri": "--image",
+    "PipelineJob.service_account": "service_account",
+    "RuntimeConfig.gcs_output_directory": "--bucket",
+    "Scheduling.timeout": "scheduling.timeout|scheduling.strategy",
+    "WorkerPoolSpec.machine_spec": "chief",
+    "WorkerPoolSpec.machine_spec.machine_type": "chief|disk.type",
+    "WorkerPoolSpec.replica_count": "worker.replicas",
+}
+# What the product lets through, by field and rule, and why.
+DIFFERENCES = {
+    ("CustomJobSpec.network", "excludes"): "no setting makes the other kind of network",
+    (
+        "DedicatedResources.machine_spec",
+        "machine",
+    ): "components.deploy has no table of machines for "
+    "inference here; the request is refused before a machine starts",
+    ("GcsDestination.output_uri_prefix", "required"): "without the key it is the run's directory",
+    ("GcsSource.uris", "required"): "without the key nothing is predicted",
+    ("MachineSpec.accelerator_type", "needs"): "the count is 1 where a cluster file has none",
+}
+
+
+def ask(field, message):  # noqa: C901 (one case for each flag)
+    """Gives the product the value of a field, by the flag or key that decides it."""
+    value = rules.read(message, field.partition(".")[2])
+    match field:
+        case "CustomJob.labels":
+            ours = SETTINGS.all_labels("training-1").keys() - {"team"}
+            settings(labels=tuple(f"{k}={v}" for k, v in value.items() if k not in ours))
+        case "CustomJobSpec.service_account" | "CustomJobSpec.network":
+            key = {"network": "network"}.get(field.partition(".")[2], "training_service_account")
+            settings(**{key: value})
+        case "CustomJobSpec.tensorboard":
+            account = message.service_account or None
+            settings(tensorboard=value, training_service_account=account)
+        case "CustomJobSpec.worker_pool_specs":
+            roles = ("chief", "worker", "ps", "evaluator", "fifth")[: len(value)]
+            Cluster.read({"strategy": "parameter_server", **{role: {} for role in roles}})
+        case "CustomJobSpec.worker_pool_specs.0":
+            Cluster.read({"strategy": "one_device", **({"chief": {}} if value else {})})
+        case "CustomJobSpec.worker_pool_specs.0.replica_count":
+            cluster(pool={"replicas": value})
+        case "ContainerSpec.env":
+            settings(env=tuple(f"V{i}=x" for i in range(len(value))))
+        case "ContainerSpec.image_uri":
+            flags = f"--cluster {CLUSTERS[0]} --backend vertex --project my-project".split()
+            train([*flags, "--image", value, "--command", "true", "--job-dir", "gs://demo/a"])
+        case "DeployedModel.service_account":
+            DeployOptions(registry="r", name="m", service_account=value)
+        case "DedicatedResources.machine_spec":
+            DeployOptions(registry="r", name="m", machine=value.machine_type)
+        case "DiskSpec.boot_disk_size_gb":
+            cluster(disk={"size_gb": value})
+        case "DiskSpec.boot_disk_type":
+            cluster(disk={"type": value})
+        case "EncryptionSpec.kms_key_name":
+            settings(encryption_key=value)
+        case "EnvVar.name" | "EnvVar.value":
+            settings(env=f"{message.name}={message.value}")
+        case "GcsDestination.output_uri_prefix":
+            prepare(config(job_dir=value))
+        case "GcsSource.uris":
+            prepare(config(predict=[*value]))
+        case "MachineSpec.accelerator_count" | "MachineSpec.accelerator_type":
+            cluster(pool=hardware(message))
+        case "Model.name":
+            check_name(value.rpartition("/")[2].removeprefix(serving.MODEL_ID_PREFIX))
+        case "Model.display_name":
+            check_name(value)
+        case "ModelContainerSpec.image_uri":
+            serving.container(value, "taxi")
+        case "PipelineJob.service_account":
+            config(service_account=value)
+        case "RuntimeConfig.gcs_output_directory":
+            check_place(config(bucket=value.removesuffix("/runs")))
+        case "Scheduling.timeout":
+            strategy = {"strategy": message.strategy.name}
+            cluster(scheduling={"timeout": f"{value:.0f}s", **strategy})
+        case "WorkerPoolSpec.machine_spec":
+            cluster(pool=hardware(value))
+        case "WorkerPoolSpec.machine_spec.machine_type":
+            disk = {"type": message.disk_spec.boot_disk_type or "pd-ssd"}
+            cluster(pool=hardware(message.machine_spec) if value else {"machine": None}, disk=disk)
+        case "WorkerPoolSpec.replica_count":
+            cluster("worker", {"replicas": value})
+
+
+@pytest.mark.parametrize("field", FLAGS)
+def test_product_refuses_naming_flag(field):
+    kind, _, path = field.partition(".")
+    wrong = [
+        (rule["rule"], message)
+        for verb in VALID
+        for rule, _, _, message in broken(verb)
+        if type(message).__name__ == kind and rule["field"] == path
+    ]
+    accepted = {(field, rule) for rule, message in wrong if not is_refused(field, message)}
+    assert wrong and accepted == {each for each in DIFFERENCES if each[0] == field}
+    right = [
+        inside
+        for message in VALID.values()
+        for _, inside in places(message)
+        if type(inside).__name__ == kind and rules.read(inside, path)
+    ]
+    # A valid image would start a job.
+    assert field == "ContainerSpec.image_uri" or not all(is_refused(field, each) for each in right)
+
+
+def is_refused(field, message):
+    """Returns whether the product refuses the value of a field, naming the flag."""
+    try:
+        ask(field, message)
+    except UserError as error:
+        assert re.search(FLAGS[field], str(error)), error
+        return True
+    return False
+
+
+def test_machines_are_those_of_product():
+    offered = {
+        (machine, gpu.replace("ACCELERATOR_TYPE_UNSPECIFIED", ""), count)
+        for machine, gpus in rules.MACHINES["training"].items()
+        for gpu, counts in gpus.items()
+        for count in counts
+    }
+    ours = {
+        (machine, gpu, count)
+        for machine, gpus in GPUS.items()
+        for gpu, counts in gpus.items()
+        for count in counts
+    }
+    assert not ours - offered
+    for machine in {machine for machine, gpu, _ in offered - ours if gpu != "NVIDIA_TESLA_P100"}:
+        with pytest.raises(UserError, match=r"a TPU|needs a reservation"):
+            check_machine(machine)
+
+
+def test_guesses_are_those_of_page():
+    page = (ROOT / "docs" / "CLOUD.md").read_text()
+    [item] = re.findall(r"^\d+\. Whether .*rules\.yaml(?:.+\n)+", page, re.MULTILINE)
+    guesses = {
+        f"{kind}.{rule['field']}"
+        for rule in rules.RULES
+        if rule.get("guess")
+        for kind in rule["kind"].split()
+    }
+    assert {*re.findall(r"`([A-Z]\w+\.[\w.]+)`", item)} == guesses
+
+
+def test_client_says_what_is_required():
+    fields = [rule["field"] for rule in rules.rules(v1.CustomJob) if rule["rule"] == "required"]
+    assert fields == ["display_name", "job_spec"]
+
+
+POOL = "job_spec.worker_pool_specs.0"
+PIPELINE_JOB, UPLOAD = "pipelineJobs", "models:upload"
+POOLS = VALID["customJobs"].job_spec.worker_pool_specs
+UPPER_CASE = {f"LABEL{i}": "A" for i in range(100)}
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "value", "field"),
+    [
+        ("customJobs", "display_name", None, "display_name"),
+        ("customJobs", "job_spec", None, "job_spec"),
+        ("customJobs", "job_spec.worker_pool_specs", [], "job_spec.worker_pool_specs"),
+        ("customJobs", "job_spec.worker_pool_specs", POOLS[:1] * 5, "job_spec.worker_pool_specs"),
+        ("customJobs", f"{POOL}.replica_count", 3, "replica_count"),
+        ("customJobs", f"{POOL}.machine_spec.machine_type", "nonsense-7", "machine_spec"),
+        ("customJobs", f"{POOL}.container_spec.image_uri", None, "image_uri"),
+        ("customJobs", "job_spec.service_account", None, "job_spec.tensorboard"),
+        ("customJobs", "job_spec.psc_interface_config", {"network_attachment": "a"}, "network"),
+        ("customJobs", "job_spec.network", "projects/demo-project/global/networks/vpc", "network"),
+        ("customJobs", "labels", UPPER_CASE, "labels"),
+        (PIPELINE_JOB, "pipeline_spec", None, "pipeline_spec"),
+        (PIPELINE_JOB, "runtime_config", None, "runtime_config"),
+        (PIPELINE_JOB, "labels", UPPER_CASE, "labels"),
+        (UPLOAD, "display_name", None, "display_name"),
+        (UPLOAD, "container_spec", None, "container_spec"),
+        (UPLOAD, "container_spec.image_uri", "ubuntu", "image_uri"),
+        (UPLOAD, "artifact_uri", "/models/taxi", "artifact_uri"),
+    ],
+)
+def test_known_mistake_is_refused(sent, verb, path, value, field):
+    message = type(VALID[verb])(VALID[verb])
+    put(message, path, value)
+    with pytest.raises(exceptions.InvalidArgument, match=rf"Field: ([\w.\[\]]+\.)?{field};"):
+        sent(verb, message)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"displayNam": "a"}, "displayNam"),
+        ({"jobSpec": {"scheduling": {"strategy": "CHEAP"}}}, "strategy"),
+        ({"jobSpec": {"workerPoolSpecs": [{"replicaCount": "two"}]}}, "replicaCount"),
+    ],
+)
+def test_unreadable_request_is_refused_naming_field(wrong, field):
+    body = json.dumps(wrong).encode()
+    sent = Request("POST", "", f"/v1/{PARENT}/customJobs", {}, {}, body)
+    with pytest.raises(exceptions.InvalidArgument, match=field):
+        Vertex().answer(sent)
+
+
+def test_each_rule_is_broken_by_request():
+    cases = [
+        (id(rule), f"{type(message).__name__}.{rule['field']}")
+        for verb in VALID
+        for rule, _, _, message in broken(verb)
+    ]
+    assert len(cases) >= 100
+    listed = {
+        (id(rule), f"{kind}.{rule['field']}")
+        for rule in rules.RULES
+        for kind in rule["kind"].split()
+    }
+    # Those of requests that create nothing are left.
+    assert {field for _, field in listed - {*cases}} == {
+        "MergeVersionAliasesRequest.version_aliases",
+        "UndeployModelRequest.traffic_split",
+    }
