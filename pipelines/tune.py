@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def refuse() -> None:
         raise UserError(f"{directory}: a study is running there; wait for it, or give --output")
 
+    if (directory / "job.json").exists():
+        raise UserError(f"{directory}: a training job has this directory; give --output")
     search = Search(study, directory, args.backend, shlex.split(args.train_flags))
     with writable(f"--output {directory}"):
         directory.mkdir(parents=True, exist_ok=True)

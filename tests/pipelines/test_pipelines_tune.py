@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from common.errors import UserError
-from pipelines import run
+from pipelines import run, tune
 from pipelines.tuning import results, study_file
 from pipelines.tuning.figures import measured
 from pipelines.tuning.results import FIGURES, METRIC, REPEAT, SETTINGS
@@ -130,6 +130,12 @@ def test_run_takes_finished_training_only(tmp_path, refused):
     line = ["--set", f"job_dir={tmp_path}", "--runs-dir", tmp_path / "runs"]
     assert "is not the directory of a finished training" in refused(run.main, *line)
     assert not (tmp_path / "runs").exists()
+
+
+def test_study_refuses_directory_of_job(tmp_path, refused):
+    (tmp_path / "job.json").touch()
+    line = [ROOT / "studies" / "digits.yaml", "--output", tmp_path]
+    assert "a training job has this directory" in refused(tune.main, *line)
 
 
 @pytest.mark.pipeline
