@@ -11,12 +11,15 @@ from collections.abc import Sequence
 
 from common.cli import Parser, run_cli
 from common.errors import UserError, writable
-from common.flags import job_directory, local
+from common.flags import at_least, job_directory, local
 from common.locks import locked
 from components.train.__main__ import BACKENDS
 from pipelines import run, submit
 from pipelines.tuning import study_file
 from pipelines.tuning.search import KEYS, Search
+
+# Keys of a study that are flags too.
+_COUNTS = {"repeats": "trainings of each combination", "parallel": "trainings at a time"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     study = study_file.load(args.study)
     given = KEYS.read(args).model_dump(exclude_unset=True)
-    study = study.model_copy(update={"run": {**study.run, **given}})
+    counts = {name: vars(args)[name] or getattr(study, name) for name in _COUNTS}
+    study = study.model_copy(update={**counts, "run": {**study.run, **given}})
     directory = pathlib.Path(args.output or f"jobs/{pathlib.Path(args.study).stem}").resolve()
 
     def refuse() -> None:
@@ -72,11 +76,15 @@ def _parser() -> Parser:
         metavar="DIR",
         help="directory of the study (default: jobs/<name of the file>)",
     )
+    for name, what in _COUNTS.items():
+        p.add_argument(
+            f"--{name}", type=at_least(1), metavar="N", help=f"{what} (as the file says)"
+        )
     p.add_argument(
         "--backend",
         choices=tuple(BACKENDS),
         default="process",
-        help="what trainings run on, as of components.train (default: process)",
+        help="what trainings run on, as of components.train",
     )
     p.add_argument(
         "--train-flags",

@@ -171,6 +171,7 @@ def test_kills_lose_no_trial(tmp_path, command):
         )
         process.send_signal(number)
         assert process.wait() in (0, 128 + number, -number)
+    line += ["--parallel", "2"]
     printed = command("pipelines/tune.py", *line, "--then", "register", **env).stdout
     trials = list(csv.DictReader((output / "study.csv").open()))
     assert [trial["trial"] for trial in trials] == ["0", "1", "2"]
