@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-ci test-clusters test-cloud-ci test-slow test-beam test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
+.PHONY: help setup run check test test-ci test-all test-clusters test-cloud-ci test-slow test-beam test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -40,6 +40,8 @@ test: check  ## lint, fast tests, and one each of: real cluster, pipeline run he
 	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m "smoke and cloud" tests/cloud
 
 test-ci: test-clusters test-beam test-docker test-cloud-ci  ## what CI runs after `make test`: test-clusters, test-beam, test-docker, test-cloud-ci
+
+test-all: test test-ci test-cloud test-slow  ## all tests but those that need Google's cloud or a GPU
 
 test-clusters: setup  ## real clusters and pipeline runs on this machine
 	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not smoke and not slow" tests
