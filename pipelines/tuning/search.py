@@ -160,6 +160,8 @@ class Search:
         else:
             values = run.describe(config)["arguments"]
             data = values["dataset_dir"]
+            if self._backend == "docker" and config.image:
+                launcher.append(f"--image={config.image}")
         if data not in self._datasets:
             page = str(self._directory / DATASET_PAGE)
             with parsed_options(values["convert_args"], values["schema"], data) as options:

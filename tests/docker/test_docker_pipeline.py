@@ -83,3 +83,20 @@ def test_ended_run_leaves_no_container(image, tmp_path, end):
     nothing_more(before, image)
     time.sleep(5)  # nor does anything start another one
     nothing_more(before, image)
+
+
+def test_study_trains_in_containers(image, tmp_path):
+    (tmp_path / "study.yaml").write_text(
+        "asks: Which batch size?\nspace: {batch_size: [64, 128]}\n"
+        "run: {train_steps: 20, cluster: clusters/local.yaml}\n"
+    )
+    line = f"{tmp_path}/study.yaml --output {tmp_path}/study --runs-dir {tmp_path}/runs"
+    line += f" --backend docker --image {image}"
+    done = subprocess.run(
+        [sys.executable, "pipelines/tune.py", *line.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "best: trial" in done.stdout
