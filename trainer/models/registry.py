@@ -170,10 +170,9 @@ def builder(
 
         return by_name(model, prepare, manifest, name)
 
-    task_by = None
-    if hasattr(module, "task"):
-        keywords_of_task = [json.dumps(dict(task_options))] if task_options else []
-        task_by = " ".join([f"{module.__name__}:task", *keywords_of_task])
+    task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
+    if task_options:
+        task_by = f"{task_by} {json.dumps(dict(task_options))}"
     return Builder(name, build, task(task_by, manifest), prepare, task_by)
 
 
@@ -183,7 +182,7 @@ def options(name: str) -> dict[str, Any]:
     Raises:
       UserError: If there is no such module, or no such function in it.
     """
-    return keywords(_function(name))
+    return _keywords(_function(name))
 
 
 def function_options(name: str, function: str) -> dict[str, Any]:
@@ -194,10 +193,10 @@ def function_options(name: str, function: str) -> dict[str, Any]:
     Raises:
       UserError: If there is no such module.
     """
-    return keywords(getattr(_module(name), function, None))
+    return _keywords(getattr(_module(name), function, None))
 
 
-def keywords(function: Callable[..., Any] | None) -> dict[str, Any]:
+def _keywords(function: Callable[..., Any] | None) -> dict[str, Any]:
     """Returns the defaults of a function's parameters, by name; empty for None.
 
     Parameters without a default are left out.
@@ -248,8 +247,8 @@ def task(function: str | None, manifest: Manifest) -> Task:
 
     if function is None:
         return task_of(manifest)
-    name, _, given = function.partition(" ")
-    return _function(name)(manifest, **json.loads(given or "{}"))
+    name, _, options_json = function.partition(" ")
+    return _function(name)(manifest, **json.loads(options_json or "{}"))
 
 
 # Takes the place of `prepare` in a module that has none.
