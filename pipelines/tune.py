@@ -39,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = _parser().parse_args(argv)
     study = study_file.load(args.study)
-    given = KEYS.read(args).model_dump(exclude_unset=True)
+    overrides = KEYS.read(args).model_dump(exclude_unset=True)
     counts = {name: vars(args)[name] or getattr(study, name) for name in _COUNTS}
-    study = study.model_copy(update={**counts, "run": {**study.run, **given}})
+    study = study.model_copy(update={**counts, "run": {**study.run, **overrides}})
     directory = pathlib.Path(args.output or f"jobs/{pathlib.Path(args.study).stem}").resolve()
 
     def refuse() -> None:

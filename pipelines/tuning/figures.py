@@ -1,4 +1,4 @@
-"""What a finished training took, from the files of its job directory."""
+"""Figures of a finished training, from the files of its job directory."""
 
 import collections
 import math

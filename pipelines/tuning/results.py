@@ -1,6 +1,8 @@
 """Results of a study, for programs and for people: `study.csv`, `study.md` and `study.html`."""
 
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import optuna
 import pandas
@@ -23,6 +25,16 @@ def begun(study: optuna.Study, *, waiting: bool = False) -> list[FrozenTrial]:
     """
     trials = [trial for trial in study.get_trials() if SETTINGS in trial.user_attrs]
     return [trial for trial in trials if waiting or trial.state != TrialState.WAITING]
+
+
+def short(value: Any) -> str:
+    """Returns the value of a setting for people; numbers that were drawn have many digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def text(settings: Mapping[str, Any]) -> str:
+    """Returns settings for people, such as `learning_rate 0.001512, width 32`."""
+    return ", ".join(f"{name} {short(value)}" for name, value in settings.items())
 
 
 def best(study: optuna.Study) -> FrozenTrial | None:
@@ -60,12 +72,13 @@ def write(study: optuna.Study, asks: str, directory: pathlib.Path) -> None:
         "plot": plot(metric, "Score of each trial.", [points.tolist()], xlabel="trial"),
     }
     environment = templates("pipelines")
-    text, body = (
+    environment.filters |= {"short": short, "settings": text}
+    markdown, body = (
         environment.get_template(name).render(facts) for name in ("study.txt", "study.html")
     )
     contents = {
         "study.csv": runs.to_csv(index=False),
-        "study.md": text,
+        "study.md": markdown,
         PAGE: render_page(asks, body),
     }
     for name, content in contents.items():

@@ -43,7 +43,8 @@ KEYS = Keys(
     options={**run.KEYS.options, **cloud_options.KEYS.options},
     flags={*run.KEYS.flags, *cloud_options.KEYS.flags} - {"runner", "threshold"},
 )
-_POLL_S = 0.5
+_POLL_S, _POLL_IN_STORE_S = 0.5, 5.0
+_JOB = "trial-{:03}"  # Name of a trial's job directory and files.
 _FRUITLESS = 3  # Trials that fail while none succeeds, after which the study ends.
 _LAST_LINES = 12
 _SAMPLERS = {
@@ -75,13 +76,13 @@ class Search:
         self._datasets: set[str] = set()  # Directories of those that are known to be there.
         self.best_file = directory / "best.yaml"
         for settings in study.combinations:
-            with about(_text(settings)):
+            with about(results.text(settings)):
                 config = self._config(settings)
                 if backend == "vertex":
                     prepare(config)
                 else:
-                    file, flags_there = config.cluster, as_list(config.trainer_flags)
-                    cluster = load_cluster(file or DEFAULT_CLUSTER, flags_there)
+                    own_flags = as_list(config.trainer_flags)
+                    cluster = load_cluster(config.cluster or DEFAULT_CLUSTER, own_flags)
                     pipeline_arguments(config, cluster, as_list(config.source))
 
     def run(self) -> int:
@@ -99,7 +100,7 @@ class Search:
         print(self._file.asks, flush=True)
         self._open()
         trainings: list[Training] = []
-        code = 0
+        code, poll_s = 0, _POLL_IN_STORE_S if is_remote(self._jobs) else _POLL_S
         try:
             with signal_socket() as signals:
                 while True:
@@ -109,7 +110,7 @@ class Search:
                         trainings.append(self._start(trial))
                     if not trainings:
                         break
-                    if select.select([signals], [], [], _POLL_S)[0] and (n := received(signals)):
+                    if select.select([signals], [], [], poll_s)[0] and (n := received(signals)):
                         code = 128 + n[0]
                         for training in trainings:
                             training.stop()
@@ -222,7 +223,7 @@ class Search:
         if self._begun:
             return optuna.Trial(self._study, self._begun.pop(0)._trial_id)
         trials = results.begun(self._study, waiting=True)
-        seen = [(t.user_attrs[SETTINGS], t.user_attrs[REPEAT]) for t in trials]
+        seen = {(frozenset(t.user_attrs[SETTINGS].items()), t.user_attrs[REPEAT]) for t in trials}
         is_grid = self._file.sampler == "grid"
         if is_grid:
             wanted = self._file.combinations
@@ -231,7 +232,7 @@ class Search:
         # Repeats follow each other, so that a machine that becomes slower is so for all settings.
         for repeat in range(self._file.repeats):
             for settings in wanted:
-                if (settings, repeat) not in seen:
+                if (frozenset(settings.items()), repeat) not in seen:
                     attributes = {SETTINGS: settings, REPEAT: repeat}
                     self._study.enqueue_trial(settings, attributes)
         drawn = sum(not trial.user_attrs[REPEAT] for trial in trials)
@@ -253,9 +254,9 @@ class Search:
         """
         settings, repeat = trial.user_attrs[SETTINGS], trial.user_attrs[REPEAT]
         again = f", repeat {repeat}" if repeat else ""
-        print(f"trial {trial.number}: {_text(settings)}{again}", flush=True)
+        print(f"trial {trial.number}: {results.text(settings)}{again}", flush=True)
         cluster, launcher, trainer = self._plan(self._config(settings, repeat))
-        name = f"trial-{trial.number:03}"
+        name = _JOB.format(trial.number)
         file = self._directory / f"{name}.cluster.json"
         write_text(file, cluster)
         return Training.start(
@@ -263,7 +264,6 @@ class Search:
             [f"--cluster={file}", *launcher, "--", *trainer],
             f"{self._jobs}/{name}",
             self._directory / f"{name}.log",
-            self._study.user_attrs[METRIC],
         )
 
     def _end(self, training: Training) -> int:
@@ -277,7 +277,7 @@ class Search:
           ConnectionError: If a store does not answer.
         """
         number, log = training.trial.number, training.log
-        if code := training.end(self._study):
+        if code := training.end():
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             tail = "\n  ".join(lines[-_LAST_LINES:])
             print(f"trial {number} ended with exit code {code}; {shown(log)} ends:\n  {tail}")
@@ -312,13 +312,8 @@ class Search:
         command = cloud_options if self._backend == "vertex" else run
         keys = self._config(settings, repeat).model_dump(mode="json", exclude_unset=True)
         keys = {name: keys[name] for name in keys if name in command.KEYS.model.model_fields}
-        keys["job_dir"] = f"{self._jobs}/trial-{best.number:03}"
+        keys["job_dir"] = f"{self._jobs}/{_JOB.format(best.number)}"
         write_text(self.best_file, yaml.safe_dump(keys))
         score = f"{self._study.user_attrs[METRIC]} {figure(best.value)}"
-        print(f"best: trial {best.number}, {_text(settings)}: {score}")
+        print(f"best: trial {best.number}, {results.text(settings)}: {score}")
         print(f"page: {shown(self._directory / results.PAGE)}")
-
-
-def _text(settings: Settings) -> str:
-    texts = {n: f"{v:.4g}" if isinstance(v, float) else v for n, v in settings.items()}
-    return ", ".join(f"{name} {value}" for name, value in texts.items())

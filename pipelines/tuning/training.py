@@ -16,7 +16,7 @@ from common.storage.files import parsed_json
 from components.train.supervision.restart_policy import TIMED_OUT
 from pipelines.local.summary import mistakes
 from pipelines.tuning.figures import measured
-from pipelines.tuning.results import ERROR, FIGURES
+from pipelines.tuning.results import ERROR, FIGURES, METRIC
 from trainer.job import done
 
 _FINAL = (2, TIMED_OUT)  # Exit codes that the same training would have again.
@@ -31,7 +31,6 @@ class Training:
       job_dir: Directory of the job.
       log: File that its output is appended to.
       process: Process that trains, or follows a job on Vertex AI.
-      metric: Metric of the validation split by which trials are compared.
       is_pruned: Whether it has been told to stop since others are better.
     """
 
@@ -39,12 +38,11 @@ class Training:
     job_dir: str
     log: pathlib.Path
     process: subprocess.Popen[bytes]
-    metric: str
     is_pruned: bool = False
 
     @classmethod
     def start(
-        cls, trial: optuna.Trial, flags: Sequence[str], job_dir: str, log: pathlib.Path, metric: str
+        cls, trial: optuna.Trial, flags: Sequence[str], job_dir: str, log: pathlib.Path
     ) -> "Training":
         """Starts or resumes a training.
 
@@ -53,7 +51,6 @@ class Training:
           flags: Flags of `components.train`, and those of the trainer without `--job-dir`.
           job_dir: Directory of the job.
           log: File that the output is appended to.
-          metric: Metric of the validation split.
         """
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -64,7 +61,11 @@ class Training:
                 start_new_session=True,  # Ctrl-C is for this process, which stops all trainings.
                 env={**os.environ, OWNER_PID: str(os.getpid())},
             )
-        return cls(trial=trial, job_dir=job_dir, log=log, process=process, metric=metric)
+        return cls(trial=trial, job_dir=job_dir, log=log, process=process)
+
+    @property
+    def _metric(self) -> str:
+        return self.trial.study.user_attrs[METRIC]
 
     def stop(self) -> None:
         """Asks the training to save and end; asked again, it ends at once."""
@@ -82,8 +83,9 @@ class Training:
         """
         with parsed_json(os.path.join(self.job_dir, "validation.json")) as scores:
             newest = (scores or {}).get("latest") or {}
-        reported = self.trial.study.trials[self.trial.number].intermediate_values
-        step, value = newest.get("step", 0), newest.get(self.metric)
+        trials = self.trial.study.get_trials(deepcopy=False)
+        reported = trials[self.trial.number].intermediate_values
+        step, value = newest.get("step", 0), newest.get(self._metric)
         if value is None or step in reported:
             return
         self.trial.report(value, step)
@@ -91,7 +93,7 @@ class Training:
             self.is_pruned = True
             self.stop()
 
-    def end(self, study: optuna.Study) -> int:
+    def end(self) -> int:
         """Records the result of a training whose process has ended.
 
         Returns:
@@ -101,23 +103,23 @@ class Training:
           UserError: If a file of the job cannot be used.
           ConnectionError: If a store does not answer.
         """
-        code = self.process.returncode
+        code, tell = self.process.returncode, self.trial.study.tell
         record = done.load(self.job_dir) if code == 0 else None
         if record:
             step = record.exported[0]
             scores = (each for each in record.validation.values() if each and each["step"] == step)
-            value = next((score[self.metric] for score in scores), None)
+            value = next((score[self._metric] for score in scores), None)
             self.trial.set_user_attr(FIGURES, measured(self.job_dir))
             if value is None:
-                self.trial.set_user_attr(ERROR, f"{self.metric} is not finite")
-            study.tell(self.trial, value, TrialState.FAIL if value is None else TrialState.COMPLETE)
+                self.trial.set_user_attr(ERROR, f"{self._metric} is not finite")
+            tell(self.trial, value, TrialState.FAIL if value is None else TrialState.COMPLETE)
         elif self.is_pruned:
-            study.tell(self.trial, state=TrialState.PRUNED)
+            tell(self.trial, state=TrialState.PRUNED)
         elif code in _FINAL:
             output = self.log.read_text(encoding="utf-8", errors="replace")
             reasons = mistakes(output) or [f"training ended with exit code {code}"]
             self.trial.set_user_attr(ERROR, reasons[-1])
-            study.tell(self.trial, state=TrialState.FAIL)
+            tell(self.trial, state=TrialState.FAIL)
         else:
             return code if code > 0 else 128 - code
         return 0
