@@ -1,4 +1,4 @@
-"""Where the project lies."""
+"""Directory of the project."""
 
 import pathlib
 

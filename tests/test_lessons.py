@@ -7,7 +7,6 @@ small files of the same kind. A line `...` of the expected output stands for any
 import json
 import pathlib
 import re
-import struct
 import subprocess
 import sys
 
@@ -15,7 +14,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests.convert.dataset_files import idx_bytes
+from tests.root import ROOT
+
 PAGES = sorted([*(ROOT / "docs" / "lessons").glob("*.md"), *ROOT.glob("examples/*/README.md")])
 BLOCKS = re.compile(r"```sh\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
 # What differs between machines and runs: paths, ids, hashes, speeds, times and scores.
@@ -44,8 +45,7 @@ def write_mnist(folder):
     pixels, labels = images(28)
     for name, part in (("train", slice(0, 1500)), ("t10k", slice(1500, None))):
         for kind, values in (("images-idx3", pixels[part]), ("labels-idx1", labels[part])):
-            head = struct.pack(f">2xBB{values.ndim}I", 8, values.ndim, *values.shape)
-            (folder / f"{name}-{kind}-ubyte").write_bytes(head + values.tobytes())
+            (folder / f"{name}-{kind}-ubyte").write_bytes(idx_bytes(values))
 
 
 def write_cifar10(folder):

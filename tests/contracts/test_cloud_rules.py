@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import pathlib
 import re
 from unittest import mock
 
@@ -34,8 +33,8 @@ from tests.cloud import rules
 from tests.cloud.conftest import IMAGE
 from tests.cloud.front import Request
 from tests.cloud.vertex import Vertex
+from tests.root import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 CLUSTERS = sorted((ROOT / "clusters").glob("vertex-*.yaml"))
 PARENT, LOCATION = Vertex.parent, Vertex.location
 MODEL = f"{PARENT}/models/m-taxi"

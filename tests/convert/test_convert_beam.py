@@ -5,7 +5,6 @@
 
 import contextlib
 import os
-import pathlib
 import random
 import shutil
 import subprocess
@@ -20,8 +19,8 @@ from common.errors import UserError
 from components.convert import beam
 from components.convert.__main__ import main
 from components.convert.options import Options
+from tests.root import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 PYTHON = os.environ.get("BEAM_PYTHON", ROOT / ".venv-beam/bin/python")
 WORKERS = ("--direct_num_workers", "4", "--direct_running_mode", "multi_processing")
 on_beam = pytest.mark.beam

@@ -1,6 +1,5 @@
 """Schemas and programs in the pages on datasets work as they are written."""
 
-import pathlib
 import re
 import shutil
 
@@ -12,8 +11,9 @@ from dataset_files import convert_to, write_files
 from components.convert.schema import Column, ImageSchema, Label, TableSchema, load
 from components.convert.sources.registry import SOURCES
 from pipelines.local.cache import cache_key
+from tests.root import ROOT
 
-DOCS = pathlib.Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 USING = (DOCS / "DATASETS.md").read_text() + (DOCS / "SCHEMAS.md").read_text()
 ADDING = (DOCS / "CHANGING.md").read_text().partition("## Adding a source")[2]
 

@@ -1,11 +1,10 @@
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.root import ROOT
 
 
 @pytest.mark.cluster

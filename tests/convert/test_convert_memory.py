@@ -4,7 +4,6 @@ The limit is the kernel's, on what a process may write to.
 """
 
 import gzip
-import pathlib
 import resource
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from dataset_files import idx_bytes
 
 from common.manifest import Manifest
 from components.convert import output
+from tests.root import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 TAXI = ROOT.parent / "shared/data/taxi/data.csv"
 MB = 10**6
 

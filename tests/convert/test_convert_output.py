@@ -2,7 +2,6 @@ import contextlib
 import dataclasses
 import errno
 import os
-import pathlib
 import pkgutil
 import re
 import shutil
@@ -19,8 +18,7 @@ from components.convert import convert as convert_module
 from components.convert import output
 from components.convert.convert import convert
 from components.convert.options import Options
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.root import ROOT
 
 
 @pytest.fixture

@@ -1,5 +1,4 @@
 import itertools
-import pathlib
 
 import numpy as np
 import pytest
@@ -20,8 +19,9 @@ from components.evaluate.gate import (
 )
 from components.evaluate.options import Options
 from components.evaluate.score import Answers
+from tests.root import ROOT
 
-DEFAULT = pathlib.Path(__file__).parents[2] / "gates/default.yaml"
+DEFAULT = ROOT / "gates/default.yaml"
 PLACES = {"model_dir": "m", "data_dir": "d", "output": "o"}
 
 

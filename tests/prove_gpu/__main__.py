@@ -18,8 +18,7 @@ import yaml
 from common.cli import Parser, run_cli
 from common.errors import UserError
 from common.version import code_version
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.root import ROOT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

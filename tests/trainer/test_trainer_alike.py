@@ -8,9 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from trainer_jobs import ROOT, Job
+from trainer_jobs import Job
 
 from components.train.backends.process import reserved
+from tests.root import ROOT
 
 pytestmark = pytest.mark.cluster
 FLAGS = "--job-dir job --model from_set:chain --deterministic --threads 1"

@@ -7,8 +7,8 @@ import keras
 import numbered
 import numpy as np
 import pytest
-from trainer_jobs import ROOT
 
+from tests.root import ROOT
 from trainer import warm_start
 from trainer.models import registry
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from parsed import options
-from trainer_jobs import CLUSTERS, ROOT, Job, kill_at_random
+from trainer_jobs import CLUSTERS, Job, kill_at_random
 
+from tests.root import ROOT
 from trainer.data import records
 
 pytestmark = pytest.mark.cluster

@@ -3,8 +3,7 @@
 import subprocess
 import sys
 
-from trainer_jobs import ROOT
-
+from tests.root import ROOT
 from trainer import options
 from trainer.job import done, identity
 

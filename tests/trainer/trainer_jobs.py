@@ -16,7 +16,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import pathlib
 import random
 import re
 import signal
@@ -25,7 +24,6 @@ import time
 from components.train.backends.process import reserved
 from trainer.cluster.member import POOL_ROLES
 
-ROOT = pathlib.Path(__file__).parents[2]
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["trainer.main_loop"])
 # As the trainer does; the server that imports inherits it.

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import trips
-from trainer_jobs import ROOT
 
 from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.sources.tables import words
+from tests.root import ROOT
 from trainer.data import records
 from trainer.models.text import vocabulary
 
