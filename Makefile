@@ -71,16 +71,16 @@ run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS
 		--bucket gs://demo --image us-docker.pkg.dev/demo-project/training/image@sha256:$$(printf '0%.0s' $$(seq 64)) $(ARGS)
 
 test-cloud: setup  ## the cloud's paths, on a Vertex AI that is this machine (ARGS='-m cloud_ci' for the shortest)
-	@$(PY) -m tests.cloud --work build/cloud -- $(PY) -m pytest -q -n 2 --dist worksteal -m cloud $(ARGS) tests/cloud tests/prove_cloud tests/deploy
+	@$(PY) -m tests.cloud --work build/cloud -- $(PY) -m pytest -q -n 2 --dist worksteal -m cloud $(ARGS) tests/cloud tests/tools tests/deploy
 
 prove-cloud: setup  ## show on the real Vertex AI what only it can, in some machine-hours (ARGS='--help')
-	@$(PY) -m tests.prove_cloud $(ARGS)
+	@$(PY) -m tools.prove_cloud $(ARGS)
 
 prove-gpu: setup  ## show on a machine with GPUs, rented for ten minutes, what only they can (ARGS='--help')
-	@$(PY) -m tests.prove_gpu $(ARGS)
+	@$(PY) -m tools.prove_gpu $(ARGS)
 
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
-	@$(PY) -m tests.chaos $(ARGS)
+	@$(PY) -m tools.chaos $(ARGS)
 
 lint: setup  ## style, YAML, Cloud Build schema, directions of imports, and traps in the compiled specs
 	@$(PY) -m pip --disable-pip-version-check check >/dev/null || $(PY) -m pip check
@@ -108,7 +108,7 @@ image-gpu:  ## build the same for GPUs, with -gpu behind its name
 	@$(BUILD) --build-arg ACCELERATOR=gpu --tag $(IMAGE)-gpu .
 
 bench: setup  ## speed, as ratios to peers in one run
-	@$(PY) -m tests.bench
+	@$(PY) -m tools.bench
 
 lock: setup  ## resolve the locks again for all platforms and Pythons
 	@test -x $(UV) || { $(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv; }

@@ -10,8 +10,8 @@ import time
 import pytest
 from engine import ROOT, docker
 
-from tests.prove_gpu.__main__ import weights
 from tests.train.train_fakes import wait_until
+from tools.prove_gpu.__main__ import weights
 
 pytestmark = pytest.mark.docker
 SOMEBODY = 12345

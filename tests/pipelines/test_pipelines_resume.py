@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from tests.prove_gpu.__main__ import weights
 from tests.root import ROOT
+from tools.prove_gpu.__main__ import weights
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 CLUSTER = ("--cluster", "clusters/local.yaml")

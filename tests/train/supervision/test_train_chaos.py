@@ -4,9 +4,9 @@ import os
 import signal
 
 import pytest
-from chaos import Blow, arena
 
 from tests.root import ROOT
+from tools.chaos import Blow, arena
 
 pytestmark = pytest.mark.cluster
 

@@ -10,8 +10,8 @@ import os
 import numpy as np
 
 from common.manifest import Manifest
-from tests.bench import data
-from tests.bench.race import Child, Contestants
+from tools.bench import data
+from tools.bench.race import Child, Contestants
 from trainer.data import records
 
 _STEPS = {"cnn": "150", "resnet": "10", "wide_deep": "1500"}
@@ -21,7 +21,7 @@ _RESNET44 = f"{_PLAIN} --num-layers 44"
 
 def _child(kind, model, dataset, flags=""):
     words = [kind, model, data.dataset(dataset), _STEPS[model], *flags.split()]
-    return Child("tests.bench.fit", *words)
+    return Child("tools.bench.fit", *words)
 
 
 def _keras(model, dataset, flags=_PLAIN):
@@ -39,7 +39,7 @@ def _torch():
     npz = f"{directory}.npz"
     columns = records.load(Manifest.load(directory), directory, "train")
     np.savez(npz, **{name: column.numpy() for name, column in columns.items()})
-    words = ["tests.bench.torch_fit", npz, _STEPS["resnet"]]
+    words = ["tools.bench.torch_fit", npz, _STEPS["resnet"]]
     return {
         "ours, one thread": _child("ours", "resnet", "cifar10", f"{_RESNET44} --threads 1"),
         "PyTorch, one thread": Child(*words, python=os.environ["TORCH_PYTHON"]),

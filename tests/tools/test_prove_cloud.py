@@ -1,4 +1,4 @@
-"""`python -m tests.prove_cloud.test_prove_cloud` writes the golden requests anew.
+"""`python -m tests.tools.test_prove_cloud` writes the golden requests anew.
 
 Look at `git diff` before a commit.
 """
@@ -13,7 +13,7 @@ from google.protobuf import empty_pb2
 
 from tests.cloud.collection import done
 from tests.cloud.conftest import IMAGE, cloud  # noqa: F401 (a fixture)
-from tests.prove_cloud import __main__ as program
+from tools.prove_cloud import __main__ as program
 
 GOLDEN = pathlib.Path(__file__).with_name("bodies.json")
 FLAGS = f"--project demo-project --bucket gs://demo --image {IMAGE}"
@@ -59,7 +59,7 @@ def test_interrupted_proof_deletes_jobs(vertex, capsys):
 
 @pytest.mark.cloud
 def test_every_check_has_answer_here(cloud):  # noqa: F811
-    printed = cloud.printed(f"-m tests.prove_cloud {FLAGS} --yes")
+    printed = cloud.printed(f"-m tools.prove_cloud {FLAGS} --yes")
     answers = dict(re.findall(r"^(\d+)\. .*?: (.*)$", printed, re.MULTILINE))
     assert answers["2"].endswith("lone/workerpool0-0-0 all can be imported")
     assert "failed" in answers["3"] and "-0-1" not in answers["3"]

@@ -1,4 +1,4 @@
-"""PyTorch as a peer, one thread, channels last, data in memory: `tests.bench.torch_fit NPZ STEPS`.
+"""PyTorch as a peer, one thread, channels last, data in memory: `tools.bench.torch_fit NPZ STEPS`.
 
 The network and optimizer are those of `trainer/models/resnet.py` with 44 layers. Needs PyTorch and
 NumPy alone, so that it may run in an environment of its own.
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.bench.serve import serve
+from tools.bench.serve import serve
 
 BATCH = 128
 

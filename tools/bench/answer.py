@@ -1,6 +1,6 @@
 """A minute of requests to components.serve, and to a handler of ten lines on FastAPI.
 
-    python -m tests.bench.answer MODEL_DIR '{"fare": "12.5", "company": "Flash Cab", ...}'
+    python -m tools.bench.answer MODEL_DIR '{"fare": "12.5", "company": "Flash Cab", ...}'
 
 The program `hey` has to be there. Each server has one core, and each request one row. A server gets
 four fifths of the requests a second that it answers at most.

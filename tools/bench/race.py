@@ -24,7 +24,7 @@ Contestants = Callable[[], Mapping[str, Lap]]  # Prepares a race; the last is co
 class Child:
     """A contestant in a process of its own, where threads, precision and library are its own too.
 
-    The process makes what it needs before it is asked for a lap; see `tests.bench.serve`.
+    The process makes what it needs before it is asked for a lap; see `tools.bench.serve`.
     """
 
     def __init__(self, module, *args, python=sys.executable):

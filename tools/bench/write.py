@@ -1,6 +1,6 @@
 """Contestants that write images as TFRecord: ours in eight shards on all cores, or the usual loop.
 
-`python -m tests.bench.write ours|usual IMAGES.npy LABELS.npy DIRECTORY`
+`python -m tools.bench.write ours|usual IMAGES.npy LABELS.npy DIRECTORY`
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from common.machine import usable_cores
 from components.convert import engine, records, shards
 from components.convert.hashes import content_hashes
-from tests.bench.serve import serve
+from tools.bench.serve import serve
 
 _ROUNDS = 5  # a lap: one takes a tenth of a second, of which chance has too large a part
 
@@ -47,7 +47,7 @@ def main(kind, images, labels, directory):
     """
     make = _ours
     if kind == "usual":
-        from tests.bench import usual  # TensorFlow, whose threads would take our processes away
+        from tools.bench import usual  # TensorFlow, whose threads would take our processes away
 
         make = usual.writer
     serve(make(np.load(images), np.load(labels), pathlib.Path(directory)))

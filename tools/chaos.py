@@ -1,7 +1,7 @@
 """`make chaos`: replicas of real jobs are killed, frozen and told to leave at random moments.
 
-    python -m tests.chaos --trials 30 --seed 0 # MNIST if ../shared/data has it, else the digits
-    python -m tests.chaos --trials 1 --seed 17 # one of them again
+    python -m tools.chaos --trials 30 --seed 0 # MNIST if ../shared/data has it, else the digits
+    python -m tools.chaos --trials 1 --seed 17 # one of them again
 
 Every trial must end at the asked step with the accuracy of an undisturbed job, lose no step beyond
 the last checkpoint, leave no process, and have records that tell what happened. Prints a row a
@@ -154,7 +154,7 @@ def arena(base, dataset):
 
 def main():
     """Runs the trials, each with its signal at a random moment; returns how many failed."""
-    parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="tools.chaos", description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0, help="of the first trial")
     args = parser.parse_args()

@@ -9,9 +9,9 @@ import pathlib
 import tensorflow as tf
 
 from common.manifest import Manifest
-from tests.bench import data
-from tests.bench.race import Contestants
-from tests.bench.usual import example
+from tools.bench import data
+from tools.bench.race import Contestants
+from tools.bench.usual import example
 from trainer.data import records
 from trainer.data.placement import budget, choose, provide_files
 from trainer.data.reader import open_reader

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from common.errors import UserError
-from tests.prove_gpu import __main__ as program
+from tools.prove_gpu import __main__ as program
 
 ABOUT = {"tensorflow": "2.21.0", "code": "abc123", "driver": "550.1"}
 

@@ -1,22 +1,22 @@
 """`make bench`: our speed as ratios to the usual way, both measured in turn in one run.
 
 On shared machines absolute rates drift by a factor of two, so every pair is repeated in alternation
-and the median of the ratios is what counts. `python -m tests.bench convert` runs one of them;
+and the median of the ratios is what counts. `python -m tools.bench convert` runs one of them;
 `--repeats N` changes how often.
 """
 
 import argparse
 
 from common.machine import processor, usable_cores
-from tests.bench import convert, read, train
-from tests.bench.race import Contestants, race
+from tools.bench import convert, read, train
+from tools.bench.race import Contestants, race
 
 BENCHES: dict[str, Contestants] = {**convert.RACES, **read.RACES, **train.RACES}
 
 
 def main():
     """Runs the benches that are named, or all."""
-    p = argparse.ArgumentParser(prog="tests.bench", description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(prog="tools.bench", description=__doc__.splitlines()[0])
     p.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all without")
     p.add_argument("--repeats", type=int, default=5)
     args = p.parse_args()

@@ -1,6 +1,6 @@
 """Contestants on one device: our step loop through our reader, or Keras `fit` with data in memory.
 
-`python -m tests.bench.fit ours|keras MODEL DATA_DIR STEPS FLAG...`
+`python -m tools.bench.fit ours|keras MODEL DATA_DIR STEPS FLAG...`
 """
 
 import sys
@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 from common.manifest import Manifest
-from tests.bench.read import reader_of
-from tests.bench.serve import serve
-from tests.bench.wide_deep_peer import ordinary_columns, ordinary_model
+from tools.bench.read import reader_of
+from tools.bench.serve import serve
+from tools.bench.wide_deep_peer import ordinary_columns, ordinary_model
 from trainer import learning, main_loop, options
 from trainer.data import records
 from trainer.models import registry, resnet

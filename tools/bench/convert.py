@@ -20,9 +20,9 @@ import yaml
 from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
-from tests.bench import data, usual
-from tests.bench.race import Child, Contestants
 from tests.root import ROOT
+from tools.bench import data, usual
+from tools.bench.race import Child, Contestants
 from trainer.data import records
 
 USUAL_ROWS = 15_000
@@ -36,9 +36,9 @@ def images():
         archive.extractall(root, filter="data")
     saved = _saved(*_images(), root)
     return {
-        "our writer": Child("tests.bench.write", "ours", *saved),
+        "our writer": Child("tools.bench.write", "ours", *saved),
         "whole command, 60,000 records": _command("cifar10", root, root, 60_000),
-        "tf.train.Example loop": Child("tests.bench.write", "usual", *saved),
+        "tf.train.Example loop": Child("tools.bench.write", "usual", *saved),
     }
 
 
@@ -63,7 +63,7 @@ def builder():
         return len(labels)
 
     tfds.disable_progress_bar()
-    ours = Child("tests.bench.write", "ours", *_saved(pixels, labels, root))
+    ours = Child("tools.bench.write", "ours", *_saved(pixels, labels, root))
     return {"our writer": ours, "TensorFlow Datasets' builder": theirs}
 
 
