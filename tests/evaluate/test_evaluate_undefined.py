@@ -49,6 +49,8 @@ def test_undefined_metric_is_null(
     assert "| - |" in (tmp_path / "summary").read_text()
     assert "<td>-</td>" in (tmp_path / "report").read_text()
     if verdict == "promote":
+        evaluation["decision"]["verdict"] = "register"  # A promotion would start a server.
+        (tmp_path / "evaluation").write_text(json.dumps(evaluation))
         place = ["--registry", f"{tmp_path}/registry", "--name", "m"]
         flags = ["--model-dir", str(model), "--evaluation", f"{tmp_path}/evaluation"]
         register(["add", *place, *flags])
