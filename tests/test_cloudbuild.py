@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from tests.deploy.build_file import BUILTIN, ROOT, BuildFile
+from tests.deploy.build_file import ROOT, BuildFile, refusals
 
 BUILDS = sorted(path.relative_to(ROOT) for path in (ROOT / "deploy/builds").iterdir())
 FILES = ["cloudbuild.yaml", *map(str, BUILDS)]
@@ -21,12 +21,31 @@ def build(**values):
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_substitution_is_declared_and_used(path):
+def test_build_is_accepted_as_it_is(path):
     content = BuildFile(path=path).content
-    declared = set(content.pop("substitutions"))
-    for step in content["steps"]:
-        step.pop("script", None)  # Has variables of the shell.
-    assert set(re.findall(r"\$\{?(\w+)", str(content))) - set(BUILTIN) == declared
+    assert not [*refusals(content, {})]
+    for name in content["substitutions"]:  # Each is used.
+        used = str({**content, "substitutions": {}})
+        assert re.search(rf"\$\{{?{name}\b", used), name
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda build: build["steps"][2]["env"].append("A=$_NAME"), "_NAME is no substitution"),
+        (lambda build: build["substitutions"].update(_low="a"), "_low does not begin with _"),
+        (lambda build: build["steps"][0].update(args=["a"]), "settings has a script and args"),
+        (lambda build: build["steps"][1].update(waitFor=["push"]), "test waits for {'push'}"),
+        (lambda build: build["steps"][1].update(id="settings"), "settings is the id of two steps"),
+        (lambda build: build.update(timeout="3599s"), "test may take longer than the build"),
+        (lambda build: build.update(timeout="86401s"), "a build may not take 86401 s"),
+        (lambda build: build["options"].pop("logging"), "needs a place for its logs"),
+    ],
+)
+def test_mistake_in_build_is_refused(change, complaint):
+    content = build().content
+    change(content)
+    assert any(complaint in refusal for refusal in refusals(content, {}))
 
 
 @pytest.mark.parametrize("path", TRIGGERS, ids=lambda path: path.stem)

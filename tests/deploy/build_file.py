@@ -1,9 +1,11 @@
 """A file of Cloud Build, run step by step on this machine.
 
-After "Build configuration file schema" and "Substituting variable values": a script is run by
-/bin/sh in the workspace and sees its step's `env` alone, in which substitutions are filled in; a
-step starts when those that it waits for have ended well, or else all before it. The images that
-steps name cannot be fetched here: this machine stands in for them.
+After "Build configuration file schema", "Substituting variable values" and "Configuring the order
+of build steps": a script is run by /bin/sh in the workspace and sees its step's `env` alone, in
+which substitutions are filled in; a step starts when those that it waits for have ended well, or
+else all before it. Of the steps that may start, the last of the file is run first, so that a step
+which fails to wait for another one meets it unfinished. The images that steps name cannot be
+fetched here: this machine stands in for them.
 """
 
 import dataclasses
@@ -17,6 +19,7 @@ import yaml
 
 from tests.root import ROOT
 
+_NO_LOGS = ("CLOUD_LOGGING_ONLY", "NONE")  # What needs no bucket of logs.
 BUILTIN = {"PROJECT_ID": "my-project", "BUILD_ID": "b-1", "COMMIT_SHA": "", "TAG_NAME": ""}
 
 
@@ -54,8 +57,12 @@ class BuildFile:
 
     def run(self, workspace):
         """Runs them until one fails. Returns the ids of those that ended well, and the output."""
+        assert not [*refusals(self.content, self.values)]
+        waiting = {step["id"]: waits(self.content, step) for step in self.content["steps"]}
         done, output = [], ""
-        for name, _, _ in self.steps():
+        while waiting:
+            name = [id_ for id_, others in waiting.items() if others <= {*done}][-1]
+            del waiting[name]
             step = self.step(name, workspace)
             output += step.stdout
             if step.returncode:
@@ -66,3 +73,44 @@ class BuildFile:
     def _filled(self, text):
         values = {**BUILTIN, **self.content.get("substitutions", {}), **self.values}
         return re.sub(r"\$\{?([A-Z_][A-Z0-9_]*)\}?", lambda match: values[match[1]], text)
+
+
+def waits(content, step):
+    """Returns the ids of the steps that one waits for: those that it names, else all before it."""
+    ids = [each["id"] for each in content["steps"]]
+    return {*step.get("waitFor", ids[: ids.index(step["id"])])} - {"-"}
+
+
+def refusals(content, values):
+    """Yields, in words, what Cloud Build refuses of a build with values for its substitutions."""
+    text = str(
+        {**content, "substitutions": {}, "steps": [{**s, "script": ""} for s in content["steps"]]}
+    )
+    known = {*BUILTIN, *content.get("substitutions", {})}
+    for name in sorted({*re.findall(r"\$\{?([A-Z_][A-Z0-9_]*)", text)} - known):
+        yield f"{name} is no substitution"
+    for name in sorted({*values} - known):
+        yield f"{name} is not in the file"
+    for name in content.get("substitutions", {}):
+        if not re.fullmatch("_[A-Z0-9_]{1,99}", name):
+            yield f"{name} does not begin with _, or has other characters than capitals and digits"
+    limit, before = seconds(content), []
+    for step in content["steps"]:
+        if "script" in step and {"args", "entrypoint"} & step.keys():
+            yield f"{step['id']} has a script and args"
+        if unknown := {*step.get("waitFor", ())} - {"-", *before}:
+            yield f"{step['id']} waits for {unknown}, which is no step before it"
+        if step["id"] in before:
+            yield f"{step['id']} is the id of two steps"
+        if seconds(step, 0) > limit:
+            yield f"{step['id']} may take longer than the build"
+        before.append(step["id"])
+    if not 0 < limit <= 24 * 3600:
+        yield f"a build may not take {limit} s"
+    # The triggers give each build an account.
+    if content.get("options", {}).get("logging") not in _NO_LOGS and "logsBucket" not in content:
+        yield "a build with an account of its own needs a place for its logs"
+
+
+def seconds(limited, default=3600):
+    return int(limited.get("timeout", f"{default}s").removesuffix("s"))
