@@ -357,7 +357,10 @@ class _Job:
             "log": replica.log,
             "tail": child.tail(),
         }
-        self._report("blame", failure_message(fields), **fields, kind=child.kind, step=budget.step)
+        # What ends the job is said with its last lines, once all replicas have ended.
+        is_final = why and replica.role != "evaluator"
+        message = "" if is_final else failure_message(fields)
+        self._report("blame", message, **fields, kind=child.kind, step=budget.step)
         if not why:
             # Processes that the replicas have left behind could disturb the new start.
             kill_marked(*map(self.guard.mark, names))

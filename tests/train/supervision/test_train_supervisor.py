@@ -48,6 +48,7 @@ def test_failure_stops_others_and_is_reported(bench):
     assert bench.endings()[0] == "SIGKILL"
     why = "exit code 3; no restart after errors is left (max_restarts: 0)"
     log = bench.path / "logs" / "worker-1.log"
+    assert sum("failed first" in line for line in lines) == 1
     assert lines[-21] == f"launcher | worker/1 failed first: {why}; log: {log}; its last lines:"
     assert lines[-20:] == [f"launcher |   {i}" for i in range(10, 30)]
 
