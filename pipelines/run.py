@@ -22,6 +22,7 @@ from common.flags import job_directory, local
 from common.lifeline import OWNER_PID, owner_pid, watch
 from common.storage.files import copy_tree
 from common.storage.storage import is_remote
+from components.convert.step import locate
 from components.evaluate.gate import REJECT
 from components.predict.options import Options as PredictOptions
 from components.train.cluster.lookup import load_cluster
@@ -29,11 +30,12 @@ from components.train.supervision.signals import STOPPING, StopRequest
 from pipelines.arguments import DEFAULT_CLUSTER, EXIT_REJECTED, FLAGS, SHARED, pipeline_arguments
 from pipelines.config import Config, Keys
 from pipelines.local import summary
-from pipelines.local.cache import cache_key, dataset_dir
 from pipelines.local.progress import FAILED, RUNNING, Progress
 from pipelines.local.record import RunRecord, begin
 from pipelines.local.summary import shown
 from trainer.job import done
+
+DATASETS = ".datasets"  # Folder among the directories of the runs.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,20 +140,11 @@ def describe(config: Config) -> dict[str, Any]:
         with about("predict"):  # A missing file has to show before the training.
             PredictOptions(model_dir="-", source=tuple(predict), output="-.csv").files()
     arguments = pipeline_arguments(config, cluster, sources)
-    key = cache_key(arguments["convert_args"], arguments["schema"])
-    # Runs with the same source, schema and options of the conversion share one dataset.
-    dataset = dataset_dir(
-        pathlib.Path(config.runs_dir).resolve(),
-        config.dataset,
-        key,
-        arguments["convert_args"],
-        arguments["schema"],
-    )
+    datasets = f"{os.path.realpath(config.runs_dir)}/{DATASETS}"
     return {
         "arguments": {
             **arguments,
-            "source_digest": key,
-            "dataset_dir": str(dataset),
+            "dataset_dir": locate(datasets, arguments["convert_args"], arguments["schema"]),
             "registry": os.path.realpath(config.registry),
             "predict_source": predict,
             "should_predict": bool(predict),

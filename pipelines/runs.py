@@ -14,11 +14,11 @@ from common.flags import local
 from common.manifest import FILE as MANIFEST
 from common.pages import figure, table
 from components.cleanup.cleanup import is_running, num_bytes, require_ended
+from components.convert.step import locate
 from components.evaluate.options import Options as EvaluateOptions
 from pipelines.arguments import EVALUATE_OWN, evaluation
 from pipelines.config import Keys
 from pipelines.local import summary
-from pipelines.local.cache import cache_key
 from pipelines.local.record import FILE, RunRecord, lock, read_or_empty
 from pipelines.run import execute
 
@@ -26,7 +26,7 @@ KEYS = Keys(
     options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate")
 )
 _COLUMNS = ("run", "status", "verdict", "metric", "version", "dataset", "cluster", "seconds")
-_COMPARED = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args", "source_digest")
+_COMPARED = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args", "dataset_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,9 +169,9 @@ def _resume(args: argparse.Namespace) -> int:
             f"{run_dir} was moved; move it back to {arguments['run_dir']} to go on with it"
         )
     # A dataset that exists is used as it is. To convert again, everything has to be as before.
-    has_dataset = (pathlib.Path(arguments["dataset_dir"]) / MANIFEST).exists()
-    if not has_dataset and arguments["source_digest"] != cache_key(
-        arguments["convert_args"], arguments["schema"]
+    dataset = pathlib.Path(arguments["dataset_dir"])
+    if not (dataset / MANIFEST).exists() and str(dataset) != locate(
+        str(dataset.parent), arguments["convert_args"], arguments["schema"]
     ):
         raise UserError(
             f"run {run_dir.name}: its dataset is gone, and the source, or the code that converts "

@@ -1,8 +1,11 @@
 """The pipeline: convert, plan, train, evaluate, gate, register, promote, predict, cleanup.
 
 One definition serves this machine and Vertex AI. They differ in what starts the worker pools
-(`train`), in what predicts (`predict`), and in what computes the digest of the source: `run.py` on
-this machine, a step of its own (`digest`) on Vertex AI.
+(`train`), in what predicts (`predict`), and in what names the directories: `run.py` on this
+machine, a step of its own (`locate`) on Vertex AI.
+
+Directories travel between steps as texts, and lie where all steps reach them. Artifacts are files
+that people look at.
 """
 
 import types
@@ -13,7 +16,7 @@ from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
 from components.cleanup.component import cleanup
-from components.convert.component import convert, digest
+from components.convert.component import convert, locate
 from components.evaluate.component import evaluate, gate
 from components.evaluate.gate import PROMOTE, REJECT
 from components.predict.component import predict
@@ -24,7 +27,7 @@ from components.train.component import plan, train
 
 NAME = "training"
 BACKENDS = ("local", "vertex")
-STEPS = (digest, convert, plan, train, evaluate, gate, register, promote, predict, cleanup)
+STEPS = (locate, convert, plan, train, evaluate, gate, register, promote, predict, cleanup)
 LOCAL_STEPS = (train, predict)  # On Vertex AI these are Google's components.
 # Arguments that a training job and a batch prediction have in common.
 _OF_EVERY_JOB = {"labels", "service_account", "encryption_spec_key_name"}
@@ -70,28 +73,31 @@ def build(
     )
     def training(
         job_dir: str, cluster: str, trainer_args: list[str], convert_args: list[str],
-        evaluate_args: list[str], run_id: str = "", schema: str = "", source_digest: str = "",
-        dataset_dir: str = "", registry: str = "registry", name: str = "model", run_dir: str = "",
+        evaluate_args: list[str], run_id: str = "", schema: str = "", dataset_dir: str = "",
+        registry: str = "registry", name: str = "model", run_dir: str = "",
         log_dir: str = "", project: str = "", location: str = "",
         predict_source: list[str] = [], should_predict: bool = False,  # noqa: B006
     ) -> None:  # fmt: skip
         if is_template and not is_local:
             run_id = dsl.PIPELINE_JOB_NAME_PLACEHOLDER
-            job_dir = f"{job_dir}/{run_id}/job"
         place = {"project": project, "location": location}
         model = {"registry": registry, "name": name}
         cleaned = steps.cleanup(run_id=run_id, run_dir=run_dir, **place).set_caching_options(False)
         tasks = [cleaned]
         with dsl.ExitHandler(cleaned, name="steps"):
             source = {"convert_args": convert_args, "schema": schema}
-            # In a step, the digest is of the source at the time of the run, also if many runs are
-            # started from one template.
+            # In a step, the source is looked at when the run begins, also if many runs are started
+            # from one template.
             if not is_local:
-                tasks.append(steps.digest(**source).set_caching_options(False))
-                source_digest = tasks[-1].output
-            converted = steps.convert(**source, source_digest=source_digest, directory=dataset_dir)
+                folders = {"datasets": dataset_dir, "job_dir": job_dir}
+                located = steps.locate(
+                    **source, **folders, run_id=run_id if is_template else ""
+                ).set_caching_options(False)
+                tasks.append(located)
+                dataset_dir, job_dir = located.outputs["dataset"], located.outputs["job_dir"]
+            converted = steps.convert(**source, directory=dataset_dir)
             data = {
-                "dataset": converted.outputs["output"],
+                "dataset": converted.outputs["Output"],
                 "evaluate_args": evaluate_args,
                 "job_dir": job_dir,
             }

@@ -1,55 +1,53 @@
-"""The pipeline's step `convert`."""
+"""The pipeline's step `convert`, and `locate`, which names its directory."""
+
+from typing import NamedTuple
 
 from kfp import dsl
 
 
-def digest(convert_args: list[str], schema: str) -> str:
-    """Returns the digest of a source, so that the cache serves no conversion of an older state.
+def locate(
+    convert_args: list[str], schema: str, datasets: str, job_dir: str, run_id: str
+) -> NamedTuple("Places", [("dataset", str), ("job_dir", str)]):  # type: ignore[valid-type]
+    """Returns the directories of the dataset and of the training.
+
+    That of the dataset depends on the present state of the source, so that no cache serves a
+    conversion of an older one, nor does a directory hold it.
 
     Args:
-      convert_args: Flags of `components.convert`; sources lie in a bucket or in BigQuery.
+      convert_args: Flags of `components.convert`; the steps of any machine can read its sources.
       schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for
         any other.
-
-    Returns:
-      SHA-256 (hexadecimal) over names and checksums of the source's files, or over the times of the
-      last changes of its tables. No content is read.
+      datasets: Folder of the datasets that runs share.
+      job_dir: Directory of the training; or of the runs, if `run_id` is given.
+      run_id: Id of the run, which then trains in a directory of its own.
     """
-    from components.convert.sources.registry import source_digest
-    from components.convert.step import parsed_options
+    from components.convert.step import locate
 
-    with parsed_options(convert_args, schema, "-") as options:
-        return source_digest(options.dataset, options.source, options.schema)
+    return locate(datasets, convert_args, schema), f"{job_dir}/{run_id}/job" if run_id else job_dir
 
 
 def convert(
-    convert_args: list[str],
-    schema: str,
-    source_digest: str,
-    directory: str,
-    output: dsl.Output[dsl.Dataset],
-    page: dsl.Output[dsl.HTML],
-) -> None:
-    """Converts a dataset to TFRecord shards and a manifest.
+    convert_args: list[str], schema: str, directory: str, page: dsl.Output[dsl.HTML]
+) -> str:
+    """Converts a dataset to TFRecord shards and a manifest, unless another run has.
 
     Args:
       convert_args: Flags of `components.convert`, without those that other arguments give.
       schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for
         any other.
-      source_digest: Digest of the source. The step does not use it, but a changed source is not
-        taken from the cache.
-      directory: Folder in which the runs of this machine share the dataset; empty to write it
-        to `output`.
-      output: Directory of the dataset.
+      directory: Directory of the dataset, which `locate` names.
       page: The dataset's `dataset.html`, where a console shows it.
+
+    Returns:
+      The directory.
 
     Raises:
       UserError: If a flag is wrong, or the dataset cannot be converted.
       ConnectionError: If a store does not answer.
-      OSError: If the folder of `directory` or the page cannot be written.
+      OSError: If the directory or the page cannot be written.
     """
     from components.convert import step
 
-    with step.parsed_options(convert_args, schema, output.path) as options:
-        output.uri, described = step.make(options, directory, page.path)
-    output.metadata.update(described)
+    with step.parsed_options(convert_args, schema, directory) as options:
+        page.metadata.update(step.make(options, page.path))
+    return directory

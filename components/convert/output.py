@@ -281,7 +281,12 @@ def publish(output: str, manifest: Manifest) -> None:
         verify(output, manifest)
     # For the same reason, a manifest that another conversion has written meanwhile is kept.
     if_version = "" if is_remote(output) else None
-    write_text(f"{output}/{FILE}", manifest.dump(), if_version=if_version)
+    path, text = f"{output}/{FILE}", manifest.dump()
+    try:
+        write_text(path, text, if_version=if_version)
+    except FileExistsError:
+        if read_bytes(path) != text.encode():
+            raise
     tidy(output)
 
 

@@ -1,7 +1,8 @@
 """Work of the pipeline's step `convert`, without Kubeflow Pipelines."""
 
 import contextlib
-import dataclasses
+import hashlib
+import json
 import pathlib
 import re
 import tempfile
@@ -12,6 +13,10 @@ from common.storage.files import read_bytes
 from components.convert import output, store
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.sources.registry import source_digest
+
+# Code that makes a dataset and its page: the step, and all that it imports.
+CODE = ("common/**/*", "components/convert/**/*", "trainer/cluster/member.py")
 
 
 @contextlib.contextmanager
@@ -21,7 +26,7 @@ def parsed_options(convert_args: Sequence[str], schema: str, directory: str) -> 
     Args:
       convert_args: Flags of `components.convert`.
       schema: Text of the schema file; empty for none.
-      directory: Output directory. The `/gcs/` of a mounted bucket is replaced by `gs://`.
+      directory: Output directory.
 
     Yields:
       The options. The file of the schema exists until the block ends.
@@ -30,8 +35,6 @@ def parsed_options(convert_args: Sequence[str], schema: str, directory: str) -> 
       UserError: If a flag or its value is wrong.
     """
     set_up_output()
-    # Files of a mounted bucket can neither be renamed nor locked.
-    directory = re.sub("^/gcs/", "gs://", directory)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".yaml") as file:
         file.write(schema)
         file.flush()
@@ -39,32 +42,65 @@ def parsed_options(convert_args: Sequence[str], schema: str, directory: str) -> 
         yield Options.parse(convert_args, "components.convert", schema=path, output=directory)
 
 
-def make(options: Options, directory: str, page: str) -> tuple[str, dict[str, str | int]]:
-    """Makes the dataset, or takes it from another run, and copies its page.
+def locate(folder: str, convert_args: Sequence[str], schema: str) -> str:
+    """Returns the directory of a dataset in a folder that runs share.
+
+    It is `<folder>/<dataset>-<16 digits of a hash>`. The hash is of all that decides the content of
+    the dataset: the arguments, the present state of the source, and the code that converts.
 
     Args:
-      options: Options of the conversion.
-      directory: Folder for this dataset that the runs of this machine share; empty to write
-        to `options.output`.
+      folder: Folder of the datasets, local or `gs://BUCKET/NAME`.
+      convert_args: Flags of `components.convert`.
+      schema: Text of the schema file; empty for none.
+
+    Raises:
+      UserError: If a flag is wrong, or if the source cannot be read.
+      ConnectionError: If the source is in a bucket that does not answer.
+    """
+    with parsed_options(convert_args, schema, "-") as options:
+        source = source_digest(options.dataset, options.source, options.schema)
+    code = code_digest(pathlib.Path(__file__).parents[2])
+    key = hashlib.sha256(json.dumps([source, code, [*convert_args], schema]).encode()).hexdigest()
+    return f"{folder}/{re.sub('[:/]', '-', options.dataset)}-{key[:16]}"
+
+
+def code_digest(root: pathlib.Path) -> str:
+    """Returns the SHA-256 (hexadecimal) over names and contents of the code that converts.
+
+    Args:
+      root: Directory of the project, below which `CODE` has patterns of paths.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in CODE for path in root.glob(pattern)):
+        if path.is_file() and path.suffix != ".pyc":
+            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def make(options: Options, page: str) -> dict[str, str | int]:
+    """Makes the dataset, unless another run has, and copies its page.
+
+    Args:
+      options: Options of the conversion. The directory is the dataset's alone, as `locate` names
+        it, and may be shared by several runs.
       page: Path of the copy of the dataset's page.
 
     Returns:
-      The directory of the dataset; and what a console shows of it: its name, its fingerprint, and
-      the number of examples of each split.
+      What a console shows of the dataset: its name, its fingerprint, and the number of examples of
+      each split.
 
     Raises:
       UserError: If the dataset cannot be converted.
       ConnectionError: If a store does not answer.
-      OSError: If the folder of `directory` or the copy of the page cannot be written.
+      OSError: If the folder of the dataset or the copy of the page cannot be written.
     """
-    directory = directory or options.output
-    shared = directory != options.output
-    with store.held(pathlib.Path(directory)) if shared else contextlib.nullcontext():
-        manifest = store.ready(pathlib.Path(directory)) if shared else None
+    directory = options.directory
+    with store.held(directory):
+        manifest = store.ready(directory)
         if manifest:
             print(f"{directory}: another run has converted it")
         else:
-            manifest = convert(dataclasses.replace(options, output=directory))
+            manifest = convert(options)
         pathlib.Path(page).write_bytes(read_bytes(f"{directory}/{output.PAGE}") or b"")
     counts = {split: part.examples for split, part in manifest.splits.items()}
-    return directory, {"name": manifest.name, "fingerprint": manifest.fingerprint, **counts}
+    return {"name": manifest.name, "fingerprint": manifest.fingerprint, **counts}

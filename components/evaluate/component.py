@@ -8,8 +8,7 @@ def evaluate(
     registry: str,
     name: str,
     evaluate_args: list[str],
-    dataset: dsl.Input[dsl.Dataset],
-    model: dsl.Output[dsl.Model],
+    dataset: str,
     evaluation: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
     confusion: dsl.Output[dsl.ClassificationMetrics],
@@ -41,11 +40,11 @@ def evaluate(
     from components.evaluate.report import summary as summarize
 
     job_dir = job_dir.rstrip("/")
-    model.uri = f"{job_dir}/model"
+    model_dir = f"{job_dir}/model"
     with tempfile.TemporaryDirectory() as output:
         known = {
-            "model_dir": model.uri,
-            "data_dir": dataset.path,
+            "model_dir": model_dir,
+            "data_dir": dataset,
             "output": output,
             "registry": registry,
             "name": name,
@@ -67,7 +66,7 @@ def evaluate(
         pathlib.Path(artifact.path).write_text(text, encoding="utf-8")
     write_text(f"{job_dir}/{step.FILE}", pathlib.Path(evaluation.path).read_text(encoding="utf-8"))
     print(texts[summary])
-    return model.uri
+    return model_dir
 
 
 def gate(evaluation: dsl.Input[dsl.Artifact]) -> str:

@@ -1,16 +1,7 @@
 """The pipeline's step `predict` on this machine; on Vertex AI it is a batch prediction."""
 
-from kfp import dsl
 
-
-def predict(
-    registry: str,
-    name: str,
-    version: str,
-    source: list[str],
-    output: str,
-    predictions: dsl.Output[dsl.Dataset],
-) -> None:
+def predict(registry: str, name: str, version: str, source: list[str], output: str) -> None:
     """Writes what a registered version predicts for the rows of files.
 
     Args:
@@ -19,14 +10,12 @@ def predict(
       version: Number of the version.
       source: Files or folders, as `--source` of `components.predict`.
       output: File to write, as its `--output`; files left by an earlier attempt are replaced.
-      predictions: The same file, as an artifact.
     """
     import glob
     import os
 
     from components.predict.__main__ import main
 
-    predictions.uri = output
     for path in glob.glob(f"{glob.escape(os.path.splitext(output)[0])}.*"):
         os.unlink(path)
     main(

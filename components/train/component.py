@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from kfp import dsl
-
 
 def plan(
     cluster: str,
@@ -13,7 +11,7 @@ def plan(
     job_args: list[str],
     job_dir: str,
     evaluate_args: list[str],
-    dataset: dsl.Input[dsl.Dataset],
+    dataset: str,
 ) -> list[dict[str, Any]]:
     """Translates the cluster into worker pools, after a check of what training and evaluation need.
 
@@ -29,7 +27,7 @@ def plan(
       job_args: `JobSettings` as flags; empty if the job does not run on Vertex AI.
       job_dir: Directory of the training job.
       evaluate_args: Flags of the evaluation.
-      dataset: Dataset to train on.
+      dataset: Directory of the dataset to train on.
 
     Returns:
       The `worker_pool_specs` of a custom job, one for each pool.
@@ -42,7 +40,7 @@ def plan(
     from components.train.cluster.cluster_file import Cluster
     from trainer.options import parse
 
-    manifest = Manifest.load(dataset.path)
+    manifest = Manifest.load(dataset)
     check_splits(manifest)
     evaluation = Options.parse(
         evaluate_args, "components.evaluate", model_dir="-", data_dir="-", output="-"
@@ -50,7 +48,7 @@ def plan(
     for column in (*evaluation.slices, *evaluation.limits.slices):
         check_column(column, manifest)
     settings = JobSettings.parse(job_args, "components.train")
-    args = ["--data-dir", dataset.path, "--job-dir", job_dir, *trainer_args]
+    args = ["--data-dir", dataset, "--job-dir", job_dir, *trainer_args]
     options = parse(args).on(manifest)
     is_own_model = ":" in options.model
     if not is_own_model:  # A model of the user's own may have other metrics.

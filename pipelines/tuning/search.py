@@ -1,6 +1,5 @@
 """A study as it runs: its trials, which Optuna proposes and keeps, and their trainings."""
 
-import dataclasses
 import pathlib
 import select
 from collections.abc import Sequence
@@ -15,13 +14,12 @@ from optuna.trial import TrialState
 from common import quiet
 from common.cli import as_list
 from common.errors import UserError, about, unknown
-from common.manifest import FILE as MANIFEST
 from common.manifest import Manifest
 from common.pages import figure
-from common.storage.files import read_bytes, write_text
+from common.storage.files import write_text
 from common.storage.storage import is_remote
 from components.convert.output import PAGE as DATASET_PAGE
-from components.convert.step import make, parsed_options
+from components.convert.step import locate, make, parsed_options
 from components.train.backends.program import trainer_flags
 from components.train.backends.vertex import VertexOptions
 from components.train.cluster.cluster_file import Cluster
@@ -30,7 +28,6 @@ from components.train.supervision.signals import received, signal_socket
 from pipelines import cloud_options, run
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
 from pipelines.config import Config, Keys
-from pipelines.local.cache import dataset_dir
 from pipelines.local.summary import shown
 from pipelines.tuning import results
 from pipelines.tuning.results import ERROR, METRIC, REPEAT, SETTINGS
@@ -154,8 +151,7 @@ class Search:
         if self._backend == "vertex":
             submission = prepare(config)
             values = submission.values
-            key = values["convert_args"], values["schema"]
-            data = f"{self._jobs}/{dataset_dir(pathlib.Path(), config.dataset, *key).name}"
+            data = locate(values["dataset_dir"], values["convert_args"], values["schema"])
             settings = vars(submission.settings)
             launcher += VertexOptions.of(config, region=config.location, **settings).as_flags()
         else:
@@ -166,10 +162,7 @@ class Search:
         if data not in self._datasets:
             page = str(self._directory / DATASET_PAGE)
             with parsed_options(values["convert_args"], values["schema"], data) as options:
-                if not is_remote(data):
-                    make(dataclasses.replace(options, output="-"), data, page)
-                elif read_bytes(f"{data}/{MANIFEST}") is None:
-                    make(options, "", page)
+                make(options, page)
             self._datasets.add(data)
         trainer = trainer_flags(Cluster.from_json(values["cluster"]), values["trainer_args"])
         return values["cluster"], launcher, [f"--data-dir={data}", *trainer]

@@ -179,6 +179,7 @@ def prepare(config: Config) -> Submission:
             **pipeline_arguments(config, cluster, sources),
             "run_id": run,
             "job_dir": config.job_dir or f"{config.bucket}/runs/{run}/job",
+            "dataset_dir": f"{config.bucket}/datasets",
             "registry": f"vertex://{config.project}/{config.location}",
             "project": config.project,
             "location": config.location,

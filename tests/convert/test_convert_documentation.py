@@ -10,7 +10,7 @@ from dataset_files import convert_to, write_files
 
 from components.convert.schema import Column, ImageSchema, Label, TableSchema, load
 from components.convert.sources.registry import SOURCES
-from pipelines.local.cache import cache_key
+from components.convert.step import locate
 from tests.root import ROOT
 
 DOCS = ROOT / "docs"
@@ -84,6 +84,6 @@ def test_documented_source_is_added(tmp_path, monkeypatch):
     manifest = convert_to(tmp_path / "out", dataset="npz", source=path)
     assert manifest.splits["test"].examples == 7
     flags = ["--dataset=npz", f"--source={path}"]
-    key = cache_key(flags, "")
+    place = locate("", flags, "")
     write_files(tmp_path, {path.name: path.read_bytes() + b"more"})
-    assert cache_key(flags, "") != key
+    assert locate("", flags, "") != place

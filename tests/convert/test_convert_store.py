@@ -6,7 +6,8 @@ import pathlib
 import pytest
 from kfp import dsl
 
-from components.convert import component, store
+from common.storage.files import read_bytes
+from components.convert import component, output, store
 from components.convert import step as convert_step
 from components.convert.output import PAGE
 
@@ -15,12 +16,11 @@ from components.convert.output import PAGE
 def step(tmp_path):
     """Runs the pipeline's step, which keeps the dataset in a store."""
 
-    def run(name):
-        output = dsl.Dataset(name="output", uri=str(tmp_path / name))
+    def run(name, place=f"{tmp_path}/store/digits"):
         page = dsl.HTML(name="page", uri=str(tmp_path / f"{name}.html"))
-        component.convert(["--processes=1"], "", "", f"{tmp_path}/store", output, page)
-        assert pathlib.Path(page.path).read_text() == (pathlib.Path(output.path) / PAGE).read_text()
-        return output
+        directory = component.convert(["--processes=1"], "", place, page)
+        assert pathlib.Path(page.path).read_bytes() == read_bytes(f"{directory}/{PAGE}")
+        return directory, page.metadata
 
     return run
 
@@ -34,16 +34,16 @@ def test_steps_at_once_convert_once(step, monkeypatch):
 
     monkeypatch.setattr(convert_step, "convert", count)
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        outputs = list(pool.map(step, "abc"))
-    assert len(converted) == len({output.path for output in outputs}) == 1
-    assert [output.metadata["train"] for output in outputs] == [1307] * 3
+        directories, metadata = zip(*pool.map(step, "abc"), strict=True)
+    assert len(converted) == len({*directories}) == 1
+    assert [shown["train"] for shown in metadata] == [1307] * 3
 
 
 @pytest.mark.parametrize(
     "harm", ["shorter", "train-00000.tfrecord", PAGE, "manifest.json", ".converting"]
 )
 def test_damaged_dataset_is_converted_again(step, harm):
-    dataset = pathlib.Path(step("a").path)
+    dataset = pathlib.Path(step("a")[0])
     files = {path.name: path.read_bytes() for path in dataset.iterdir()}
     if harm == "shorter":
         (dataset / "train-00000.tfrecord").write_bytes(files["train-00000.tfrecord"][:-1])
@@ -52,6 +52,27 @@ def test_damaged_dataset_is_converted_again(step, harm):
         (dataset / harm).mkdir()
     else:
         (dataset / harm).unlink()
-    assert store.ready(dataset) is None
+    assert store.ready(str(dataset)) is None
     step("b")
     assert {path.name: path.read_bytes() for path in dataset.iterdir()} == files
+
+
+def test_dataset_in_bucket_is_reused(step, bucket, capsys):
+    place = "gs://demo/datasets/digits"
+    metadata = [step(name, place)[1] for name in "ab"]
+    assert metadata[0] == metadata[1]
+    assert f"{place}: another run has converted it" in capsys.readouterr().out
+    (bucket / "datasets/digits/train-00000.tfrecord").write_bytes(b"short")
+    assert store.ready(place) is None and not [*bucket.rglob("*.tfrecord")]
+
+
+def test_conversions_at_once_share_bucket(step, bucket, monkeypatch):
+    """A conversion that another one overtakes ends well, as both write the same bytes."""
+    place, publish = "gs://demo/datasets/digits", output.publish
+
+    def overtaken(*arguments):
+        publish(*arguments)
+        publish(*arguments)
+
+    monkeypatch.setattr(output, "publish", overtaken)
+    assert step("a", place)[0] == place and store.ready(place)

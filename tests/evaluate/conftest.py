@@ -27,11 +27,12 @@ def evaluate_step(tmp_path):
 
     def run(job, data, *flags):
         artifacts = {
-            name: kind(name=name, uri=str(data if name == "dataset" else tmp_path / name))
+            name: kind(name=name, uri=str(tmp_path / name))
             for name, kind in typing.get_type_hints(component.evaluate).items()
             if issubclass(kind, dsl.Artifact)
         }
         places = {"job_dir": f"{job}/", "registry": f"{tmp_path}/registry", "name": "m"}
+        places["dataset"] = str(data)
         output = component.evaluate(**places, evaluate_args=[*flags], **artifacts)
         return {**artifacts, "output": output}
 

@@ -1,6 +1,5 @@
 import contextlib
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -34,7 +33,7 @@ def planned(dataset, flags, *trainer):
         job_args=[],
         job_dir="job",
         evaluate_args=flags,
-        dataset=SimpleNamespace(path=str(dataset)),
+        dataset=str(dataset),
     )
 
 

@@ -120,7 +120,7 @@ def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
     job.mkdir()
     (job / "model").symlink_to(model(0.3))
     artifacts = evaluate_step(job, data, "--min-auc", "0.5")
-    assert artifacts["output"] == artifacts["model"].uri == f"{job}/model"
+    assert artifacts["output"] == f"{job}/model"
     evaluation = json.loads((tmp_path / "evaluation").read_text())
     assert json.loads((job / "evaluation.json").read_text()) == evaluation
     metrics, shown = evaluation["metrics"], artifacts["confusion"].metadata

@@ -50,6 +50,7 @@ def lint(spec, backend="vertex"):
             problems = (
                 *_condition(task, tasks),
                 *_given(task, component),
+                *_directories(component),
                 *_launched(task, _command(container)),
             )
             found.extend(f"{dag_name}/{name}: {problem}" for problem in problems)
@@ -85,6 +86,13 @@ def _given(task, component):
                     f"{p} (by default; pass another)"
                     for p in _constant(name, definition.get("defaultValue"))
                 )
+
+
+def _directories(component):
+    inputs = component.get("inputDefinitions", {}).get("artifacts", {})
+    for name, definition in inputs.items():
+        if definition["artifactType"].get("schemaTitle") in ("system.Dataset", "system.Model"):
+            yield f"{name!r} is a directory, which Kubeflow copies to every step; pass its path"
 
 
 def _constant(name, value):
@@ -137,6 +145,8 @@ def _executor(executor, backend):
     command, image = _command(container), container["image"]
     for part in (*container.get("command", []), *container.get("args", [])):
         yield from _text(part)
+    if re.search(r"\.uri\s*=[^=]", command):
+        yield "sets the uri of an artifact, which no other step finds; write to its path"
     if "pip install" in command:
         yield "installs packages when it starts; put them into the image"
     if "{{" in image + str(container.get("resources")):

@@ -47,6 +47,14 @@ def eat_things(value: dict = {"a": "b"}, values: list = ["a"]):  # noqa: B006
     pass
 
 
+def read(data: dsl.Input[dsl.Dataset]):
+    pass
+
+
+def write(data: dsl.Output[dsl.Artifact]):
+    data.uri = "/somewhere"
+
+
 @dsl.container_component
 def container():
     return dsl.ContainerSpec(image=IMAGE, command=["true"])
@@ -97,6 +105,12 @@ TRAPS: dict[str, list[Callable]] = {
     "'persistent_resource_id': placeholder pipeline_persistent_resource_id is not filled in here; "
     "pass": [lambda: job(persistent_resource_id="{{$.pipeline_persistent_resource_id}}")],
     "bytes do not fit into a command": [lambda: taste(value="x" * 130_000)],
+    "'data' is a directory, which Kubeflow copies to every step; pass its path": [
+        lambda: step(read)(
+            data=dsl.importer(artifact_uri="gs://b/d", artifact_class=dsl.Dataset).output
+        )
+    ],
+    "sets the uri of an artifact": [lambda: step(write)()],
     "installs packages when it starts": [
         lambda: step(eat, packages_to_install=["a"])(value="a"),
         lambda: step(eat, install_kfp_package=True)(value="a"),

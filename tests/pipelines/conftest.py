@@ -8,8 +8,8 @@ import pytest
 import requests
 from google.auth.credentials import AnonymousCredentials
 
-from pipelines.local.cache import STORE
 from pipelines.local.record import RunRecord
+from pipelines.run import DATASETS
 from pipelines.vertex import checks
 from tests.root import ROOT
 
@@ -38,12 +38,11 @@ def make(tmp_path):
         arguments = {
             "run_dir": str(run),
             "job_dir": str(run / "job"),
-            "dataset_dir": str(run.parent / STORE / "d1"),
+            "dataset_dir": str(run.parent / DATASETS / "d1"),
             "name": "digits",
             "evaluate_args": [],
             "cluster": "{}",
             "schema": "",
-            "source_digest": "0",
             "trainer_args": ["--seed=1"],
             "convert_args": [],
         }

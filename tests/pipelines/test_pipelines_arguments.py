@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.convert.options import Options as ConvertOptions
+from components.convert.step import CODE, code_digest
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
 from components.train.cluster.lookup import load_cluster
 from pipelines import run
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
-from pipelines.local.cache import CODE, code_digest
 from tests.root import ROOT
 
 CLUSTER = load_cluster(DEFAULT_CLUSTER)

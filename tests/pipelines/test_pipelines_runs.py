@@ -6,8 +6,8 @@ import re
 import pytest
 
 from pipelines import runs
-from pipelines.local.cache import STORE
 from pipelines.local.record import lock
+from pipelines.run import DATASETS
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_compare_shows_what_differs(make, output_of):
 
 def test_delete_takes_named_runs_only(make, output_of, tmp_path):
     gone, stays = make("1"), make("2")
-    dataset = tmp_path / "runs" / STORE / "d1"
+    dataset = tmp_path / "runs" / DATASETS / "d1"
     dataset.mkdir(parents=True)
     output_of("delete", "1", gone, "--yes")
     assert not gone.exists() and stays.exists() and dataset.exists()

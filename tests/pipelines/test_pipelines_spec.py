@@ -28,11 +28,14 @@ def test_compiling_twice_gives_same_bytes(command, tmp_path):
 
 
 def test_each_compiled_run_has_own_directory(specs):
-    groups = specs["vertex"]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
-    trained = groups["custom-training-job"]["inputs"]["parameters"]
-    assert trained["display_name"]["runtimeValue"]["constant"] == "{{$.pipeline_job_name}}"
-    directory = "{{$.inputs.parameters['pipelinechannel--job_dir']}}/{{$.pipeline_job_name}}/job"
-    assert trained["base_output_directory"]["runtimeValue"]["constant"] == directory
+    tasks = specs["vertex"]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    trained, located = (
+        tasks[name]["inputs"]["parameters"] for name in ("custom-training-job", "locate")
+    )
+    for parameter in (trained["display_name"], located["run_id"]):
+        assert parameter["runtimeValue"]["constant"] == "{{$.pipeline_job_name}}"
+    directory = {"outputParameterKey": "job_dir", "producerTask": "locate"}
+    assert trained["base_output_directory"] == {"taskOutputParameter": directory}
 
 
 def test_compile_without_image_is_noted(command, tmp_path):
