@@ -12,12 +12,19 @@ def cleanup(
     machine, `run_dir` is given. Replicas have ended with their launcher there, so only files are
     left.
     """
+    import os
+
     if not run_dir:
         from components.cleanup.project import cancel_jobs
 
         print("cancelled jobs:", cancel_jobs(project, location, run_id) or "none")
-    # Vertex AI and kfp.local have the first word for a success, Kubeflow Pipelines the second.
-    elif status.state in ("SUCCEEDED", "COMPLETE"):
+        return
+    states = ["SUCCEEDED", "COMPLETE"]  # The second word is that of Kubeflow Pipelines.
+    # Its steps stay RUNNING after a success if the last condition was false, but also if a step was
+    # lost. A run that has evaluated its model has no further use for temporary files.
+    if os.path.exists(f"{run_dir}/job/evaluation.json"):
+        states.append("RUNNING")
+    if status.state in states:
         from components.cleanup.cleanup import delete, unneeded
 
         delete(run_dir, unneeded(run_dir, temporary_only=True))
