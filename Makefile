@@ -98,7 +98,7 @@ format: setup  ## rewrite the code in the house style
 	@$(VENV)/bin/ruff check --quiet --fix .
 	@$(VENV)/bin/ruff format --quiet .
 
-compile: setup  ## write build/training-vertex.yaml and build/training-local.yaml
+compile: setup  ## write build/training-vertex.yaml, training-kubeflow.yaml and training-local.yaml
 	@$(PY) pipelines/compile.py --image $(IMAGE) --output-dir build
 
 image:  ## build the container image that every step runs in

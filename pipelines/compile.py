@@ -1,4 +1,4 @@
-"""Writes the pipeline's specs: `python pipelines/compile.py`, with `--image REF` for Vertex AI."""
+"""Writes the pipeline's specs: `python pipelines/compile.py --image REF`."""
 
 import dataclasses
 import pathlib
@@ -47,10 +47,11 @@ def main() -> int:
     Raises:
       UserError: If the command line or a file that it names is wrong, or a spec cannot be written.
     """
-    keys = dataclasses.replace(KEYS, flags=("image", "cluster"))
+    keys = dataclasses.replace(KEYS, flags=("image", "cluster", "claim"))
     p = Parser(
         prog="pipelines/compile.py",
-        description="Writes build/training-vertex.yaml and training-local.yaml.",
+        description="Writes build/training-vertex.yaml, training-kubeflow.yaml and "
+        "training-local.yaml.",
     )
     p.add_argument("--output-dir", type=local, default="build", help="made when it is not there")
     keys.add_flags(p)
@@ -65,8 +66,8 @@ def main() -> int:
             f"note: Vertex AI needs an image by digest, and {image} has none; "
             "give --image REGISTRY/NAME@sha256:DIGEST for training-vertex.yaml"
         )
-    job = settings.arguments(cluster)
-    for path in compile_specs(image, args.output_dir, job=job, job_args=settings.as_flags()):
+    options = {"job": settings.arguments(cluster), "job_args": settings.as_flags()}
+    for path in compile_specs(image, args.output_dir, claim=config.claim, **options):
         print(f"wrote {path}")
     return 0
 

@@ -1,4 +1,4 @@
-"""Submits the pipeline to Vertex AI: `python pipelines/submit.py --help`.
+"""Submits the pipeline to Vertex AI or Kubeflow Pipelines: `python pipelines/submit.py --help`.
 
 `--dry-run` prints the exact request and sends nothing. Required keys that are missing then have
 values such as `my-project`.
@@ -18,6 +18,7 @@ from components.evaluate.gate import OUTCOMES, REJECT
 from components.register.register import open_registry
 from components.train.backends.attempts import JobStore, first_attempt
 from components.train.cluster.cluster_file import Cluster
+from pipelines import kubeflow
 from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, evaluation
 from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
 from pipelines.config import Config
@@ -46,6 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = _parser().parse_args(argv)
     config = KEYS.read(args)
+    if config.kfp_host:
+        for flag in ("resume", "list", "cancel"):
+            if vars(args)[flag]:
+                raise UserError(f"--{flag} has no use with --kfp-host; the server's page does it")
+        return kubeflow.submit(config, wait=args.wait, dry_run=args.dry_run)
     if not config.project:
         config = config.model_copy(update={"project": os.environ.get("GOOGLE_CLOUD_PROJECT")})
     return _manage(args, config) if args.list or args.cancel else _submit(args, config)
@@ -54,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     p = Parser(
         prog="pipelines/submit.py",
-        description="Submits the pipeline to Vertex AI Pipelines; everything is checked before.",
+        description="Submits the pipeline to Vertex AI Pipelines, after all checks, or to another "
+        "server of Kubeflow Pipelines (--kfp-host).",
         epilog=_EXIT_CODES,
     )
     KEYS.add_flags(p)

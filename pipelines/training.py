@@ -1,8 +1,8 @@
 """The pipeline: convert, plan, train, evaluate, gate, register, promote, predict, cleanup.
 
-One definition serves this machine and Vertex AI. They differ in what starts the worker pools
-(`train`), in what predicts (`predict`), and in what names the directories: `run.py` on this
-machine, a step of its own (`locate`) on Vertex AI.
+One definition serves this machine, Vertex AI, and Kubeflow Pipelines on any Kubernetes. They differ
+in what starts the worker pools (`train`), in what predicts (`predict`), and in what names the
+directories: `run.py` on this machine, a step of its own (`locate`) elsewhere.
 
 Directories travel between steps as texts, and lie where all steps reach them. Artifacts are files
 that people look at.
@@ -20,13 +20,13 @@ from components.convert.component import convert, locate
 from components.evaluate.component import evaluate, gate
 from components.evaluate.gate import PROMOTE, REJECT
 from components.predict.component import predict
-from components.predict.options import RUN_FILE
 from components.register.component import promote, register
 from components.register.serving import MODEL_ID_PREFIX
 from components.train.component import plan, train
 
 NAME = "training"
-BACKENDS = ("local", "vertex")
+SHARED = "/shared"  # Where steps mount a claim.
+BACKENDS = ("local", "vertex", "kubeflow")
 STEPS = (locate, convert, plan, train, evaluate, gate, register, promote, predict, cleanup)
 LOCAL_STEPS = (train, predict)  # On Vertex AI these are Google's components.
 # Arguments that a training job and a batch prediction have in common.
@@ -47,25 +47,29 @@ def build(
     job_args: Sequence[str] = (),
     is_template: bool = False,
     resources: Mapping[str, tuple[str, str]] = _NONE,
+    claim: str = "",
 ) -> BaseComponent:
     """Returns the pipeline for a back end.
 
     Args:
-      backend: `local` or `vertex`.
+      backend: `local`, `vertex` or `kubeflow`.
       image: Container image of the steps; for Vertex AI by digest.
       job: Arguments of `CustomTrainingJobOp`, as `JobSettings` makes them.
       job_args: The same settings as flags, for the step `plan`.
-      is_template: Whether the spec is for many runs. Vertex AI then names each run, which gets a
+      is_template: Whether the spec is for many runs. The server then names each run, which gets a
         directory of its own below `job_dir`.
       resources: CPUs and memory by step, such as `("4", "16G")`. Other steps have Vertex AI's
         defaults.
+      claim: `NAME` or `NAME:PATH`, a persistent volume claim that all steps mount at `/shared` or
+        another path; only with `kubeflow`.
     """
     # All that a step needs is in the image. To install kfp when a step starts would take 12 s.
     by_name = {
         f.__name__: dsl.component(f, base_image=image, install_kfp_package=False) for f in STEPS
     }
     steps = types.SimpleNamespace(**by_name)
-    is_local = backend == "local"
+    is_local, is_vertex = backend == "local", backend == "vertex"
+    launcher = ["--backend=kubernetes", f"--image={image}"] if backend == "kubeflow" else []
 
     @dsl.pipeline(
         name=NAME,
@@ -75,25 +79,28 @@ def build(
         job_dir: str, cluster: str, trainer_args: list[str], convert_args: list[str],
         evaluate_args: list[str], run_id: str = "", schema: str = "", dataset_dir: str = "",
         registry: str = "registry", name: str = "model", run_dir: str = "",
-        log_dir: str = "", project: str = "", location: str = "",
+        project: str = "", location: str = "", train_args: list[str] = launcher,
         predict_source: list[str] = [], should_predict: bool = False,  # noqa: B006
     ) -> None:  # fmt: skip
         if is_template and not is_local:
-            run_id = dsl.PIPELINE_JOB_NAME_PLACEHOLDER
+            # On Kubeflow Pipelines several runs may have the same name.
+            run_id = (
+                dsl.PIPELINE_JOB_NAME_PLACEHOLDER if is_vertex else dsl.PIPELINE_JOB_ID_PLACEHOLDER
+            )
         place = {"project": project, "location": location}
         model = {"registry": registry, "name": name}
-        cleaned = steps.cleanup(run_id=run_id, run_dir=run_dir, **place).set_caching_options(False)
+        training_dir = {"job_dir": job_dir, "run_folder": run_id if is_template else ""}
+        cleaned = steps.cleanup(
+            run_id=run_id, run_dir=run_dir, train_args=train_args, **training_dir, **place
+        ).set_caching_options(False)
         tasks = [cleaned]
         with dsl.ExitHandler(cleaned, name="steps"):
             source = {"convert_args": convert_args, "schema": schema}
             # In a step, the source is looked at when the run begins, also if many runs are started
             # from one template.
             if not is_local:
-                folders = {"datasets": dataset_dir, "job_dir": job_dir}
-                located = steps.locate(
-                    **source, **folders, run_id=run_id if is_template else ""
-                ).set_caching_options(False)
-                tasks.append(located)
+                located = steps.locate(**source, datasets=dataset_dir, **training_dir)
+                tasks.append(located.set_caching_options(False))
                 dataset_dir, job_dir = located.outputs["dataset"], located.outputs["job_dir"]
             converted = steps.convert(**source, directory=dataset_dir)
             data = {
@@ -103,9 +110,9 @@ def build(
             }
             trainer = {"trainer_args": trainer_args, "job_args": list(job_args)}
             planned = steps.plan(cluster=cluster, backend=backend, image=image, **trainer, **data)
-            if is_local:
+            if not is_vertex:
                 trained = steps.train(
-                    cluster=cluster, worker_pool_specs=planned.output, log_dir=log_dir
+                    cluster=cluster, worker_pool_specs=planned.output, train_args=train_args
                 )
             else:
                 from google_cloud_pipeline_components.v1.custom_job import CustomTrainingJobOp
@@ -128,12 +135,12 @@ def build(
                 with dsl.If(verdict.output == PROMOTE, name="better"):
                     promoted = steps.promote(**version).after(registered)
                 with dsl.If(should_predict == True, name="asked"):  # noqa: E712
-                    if is_local:
+                    if not is_vertex:
                         predicted = steps.predict(
                             **model,
                             version=registered.output,
                             source=predict_source,
-                            output=f"{run_dir}/{RUN_FILE}",
+                            directory=run_dir if is_local else job_dir,
                         )
                     else:
                         from google_cloud_pipeline_components.v1.batch_predict_job import (
@@ -157,9 +164,16 @@ def build(
             for task in (planned, trained, evaluated, verdict, registered, promoted, predicted):
                 # On this machine the cache is for the resume of this one run, which skips steps
                 # that are done.
-                task.set_caching_options(is_local)
-        for task in (*tasks, converted, planned, evaluated, verdict, registered, promoted):
+                tasks.append(task.set_caching_options(is_local))
+        for task in (*tasks, converted):
             if machine := resources.get(task.name):
                 task.set_cpu_limit(machine[0]).set_memory_limit(machine[1])
+            if claim and backend == "kubeflow":
+                claim_name, _, path = claim.partition(":")
+                mount = {
+                    "pvcNameParameter": {"runtimeValue": {"constant": claim_name}},
+                    "mountPath": path or SHARED,
+                }
+                task.platform_config["kubernetes"] = {"pvcMount": [mount]}
 
     return training

@@ -6,7 +6,7 @@ from kfp import dsl
 
 
 def locate(
-    convert_args: list[str], schema: str, datasets: str, job_dir: str, run_id: str
+    convert_args: list[str], schema: str, datasets: str, job_dir: str, run_folder: str
 ) -> NamedTuple("Places", [("dataset", str), ("job_dir", str)]):  # type: ignore[valid-type]
     """Returns the directories of the dataset and of the training.
 
@@ -18,12 +18,15 @@ def locate(
       schema: Text of the schema file of dataset `csv`, `parquet` or `tfrecord`; empty for
         any other.
       datasets: Folder of the datasets that runs share.
-      job_dir: Directory of the training; or of the runs, if `run_id` is given.
-      run_id: Id of the run, which then trains in a directory of its own.
+      job_dir: Directory of the training, or of the folders of runs.
+      run_folder: Folder of the run in `job_dir`, if that has several runs, or empty. The training
+        has the directory `job` in it.
     """
     from components.convert.step import locate
 
-    return locate(datasets, convert_args, schema), f"{job_dir}/{run_id}/job" if run_id else job_dir
+    if run_folder:
+        job_dir = f"{job_dir}/{run_folder}/job"
+    return locate(datasets, convert_args, schema), job_dir
 
 
 def convert(

@@ -1,7 +1,7 @@
-"""The pipeline's step `predict` on this machine; on Vertex AI it is a batch prediction."""
+"""The pipeline's step `predict`; on Vertex AI it is a batch prediction."""
 
 
-def predict(registry: str, name: str, version: str, source: list[str], output: str) -> None:
+def predict(registry: str, name: str, version: str, source: list[str], directory: str) -> None:
     """Writes what a registered version predicts for the rows of files.
 
     Args:
@@ -9,12 +9,15 @@ def predict(registry: str, name: str, version: str, source: list[str], output: s
       name: Name of the model.
       version: Number of the version.
       source: Files or folders, as `--source` of `components.predict`.
-      output: File to write, as its `--output`; files left by an earlier attempt are replaced.
+      directory: Where to write `predictions.parquet`. Files of an earlier attempt are replaced.
     """
     import glob
     import os
 
     from components.predict.__main__ import main
+    from components.predict.options import RUN_FILE
+
+    output = f"{directory}/{RUN_FILE}"
 
     for path in glob.glob(f"{glob.escape(os.path.splitext(output)[0])}.*"):
         os.unlink(path)

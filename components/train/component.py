@@ -1,4 +1,4 @@
-"""The pipeline steps `plan` and, for pipelines that run on this machine, `train`."""
+"""The pipeline steps `plan` and, for pipelines that do not run on Vertex AI, `train`."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def plan(
 
     Args:
       cluster: The cluster file as JSON.
-      backend: `vertex`, where every pool needs a machine type, or `local`.
+      backend: `vertex`, where every pool needs a machine type, or another.
       image: Container image of the trainer.
       trainer_args: Flags of the trainer other than `--data-dir` and `--job-dir`.
       job_args: `JobSettings` as flags; empty if the job does not run on Vertex AI.
@@ -71,8 +71,8 @@ def plan(
     )
 
 
-def train(cluster: str, worker_pool_specs: list[dict[str, Any]], log_dir: str) -> None:
-    """Runs the worker pools as processes of this machine.
+def train(cluster: str, worker_pool_specs: list[dict[str, Any]], train_args: list[str]) -> None:
+    """Runs the worker pools, by default as processes of this machine.
 
     Exits with the exit code of the job if that is not 0. If the job cannot be started, for example
     because another one uses its directory, it raises a UserError.
@@ -80,15 +80,15 @@ def train(cluster: str, worker_pool_specs: list[dict[str, Any]], log_dir: str) -
     Args:
       cluster: The cluster file as JSON.
       worker_pool_specs: Output of the step `plan`.
-      log_dir: Directory for the cluster file, and a log and a status file of each replica.
+      train_args: Flags of `components.train` that say on which back end, and how.
     """
-    import os
+    import tempfile
 
     from components.train.__main__ import main
 
     flags = worker_pool_specs[0]["container_spec"]["args"]  # All pools run the same command.
-    os.makedirs(log_dir, exist_ok=True)
-    with open(f"{log_dir}/cluster.yaml", "w") as file:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(cluster)
-    if code := main(["--cluster", file.name, "--log-dir", log_dir, "--", *flags]):
-        raise SystemExit(code)
+        file.flush()
+        if code := main(["--cluster", file.name, *train_args, "--", *flags]):
+            raise SystemExit(code)

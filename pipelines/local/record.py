@@ -89,10 +89,11 @@ def begin(runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) ->
     """
     with writable(f"--runs-dir {runs_dir}"):
         run_dir = _make_run_dir(runs_dir)
-        paths = {"run_dir": run_dir, "job_dir": run_dir / "job", "log_dir": run_dir / "logs"}
         arguments = {
             **arguments,
-            **{name: str(path) for name, path in paths.items()},
+            "run_dir": str(run_dir),
+            "job_dir": str(run_dir / "job"),
+            "train_args": [f"--log-dir={run_dir / 'logs'}"],
             "run_id": run_dir.name,
         }
         record = RunRecord(id=run_dir.name, arguments=arguments, **facts)

@@ -50,4 +50,6 @@ def exit_handler(state, run_id, run_dir="", vertex=None):
     names = ("pipeline_job_resource_name", "pipeline_task_name", "error_code", "error_message")
     status = dsl.PipelineTaskFinalStatus(state=state, **dict.fromkeys(names))
     project, location = (vertex.project, vertex.location) if vertex else ("", "")
-    cleanup(run_id=run_id, run_dir=run_dir, project=project, location=location, status=status)
+    training = {"train_args": [], "job_dir": f"{run_dir}/job", "run_folder": ""}
+    place = {"project": project, "location": location}
+    cleanup(run_id=run_id, run_dir=run_dir, **training, **place, status=status)

@@ -21,7 +21,7 @@ def test_study_to_registered_model(cloud, tmp_path):
     assert "version 1 of tuned" in cloud.printed(f"{line} --then register")
     trials = list(csv.DictReader((tmp_path / "study" / "study.csv").open()))
     assert [trial["state"] for trial in trials] == ["complete", "complete"]
-    assert len(list((cloud.files / "studies" / "study").glob("digits-*"))) == 1
+    assert len(list((cloud.files / "datasets").glob("digits-*"))) == 1
     best = max(trials, key=lambda trial: float(trial["accuracy"]))
     assert (
         f"job_dir: gs://{cloud.bucket}/studies/study/trial-00{best['trial']}"

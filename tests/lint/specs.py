@@ -1,10 +1,11 @@
-"""Finds what would not run the same here and on Vertex AI: `python -m tests.lint.specs [SPEC...]`.
+"""Finds what would not run the same everywhere: `python -m tests.lint.specs [SPEC...]`.
 
-Without arguments it compiles both specs and looks at them. Each rule is a trap that was fallen
+Without arguments it compiles all specs and looks at them. Each rule is a trap that was fallen
 into: kfp.local 2.17 or the Google components 2.22 accept the spec and then do something else. What
 they do only at run time (a parameter that is NaN, a text with a quote that a condition looks at) no
 spec shows; what the compiler refuses needs no rule. A spec whose file's name ends with
-`-local.yaml` runs here only, any other also on Vertex AI.
+`-local.yaml` runs here only, one with `-kubeflow.yaml` on Kubeflow Pipelines, any other also on
+Vertex AI.
 """
 
 import pathlib
@@ -20,6 +21,7 @@ from components.train.backends.job_settings import JobSettings
 from components.train.cluster.lookup import load_cluster
 from pipelines.cloud_options import DEFAULT_CLUSTER
 from pipelines.compile import compile_specs
+from pipelines.training import BACKENDS
 
 _IMAGE = "python-lint@sha256:" + "0" * 64
 # bytes; inputs and source travel as arguments of a command, of which Linux takes 128 KiB
@@ -38,7 +40,7 @@ _LIGHTWEIGHT = "program_path=$(mktemp"  # how kfp starts a component that is a f
 
 
 def lint(spec, backend="vertex"):
-    """Returns the faults of a pipeline spec for a back end, `local` or `vertex`, a line each."""
+    """Returns the faults of a pipeline spec for a back end of the pipeline, a line each."""
     components, executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
     dags = {"root": spec["root"], **{name: c for name, c in components.items() if "dag" in c}}
     tasks = {name for dag in dags.values() for name in dag["dag"]["tasks"]}
@@ -151,9 +153,9 @@ def _executor(executor, backend):
         yield "installs packages when it starts; put them into the image"
     if "{{" in image + str(container.get("resources")):
         yield "image or resources are known when it runs; give them when compiling"
-    elif _GOOGLE not in command and backend == "vertex" and "@sha256:" not in image:
+    elif _GOOGLE not in command and backend != "local" and "@sha256:" not in image:
         yield f"image {image} can be moved under a running schedule; give it by digest"
-    if _LIGHTWEIGHT not in command and (_GOOGLE not in command or backend == "local"):
+    if _LIGHTWEIGHT not in command and (_GOOGLE not in command or backend != "vertex"):
         yield "is a container component, and kfp runs functions here; leave target_image out"
 
 
@@ -173,8 +175,9 @@ def _parts(value):
 
 def lint_file(path):
     """Returns the faults of a compiled file, a line each."""
-    spec = yaml.safe_load(path.read_text(encoding="utf-8"))
-    problems = lint(spec, "local" if path.stem.endswith("-local") else "vertex")
+    spec, *_ = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    backend = path.stem.rpartition("-")[2]
+    problems = lint(spec, backend if backend in BACKENDS else "vertex")
     return [f"{path.name}: {problem}" for problem in problems]
 
 

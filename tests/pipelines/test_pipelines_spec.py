@@ -1,5 +1,3 @@
-import pathlib
-
 import pytest
 import yaml
 
@@ -7,15 +5,21 @@ from pipelines.compile import compile_specs
 from pipelines.training import BACKENDS
 
 IMAGE = "us-docker.pkg.dev/p/r/i@sha256:" + "a" * 64
-FILES = ["training-local.yaml", "training-vertex.yaml"]
+FILES = [f"training-{name}.yaml" for name in sorted(BACKENDS)]
 
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
     """The compiled spec of each back end."""
-    paths = compile_specs(IMAGE, str(tmp_path_factory.mktemp("build")))
-    texts = [pathlib.Path(path).read_text() for path in paths]
-    return dict(zip(BACKENDS, map(yaml.safe_load, texts), strict=True))
+    paths = compile_specs(IMAGE, str(tmp_path_factory.mktemp("build")), claim="data:/mnt/data")
+    documents = [[*yaml.safe_load_all(path.read_text())] for path in paths]
+    return dict(zip(BACKENDS, documents, strict=True))
+
+
+def dags(spec):
+    """Returns the tasks of each group of a spec, by name."""
+    groups = {**spec["components"], "root": spec["root"]}
+    return {name: each["dag"]["tasks"] for name, each in groups.items() if "dag" in each}
 
 
 def test_compiling_twice_gives_same_bytes(command, tmp_path):
@@ -28,11 +32,11 @@ def test_compiling_twice_gives_same_bytes(command, tmp_path):
 
 
 def test_each_compiled_run_has_own_directory(specs):
-    tasks = specs["vertex"]["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    tasks = dags(specs["vertex"][0])["comp-exit-handler-1"]
     trained, located = (
         tasks[name]["inputs"]["parameters"] for name in ("custom-training-job", "locate")
     )
-    for parameter in (trained["display_name"], located["run_id"]):
+    for parameter in (trained["display_name"], located["run_folder"]):
         assert parameter["runtimeValue"]["constant"] == "{{$.pipeline_job_name}}"
     directory = {"outputParameterKey": "job_dir", "producerTask": "locate"}
     assert trained["base_output_directory"] == {"taskOutputParameter": directory}
@@ -45,20 +49,47 @@ def test_compile_without_image_is_noted(command, tmp_path):
 
 
 def test_cached_steps_of_each_platform(specs):
-    def cached(spec):
-        groups = [
-            each["dag"]["tasks"]
-            for each in (*spec["components"].values(), spec["root"])
-            if "dag" in each
-        ]
-        tasks = [task for group in groups for task in group.values()]
-        return {
+    cached = {
+        backend: {
             task["taskInfo"]["name"]
-            for task in tasks
+            for tasks in dags(spec).values()
+            for task in tasks.values()
             if task.get("cachingOptions", {}).get("enableCache")
         }
-
-    assert cached(specs["vertex"]) == {"convert"}
+        for backend, (spec, *_) in specs.items()
+    }
     # Here the notes of what is cached are those of one run.
     steps = "convert plan train evaluate gate register promote predict"
-    assert cached(specs["local"]) == {*steps.split()}
+    assert cached == {"vertex": {"convert"}, "kubeflow": {"convert"}, "local": {*steps.split()}}
+
+
+def test_task_graphs_differ_in_slots(specs):
+    """All but `locate` is the same everywhere, once Google's tasks have the names of ours."""
+    names = {"custom-training-job": "train", "model-batch-predict": "predict", "model-get": ""}
+
+    def graph(spec):
+        """Returns what each task waits for."""
+        tasks = {name: task for group in dags(spec).values() for name, task in group.items()}
+        return {
+            names.get(name, name): {
+                names.get(each, each) for each in task.get("dependentTasks", ())
+            }
+            - {"", "locate"}
+            for name, task in tasks.items()
+        }
+
+    local, vertex, kubeflow = (graph(specs[backend][0]) for backend in BACKENDS)
+    assert vertex.pop("locate") == kubeflow.pop("locate") == vertex.pop("") == set()
+    assert local == vertex == kubeflow
+
+
+def test_claim_is_mounted_everywhere(specs):
+    spec, platform = specs["kubeflow"]
+    mounted = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert mounted.keys() == spec["deploymentSpec"]["executors"].keys()
+    name = {"runtimeValue": {"constant": "data"}}
+    mount = {"pvcNameParameter": name, "mountPath": "/mnt/data"}
+    assert [*mounted.values()] == [{"pvcMount": [mount]}] * len(mounted)
+    assert [len(specs[backend]) for backend in ("local", "vertex")] == [1, 1]
+    inputs = spec["root"]["inputDefinitions"]["parameters"]
+    assert inputs["train_args"]["defaultValue"] == ["--backend=kubernetes", f"--image={IMAGE}"]

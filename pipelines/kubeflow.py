@@ -1,0 +1,89 @@
+"""Runs the pipeline on a server of Kubeflow Pipelines.
+
+The code of the pipeline's steps, their files and the registry are the same as on this machine: all
+directories lie on a volume that every step mounts.
+"""
+
+import json
+import shlex
+import tempfile
+import time
+
+import kfp
+import kfp_server_api
+import urllib3
+from kfp import compiler
+
+from common import documents
+from common.cli import as_list
+from common.container_engine import DEFAULT_IMAGE
+from common.errors import UserError
+from components.train.backends.job_settings import new_name
+from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
+from pipelines.cloud_options import cluster_of
+from pipelines.config import Config
+from pipelines.training import SHARED, build
+
+POLL_S = 5
+
+
+def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
+    """Starts a run, and prints its URL. With `dry_run` it only prints the pipeline's arguments.
+
+    Args:
+      config: Keys of the run; `kfp_host` is given.
+      wait: Whether to wait for the end of the run.
+      dry_run: Whether to send nothing.
+
+    Returns:
+      The exit code, 1 if the run has not succeeded, which shows only with `wait`, else 0.
+
+    Raises:
+      UserError: If a key is wrong, or the server refuses the run.
+      ConnectionError: If the server does not answer.
+    """
+    if not config.claim:
+        raise UserError("--claim is missing; give one that all steps can mount (ReadWriteMany)")
+    if not config.cluster:
+        config = config.model_copy(update={"cluster": DEFAULT_CLUSTER})
+    name, shared = new_name(), config.claim.partition(":")[2] or SHARED
+    image = config.image or DEFAULT_IMAGE
+    predict = as_list(config.predict)
+    values = {
+        **pipeline_arguments(config, cluster_of(config), as_list(config.source)),
+        "run_id": name,
+        "job_dir": config.job_dir or f"{shared}/runs/{name}/job",
+        "dataset_dir": f"{shared}/datasets",
+        "registry": f"{shared}/registry",
+        "predict_source": predict,
+        "should_predict": bool(predict),
+    }
+    if config.train_args:
+        launcher = ["--backend=kubernetes", f"--image={image}"]
+        values["train_args"] = [*launcher, *shlex.split(config.train_args)]
+    if dry_run:
+        print(json.dumps(values, indent=2))
+        return 0
+    options = dict(option.split("=", 1) for option in as_list(config.kfp_client))
+    options = {key: documents.parse_yaml(value.encode()) for key, value in options.items()}
+    try:
+        try:
+            client = kfp.Client(config.kfp_host, **options)
+        except TypeError as error:
+            raise UserError(f"kfp_client: {error}") from error
+        with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
+            compiler.Compiler().compile(build("kubeflow", image, claim=config.claim), file.name)
+            # This prints the URL.
+            run = client.create_run_from_pipeline_package(file.name, values, run_name=name).run_info
+        while wait and run.state not in ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED"):
+            time.sleep(POLL_S)
+            run = client.get_run(run.run_id)
+    except kfp_server_api.ApiException as error:
+        raise UserError(f"--kfp-host {config.kfp_host}: {error}") from error
+    except (urllib3.exceptions.HTTPError, TimeoutError) as error:
+        raise ConnectionError(f"--kfp-host {config.kfp_host}: {error}") from error
+    if not wait:
+        return 0
+    failed = [task.display_name for task in run.run_details.task_details if task.state == "FAILED"]
+    print(f"{name}: {run.state.lower()}", *failed, sep="\n  ")
+    return int(run.state != "SUCCEEDED")

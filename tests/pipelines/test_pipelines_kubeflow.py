@@ -1,0 +1,123 @@
+"""The spec for Kubeflow Pipelines runs here, but for its back end, and is sent to a server."""
+
+import contextlib
+import http.server
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from common.errors import UserError
+from pipelines import submit
+from tests.root import ROOT
+from trainer.job import done
+
+RUN = """
+import json, sys
+from kfp import components, local
+spec, root, values = sys.argv[1:]
+local.init(local.SubprocessRunner(use_venv=False), pipeline_root=root, enable_caching=False)
+components.load_component_from_file(spec)(**json.loads(values))
+"""
+
+
+@contextlib.contextmanager
+def server(states):
+    """Serves the API of Kubeflow Pipelines; a run has each state once. Yields URL and requests."""
+    requests, states = [], iter(states)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            size = int(self.headers.get("Content-Length", 0))
+            requests.append(
+                (self.path.partition("?")[0], json.loads(self.rfile.read(size) or "{}"))
+            )
+            answer = {"experiments": [{"experiment_id": "e1", "display_name": "Default"}]}
+            if "/runs" in self.path:
+                task = {"display_name": "train", "state": "FAILED"}
+                run = {"run_id": "r1", "run_details": {"task_details": [task]}}
+                answer = {**run, "state": "PENDING" if self.command == "POST" else next(states)}
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://localhost:{serving.server_address[1]}", requests
+        serving.shutdown()
+
+
+@pytest.fixture
+def flags(monkeypatch):
+    monkeypatch.setattr("pipelines.kubeflow.POLL_S", 0.01)
+    return ["--claim=data:/mnt/data", "--image=r/i@sha256:1", "--cluster=clusters/local.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("states", "code"), [(["RUNNING", "SUCCEEDED"], 0), (["FAILED"], 1), (["CANCELED"], 1)]
+)
+def test_run_is_started_and_awaited(flags, states, code, capsys):
+    more = ["--wait", "--set", "kfp_client=[namespace=team]", "--set"]
+    with server(states) as (url, requests):
+        host = f"--kfp-host={url}"
+        assert submit.main([host, *flags, *more, "train_args=--namespace team"]) == code
+    sent = next(body for path, body in requests if path.endswith("/runs") and body)
+    values = sent["runtime_config"]["parameters"]
+    own = f"/mnt/data/runs/{sent['display_name']}/job"
+    assert (values["job_dir"], values["registry"]) == (own, "/mnt/data/registry")
+    launcher = ["--backend=kubernetes", "--image=r/i@sha256:1", "--namespace", "team"]
+    assert values["train_args"] == launcher
+    assert {*sent["pipeline_spec"]} == {"pipeline_spec", "platform_spec"}
+    printed = capsys.readouterr().out
+    assert f"{url}/#/runs/details/r1" in printed
+    assert f"{sent['display_name']}: {states[-1].lower()}\n  train" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ([], UserError, "--claim is missing"),
+        (["--list"], UserError, "--list has no use with --kfp-host"),
+        (["--claim=a", "--set=kfp_client=[b=c]"], UserError, "unexpected keyword argument 'b'"),
+        (["--claim=a"], ConnectionError, "--kfp-host http://localhost:1: "),
+    ],
+)
+def test_mistake_is_named(words, error, message):
+    with pytest.raises(error, match=message):
+        submit.main(["--kfp-host=http://localhost:1", *words])
+
+
+def run_here(spec, values, root):
+    line = [sys.executable, "-c", RUN, spec, root, json.dumps(values)]
+    return subprocess.run(
+        list(map(str, line)), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.pipeline
+def test_compiled_spec_runs_here(flags, command, capsys, tmp_path):
+    """Steps hand on all they need as parameters, and a failed training fails the run."""
+    command("pipelines/compile.py", "--output-dir", tmp_path, *flags)
+    flags[0] = f"--claim=data:{tmp_path}"
+    submit.main(["--kfp-host=http://x", "--dry-run", "--train-steps=20", *flags])
+    values = json.loads(capsys.readouterr().out)
+    (tmp_path / "rows.csv").write_text("\n")
+    values |= {"run_id": "", "job_dir": f"{tmp_path}/runs", "train_args": []}
+    spec = tmp_path / "training-kubeflow.yaml"
+    ended = run_here(spec, values, tmp_path / "artifacts")
+    assert ended.returncode == 0, ended.stdout
+    [job] = tmp_path.glob("runs/*/job")
+    assert done.load(job).step == 20 and (job / "evaluation.json").exists()
+    assert (tmp_path / "registry/digits/1/version.json").exists()
+    assert not list(pathlib.Path(tmp_path, "artifacts").rglob("*.tfrecord"))
+    failed = run_here(spec, values | {"train_args": ["--backend=none"]}, tmp_path / "artifacts")
+    assert failed.returncode and "Inner task failed" in failed.stderr
