@@ -1,5 +1,3 @@
-import types
-
 import pytest
 
 from common.errors import UserError
@@ -10,8 +8,8 @@ from tests.rides import convert_quietly
 
 
 def planned(place, *job_args):
-    cluster, dataset = load_cluster("BASIC").to_json(), types.SimpleNamespace(path=str(place))
-    return component.plan(cluster, "local", "i", ["--train-steps=1"], job_args, "j", [], dataset)
+    cluster = load_cluster("BASIC").to_json()
+    return component.plan(cluster, "local", "i", ["--train-steps=1"], job_args, "j", [], str(place))
 
 
 def test_settings_reach_worker_pools(digits):

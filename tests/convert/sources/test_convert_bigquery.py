@@ -142,14 +142,18 @@ def test_missing_column_costs_nothing(cloud, start, question):
     assert not cloud.inserted
 
 
-def test_digest_changes_with_table(cloud, trips):
-    def digest(query=_QUERY):
-        return component.digest(["--dataset=bigquery", f"--source={query}"], _SCHEMA)
+def test_directory_changes_with_table(cloud, trips):
+    def directory(query=_QUERY, run_folder=""):
+        flags = ["--dataset=bigquery", f"--source={query}"]
+        dataset, job_dir = component.locate(flags, _SCHEMA, "gs://demo/datasets", "j", run_folder)
+        assert job_dir == (f"j/{run_folder}/job" if run_folder else "j")
+        return dataset
 
-    before = digest()
-    assert digest(f"{_QUERY} AND 1 = 1") != before
+    before = directory()
+    assert before.startswith("gs://demo/datasets/bigquery-")
+    assert before == directory(run_folder="r") != directory(f"{_QUERY} AND 1 = 1")
     os.utime(trips, (1, 1))
-    assert digest() != before and not cloud.inserted
+    assert directory() != before and not cloud.inserted
 
 
 @pytest.mark.parametrize(
