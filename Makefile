@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-ci test-all test-clusters test-cloud-ci test-slow test-beam test-docker run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
+.PHONY: help setup run check test test-ci test-all test-clusters test-cloud-ci test-slow test-beam test-docker test-kubernetes run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -32,8 +32,8 @@ run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--datase
 	@PIPELINE_OWNER_PID=$$PPID exec $(PY) pipelines/run.py $(ARGS)
 
 check: lint  ## lint and the fast tests, in about a minute
-	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not beam and not slow and not smoke and not cloud" \
-		--ignore tests/cloud --ignore tests/docker tests
+	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not beam and not slow and not smoke and not cloud and not kubernetes" \
+		--ignore tests/cloud --ignore tests/docker --ignore tests/kubernetes tests
 
 test: check  ## lint, fast tests, and one each of: real cluster, pipeline run here, run on the fake Vertex AI
 	@$(PY) -m pytest -q -n 2 -m "smoke and not cloud" tests
@@ -41,10 +41,10 @@ test: check  ## lint, fast tests, and one each of: real cluster, pipeline run he
 
 test-ci: test-clusters test-beam test-docker test-cloud-ci  ## what CI runs after `make test`: test-clusters, test-beam, test-docker, test-cloud-ci
 
-test-all: test test-ci test-cloud test-slow  ## all tests but those that need Google's cloud or a GPU
+test-all: test test-ci test-cloud test-kubernetes test-slow  ## all tests but those that need Google's cloud or a GPU
 
 test-clusters: setup  ## real clusters and pipeline runs on this machine
-	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not smoke and not slow" tests
+	@$(PY) -m pytest -q -n 2 --dist loadfile -m "(cluster or pipeline) and not smoke and not slow and not kubernetes" tests
 
 test-cloud-ci: setup  ## the most important tests on the fake Vertex AI
 	@$(MAKE) --no-print-directory test-cloud ARGS='-m "cloud_ci and not smoke"'
@@ -65,6 +65,9 @@ test-beam: setup $(VENV)-beam/.installed  ## conversions on Apache Beam, in an e
 
 test-docker: setup  ## the pipeline in containers; says so when there is no engine
 	@IMAGE=$(IMAGE) sh tests/docker/run.sh $(PY)
+
+test-kubernetes: setup  ## jobs on a Kubernetes control plane here, which it builds once; says so when there is no Go
+	@sh tests/kubernetes/run.sh $(PY) $(ARGS)
 
 run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS='--train-steps 2000'); logs in build/cloud
 	@$(PY) -m tests.cloud --work build/cloud -- $(PY) pipelines/submit.py --wait --yes --project demo-project \

@@ -19,7 +19,7 @@ from components.convert.options import Options
 from tests.cloud.objects import Objects
 from tests.rides import convert_quietly
 
-pytest_plugins = ["saved_models", "tests.cloud.fixtures"]
+pytest_plugins = ["saved_models", "tests.cloud.fixtures", "tests.kubernetes.fixtures"]
 
 # A machine that is busy with something else is no failure, hence no deadline. A fixture may serve
 # all examples of a test. `make test-slow` takes many.

@@ -11,6 +11,7 @@ from common.errors import UserError
 from common.flags import at_least
 from components.train.backends.backend import Backend, Job
 from components.train.backends.docker import DockerBackend
+from components.train.backends.kubernetes import KubernetesBackend
 from components.train.backends.process import ProcessBackend
 from components.train.backends.program import own_program, trainer_program
 from components.train.backends.ssh import SshBackend
@@ -20,7 +21,14 @@ from components.train.cluster.lookup import read
 from components.train.supervision.output import Output
 
 BACKENDS = {
-    backend.name: backend for backend in (ProcessBackend, DockerBackend, SshBackend, VertexBackend)
+    backend.name: backend
+    for backend in (
+        ProcessBackend,
+        DockerBackend,
+        SshBackend,
+        VertexBackend,
+        KubernetesBackend,
+    )
 }
 _DESCRIPTION = (
     "Trains on the machines of a cluster file. What follows '--' goes to python -m trainer.task, "
@@ -58,10 +66,10 @@ class _Options(Flags):
     backend: str = _what(
         tuple(BACKENDS),
         "process: one process per replica on this machine; docker: one container; ssh: processes "
-        "on other hosts; vertex: a job of Vertex AI",
+        "on other hosts; vertex: a job of Vertex AI; kubernetes: a JobSet",
         default=ProcessBackend.name,
     )
-    dry_run: bool = _what(bool, "print the plan as JSON and start nothing")
+    dry_run: bool = _what(bool, "print the plan and start nothing")
     command: str | None = _what(
         str,
         "program of your own that every replica runs in place of our trainer: 'python -m mine ...'",
@@ -77,6 +85,7 @@ class _Options(Flags):
     )
     status: str | None = _job("print how it is; no cluster is needed")
     stop: str | None = _job("have it save and end, and wait for that")
+    logs: str | None = _job("print the output of its replicas, one after another")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,12 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
       argv: Arguments without the program's name; those of this process if None.
 
     Returns:
-      The exit code of the job; 0 after `--status` and `--dry-run`. After `--stop` it is 0 if the
-      job is done or has saved, else the exit code of the job.
+      The exit code of the job; 0 after `--status`, `--logs` and `--dry-run`. After `--stop` it is 0
+      if the job is done or has saved, else the exit code of the job.
 
     Raises:
       UserError: If the arguments, the files that they name, or the job are wrong.
-      ConnectionError: If a bucket or Google Cloud does not answer.
+      ConnectionError: If a bucket, Google Cloud or Kubernetes does not answer.
     """
     args = parse(argv)
     backend_class = BACKENDS[args.backend]
@@ -101,12 +110,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if args.stop:
         return backend.cancel(args.stop)
+    if args.logs:
+        for replica, line in backend.logs(args.logs):
+            print(f"{replica} | {line}")
+        return 0
     if not args.cluster:
         raise UserError("--cluster is missing; add for example --cluster clusters/local.yaml")
     job = _job_of(args)
     with backend.plan(job) as plan:
         if args.dry_run:
-            print(plan.to_json())
+            print(plan.to_text())
             return 0
         with Output() as output:
             return backend.submit(plan, output)
@@ -120,7 +133,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     Raises:
       UserError: If a flag is unknown or has a wrong value, or if it is set but has no use with the
-        chosen back end, or with `--status` and `--stop`.
+        chosen back end, or with `--status`, `--stop` and `--logs`.
     """
     parser = Parser(
         prog="python -m components.train",
@@ -139,8 +152,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     backend = BACKENDS[args.backend]
     usable = {"flags", *_Options.__dataclass_fields__, *backend.Options.__dataclass_fields__}
     where = f"--backend {backend.name}"
-    if args.status or args.stop:
-        usable, where = {"backend", "status", "stop", *backend.control_flags}, "--status and --stop"
+    if args.status or args.stop or args.logs:
+        usable = {"backend", "status", "stop", "logs", *backend.control_flags}
+        where = "--status, --stop and --logs"
     for name, value in vars(args).items():
         is_set = value is not None and value is not False and value != []
         if is_set and name not in usable:

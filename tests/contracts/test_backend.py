@@ -1,14 +1,14 @@
 """Contract of all back ends, with stand-ins for `ssh`, `docker` and Vertex AI.
 
-tests/docker runs real containers.
+tests/docker runs real containers. Jobs of Kubernetes need `make test-kubernetes`.
 """
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from common.errors import UserError
 from components.train.__main__ import BACKENDS
@@ -46,13 +46,24 @@ class Bench:
             return self.backend.submit(plan, output)
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[pytest.mark.kubernetes] if name == "kubernetes" else [])
+        for name in BACKENDS
+    ]
+)
 def bench(request, tmp_path, monkeypatch):
     backend = BACKENDS[request.param]
     if request.param in LOCAL:
         clients = Clients.install(tmp_path, monkeypatch)
         more = {"hosts": str(clients.path / "hosts")} if request.param == "ssh" else {}
         made = backend(backend.Options(**more))
+        yield Bench(backend=made, job_dir=str(tmp_path / "job"), end_with=lambda _: None)
+        return
+    if request.param == "kubernetes":
+        cluster = request.getfixturevalue("kubernetes_cluster")
+        monkeypatch.setenv("KUBECONFIG", str(cluster.plane.kubeconfig("launcher")))
+        made = backend(backend.Options(image="none"))
         yield Bench(backend=made, job_dir=str(tmp_path / "job"), end_with=lambda _: None)
         return
     vertex, bucket = (request.getfixturevalue(name) for name in ("vertex", "bucket"))
@@ -68,7 +79,7 @@ def bench(request, tmp_path, monkeypatch):
 def test_plan_starts_nothing(bench, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     with bench.backend.plan(bench.job()) as plan:
-        assert json.loads(plan.to_json())
+        assert yaml.safe_load(plan.to_text())
     assert sorted(tmp_path.rglob("*")) == before
 
 

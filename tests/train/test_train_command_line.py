@@ -13,9 +13,9 @@ FLAGS = sorted(
     {field.name for backend in BACKENDS.values() for field in dataclasses.fields(backend.Options)}
 )
 VALUES = {"code": "", "max_machine_hours": "5", "grace_period_s": "60"}  # An empty one is set, too.
-VALUES |= {"project": "my-project", "region": "us-central1"}
+VALUES |= {"claim": "data:/data", "project": "my-project", "region": "us-central1"}
 VALUES |= {name: value[0] if isinstance(value, tuple) else value for name, value in GIVEN.items()}
-CONTROL = ["--status=job", "--stop=job"]
+CONTROL = ["--status=job", "--stop=job", "--logs=job"]
 
 
 @pytest.mark.parametrize("control", ["", *CONTROL])
@@ -27,7 +27,7 @@ def test_flag_of_other_backend_is_refused(control, name, backend):
     if name in (BACKENDS[backend].control_flags if control else options):
         assert parse(argv).backend == backend
         return
-    where = "--status and --stop" if control else f"--backend {backend}"
+    where = "--status, --stop and --logs" if control else f"--backend {backend}"
     with pytest.raises(UserError, match=f"^{flag} has no use with {where}; leave it out"):
         parse(argv)
 
@@ -37,5 +37,5 @@ def test_flag_of_other_backend_is_refused(control, name, backend):
     "flag", ["--strict", "--dry-run", "--cluster=x", "--max-restarts=0", "--command=x", "-- --x"]
 )
 def test_control_refuses_flags_of_run(control, flag):
-    with pytest.raises(UserError, match="has no use with --status and --stop"):
+    with pytest.raises(UserError, match="has no use with --status, --stop and --logs"):
         parse([control, *flag.split()])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from common.cli import Flags
 from common.validation import Model
 from components.train.backends.program import Program
-from components.train.cluster.cluster_file import LOCAL_ONLY, VERTEX_ONLY, Cluster
+from components.train.cluster.cluster_file import Cluster, Place
 from components.train.supervision.output import Output
 from trainer.cluster.member import ROLES
 
@@ -69,12 +69,14 @@ class Backend(abc.ABC):
 
     Attributes:
       name: Value of `--backend`.
+      place: Place where it runs the replicas.
       Options: Class of the flags of the back end.
       ignores_because: Reason, for people, why the back end ignores keys of the cluster file.
       control_flags: Names of the flags that `status`, `cancel` and `logs` use.
     """
 
     name: ClassVar[str]
+    place: ClassVar[Place] = Place.LOCAL
     Options: ClassVar[type[Flags]]
     ignores_because: ClassVar[str]
     control_flags: ClassVar[tuple[str, ...]] = ()
@@ -91,8 +93,9 @@ class Backend(abc.ABC):
           job: Job to run.
 
         Returns:
-          A context manager that yields the plan: an object for `submit`, whose `to_json` returns a
-          text for people. Resources of the plan, such as ports, are reserved until the block ends.
+          A context manager that yields the plan: an object for `submit`, whose `to_text` returns a
+          text for people, in JSON or YAML. Resources of the plan, such as ports, are reserved until
+          the block ends.
 
         Raises:
           UserError: If the job cannot run on this back end.
@@ -173,7 +176,8 @@ class Backend(abc.ABC):
         """
         for key, field in type(model).model_fields.items():
             value = getattr(model, key)
-            is_heeded = (LOCAL_ONLY if self.name == "vertex" else VERTEX_ONLY) not in field.metadata
+            places = [mark for mark in field.metadata if isinstance(mark, Place)]
+            is_heeded = not places or self.place in places
             if isinstance(value, Model) and is_heeded:
                 yield from self._ignored(value, "" if key in ROLES else f"{above}{key}.")
             elif not is_heeded and value not in (None, field.default):

@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import re
-import select
 import signal
 import socket
 import sys
@@ -49,9 +48,10 @@ from components.train.backends.vertex_client import (
     replica_name,
 )
 from components.train.backends.worker_pools import plan_vertex
+from components.train.cluster.cluster_file import Place
 from components.train.supervision.launcher_log import end_message
 from components.train.supervision.output import Output
-from components.train.supervision.signals import StopRequest, received, signal_socket
+from components.train.supervision.signals import LeftError, StopRequest, signal_socket
 from trainer.cluster.member import ROLES
 from trainer.job import done
 
@@ -91,7 +91,7 @@ class Submission:
         limit = order.timeout_s and f"{order.timeout_s}s"
         return request(name, {**self.arguments[order.choice], "timeout": limit})
 
-    def to_json(self) -> str:
+    def to_text(self) -> str:
         """Returns the `jobSpec` of the first job as JSON text, for a dry run."""
         return json.dumps(request(self.name, self.arguments[0])["jobSpec"], indent=2)
 
@@ -144,6 +144,7 @@ class VertexBackend(Backend):
     """
 
     name = "vertex"
+    place = Place.VERTEX
     Options = VertexOptions
     ignores_because = "Vertex AI runs it by rules of its own"
     control_flags = ("project", "region")
@@ -328,10 +329,6 @@ def _unfinished(store: JobStore, jobs: Jobs) -> Any:
     return job
 
 
-class _LeftError(Exception):
-    """Signal that ends this process and lets the job continue; the argument is its number."""
-
-
 class Training:
     """Runs the jobs of one training, one after another."""
 
@@ -386,7 +383,7 @@ class Training:
                 )
                 self._patiently(store.write, store.attempts)
                 order = next_attempt(store.attempts, bounds, num_earlier)
-        except _LeftError as left:
+        except LeftError as left:
             number = left.args[0]
             self._show(f"{signal.Signals(number).name}: the job goes on without this; {self._link}")
             return 128 + number
@@ -424,7 +421,7 @@ class Training:
         """Shows the states and the log of a job until it has ended, and returns the `CustomJob`.
 
         After the end it waits for the last lines, and for the error of a failed job. It cancels the
-        job after a stop request. It may raise a RefusedError, and a `_LeftError` as `_wait` does.
+        job after a stop request. It may raise a RefusedError, and a `LeftError` as `_wait` does.
         """
         name, job_id = attempt.display_name, attempt.name.rpartition("/")[2]
         place = f"locations/{location_of(attempt.name)}/training/{job_id}"
@@ -480,7 +477,7 @@ class Training:
 
         Raises:
           RefusedError: If Google Cloud refuses the call.
-          _LeftError: As `_wait` raises it, between two attempts.
+          LeftError: As `_wait` raises it, between two attempts.
         """
         while self._link:
             with self._outages.tolerated():
@@ -490,20 +487,9 @@ class Training:
         return call(*arguments)
 
     def _wait(self) -> None:
-        """Waits for `POLL_S` seconds, or until a signal comes, and notes it in the stop request.
-
-        Raises:
-          _LeftError: If the signal is SIGHUP as the first one, a second SIGINT, or another one that
-            came at least 1 s ago for the first time.
-        """
-        if not select.select([self._signals], [], [], POLL_S)[0]:
-            return
-        for number in received(self._signals):
-            is_first = not self._request.number
-            if self._request.is_repeated_by(number) or (number == signal.SIGHUP and is_first):
-                raise _LeftError(number)
-            if is_first:
-                self._show(f"{signal.Signals(number).name}: stopping the replicas")
+        """Waits as `StopRequest.wait` does, and shows a first signal; may raise a LeftError."""
+        if name := self._request.wait(self._signals, POLL_S):
+            self._show(f"{name}: stopping the replicas")
 
     def _show(self, text: str) -> None:
         self._output.lines("launcher", [text])

@@ -5,12 +5,13 @@
     Cluster.from_json(cluster.to_json()) == cluster
 
 Each key is a field of a pydantic model, which reads and writes it and checks its rules. The text
-below a field is the description of the key in the JSON schema and in docs/CLUSTERS.md. Only the
-vertex back end uses keys that are marked `VERTEX_ONLY`, and only the others use those that are
-marked `LOCAL_ONLY`. A back end prints which keys of a file it ignores (`Backend.ignored`).
+below a field is the description of the key in the JSON schema and in docs/CLUSTERS.md. A key whose
+field is marked with a `Place`, or several, is used by back ends of these places alone. A back end
+prints which keys of a file it ignores (`Backend.ignored`).
 """
 
 import dataclasses
+import enum
 import json
 import math
 import sys
@@ -35,12 +36,18 @@ STRATEGIES_WITH = {
     "worker": ("multi_worker_mirrored", "parameter_server"),
     "ps": ("parameter_server",),
 }
-# Marks of a key, in the metadata of its field.
-VERTEX_ONLY, LOCAL_ONLY = "heeded by the vertex back end alone", "ignored by it"
 # Maximum number of GPUs by strategy and role. In a parameter-server job, TensorFlow's worker fails
 # in its first step if it has several GPUs, the chief only distributes the work, and parameter
 # servers only apply updates.
 _MOST_GPUS = {"parameter_server": {"chief": 0, "worker": 1, "ps": 0}, "one_device": {"chief": 1}}
+
+
+class Place(enum.Enum):
+    """Place where the replicas of a back end run."""
+
+    LOCAL = enum.auto()  # This machine, containers on it, or hosts.
+    VERTEX = enum.auto()
+    KUBERNETES = enum.auto()
 
 
 def most_gpus(strategy: str, role: str) -> float:
@@ -49,12 +56,13 @@ def most_gpus(strategy: str, role: str) -> float:
 
 
 MachineType = Annotated[Name, AfterValidator(check_machine)]
+PodTemplate = Annotated[dict[str, Any] | None, Place.KUBERNETES]
 
 
 class Accelerator(Model, use_attribute_docstrings=True):
     """The GPUs of one machine."""
 
-    type: Annotated[Name, AfterValidator(check_gpu), VERTEX_ONLY]
+    type: Annotated[Name, AfterValidator(check_gpu), Place.VERTEX]
     """GPU type, as Vertex AI calls it."""
     count: Annotated[int, number(1, 16)] = 1
     """GPUs of each machine; every machine type has its own allowed counts."""
@@ -98,12 +106,14 @@ class MachineSpec(_Hardware):
 class Pool(_Hardware):
     """Equal replicas of one role."""
 
-    machine: Annotated[MachineType | None, VERTEX_ONLY] = None
+    machine: Annotated[MachineType | None, Place.VERTEX, Place.KUBERNETES] = None
     """Machine type; only Vertex AI needs one."""
     replicas: Annotated[int, number(1, 1000)] = 1
     """How many; exactly 1 of chief and evaluator."""
-    alternatives: Annotated[tuple[MachineSpec, ...], VERTEX_ONLY] = ()
+    alternatives: Annotated[tuple[MachineSpec, ...], Place.VERTEX] = ()
     """What to take, in this order, when Vertex AI has none of these machines."""
+    pod_template: PodTemplate = None
+    """Patch of the pods of this pool on Kubernetes, after that of all pools."""
 
     def choice(self, k: int) -> Self:
         """Returns this pool on one of the machines that it may run on, without alternatives.
@@ -130,7 +140,7 @@ class Disk(Model, use_attribute_docstrings=True):
 class Scheduling(Model, use_attribute_docstrings=True):
     """Kind of machines, time limit and restarts of a job."""
 
-    strategy: Annotated[Literal["STANDARD", "SPOT"], VERTEX_ONLY] = "STANDARD"
+    strategy: Annotated[Literal["STANDARD", "SPOT"], Place.VERTEX] = "STANDARD"
     """STANDARD machines stay, SPOT ones are cheap and may be taken away."""
     timeout: Duration | None = None
     """Time limit of the job, such as 90m or 12h, at most 30d; without it Vertex AI's 7d."""
@@ -156,8 +166,10 @@ class Cluster(Model, use_attribute_docstrings=True):
     """Parameter servers, which hold the variables."""
     evaluator: Pool | None = None
     """Scores every checkpoint beside the training; at most 1."""
-    disk: Annotated[Disk | None, VERTEX_ONLY] = None
+    disk: Annotated[Disk | None, Place.VERTEX] = None
     """Boot disk of each replica on Vertex AI; without it 100 GB of what its machine boots from."""
+    pod_template: PodTemplate = None
+    """Patch of all pods on Kubernetes: resources, node selectors, tolerations, volumes, secrets."""
     scheduling: Scheduling = Field(default_factory=Scheduling)
     """How machines are obtained, for how long, and how often the job starts again."""
 

@@ -88,6 +88,6 @@ class Plan:
         """
         return self.log_dir if is_remote(self.job_dir) else self.job_dir
 
-    def to_json(self) -> str:
+    def to_text(self) -> str:
         """Returns the plan as indented JSON, for `--dry-run`."""
         return json.dumps(dataclasses.asdict(self), indent=2)

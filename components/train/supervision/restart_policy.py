@@ -26,7 +26,7 @@ from typing import Self
 SAVED = 128 + signal.SIGTERM  # Exit code of a replica that has saved after SIGTERM.
 KILLED = 128 + signal.SIGKILL
 NO_CAPACITY, TIMED_OUT = 75, 124  # Exit codes: EX_TEMPFAIL of sysexits.h, and that of timeout(1).
-_USER_ERROR = 2  # Exit code after a mistake in flags or input.
+USER_ERROR = 2  # Exit code after a mistake in flags or input.
 # Exit codes after signals that come from outside, such as when a machine is taken away. A program
 # causes the other signals itself.
 _OUTSIDE = frozenset(
@@ -53,7 +53,7 @@ def kind_of(exit_code: int) -> Kind:
     Args:
       exit_code: Exit code as a shell has it, 128+n after signal n.
     """
-    if exit_code == _USER_ERROR:
+    if exit_code == USER_ERROR:
         return Kind.USER_ERROR
     return Kind.PREEMPTION if exit_code in _OUTSIDE else Kind.ERROR
 

@@ -1,6 +1,7 @@
 """Signals as bytes of a socket, so that a program can wait for them together with other events."""
 
 import contextlib
+import select
 import signal
 import socket
 import time
@@ -20,6 +21,10 @@ def received(signals: socket.socket) -> list[int]:
       an empty list if only other signals have arrived.
     """
     return [number for number in signals.recv(64) if number in STOPPING]
+
+
+class LeftError(Exception):
+    """Signal that ends this process and lets a remote job continue; the argument is its number."""
 
 
 class StopRequest:
@@ -51,6 +56,30 @@ class StopRequest:
             self._first_at[number] = now
             return False
         return number == signal.SIGINT or now - self._first_at[number] >= _REPEATED_AFTER_S
+
+    def wait(self, signals: socket.socket, seconds: float) -> str:
+        """Waits for some seconds, or until a signal comes, while a job runs that may outlive this.
+
+        Args:
+          signals: Socket of `signal_socket`.
+          seconds: Longest wait.
+
+        Returns:
+          Name of the signal if it makes the request; else an empty text.
+
+        Raises:
+          LeftError: If the signal is SIGHUP as the first one, a second SIGINT, or another one that
+            came at least 1 s ago for the first time.
+        """
+        name = ""
+        if select.select([signals], [], [], seconds)[0]:
+            for number in received(signals):
+                is_first = not self.number
+                if self.is_repeated_by(number) or (number == signal.SIGHUP and is_first):
+                    raise LeftError(number)
+                if is_first:
+                    name = signal.Signals(number).name
+        return name
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ def pools(**changes):
 # is passed.
 OTHER: dict[str, dict[str, Any] | None] = {
     **dict.fromkeys(("strategy", "chief", "worker", "ps", "accelerator", "disk", "scheduling")),
+    "pod_template": pools(pod_template={"metadata": {"labels": {"team": "blue"}}}),
     "evaluator": {"evaluator": POOL},
     "machine": pools(machine="n1-standard-16"),
     "replicas": {"worker": POOL | {"replicas": 2}},
@@ -43,8 +44,8 @@ OTHER: dict[str, dict[str, Any] | None] = {
 def planned(backend, values):
     """Returns a back end's plan, without random parts, and the line on ignored keys."""
     cluster = Cluster.from_json(json.dumps(values))
-    is_vertex = backend == "vertex"
-    options = BACKENDS[backend].Options(**({"image": "i"} if is_vertex else {}))
+    is_vertex, is_kubernetes = backend == "vertex", backend == "kubernetes"
+    options = BACKENDS[backend].Options(**({"image": "i"} if is_vertex or is_kubernetes else {}))
     program = Program(command=("true",), job_dir="gs://b/j" if is_vertex else "job")
     job = Job(cluster=cluster, program=program, dry_run=True)
     with BACKENDS[backend](options).plan(job) as plan:
@@ -53,6 +54,8 @@ def planned(backend, values):
             jobs = [{**arguments, "labels": {}} for arguments in plan.arguments]
             bounds = plan.bounds
             return str([jobs, bounds.timeout_s, bounds.cluster.scheduling.max_restarts]), ignored
+        if is_kubernetes:
+            return plan.to_text(), ignored
         assert ignored in plan.notes
         return re.sub(r":\d{5}|notes=.*", "", str(plan)), ignored
 
@@ -61,7 +64,7 @@ def test_every_key_has_another_value():
     assert {name.removeprefix("chief.") for name, *_ in described_keys()} == set(OTHER)
 
 
-@pytest.mark.parametrize("backend", ["process", "docker", "vertex"])
+@pytest.mark.parametrize("backend", ["process", "docker", "vertex", "kubernetes"])
 @pytest.mark.parametrize("key", [key for key, other in OTHER.items() if other is not None])
 def test_key_changes_plan_or_is_ignored(monkeypatch, backend, key):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")

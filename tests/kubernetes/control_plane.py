@@ -1,0 +1,178 @@
+"""A Kubernetes control plane on this machine: etcd, API server, controllers, and that of JobSet.
+
+    plane = ControlPlane(programs, home)
+    plane.start()                      # takes some five seconds
+    plane.client("admin")              # an API client
+
+It runs in namespaces of its own (`run.sh`), and ends with them.
+"""
+
+import base64
+import pathlib
+import shlex
+import subprocess
+import time
+
+import yaml
+from kubernetes import client
+from urllib3.exceptions import HTTPError
+
+_API, _ETCD, _ETCD_PEERS, _WEBHOOKS, _CONTROLLERS, _HEALTH = range(16443, 16449)
+_URL = f"https://127.0.0.1:{_API}"
+_STARTED = (
+    "job-controller,garbage-collector-controller,namespace-controller,serviceaccount-controller,"
+    "disruption-controller,endpointslice-controller,ttl-after-finished-controller,"
+    "resourcequota-controller"
+)
+_LIMIT_S = 20.0
+USERS = {"admin": "system:masters", "launcher": "launchers"}  # Users, and their groups.
+
+
+def wait_for(attempt, what, limit_s=_LIMIT_S):
+    """Calls a function until it returns something true without an error, and returns that."""
+    deadline, error = time.monotonic() + limit_s, None
+    while time.monotonic() < deadline:
+        try:
+            if value := attempt():
+                return value
+        except (client.ApiException, HTTPError, OSError) as caught:
+            error = caught
+        time.sleep(0.1)
+    raise TimeoutError(f"{what}: {error}")
+
+
+class ControlPlane:
+    """The processes, and clients of their API."""
+
+    def __init__(self, programs: pathlib.Path, home: pathlib.Path):
+        """Keeps the directories of the programs, and of keys, data and logs."""
+        self.home, self._programs = home, programs
+        self._processes: dict[str, subprocess.Popen] = {}
+
+    def start(self):
+        """Starts everything, and waits until JobSets are served."""
+        line = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=here -keyout tls.key "
+        line += "-out tls.crt -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
+        quiet = {"check": True, "stderr": subprocess.DEVNULL}
+        subprocess.run(shlex.split(line), cwd=self.home, **quiet)
+        (self.home / "tokens.csv").write_text(
+            "".join(f"{user},{user},{user},{group}\n" for user, group in USERS.items())
+        )
+        self._start(
+            "etcd",
+            data_dir="etcd",
+            listen_client_urls=f"http://127.0.0.1:{_ETCD}",
+            advertise_client_urls=f"http://127.0.0.1:{_ETCD}",
+            listen_peer_urls=f"http://127.0.0.1:{_ETCD_PEERS}",
+            unsafe_no_fsync="true",
+            log_level="error",
+        )
+        self.start_api_server()
+        self._start(
+            "kube-controller-manager",
+            kubeconfig=self.kubeconfig("admin"),
+            controllers=_STARTED,
+            leader_elect="false",
+            secure_port=_CONTROLLERS,
+            service_account_private_key_file="tls.key",
+        )
+        self._start_jobset()
+
+    def start_api_server(self):
+        """Starts the API server, and waits until it answers."""
+        self._start(
+            "kube-apiserver",
+            etcd_servers=f"http://127.0.0.1:{_ETCD}",
+            secure_port=_API,
+            bind_address="127.0.0.1",
+            advertise_address="10.77.255.254",
+            tls_cert_file="tls.crt",
+            tls_private_key_file="tls.key",
+            token_auth_file="tokens.csv",
+            authorization_mode="RBAC",
+            anonymous_auth="false",
+            # A pod may run without a service account's token, which no program here uses.
+            disable_admission_plugins="ServiceAccount",
+            service_account_key_file="tls.key",
+            service_account_signing_key_file="tls.key",
+            service_account_issuer="https://here",
+            service_cluster_ip_range="10.0.0.0/24",
+            endpoint_reconciler_type="none",
+            kubelet_preferred_address_types="InternalIP",
+        )
+        core = client.CoreV1Api(self.client("admin"))
+        wait_for(lambda: core.read_namespace("default"), "the API server")
+
+    def stop_api_server(self):
+        """Kills the API server."""
+        self._processes["kube-apiserver"].kill()
+        self._processes["kube-apiserver"].wait()
+
+    def kubeconfig(self, user):
+        """Returns the path of a file by which clients act as a user."""
+        path = self.home / f"{user}.yaml"
+        authority = base64.b64encode((self.home / "tls.crt").read_bytes()).decode()
+        cluster = {"server": _URL, "certificate-authority-data": authority}
+        config = {
+            "clusters": [{"name": "here", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": user}}],
+            "contexts": [{"name": user, "context": {"cluster": "here", "user": user}}],
+            "current-context": user,
+        }
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def client(self, user):
+        """Returns an API client that acts as a user."""
+        settings = client.Configuration(host=_URL, api_key={"authorization": f"Bearer {user}"})
+        settings.ssl_ca_cert, settings.retries = str(self.home / "tls.crt"), False
+        return client.ApiClient(settings)
+
+    def _start(self, program, **flags):
+        line = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+        with (self.home / f"{program}.log").open("ab") as log:
+            self._processes[program] = subprocess.Popen(
+                [self._programs / program, *line], stdout=log, stderr=log, cwd=self.home
+            )
+
+    def _start_jobset(self):
+        """Makes the kind known, has its webhooks called without a service, starts its program."""
+        api = self.client("admin")
+        text = (self._programs / "jobset.x-k8s.io_jobsets.yaml").read_text()
+        client.ApiextensionsV1Api(api).create_custom_resource_definition(yaml.safe_load(text))
+        authority = base64.b64encode((self.home / "tls.crt").read_bytes()).decode()
+        admission = client.AdmissionregistrationV1Api(api)
+        for kind in yaml.safe_load_all((self._programs / "manifests.yaml").read_text()):
+            for hook in kind["webhooks"]:
+                path = hook["clientConfig"]["service"]["path"]
+                url = f"https://127.0.0.1:{_WEBHOOKS}{path}"
+                hook["clientConfig"] = {"url": url, "caBundle": authority}
+                if "pod" in path:  # As in the released manifests.
+                    mark = {"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}
+                    hook["objectSelector"] = {"matchExpressions": [mark]}
+            if kind["kind"].startswith("Mutating"):
+                admission.create_mutating_webhook_configuration(kind)
+            else:
+                admission.create_validating_webhook_configuration(kind)
+        config = {
+            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            "webhook": {"port": _WEBHOOKS, "host": "127.0.0.1", "certDir": str(self.home)},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{_HEALTH}"},
+            "metrics": {"bindAddress": "0"},
+        }
+        (self.home / "jobset.yaml").write_text(yaml.safe_dump(config))
+        objects, kind = client.CustomObjectsApi(api), ("jobset.x-k8s.io", "v1alpha2")
+        wait_for(lambda: objects.list_cluster_custom_object(*kind, "jobsets"), "JobSets")
+        self._start("jobset", config="jobset.yaml", kubeconfig=self.kubeconfig("admin"))
+        body = {
+            "apiVersion": "/".join(kind),
+            "kind": "JobSet",
+            "metadata": {"name": "probe"},
+            "spec": {"replicatedJobs": []},
+        }
+        create = objects.create_namespaced_custom_object
+        where = (*kind, "default", "jobsets")
+        wait_for(lambda: create(*where, body, dry_run="All"), "JobSet's webhooks")

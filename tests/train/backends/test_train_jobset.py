@@ -1,0 +1,144 @@
+"""Tests of JobSets as they are planned, without a cluster; tests/kubernetes runs them."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.train.backends.backend import Job
+from components.train.backends.jobset import jobset_name, patched, plan_jobset
+from components.train.backends.program import Program
+from components.train.cluster.cluster_file import Cluster
+from components.train.cluster.lookup import load_cluster
+from tests.kubernetes.expand import expand
+from tests.root import ROOT
+from trainer.cluster.member import from_environment
+
+CLUSTERS = sorted((ROOT / "clusters").glob("*.yaml"))
+INDEX = "JOB_COMPLETION_INDEX"
+
+
+def planned(cluster, command=("python", "mine.py"), job_dir="gs://b/j", **settings):
+    program = Program(command=command, env={"LEVEL": "$(HOME)"}, job_dir=job_dir)
+    return plan_jobset(Job(cluster=cluster, program=program), image="i", **settings)
+
+
+def containers(jobset):
+    """Yields role, job and container of each pool."""
+    for job in jobset["spec"]["replicatedJobs"]:
+        spec = job["template"]["spec"]
+        yield job["name"], spec, spec["template"]["spec"]["containers"][0]
+
+
+def environment(container, index):
+    """Returns the variables of a replica as Kubernetes sets them."""
+    variables = {}
+    for variable in container["env"]:
+        variables[variable["name"]] = expand(variable.get("value", str(index)), variables)
+    return variables
+
+
+@st.composite
+def clusters(draw):
+    replicas = st.integers(1, 1000)
+    strategy = draw(st.sampled_from(["one_device", "multi_worker_mirrored", "parameter_server"]))
+    pools = {"chief": {}, "evaluator": {}} if draw(st.booleans()) else {"chief": {}}
+    if strategy != "one_device":
+        pools["worker"] = {"replicas": draw(replicas), "machine": "n1-standard-8"}
+    if strategy == "parameter_server":
+        pools["ps"] = {"replicas": draw(replicas)}
+    scheduling = {"max_restarts": draw(st.integers(0, 1000))}
+    return Cluster.read({"strategy": strategy, "scheduling": scheduling, **pools})
+
+
+@given(clusters(), st.text(), st.lists(st.text(), min_size=1))
+def test_replica_finds_itself_in_cluster(cluster, job_dir, command):
+    """Every replica reads its role, index and addresses, and runs the command as it was typed."""
+    jobset = planned(cluster, tuple(command), job_dir)
+    members = []
+    for role, spec, container in containers(jobset):
+        for index in {0, spec["completions"] - 1}:
+            variables = environment(container, index)
+            me = from_environment(variables)
+            assert (me.role, me.index, variables["LEVEL"]) == (role, index, "$(HOME)")
+            assert [expand(word, variables) for word in container["command"]] == command
+            pod = f"{jobset['metadata']['name']}-{role}-0-{index}"
+            assert len(f"{pod}-abcde") <= 63
+            if me.addresses and role != "evaluator":
+                assert me.addresses[role][index] == f"{pod}.{jobset['metadata']['name']}:2222"
+        members += [(role, index) for index in range(spec["parallelism"])]
+    assert members == cluster.members
+
+
+@given(clusters())
+def test_only_own_restarts_are_own(cluster):
+    """A Job starts its pods again where the others go on without them, and the set does else."""
+    own = {"evaluator", "worker"} if cluster.strategy == "parameter_server" else {"evaluator"}
+    for role, spec, _ in containers(planned(cluster)):
+        assert (spec["backoffLimit"] == 0) is (
+            role not in own or (role == "worker" and not cluster.scheduling.max_restarts)
+        )
+        rules = spec.get("podFailurePolicy", {}).get("rules", [])
+        lost = "Ignore" if role in own else "FailJob"
+        assert [rule["action"] for rule in rules] == ["FailJob", lost, lost][: len(rules)]
+        assert bool(rules) is (role != "evaluator")
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_shipped_cluster_is_planned(path):
+    cluster = load_cluster(path)
+    for role, spec, container in containers(planned(cluster)):
+        pool = cluster.pools[role]
+        gpus = container["resources"].get("limits", {}).get("nvidia.com/gpu", 0)
+        assert (spec["completions"], gpus) == (pool.replicas, pool.gpus)
+        assert not pool.machine or "cpu" in container["resources"]["requests"]
+
+
+def test_settings_reach_manifest():
+    cluster = Cluster.read({"strategy": "one_device", "chief": {}, "scheduling": {"timeout": "1h"}})
+    jobset = planned(cluster, queue="q", service_account="trainer", claim="data:/mnt/data")
+    [(_, spec, container)] = containers(jobset)
+    pod = spec["template"]["spec"]
+    assert jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q"
+    assert (spec["activeDeadlineSeconds"], pod["serviceAccountName"]) == (3600, "trainer")
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "data"}
+    assert container["volumeMounts"][0]["mountPath"] == "/mnt/data"
+    assert "TF_CONFIG" not in environment(container, 0)
+
+
+def test_patch_of_pool_follows_common_one():
+    def patch(**container):
+        return {"spec": {"containers": [{"name": "trainer", **container}]}}
+
+    common = patch(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "2"}])
+    own = patch(env=[{"name": "A", "value": "3"}], resources={"limits": {"memory": "8Gi"}})
+    cluster = {"strategy": "one_device", "chief": {"pod_template": own}, "pod_template": common}
+    [(_, _, container)] = containers(planned(Cluster.read(cluster)))
+    variables = environment(container, 0)
+    assert (variables["A"], variables["B"], variables["LEVEL"]) == ("3", "2", "$(HOME)")
+    assert container["resources"]["limits"] == {"memory": "8Gi"}
+
+
+JSON = st.recursive(
+    st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(JSON, JSON)
+def test_patch_keeps_keys_of_both(base, patch):
+    """A patched mapping has the keys of both, and the base stays as it was."""
+    before = json.dumps(base)
+    merged = patched(base, patch)
+    assert json.dumps(base) == before
+    if isinstance(base, dict) and isinstance(patch, dict):
+        assert merged.keys() == base.keys() | patch.keys()
+    if not patch or isinstance(patch, int | str):
+        assert merged in (base, patch)
+
+
+def test_name_follows_job_directory():
+    assert jobset_name("gs://b/jobs/a") == jobset_name("gs://b/jobs/a/") != jobset_name("gs://b/b")
+    assert yaml.safe_load(yaml.safe_dump(planned(load_cluster(CLUSTERS[0]))))
