@@ -130,17 +130,18 @@ class Layout:
             for field in self._strings:
                 strings = columns[field.name]
                 payloads += [_string_heads(field, lengths(strings)), strings]
-            payloads = _join(payloads)
-            records = _join(
-                [records[:, :HEADER_BYTES], payloads, _checksum_bytes(payloads.to_pylist(), count)]
+            joined = _join(payloads)
+            framed = _join(
+                [records[:, :HEADER_BYTES], joined, _checksum_bytes(joined.to_pylist(), count)]
             )
             # Arrow has made a new array, so its bytes begin with the first record.
-            records = np.frombuffer(records.buffers()[2], np.uint8, sizes.sum())
+            encoded = np.frombuffer(framed.buffers()[2], np.uint8, sizes.sum())
         else:
             records[:, -FOOTER_BYTES:] = _checksum_bytes(
                 records[:, HEADER_BYTES:-FOOTER_BYTES], count
             )
-        return records.reshape(-1), np.cumsum(sizes)
+            encoded = records.reshape(-1)
+        return encoded, np.cumsum(sizes)
 
     def chunks(self, columns: Mapping[str, Column]) -> Iterator[slice]:
         """Yields slices that divide N records into chunks of about 1 MiB when they are encoded.

@@ -1,3 +1,4 @@
+import inspect
 import json
 import typing
 
@@ -29,7 +30,7 @@ def evaluate_step(tmp_path):
         artifacts = {
             name: kind(name=name, uri=str(tmp_path / name))
             for name, kind in typing.get_type_hints(component.evaluate).items()
-            if issubclass(kind, dsl.Artifact)
+            if inspect.isclass(kind) and issubclass(kind, dsl.Artifact)
         }
         places = {"job_dir": f"{job}/", "registry": f"{tmp_path}/registry", "name": "m"}
         places["dataset"] = str(data)
