@@ -99,12 +99,14 @@ def writable(place: object) -> Iterator[None]:
 def about(name: object) -> Iterator[None]:
     """Context manager that puts `name: ` before the message of a `UserError` in the block.
 
-    The error stays the same, so that one of a subclass can still be told from others.
+    Not if the message begins so already. The error stays the same, so that one of a subclass can
+    still be told from others.
     """
     try:
         yield
     except UserError as error:
-        error.args = (f"{name}: {error}",)
+        if not str(error).startswith(f"{name}: "):
+            error.args = (f"{name}: {error}",)
         raise
 
 

@@ -26,6 +26,7 @@ KEYS = Keys(
     options={EvaluateOptions: tuple(EVALUATE_OWN)}, flags=("min_accuracy", "threshold", "gate")
 )
 _COLUMNS = ("run", "status", "verdict", "metric", "version", "dataset", "cluster", "seconds")
+_WIDEST = 60  # Most characters of a value.
 _COMPARED = ("name", "cluster", "convert_args", "evaluate_args", "trainer_args", "dataset_dir")
 
 
@@ -133,7 +134,8 @@ def _facts(run: Run) -> dict[str, Any]:
 def _text(value: Any) -> str:
     if value in (None, ""):
         return "-"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
 
 
 def _delete(args: argparse.Namespace) -> None:

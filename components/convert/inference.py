@@ -19,12 +19,12 @@ import duckdb
 import yaml
 
 from common.cli import as_list
-from common.errors import UserError, about, first_line, readable, unknown, writable
+from common.errors import UserError, about, readable, unknown, writable
 from common.storage.files import write_text
 from components.convert.expressions import connect, quoted, unquoted
 from components.convert.options import Options, Proposal
 from components.convert.sources.registry import find_source
-from components.convert.sources.views import TABLES, create_view
+from components.convert.sources.views import TABLES, create_view, what_is_wrong
 
 # Texts that may stand for a missing value.
 _MARKS = ("NA", "N/A", "NaN", "nan", "NULL", "null")
@@ -145,8 +145,13 @@ class _Column:
         Args:
           is_label: Whether the column is what is predicted. It gets no default then.
         """
-        default = _DEFAULTS.get(self.type or "") if self.has_gaps and not is_label else None
-        line = f"{self.name}: {{{_flow(**self.entry, default=default)}}}  # {self.comment}"
+        entry, comment = dict(self.entry), self.comment
+        if self.has_gaps and not is_label and self.type:
+            entry["default"] = default = _DEFAULTS[self.type]
+            if default != "":  # Else a gap would look like a value.
+                entry["indicator"] = True
+                comment += f"; {default} takes the place of a missing value"
+        line = f"{self.name}: {{{_flow(**entry)}}}  # {comment}"
         return f"  # {line}; left out: {self.fault}" if self.fault and not is_label else f"  {line}"
 
 
@@ -180,17 +185,21 @@ def write(options: Options, proposal: Proposal) -> None:
         source = as_list(options.source)[0]
         with about(source):
             try:
-                create_view(connection, dataset, files, folder)
-                text = _schema(connection, dataset, source, proposal.label)
+                delimiter = create_view(connection, dataset, files, folder)
+                text = _schema(connection, dataset, source, proposal.label, delimiter)
             except duckdb.Error as error:
-                raise UserError(first_line(error)) from None
+                raise UserError(what_is_wrong(error)) from None
     with writable(f"--infer-schema {path}"):
         write_text(path, text)
     print(f"{path}: look through it, then convert with --schema {path}", flush=True)
 
 
 def _schema(
-    connection: duckdb.DuckDBPyConnection, dataset: str, source: str, label: str | None
+    connection: duckdb.DuckDBPyConnection,
+    dataset: str,
+    source: str,
+    label: str | None,
+    delimiter: str | None,
 ) -> str:
     """Returns the text of a schema file for the view `source`.
 
@@ -199,11 +208,11 @@ def _schema(
       dataset: Kind of the table.
       source: Path of the table's file, which gives the schema its name and origin.
       label: Header of the column to predict; None to leave that to be filled in.
+      delimiter: Delimiter of CSV files, if it is not that of their names.
 
     Raises:
-      UserError: If the table has no rows, no column for a model, or no such label; if the label is
-        constant or has more than 100 classes; or if the header of a CSV file seems to have another
-        delimiter.
+      UserError: If the table has no rows, no column for a model, or no such label; or if the label
+        is constant or has more than 100 classes.
     """
     path = pathlib.PurePath(source)
     rows = (
@@ -214,11 +223,6 @@ def _schema(
     columns = [_Column(**row) for row in rows]
     if not columns:
         raise UserError("no rows")
-    if dataset == "csv" and len(columns) == 1 and re.search(r"[;\t|,]", columns[0].header):
-        raise UserError(
-            f"its one column is {columns[0].header!r}; write the schema by hand, with its "
-            "'delimiter'"
-        )
     missing = ["", *(_MARKS if any(column.needs_marks for column in columns) else ())]
     targets = {column.header: column for column in columns if column.type}
     predicted = [
@@ -242,6 +246,7 @@ def _schema(
         "deep:",
         *(f"  - {{{_flow(**column.input)}}}" for column in inputs),
         _flow(missing=missing),
+        *([_flow(delimiter=delimiter)] if delimiter else []),
         "other_columns: ignore",
         "",
     ]

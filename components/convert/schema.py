@@ -41,6 +41,7 @@ _DTYPES = {
     "bool": "string",
     "time": "int64",
 }
+DELIMITERS = (",", ";", "\t", "|")
 FLOAT32_MAX = float.fromhex("0x1.fffffep+127")
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
 _NUMBERS, _CATEGORIES = ("float", "int", "time"), ("int", "string", "bool")
@@ -352,7 +353,7 @@ class TableSchema(_Schema):
     wide: tuple[Input, ...] = ()
     missing: tuple[Annotated[str, Field(strict=True)], ...] = ("",)
     other_columns: Literal["refuse", "ignore"] = "refuse"
-    delimiter: Literal[",", ";", "\t", "|"] | None = None
+    delimiter: Literal[DELIMITERS] | None = None  # type: ignore[valid-type]
     split: SplitRule | None = None
 
     @field_validator("columns", mode="before")

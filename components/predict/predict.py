@@ -177,6 +177,8 @@ def _answer_right_ones(model: Model, signature: str, batch: Batch, fault: str) -
 
 def _arrow(values: np.ndarray) -> pa.Array:
     """Returns answers [N] or [N, k] as an Arrow array of numbers, texts, or lists of numbers."""
+    if values.shape[1:] == (1,):
+        values = values[:, 0]
     if values.dtype == object:
         return pa.array(values.tolist(), pa.binary()).cast(pa.string())
     flat = pa.array(values.reshape(-1))

@@ -28,7 +28,7 @@ from components.convert.expressions import connect, literal, quoted
 from components.convert.sources.images import IMAGE_SUFFIXES
 from components.convert.sources.registry import find_source
 from components.convert.sources.tables import ENDINGS
-from components.convert.sources.views import create_view
+from components.convert.sources.views import create_view, what_is_wrong
 from components.predict.model import Model
 from components.predict.options import Options
 from trainer.data import records
@@ -126,9 +126,7 @@ def open_rows(options: Options, model: Model) -> Iterator[Rows]:
             create_view(connection, dataset, files, folder)
             yield _table(connection, dataset, model, as_list(options.keep))
         except duckdb.Error as error:
-            # The first lines say what is wrong, and in which line of the file.
-            lines = str(error).splitlines()[:3]
-            raise UserError(" ".join(" ".join(lines).split())) from None
+            raise UserError(what_is_wrong(error)) from None
 
 
 def _table(

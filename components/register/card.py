@@ -7,7 +7,7 @@ from common import provenance
 from common.pages import templates
 from components.register.registry import Registry, Version
 
-# Example cells by type, for columns without a default.
+# Example cells by type.
 _EXAMPLES = {
     "float": "1.5",
     "int": "1",
@@ -33,10 +33,7 @@ def card(registry: Registry, name: str, version: Version) -> str:
     """
     version.require_files(name)
     signatures, columns = provenance.taken_by(version.model_dir)
-    cells = {
-        column.name: _EXAMPLES[column.type or ""] if column.default is None else str(column.default)
-        for column in columns
-    }
+    cells = {column.name: _EXAMPLES[column.type or ""] for column in columns}
     template = templates("components.register").get_template("card.md")
     return template.render(
         name=name,

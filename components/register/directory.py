@@ -106,11 +106,16 @@ class DirectoryRegistry(Registry):
         ):
             if not path.exists():
                 return []
-            events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            if not events or not all(
-                is_ours(event) and {"event", "version"} <= event.keys() for event in events
-            ):
-                raise ValueError("it has other lines than this program writes")
+            events = []
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                try:
+                    events.append(json.loads(line))
+                    if not (is_ours(events[-1]) and {"event", "version"} <= events[-1].keys()):
+                        raise ValueError("it is not what this program writes")
+                except ValueError as error:
+                    raise ValueError(f"line {number}: {error}") from None
+            if not events:
+                raise ValueError("it is empty")
             return events
 
     def _insert(self, name: str, model_dir: str, facts: Mapping[str, Any]) -> str:

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket
 from collections.abc import Sequence
 
 from common import lifeline
 from common.cli import Parser, run_cli
+from common.errors import UserError
 from common.quiet import import_keras, without_advice
 from components.serve.options import Options
 
@@ -18,6 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     Options.add_flags(parser)
     options = Options.of(parser.parse_args(argv))
+    try:  # Before the model is loaded.
+        socket.create_server((options.host, options.port)).close()
+    except OSError as error:
+        raise UserError(
+            f"--port {options.port} of {options.host}: {error.strerror}; give another one"
+        ) from None
     if owner := lifeline.owner_pid(os.environ):
         lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with without_advice():

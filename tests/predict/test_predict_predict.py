@@ -1,5 +1,6 @@
 """Predictions for files, by models that were made up and exported."""
 
+import functools
 import json
 import re
 
@@ -50,6 +51,7 @@ def predict(model, source, output, *flags):
     [
         ("r.csv", write_csv),
         ("r.csv.gz", write_csv),
+        ("semicolons.csv", functools.partial(write_csv, delimiter=";")),
         ("r.jsonl", write_jsonl),
         ("r.parquet", write_parquet),
     ],

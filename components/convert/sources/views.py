@@ -14,6 +14,7 @@ import duckdb
 
 from common.errors import UserError, about
 from common.storage.storage import File
+from components.convert.schema import DELIMITERS
 from components.convert.sources.tables import delimiter_of
 from components.convert.sources.text_rows import check_quotes, csv_relation, read_header
 from components.convert.sources.unpacking import plain_path
@@ -31,14 +32,20 @@ TABLES = {
 
 def create_view(
     connection: duckdb.DuckDBPyConnection, dataset: str, files: Sequence[File], folder: str
-) -> None:
+) -> str | None:
     """Creates a view `source` of a table.
+
+    The delimiter of a CSV file is that of its name or, if its header has one column only then, the
+    one with which it has most.
 
     Args:
       connection: Connection to DuckDB.
       dataset: Kind of the table, a key of `TABLES`.
       files: Files of the table. Those that are packed or in a bucket are copied.
       folder: Folder of this machine for the copies. They must stay as long as the view is used.
+
+    Returns:
+      The delimiter of the last CSV file, if it is not that of its name; else None.
 
     Raises:
       UserError: If a file cannot be read, or is no CSV file with different names in its header.
@@ -49,11 +56,16 @@ def create_view(
         connection.sql(f"FROM {table}", params={"paths": [*map(glob.escape, paths)]}).create_view(
             "source"
         )
-        return
+        return None
     relations = []
     for file, path in zip(files, paths, strict=True):
-        delimiter = delimiter_of(file.path)
+        usual = delimiter_of(file.path)
         with about(file.path):
+            delimiter = usual
+            if len(read_header(path, usual)[1]) == 1:
+                delimiter = max(
+                    (usual, *DELIMITERS), key=lambda each: len(read_header(path, each)[1])
+                )
             header_end, header = read_header(path, delimiter)
             if len({*header}) < len(header):
                 raise UserError("two columns have one name in the header")
@@ -62,3 +74,9 @@ def create_view(
             f"FROM {csv_relation(path, header, header_end, delimiter, is_parallel=is_parallel)}"
         )
     connection.sql(" UNION ALL BY NAME ".join(relations)).create_view("source")
+    return None if delimiter == usual else delimiter
+
+
+def what_is_wrong(error: duckdb.Error) -> str:
+    """Returns the first lines of an error as one; they say what is wrong, and in which line."""
+    return " ".join(" ".join(str(error).splitlines()[:3]).split())
