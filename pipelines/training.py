@@ -103,6 +103,8 @@ def build(
                 tasks.append(located.set_caching_options(False))
                 dataset_dir, job_dir = located.outputs["dataset"], located.outputs["job_dir"]
             converted = steps.convert(**source, directory=dataset_dir)
+            # On this machine the step itself sees soon whether the directory is still complete.
+            converted.set_caching_options(not is_local)
             data = {
                 "dataset": converted.outputs["Output"],
                 "evaluate_args": evaluate_args,

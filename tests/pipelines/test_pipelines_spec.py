@@ -58,8 +58,8 @@ def test_cached_steps_of_each_platform(specs):
         }
         for backend, (spec, *_) in specs.items()
     }
-    # Here the notes of what is cached are those of one run.
-    steps = "convert plan train evaluate gate register promote predict"
+    # Here the notes of what is cached are those of one run, and `convert` looks for itself.
+    steps = "plan train evaluate gate register promote predict"
     assert cached == {"vertex": {"convert"}, "kubeflow": {"convert"}, "local": {*steps.split()}}
 
 
