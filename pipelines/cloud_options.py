@@ -85,7 +85,8 @@ class KubeflowOptions(Flags):
     )
     train_args: str = flag(
         str,
-        "flags of components.train for its back end, one text: '--namespace team'",
+        "flags of components.train for its back end, one text: '--namespace team', or '--backend "
+        "process' to train within the step",
         default="",
         metavar="FLAGS",
     )

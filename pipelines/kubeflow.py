@@ -8,6 +8,7 @@ import json
 import shlex
 import tempfile
 import time
+import warnings
 
 import kfp
 import kfp_server_api
@@ -22,7 +23,7 @@ from components.train.backends.job_settings import new_name
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
 from pipelines.cloud_options import cluster_of
 from pipelines.config import Config
-from pipelines.training import SHARED, build
+from pipelines.training import SHARED, build, launcher_of
 
 POLL_S = 5
 
@@ -59,13 +60,14 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
         "should_predict": bool(predict),
     }
     if config.train_args:
-        launcher = ["--backend=kubernetes", f"--image={image}"]
+        launcher = [] if "--backend" in config.train_args else launcher_of(image)
         values["train_args"] = [*launcher, *shlex.split(config.train_args)]
     if dry_run:
         print(json.dumps(values, indent=2))
         return 0
     options = dict(option.split("=", 1) for option in as_list(config.kfp_client))
     options = {key: documents.parse_yaml(value.encode()) for key, value in options.items()}
+    warnings.simplefilter("ignore", FutureWarning)  # kfp warns of servers of its first version.
     try:
         try:
             client = kfp.Client(config.kfp_host, **options)

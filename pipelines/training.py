@@ -69,7 +69,7 @@ def build(
     }
     steps = types.SimpleNamespace(**by_name)
     is_local, is_vertex = backend == "local", backend == "vertex"
-    launcher = ["--backend=kubernetes", f"--image={image}"] if backend == "kubeflow" else []
+    launcher = launcher_of(image) if backend == "kubeflow" else []
 
     @dsl.pipeline(
         name=NAME,
@@ -179,3 +179,8 @@ def build(
                 task.platform_config["kubernetes"] = {"pvcMount": [mount]}
 
     return training
+
+
+def launcher_of(image: str) -> list[str]:
+    """Returns the flags of `components.train` for a JobSet whose containers have an image."""
+    return ["--backend=kubernetes", f"--image={image}"]

@@ -31,9 +31,9 @@ def cleanup(
         from common.errors import UserError
         from components.train.__main__ import BACKENDS, parse
 
-        args = parse(train_args)
-        backend = BACKENDS[args.backend]
         try:
+            args = parse(train_args)
+            backend = BACKENDS[args.backend]
             backend(backend.Options.of(args)).cancel(
                 f"{job_dir}/{run_folder}/job" if run_folder else job_dir
             )

@@ -45,11 +45,15 @@ def files(directory):
     return {str(path.relative_to(directory)) for path in paths}
 
 
-def exit_handler(state, run_id, run_dir="", vertex=None):
-    """Runs the pipeline's exit handler after a run that ended in a state."""
+def exit_handler(state, run_id, run_dir="", vertex=None, runs=""):
+    """Runs the pipeline's exit handler after a run that ended in a state.
+
+    The run was one of this machine in `run_dir`, one of Vertex AI, or of another server in `runs`.
+    """
     names = ("pipeline_job_resource_name", "pipeline_task_name", "error_code", "error_message")
     status = dsl.PipelineTaskFinalStatus(state=state, **dict.fromkeys(names))
     project, location = (vertex.project, vertex.location) if vertex else ("", "")
-    training = {"train_args": [], "job_dir": f"{run_dir}/job", "run_folder": ""}
+    training = {"train_args": [], "job_dir": runs or f"{run_dir}/job"}
+    training["run_folder"] = run_id if runs else ""
     place = {"project": project, "location": location}
     cleanup(run_id=run_id, run_dir=run_dir, **training, **place, status=status)

@@ -1,9 +1,14 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
+from components.train.supervision.lock import holder
 from pipelines.local.record import lock
 from tests.cleanup.conftest import exit_handler, files
+from tests.root import ROOT
+from tests.train.train_fakes import wait_until
 
 
 @pytest.mark.parametrize("is_evaluated", [False, True])
@@ -22,3 +27,17 @@ def test_temporary_files_go_after_success(make_run, state, is_evaluated):
     succeeded = state in ("SUCCEEDED", "COMPLETE") or (state == "RUNNING" and is_evaluated)
     left = before - gone | {"cleanup.jsonl"} if succeeded else before
     assert files(run) == left
+
+
+@pytest.mark.cluster
+def test_exit_handler_stops_lost_training(digits, tmp_path, capsys):
+    """On a server of Kubeflow Pipelines, a training may go on without the step that started it."""
+    job = tmp_path / "runs/r1/job"
+    flags = "-m components.train --cluster clusters/local.yaml -- --train-steps 100000"
+    line = [sys.executable, *flags.split(), f"--data-dir={digits}", f"--job-dir={job}"]
+    with subprocess.Popen(line, cwd=ROOT) as training:
+        wait_until(lambda: holder(str(job)))
+        exit_handler("FAILED", "r1", runs=str(tmp_path / "runs"))
+        assert training.wait() == 143
+    exit_handler("FAILED", "r1", runs=str(tmp_path / "runs"))
+    assert "nothing is stopped: " in capsys.readouterr().out
