@@ -23,7 +23,7 @@ from components.train.backends.job_settings import new_name
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
 from pipelines.cloud_options import cluster_of
 from pipelines.config import Config
-from pipelines.training import SHARED, build, launcher_of
+from pipelines.training import SHARED, STEPS, build, launcher_of
 
 POLL_S = 5
 
@@ -86,6 +86,8 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
         raise ConnectionError(f"--kfp-host {config.kfp_host}: {error}") from error
     if not wait:
         return 0
-    failed = [task.display_name for task in run.run_details.task_details if task.state == "FAILED"]
-    print(f"{name}: {run.state.lower()}", *failed, sep="\n  ")
+    print(f"{name}: {run.state.lower()}")
+    for task in run.run_details.task_details:  # Groups of steps, and pods, are among them.
+        if task.state == "FAILED" and task.display_name in (step.__name__ for step in STEPS):
+            print(f"failed: {task.display_name}")
     return int(run.state != "SUCCEEDED")

@@ -37,8 +37,8 @@ def server(states):
             )
             answer = {"experiments": [{"experiment_id": "e1", "display_name": "Default"}]}
             if "/runs" in self.path:
-                task = {"display_name": "train", "state": "FAILED"}
-                run = {"run_id": "r1", "run_details": {"task_details": [task]}}
+                tasks = [{"display_name": name, "state": "FAILED"} for name in ("root", "train")]
+                run = {"run_id": "r1", "run_details": {"task_details": tasks}}
                 answer = {**run, "state": "PENDING" if self.command == "POST" else next(states)}
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -79,7 +79,7 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
     assert {*sent["pipeline_spec"]} == {"pipeline_spec", "platform_spec"}
     printed = capsys.readouterr().out
     assert f"{url}/#/runs/details/r1" in printed
-    assert f"{sent['display_name']}: {states[-1].lower()}\n  train" in printed
+    assert printed.endswith(f"{sent['display_name']}: {states[-1].lower()}\nfailed: train\n")
 
 
 @pytest.mark.parametrize(
