@@ -1,4 +1,4 @@
-"""Keys of a run on Vertex AI or on Kubeflow Pipelines, and checks that send no request."""
+"""Keys of a run on Vertex AI, and checks of them that send no request."""
 
 import dataclasses
 import re
@@ -68,33 +68,9 @@ class CloudOptions(Flags):
     max_machine_hours: float | None = flag(positive, "of the training, all attempts together")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class KubeflowOptions(Flags):
-    """Keys of a run on a server of Kubeflow Pipelines other than Vertex AI."""
-
-    kfp_host: str | None = flag(str, "URL of a server, in place of Vertex AI", metavar="URL")
-    kfp_client: str | tuple[str, ...] | None = flag(
-        matching(r"\w+=.*", "KEY=VALUE, such as namespace=team", "KEY=VALUE"),
-        "further arguments of kfp.Client, VALUE in YAML",
-        several=True,
-    )
-    claim: str = flag(
-        matching(r"[a-z0-9.-]+(:/[^:]+)?", "NAME or NAME:PATH", "NAME[:PATH]"),
-        "persistent volume claim (ReadWriteMany) that all steps mount at PATH (/shared without)",
-        default="",
-    )
-    train_args: str = flag(
-        str,
-        "flags of components.train for its back end, one text: '--namespace team', or '--backend "
-        "process' to train within the step",
-        default="",
-        metavar="FLAGS",
-    )
-
-
 KEYS = Keys(
-    options={**SHARED, CloudOptions: (), KubeflowOptions: (), JobSettings: ()},
-    flags=(*FLAGS, "project", "location", "bucket", "service_account", "kfp_host", "claim"),
+    options={**SHARED, CloudOptions: (), JobSettings: ()},
+    flags=(*FLAGS, "project", "location", "bucket", "service_account"),
 )
 
 

@@ -11,7 +11,8 @@ from common.container_engine import DEFAULT_IMAGE
 from common.errors import writable
 from common.flags import local
 from components.train.backends.job_settings import JobSettings
-from pipelines.cloud_options import KEYS, cluster_of
+from pipelines.cloud_options import cluster_of
+from pipelines.kubeflow import KEYS
 from pipelines.training import BACKENDS, NAME, build
 
 

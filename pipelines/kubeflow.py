@@ -4,6 +4,7 @@ The code of the pipeline's steps, their files and the registry are the same as o
 directories lie on a volume that every step mounts.
 """
 
+import dataclasses
 import json
 import shlex
 import tempfile
@@ -16,16 +17,54 @@ import urllib3
 from kfp import compiler
 
 from common import documents
-from common.cli import as_list
+from common.cli import Flags, as_list, flag
 from common.container_engine import DEFAULT_IMAGE
 from common.errors import UserError
-from components.train.backends.job_settings import new_name
+from components.train.backends.job_settings import JobSettings, matching, new_name
+from pipelines import cloud_options
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
-from pipelines.cloud_options import cluster_of
-from pipelines.config import Config
+from pipelines.config import Config, Keys
 from pipelines.training import SHARED, STEPS, build, launcher_of
 
 POLL_S = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KubeflowOptions(Flags):
+    """Keys of a run on a server of Kubeflow Pipelines other than Vertex AI."""
+
+    kfp_host: str | None = flag(str, "URL of a server, in place of Vertex AI", metavar="URL")
+    kfp_client: str | tuple[str, ...] | None = flag(
+        matching(r"\w+=.*", "KEY=VALUE, such as namespace=team", "KEY=VALUE"),
+        "further arguments of kfp.Client, VALUE in YAML",
+        several=True,
+    )
+    claim: str = flag(
+        matching(r"[a-z0-9.-]+(:/[^:]+)?", "NAME or NAME:PATH", "NAME[:PATH]"),
+        "persistent volume claim (ReadWriteMany) that all steps mount at PATH (/shared without)",
+        default="",
+    )
+    train_args: str = flag(
+        str,
+        "flags of components.train for its back end, one text: '--namespace team', or '--backend "
+        "process' to train within the step",
+        default="",
+        metavar="FLAGS",
+    )
+
+
+KEYS = Keys(
+    options={**cloud_options.KEYS.options, KubeflowOptions: ()},
+    flags=(*cloud_options.KEYS.flags, "kfp_host", "claim"),
+)
+
+
+def unusable(config: Config) -> list[str]:
+    """Returns the names of keys that are given and mean something to Vertex AI only."""
+    options = (cloud_options.CloudOptions, JobSettings)
+    names = {field.name for each in options for field in dataclasses.fields(each)}
+    names -= {"scheduling", "timeout", "max_restarts"}  # They are of the training as well.
+    return sorted(config.model_fields_set & (names | {"fail_on_reject"}))
 
 
 def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
@@ -51,7 +90,7 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
     image = config.image or DEFAULT_IMAGE
     predict = as_list(config.predict)
     values = {
-        **pipeline_arguments(config, cluster_of(config), as_list(config.source)),
+        **pipeline_arguments(config, cloud_options.cluster_of(config), as_list(config.source)),
         "run_id": name,
         "job_dir": config.job_dir or f"{shared}/runs/{name}/job",
         "dataset_dir": f"{shared}/datasets",

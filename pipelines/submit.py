@@ -20,8 +20,9 @@ from components.train.backends.attempts import JobStore, first_attempt
 from components.train.cluster.cluster_file import Cluster
 from pipelines import kubeflow
 from pipelines.arguments import EVALUATE_OWN, EXIT_REJECTED, evaluation
-from pipelines.cloud_options import KEYS, NEEDED, check_place, scheduled_as
+from pipelines.cloud_options import NEEDED, check_place, scheduled_as
 from pipelines.config import Config
+from pipelines.kubeflow import KEYS
 from pipelines.vertex.submission import Submission, prepare
 
 _EXIT_CODES = (
@@ -48,9 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     config = KEYS.read(args)
     if config.kfp_host:
-        for flag in ("resume", "list", "cancel"):
-            if vars(args)[flag]:
-                raise UserError(f"--{flag} has no use with --kfp-host; the server's page does it")
+        others = [name for name in ("resume", "list", "cancel") if vars(args)[name]]
+        if others := [*others, *kubeflow.unusable(config)]:
+            raise UserError(f"{', '.join(others)}: no use with --kfp-host; leave it out")
         return kubeflow.submit(config, wait=args.wait, dry_run=args.dry_run)
     if not config.project:
         config = config.model_copy(update={"project": os.environ.get("GOOGLE_CLOUD_PROJECT")})

@@ -86,7 +86,7 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
     ("words", "error", "message"),
     [
         ([], UserError, "--claim is missing"),
-        (["--list"], UserError, "--list has no use with --kfp-host"),
+        (["--list", "--bucket=gs://a"], UserError, "list, bucket: no use with --kfp-host"),
         (["--claim=a", "--set=kfp_client=[b=c]"], UserError, "unexpected keyword argument 'b'"),
         (["--claim=a"], ConnectionError, "--kfp-host http://localhost:1: "),
     ],
