@@ -115,18 +115,43 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
         with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
             compiler.Compiler().compile(build("kubeflow", image, claim=config.claim), file.name)
             # This prints the URL.
-            run = client.create_run_from_pipeline_package(file.name, values, run_name=name).run_info
-        while wait and run.state not in ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED"):
-            time.sleep(POLL_S)
-            run = client.get_run(run.run_id)
+            run = client.create_run_from_pipeline_package(file.name, values, run_name=name)
+        state = _follow(client, run.run_id) if wait else ""
     except kfp_server_api.ApiException as error:
         raise UserError(f"--kfp-host {config.kfp_host}: {error}") from error
     except (urllib3.exceptions.HTTPError, TimeoutError) as error:
         raise ConnectionError(f"--kfp-host {config.kfp_host}: {error}") from error
     if not wait:
         return 0
-    print(f"{name}: {run.state.lower()}")
-    for task in run.run_details.task_details:  # Groups of steps, and pods, are among them.
-        if task.state == "FAILED" and task.display_name in (step.__name__ for step in STEPS):
-            print(f"failed: {task.display_name}")
-    return int(run.state != "SUCCEEDED")
+    print(f"{name}: {state.lower()}")
+    return int(state != "SUCCEEDED")
+
+
+def _follow(client: kfp.Client, run_id: str) -> str:
+    """Prints the states of a run's steps as they change, and returns the run's when it has ended.
+
+    While the network or the server fails, it goes on waiting.
+
+    Raises:
+      ApiException: If the server refuses to show the run.
+    """
+    names = [step.__name__ for step in STEPS]
+    states: dict[str, str] = {}
+    while True:
+        try:
+            run = client.get_run(run_id)
+        except kfp_server_api.ApiException as error:
+            if error.status < 500:
+                raise
+        except urllib3.exceptions.HTTPError as error:
+            print(f"waiting for the server: {error}")
+        else:
+            # Groups of steps, and pods, are among the tasks.
+            for task in (run.run_details and run.run_details.task_details) or ():
+                step, state = task.display_name, task.state
+                if step in names and state not in (None, "PENDING", states.get(step)):
+                    states[step] = state
+                    print(f"{step}: {state.lower()}", flush=True)
+            if run.state in ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED"):
+                return run.state
+        time.sleep(POLL_S)

@@ -26,21 +26,23 @@ components.load_component_from_file(spec)(**json.loads(values))
 
 @contextlib.contextmanager
 def server(states):
-    """Serves the API of Kubeflow Pipelines; a run has each state once. Yields URL and requests."""
+    """Serves the API of Kubeflow Pipelines. Yields its URL and the requests.
+
+    A run has each of the states once; an empty one stands for a server that is away.
+    """
     requests, states = [], iter(states)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             size = int(self.headers.get("Content-Length", 0))
-            requests.append(
-                (self.path.partition("?")[0], json.loads(self.rfile.read(size) or "{}"))
-            )
+            body = json.loads(self.rfile.read(size) or "{}")
+            requests.append((self.path.partition("?")[0], body))
             answer = {"experiments": [{"experiment_id": "e1", "display_name": "Default"}]}
             if "/runs" in self.path:
                 tasks = [{"display_name": name, "state": "FAILED"} for name in ("root", "train")]
                 run = {"run_id": "r1", "run_details": {"task_details": tasks}}
                 answer = {**run, "state": "PENDING" if self.command == "POST" else next(states)}
-            self.send_response(200)
+            self.send_response(200 if answer.get("state", "-") else 503)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
@@ -63,7 +65,7 @@ def flags(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("states", "code"), [(["RUNNING", "SUCCEEDED"], 0), (["FAILED"], 1), (["CANCELED"], 1)]
+    ("states", "code"), [(["RUNNING", "", "SUCCEEDED"], 0), (["FAILED"], 1), (["CANCELED"], 1)]
 )
 def test_run_is_started_and_awaited(flags, states, code, capsys):
     more = ["--wait", "--set", "kfp_client=[namespace=team]", "--set"]
@@ -79,7 +81,7 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
     assert {*sent["pipeline_spec"]} == {"pipeline_spec", "platform_spec"}
     printed = capsys.readouterr().out
     assert f"{url}/#/runs/details/r1" in printed
-    assert printed.endswith(f"{sent['display_name']}: {states[-1].lower()}\nfailed: train\n")
+    assert printed.endswith(f"\ntrain: failed\n{sent['display_name']}: {states[-1].lower()}\n")
 
 
 @pytest.mark.parametrize(
