@@ -99,7 +99,7 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
         "should_predict": bool(predict),
     }
     if config.train_args:
-        launcher = [] if "--backend" in config.train_args else launcher_of(image)
+        launcher = [] if "--backend" in config.train_args else launcher_of(image, config.claim)
         values["train_args"] = [*launcher, *shlex.split(config.train_args)]
     if dry_run:
         print(json.dumps(values, indent=2))

@@ -69,7 +69,7 @@ def build(
     }
     steps = types.SimpleNamespace(**by_name)
     is_local, is_vertex = backend == "local", backend == "vertex"
-    launcher = launcher_of(image) if backend == "kubeflow" else []
+    launcher = launcher_of(image, claim) if backend == "kubeflow" else []
 
     @dsl.pipeline(
         name=NAME,
@@ -181,6 +181,8 @@ def build(
     return training
 
 
-def launcher_of(image: str) -> list[str]:
-    """Returns the flags of `components.train` for a JobSet whose containers have an image."""
-    return ["--backend=kubernetes", f"--image={image}"]
+def launcher_of(image: str, claim: str) -> list[str]:
+    """Returns flags of `components.train` for a JobSet with an image, and a claim as of `build`."""
+    flags = ["--backend=kubernetes", f"--image={image}"]
+    name, _, path = claim.partition(":")
+    return [*flags, f"--claim={name}:{path or SHARED}"] if claim else flags

@@ -76,8 +76,8 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
     values = sent["runtime_config"]["parameters"]
     own = f"/mnt/data/runs/{sent['display_name']}/job"
     assert (values["job_dir"], values["registry"]) == (own, "/mnt/data/registry")
-    launcher = ["--backend=kubernetes", "--image=r/i@sha256:1", "--namespace", "team"]
-    assert values["train_args"] == launcher
+    launcher = ["--backend=kubernetes", "--image=r/i@sha256:1", "--claim=data:/mnt/data"]
+    assert values["train_args"] == [*launcher, "--namespace", "team"]
     assert {*sent["pipeline_spec"]} == {"pipeline_spec", "platform_spec"}
     printed = capsys.readouterr().out
     assert f"{url}/#/runs/details/r1" in printed

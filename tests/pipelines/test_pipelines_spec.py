@@ -92,4 +92,5 @@ def test_claim_is_mounted_everywhere(specs):
     assert [*mounted.values()] == [{"pvcMount": [mount]}] * len(mounted)
     assert [len(specs[backend]) for backend in ("local", "vertex")] == [1, 1]
     inputs = spec["root"]["inputDefinitions"]["parameters"]
-    assert inputs["train_args"]["defaultValue"] == ["--backend=kubernetes", f"--image={IMAGE}"]
+    launcher = ["--backend=kubernetes", f"--image={IMAGE}", "--claim=data:/mnt/data"]
+    assert inputs["train_args"]["defaultValue"] == launcher
