@@ -21,9 +21,11 @@ from components.evaluate.gate import BASELINE, CHAMPION, Comparison, decide
 from components.evaluate.options import Options
 from components.evaluate.score import load, predict
 from components.evaluate.slices import slices
+from trainer.job import done
 
 FILE = "evaluation.json"
 REPORT = "report.html"
+_GAP = 0.2  # A larger loss of accuracy since training is worth a note.
 
 
 def evaluate(options: Options) -> dict[str, Any]:
@@ -78,6 +80,13 @@ def evaluate(options: Options) -> dict[str, Any]:
         notes.append(
             f"judged by the {len(labels):,} of {len(chosen):,} records of {split} that it was not "
             "trained on"
+        )
+    trained = done.load(os.path.dirname(model_dir))
+    learnt, accuracy = getattr(trained, "accuracy", None), metrics.get("accuracy")
+    if learnt and accuracy is not None and learnt - accuracy > _GAP:
+        notes.append(
+            f"training ended with accuracy {learnt:.4f}, and here it is {accuracy:.4f}: the model "
+            "has learnt its training records by heart, or its averages of batch normalisation lag"
         )
     names = manifest.class_names or manifest.targets
     columns = {

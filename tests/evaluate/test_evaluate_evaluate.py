@@ -9,6 +9,7 @@ import pytest
 from common import provenance
 from components.evaluate import report
 from components.evaluate.__main__ import main
+from trainer.job.done import Done
 
 
 def test_figures_equal_hand_computation(scored, make_model, evaluate):
@@ -28,6 +29,16 @@ def test_figures_equal_hand_computation(scored, make_model, evaluate):
     assert test[train.argmax()] != test.max()
     assert baseline["accuracy"] == pytest.approx(test[train.argmax()] / count)
     assert baseline["loss"] == pytest.approx(-(test * np.log(train / train.sum())).sum() / count)
+
+
+@pytest.mark.parametrize(("learnt", "is_noted"), [(0.99, True), (0.95, False)])
+def test_loss_of_accuracy_is_noted(scored, make_model, evaluate, tmp_path, learnt, is_noted):
+    job = tmp_path / "job"
+    shutil.copytree(make_model(wrong=80), job / "model")
+    facts = {"validation": {}, "stopped_early": None, "examples_per_s": 1.0, "accuracy": learnt}
+    Done(step=9, epochs=1.0, loss=0.0, seconds=1.0, **facts).save(str(job))
+    reasons = "\n".join(evaluate(job / "model", scored.path)["decision"]["reasons"])
+    assert (f"training ended with accuracy {learnt:.4f}, and here it is 0.7" in reasons) == is_noted
 
 
 @pytest.mark.parametrize(
