@@ -98,7 +98,7 @@ def make(options: Options, page: str) -> dict[str, str | int]:
     with store.held(directory):
         manifest = store.ready(directory)
         if manifest:
-            print(f"{directory}: another run has converted it")
+            print(f"{directory}: converted already")
         else:
             manifest = convert(options)
         pathlib.Path(page).write_bytes(read_bytes(f"{directory}/{output.PAGE}") or b"")

@@ -61,7 +61,7 @@ def test_dataset_in_bucket_is_reused(step, bucket, capsys):
     place = "gs://demo/datasets/digits"
     metadata = [step(name, place)[1] for name in "ab"]
     assert metadata[0] == metadata[1]
-    assert f"{place}: another run has converted it" in capsys.readouterr().out
+    assert f"{place}: converted already" in capsys.readouterr().out
     (bucket / "datasets/digits/train-00000.tfrecord").write_bytes(b"short")
     assert store.ready(place) is None and not [*bucket.rglob("*.tfrecord")]
 

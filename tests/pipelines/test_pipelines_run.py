@@ -83,7 +83,7 @@ def test_second_run_reuses_dataset(command, place, first_run):
     done = command("pipelines/run.py", *flags(place))
     run = newest(place)
     second = summary(run)
-    assert "another run has converted it" in (run / "logs" / "convert.log").read_text()
+    assert "converted already" in (run / "logs" / "convert.log").read_text()
     assert second["paths"]["dataset"] == first["paths"]["dataset"]
     assert "promote" not in steps(run)
     assert second["metrics"] == first["metrics"]  # Synchronous training is deterministic.
