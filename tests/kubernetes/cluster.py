@@ -10,17 +10,19 @@ import yaml
 from kubernetes import client
 
 from components.train.backends.jobset import jobset_name
+from components.train.cluster.lookup import load_cluster
 from tests.kubernetes.control_plane import ControlPlane, wait_for
 from tests.kubernetes.kubelet import Kubelet
 from tests.root import ROOT
 
-# A program of a user's own: it lives until it is told to end by a file, or by SIGTERM.
+# A program of a user's own: it lives until a file tells it to end, or SIGTERM.
 _PROGRAM = """
 import json, os, signal, sys, time
 task = json.loads(os.environ["TF_CONFIG"])["task"]
 order = os.path.join(sys.argv[1], f"{task['type']}-{task['index']}")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 print("ready", flush=True)
+with open(order + ".pid", "w") as file: file.write(str(os.getpid()))
 while not os.path.exists(order): time.sleep(0.05)
 with open(order) as file: code = int(file.read())
 os.remove(order)
@@ -29,52 +31,87 @@ sys.exit(code)
 """
 SYNC = {"strategy": "multi_worker_mirrored", "chief": {}, "worker": {"replicas": 2}}
 PS = {"strategy": "parameter_server", "chief": {}, "worker": {"replicas": 2}, "ps": {}}
+_KIND = ("jobset.x-k8s.io", "v1alpha2", "default", "jobsets")
 
 
 @dataclasses.dataclass(kw_only=True)
 class Job:
-    """A job in the cluster, and the command that follows it."""
+    """A job in the cluster, and the command that follows it.
+
+    Attributes:
+      pids: Process of each replica, such as `worker-1`, at the last wait for all of them.
+    """
 
     cluster: "Cluster"
     job_dir: pathlib.Path
-    launcher: subprocess.Popen | None = None
+    launcher: subprocess.Popen
+    replicas: set[str]
+    pids: dict[str, int] = dataclasses.field(default_factory=dict)
+    printed: str = ""
 
     @property
     def name(self):
         return jobset_name(str(self.job_dir))
 
-    def wait_for_pods(self, count):
-        """Waits until that many programs run."""
-        kubelet = self.cluster.kubelet
-        wait_for(lambda: len(kubelet.processes(f"{self.name}-")) == count, f"{count} pods")
+    def restarted(self, replica=None):
+        """Waits until all programs run, this one anew; returns the replicas that are new."""
+        before = self.pids
+
+        def are_ready():
+            files = self.job_dir.glob("*.pid")
+            self.pids = {file.stem: int(file.read_text() or 0) for file in files}
+            alive = {process.pid for process in self.cluster.kubelet.processes(self.name)}
+            is_new = not replica or self.pids[replica] != before[replica]
+            return is_new and self.pids.keys() == self.replicas and {*self.pids.values()} == alive
+
+        wait_for(are_ready, f"{self.replicas} of {self.name}")
+        return {each for each in self.replicas if self.pids[each] != before.get(each)}
 
     def order(self, replica, exit_code):
-        """Has the program of a replica such as `worker-1` end; waits until it does."""
+        """Has the program of a replica end; waits until it does."""
         order = self.job_dir / replica
         (self.job_dir / "new").write_text(str(exit_code))
         (self.job_dir / "new").rename(order)
         wait_for(lambda: not order.exists(), f"the end of {replica}")
 
-    def process(self, replica):
-        """Returns the process of a replica such as `worker-1`."""
+    def evict(self, replica):
+        """Has Kubernetes evict the pod of a replica."""
         role, _, index = replica.partition("-")
-        (process,) = self.cluster.kubelet.processes(f"{self.name}-{role}-0-{index}-")
-        return process
+        pods = self.cluster.core.list_namespaced_pod(
+            "default",
+            label_selector=f"jobset.sigs.k8s.io/jobset-name={self.name},"
+            f"jobset.sigs.k8s.io/replicatedjob-name={role},"
+            f"batch.kubernetes.io/job-completion-index={index}",
+        )
+        (pod,) = (pod.metadata.name for pod in pods.items if pod.status.phase == "Running")
+        eviction = client.V1Eviction(metadata={"name": pod})
+        self.cluster.core.create_namespaced_pod_eviction(pod, "default", eviction)
+
+    def wait_for_line(self, text):
+        """Waits until the command prints a line with a text; returns the line."""
+        for line in self.launcher.stdout:
+            self.printed += line
+            if text in line:
+                return line
+        raise AssertionError(f"no {text!r} in {self.printed}")
 
     def end(self):
         """Waits for the end of the command; returns its exit code and output."""
-        out = self.launcher.communicate(timeout=300)[0]
-        return self.launcher.returncode, out
+        self.printed += self.launcher.stdout.read()
+        return self.launcher.wait(), self.printed
 
     def status(self):
         """Returns the JobSet as Kubernetes shows it; None if there is none."""
         try:
-            return self.cluster.objects.get_namespaced_custom_object(
-                "jobset.x-k8s.io", "v1alpha2", "default", "jobsets", self.name
-            )
+            return self.cluster.objects.get_namespaced_custom_object(*_KIND, self.name)
         except client.ApiException as error:
             assert error.status == 404
             return None
+
+    def suspend(self, is_suspended):
+        """Suspends or resumes the JobSet, as Kueue does."""
+        patch = {"spec": {"suspend": is_suspended}}
+        self.cluster.objects.patch_namespaced_custom_object(*_KIND, self.name, patch)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,24 +124,34 @@ class Cluster:
     objects: client.CustomObjectsApi
     rbac: client.RbacAuthorizationV1Api
 
-    def start(self, job_dir, pools, *flags, command=None, **popen):
+    def start(self, job_dir, pools, *flags, command=None):
         """Starts a training of the command, or else of a program that obeys `Job.order`."""
         job_dir.mkdir(exist_ok=True)
         program = job_dir / "program.py"
         program.write_text(_PROGRAM)
-        place = {"name": "here", "mountPath": str(job_dir.parent)}
         template = {
             "terminationGracePeriodSeconds": 5,
             "volumes": [{"name": "here", "hostPath": {"path": str(job_dir.parent)}}],
-            "containers": [{"name": "trainer", "volumeMounts": [place]}],
+            "containers": [
+                {
+                    "name": "trainer",
+                    "volumeMounts": [{"name": "here", "mountPath": str(job_dir.parent)}],
+                }
+            ],
         }
         file = job_dir / "cluster.yaml"
         file.write_text(yaml.safe_dump({**pools, "pod_template": {"spec": template}}))
         own = ["--command", f"python {program} {job_dir}", "--job-dir", str(job_dir)]
         line = ["--image", "none", "--cluster", str(file), *flags, *(command or own)]
-        return Job(cluster=self, job_dir=job_dir, launcher=self.command(*line, **popen))
+        members = load_cluster(file).members
+        return Job(
+            cluster=self,
+            job_dir=job_dir,
+            launcher=self.command(*line),
+            replicas={f"{role}-{index}" for role, index in members},
+        )
 
-    def command(self, *line, **popen):
+    def command(self, *line):
         """Starts the command with the role of `deploy/kubernetes/role.yaml`."""
         return subprocess.Popen(
             [sys.executable, "-m", "components.train", "--backend", "kubernetes", *line],
@@ -113,8 +160,13 @@ class Cluster:
             text=True,
             cwd=ROOT,
             env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig("launcher"))},
-            **popen,
         )
+
+    def run(self, *line):
+        """Runs the command like `command`; returns its exit code and output."""
+        process = self.command(*line)
+        out = process.communicate()[0]
+        return process.returncode, out
 
 
 def start(programs, home):
@@ -128,7 +180,8 @@ def start(programs, home):
     plane.start()
     api = plane.client("admin")
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    kubelet = Kubelet(api, home, {"PATH": path, "HOME": "/tmp", "CUDA_VISIBLE_DEVICES": "-1"})
+    environment = {"PATH": path, "HOME": "/tmp", "CUDA_VISIBLE_DEVICES": "-1"}
+    kubelet = Kubelet(api, home, {**environment, "TRAINER_THREADS": "1"})
     kubelet.start()
     rbac = client.RbacAuthorizationV1Api(api)
     role = yaml.safe_load((ROOT / "deploy/kubernetes/role.yaml").read_text())

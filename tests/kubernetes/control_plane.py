@@ -24,7 +24,7 @@ _STARTED = (
     "disruption-controller,endpointslice-controller,ttl-after-finished-controller,"
     "resourcequota-controller"
 )
-_LIMIT_S = 20.0
+_LIMIT_S = 60.0
 USERS = {"admin": "system:masters", "launcher": "launchers"}  # Users, and their groups.
 
 

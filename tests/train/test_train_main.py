@@ -4,8 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from google.cloud import aiplatform_v1 as v1
 
+from common.errors import UserError
 from components.train.__main__ import main
 from tests.root import ROOT
 
@@ -45,8 +47,25 @@ def test_vertex_dry_run_prints_job(capsys):
     assert container["args"] == data
 
 
+def test_kubernetes_dry_run_prints_manifest(capsys, tmp_path):
+    cluster = tmp_path / "cluster.yaml"
+    words = f"--cluster {cluster} --backend kubernetes --image i --namespace n --dry-run".split()
+    words += ["--claim", "data:/data", "--", "--data-dir=/data/d", "--job-dir=/data/j"]
+    words += ["--train-steps=9"]
+    cluster.write_text("{strategy: one_device, chief: {}, scheduling: {strategy: SPOT}}")
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    jobset = yaml.safe_load(out)
+    assert (jobset["kind"], jobset["metadata"]["namespace"]) == ("JobSet", "n")
+    assert "--backend kubernetes ignores scheduling.strategy, as pod_template chooses" in err
+    cluster.write_text("{strategy: one_device, chief: {}, pod_template: {spec: {containers: 5}}}")
+    with pytest.raises(UserError, match="pod_template cannot be used"):
+        main(words)
+
+
 VERTEX = "--cluster clusters/vertex-sync.yaml --backend vertex --image i"
 FIXED = f"{VERTEX}@sha256:{'0' * 64}"
+KUBERNETES = "--backend kubernetes --image i"
 DATA_HERE = "-- --data-dir d --train-steps 9 --job-dir a"
 DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
 
@@ -69,6 +88,13 @@ DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
             f"{VERTEX} --dry-run -- --data-dir gs://b/d --job-dir gs://b/a",
             "give either --train-steps or --train-epochs",
         ),
+        (f"--backend kubernetes {DATA_THERE}", "--image is missing; give one that the cluster"),
+        (
+            f"{KUBERNETES} {DATA_HERE}",
+            "d: the replicas do not see this machine's files; give gs://",
+        ),
+        (f"{KUBERNETES} --claim data:/da {DATA_THERE} --data-dir /data", "/data: the replicas do"),
+        (f"{KUBERNETES} --claim data {DATA_THERE}", "--claim: 'data' is not a volume claim and a"),
         ("--command true", "add --job-dir DIR before the '--'"),
         ("--command true --job-dir a --code no/such", "--code no/such: no such directory"),
         ("--cluster BASIC_GPU --strict", "--strict allows no replacement"),

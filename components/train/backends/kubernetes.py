@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from common.cli import Flags, flag
-from common.errors import UserError
+from common.errors import UserError, reading
 from common.storage.storage import is_remote
 from components.train.backends.backend import Backend, Job, Status
 from components.train.backends.docker import DockerOptions
@@ -43,6 +43,7 @@ from components.train.supervision.signals import LeftError, StopRequest, signal_
 _POLL_S = 0.5
 _TIME_LIMIT = "ended by its time limit"
 _WARNINGS_S = 10.0
+_MOST_REFUSALS = 20  # An API server that has just started refuses requests for some seconds.
 _LINES_S = 5.0  # The last lines of each log are waited for so long.
 _TAIL = 10  # Number of last lines that are shown of a failed replica.
 _kubernetes = functools.partial(flag, group="a JobSet (--backend kubernetes)", metavar="NAME")
@@ -136,9 +137,12 @@ class KubernetesBackend(Backend):
         manifest = plan_jobset(job, **settings)
         if namespace:
             manifest["metadata"]["namespace"] = namespace
-        pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-        mounts = pod["containers"][0].get("volumeMounts", ())
-        visible = tuple(f"{mount['mountPath']}/" for mount in mounts)
+        with reading(
+            "pod_template", "write a patch of a Pod, such as {spec: {priorityClassName: p}}"
+        ):
+            pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+            mounts = pod["containers"][0].get("volumeMounts", ())
+            visible = tuple(f"{mount['mountPath']}/" for mount in mounts)
         for path in (trainer.data_dir, trainer.job_dir) if trainer else ():
             if not is_remote(path) and not path.startswith(visible):
                 raise UserError(
@@ -251,14 +255,21 @@ def _outcome(jobset: Mapping[str, Any], pods: Iterable[Pod]) -> Outcome | None:
         return Outcome(state="done", why="done")
     (why,) = (each["message"] for each in status["conditions"] if each["type"] == terminal)
     jobs = {job["name"]: job["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]}
-    for pod in pods:
-        # A replica that its own Job restarts may have failed before, without consequence.
-        is_cause = not jobs[pod.role]["backoffLimit"] or f"-{pod.role}-0)" in why
-        is_last = pod.attempt == str(status.get("restarts", 0))
-        if pod.exit_code and is_cause and is_last and not pod.is_stopped:
-            if pod.exit_code == USER_ERROR:
-                why = "it would fail again"
-            return Outcome(state="failed", exit_code=pod.exit_code, why=why, failed=pod)
+    (failed,) = (spec for role, spec in jobs.items() if f"-{role}-0)" in why)
+    causes = [
+        pod
+        for pod in pods
+        if pod.exit_code
+        and not pod.is_stopped
+        and pod.attempt == str(status.get("restarts", 0))
+        and jobs[pod.role]["backoffLimit"] == failed["backoffLimit"]
+    ]
+    if causes:
+        # A Job that restarts its pods itself fails with the last one, any other with the first.
+        pod = causes[-1 if failed["backoffLimit"] else 0]
+        if pod.exit_code == USER_ERROR:
+            why = "it would fail again"
+        return Outcome(state="failed", exit_code=pod.exit_code or 0, why=why, failed=pod)
     if "activeDeadlineSeconds" in jobs["chief"]:
         return Outcome(state="stopped", exit_code=TIMED_OUT, why=_TIME_LIMIT)
     return Outcome(state="failed", exit_code=1, why=why)
@@ -293,15 +304,20 @@ class Training:
         """Creates the JobSet and follows it to its end, as `KubernetesBackend.submit` says."""
         # Missing permissions show before anything runs, and old warnings are not shown.
         self._shown.update(self._jobsets.warnings(self._name), map(str, self._pods.changes()))
-        outcome = None
+        outcome, num_refusals = None, 0
         try:
             self._create()
             self._pods = Pods(self._jobsets, self._name)
             while not outcome:
                 try:
                     outcome = self._look()
+                    num_refusals = 0
                 except ConnectionError as error:
                     self._show(f"{error}; the job goes on, and so does waiting for it")
+                except RefusedError:
+                    num_refusals += 1
+                    if num_refusals > _MOST_REFUSALS:
+                        raise
                 self._wait()
         except LeftError as left:
             number = left.args[0]
@@ -389,7 +405,7 @@ class Training:
             except MissingError:
                 return
             except RefusedError as error:
-                return self._show(str(error))
+                self._show(str(error))
             except ConnectionError:
                 is_last = False
             time.sleep(_POLL_S)

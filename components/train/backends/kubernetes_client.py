@@ -209,21 +209,26 @@ class Pods:
         """
         from kubernetes.watch import Watch
 
-        pods, since, self._since = self._core.list_namespaced_pod, self._since, ""
-        with refusals():
-            if since:
-                which = {**self._which, "resource_version": since, "timeout_seconds": 1}
-                for event in Watch().stream(pods, **which):
-                    since = event["object"].metadata.resource_version
-                    yield self._note(event["object"], is_gone=event["type"] == "DELETED")
-            else:
-                answer = pods(**self._which)
-                since = answer.metadata.resource_version
-                for uid in self.known.keys() - {pod.metadata.uid for pod in answer.items}:
-                    self.known[uid] = dataclasses.replace(self.known[uid], is_gone=True)
-                for pod in answer.items:
-                    yield self._note(pod, is_gone=False)
-        self._since = since
+        pods, since = self._core.list_namespaced_pod, self._since
+        try:
+            with refusals():
+                if since:
+                    which = {**self._which, "resource_version": since, "timeout_seconds": 1}
+                    for event in Watch().stream(pods, **which):
+                        since = event["object"].metadata.resource_version
+                        yield self._note(event["object"], is_gone=event["type"] == "DELETED")
+                else:
+                    answer = pods(**self._which)
+                    for uid in self.known.keys() - {pod.metadata.uid for pod in answer.items}:
+                        self.known[uid] = dataclasses.replace(self.known[uid], is_gone=True)
+                    for pod in answer.items:
+                        yield self._note(pod, is_gone=False)
+                    since = answer.metadata.resource_version
+        except ConnectionError:
+            since = ""
+            raise
+        finally:
+            self._since = since
 
     def log(self, pod: Pod, *, follow: bool = False) -> Iterator[tuple[str, str]]:
         """Yields the lines of a pod's log.

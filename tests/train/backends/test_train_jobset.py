@@ -135,8 +135,6 @@ def test_patch_keeps_keys_of_both(base, patch):
     assert json.dumps(base) == before
     if isinstance(base, dict) and isinstance(patch, dict):
         assert merged.keys() == base.keys() | patch.keys()
-    if not patch or isinstance(patch, int | str):
-        assert merged in (base, patch)
 
 
 def test_name_follows_job_directory():
