@@ -1,6 +1,7 @@
 """A Kubernetes cluster on this machine, and the jobs that run in it."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import subprocess
@@ -124,23 +125,20 @@ class Cluster:
     objects: client.CustomObjectsApi
     rbac: client.RbacAuthorizationV1Api
 
-    def start(self, job_dir, pools, *flags, command=None):
+    def start(self, job_dir, pools, *flags, command=None, mounts=()):
         """Starts a training of the command, or else of a program that obeys `Job.order`."""
         job_dir.mkdir(exist_ok=True)
         program = job_dir / "program.py"
         program.write_text(_PROGRAM)
+        places = {f"place-{i}": str(path) for i, path in enumerate((job_dir, *mounts))}
+        volume_mounts = [{"name": name, "mountPath": path} for name, path in places.items()]
         template = {
             "terminationGracePeriodSeconds": 5,
-            "volumes": [{"name": "here", "hostPath": {"path": str(job_dir.parent)}}],
-            "containers": [
-                {
-                    "name": "trainer",
-                    "volumeMounts": [{"name": "here", "mountPath": str(job_dir.parent)}],
-                }
-            ],
+            "volumes": [{"name": name, "hostPath": {"path": p}} for name, p in places.items()],
+            "containers": [{"name": "trainer", "volumeMounts": volume_mounts}],
         }
         file = job_dir / "cluster.yaml"
-        file.write_text(yaml.safe_dump({**pools, "pod_template": {"spec": template}}))
+        file.write_text(json.dumps({**pools, "pod_template": {"spec": template}}))
         own = ["--command", f"python {program} {job_dir}", "--job-dir", str(job_dir)]
         line = ["--image", "none", "--cluster", str(file), *flags, *(command or own)]
         members = load_cluster(file).members

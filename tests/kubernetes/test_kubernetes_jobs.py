@@ -3,10 +3,17 @@
 import signal
 
 import pytest
+from kubernetes import client
 
+from components.train.backends.backend import Job
+from components.train.backends.jobset import plan_jobset
+from components.train.backends.program import Program
+from components.train.cluster.lookup import load_cluster
 from tests.kubernetes.cluster import SYNC
+from tests.root import ROOT
 
 pytestmark = pytest.mark.kubernetes
+CLUSTERS = sorted((ROOT / "clusters").glob("*.yaml"))
 IGNORES_SIGTERM = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
 
 
@@ -14,6 +21,20 @@ IGNORES_SIGTERM = "import signal; signal.signal(15, signal.SIG_IGN); print(1, fl
 def start(kubernetes_cluster, tmp_path):
     """Starts a job of this test's directory, again if it is called again."""
     return lambda *flags, **more: kubernetes_cluster.start(tmp_path / "job", SYNC, *flags, **more)
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_shipped_cluster_is_accepted(kubernetes_cluster, path):
+    program = Program(command=("python", "mine.py"), job_dir="gs://b/j")
+    job = Job(cluster=load_cluster(path), program=program)
+    jobset = plan_jobset(job, image="i", queue="q", service_account="s", claim="data:/data")
+    strictly = {"dry_run": "All", "field_validation": "Strict"}
+    kind = ("jobset.x-k8s.io", "v1alpha2", "default", "jobsets")
+    kubernetes_cluster.objects.create_namespaced_custom_object(*kind, jobset, **strictly)
+    batch = client.BatchV1Api(kubernetes_cluster.core.api_client)
+    for planned in jobset["spec"]["replicatedJobs"]:
+        body = {"metadata": {"name": planned["name"]}, "spec": planned["template"]["spec"]}
+        batch.create_namespaced_job("default", body, **strictly)
 
 
 def test_program_without_our_code_runs(start):
@@ -34,9 +55,18 @@ def test_stop_waits_for_pods(start, kubernetes_cluster):
     code, out = kubernetes_cluster.run("--stop", str(job.job_dir))
     assert code == 0, out
     assert not kubernetes_cluster.kubelet.processes(job.name) and not job.status()
+    assert job.end()[0] == 143
+    assert "no job ran here" in kubernetes_cluster.run("--status", str(job.job_dir))[1]
+
+
+def test_deleted_job_ends_command(start, kubernetes_cluster):
+    job = start()
+    job.restarted()
+    kind = ("jobset.x-k8s.io", "v1alpha2", "default", "jobsets")
+    kubernetes_cluster.objects.delete_namespaced_custom_object(*kind, job.name)
     code, out = job.end()
     assert code == 143 and "its JobSet was deleted" in out
-    assert "no job ran here" in kubernetes_cluster.run("--status", str(job.job_dir))[1]
+    assert not kubernetes_cluster.kubelet.processes(job.name)
 
 
 def test_program_that_ignores_stop_is_killed(start, kubernetes_cluster, tmp_path):

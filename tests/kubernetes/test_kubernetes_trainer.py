@@ -8,34 +8,21 @@ import pytest
 
 from tests.kubernetes.cluster import PS, SYNC
 from tests.kubernetes.control_plane import wait_for
+from tests.trainer import trainer_jobs
 
 pytestmark = pytest.mark.kubernetes
-FLAGS = "--model cnn --batch-size 64 --train-steps 200 --checkpoint-num-steps 20 --deterministic"
+_STEPS = 200
+# As in test_trainer_job.py.
+FLAGS = f"--deterministic --train-steps {_STEPS} --checkpoint-num-steps 20 --eval-every-steps 50"
 
 
-@pytest.fixture
-def start(kubernetes_cluster, digits, tmp_path):
-    """Starts a training in a directory of its own, beside the dataset."""
-
-    def start(pools, directory=tmp_path):
-        job_dir = directory / "job"
-        template = {
-            "volumes": [{"name": "data", "hostPath": {"path": str(digits)}}],
-            "containers": [
-                {"name": "trainer", "volumeMounts": [{"name": "data", "mountPath": str(digits)}]}
-            ],
-        }
-        pools = {
-            role: pool | {"pod_template": {"spec": template}} if isinstance(pool, dict) else pool
-            for role, pool in pools.items()
-        }
-        flags = ["--", "--data-dir", f"{digits}/", "--job-dir", str(job_dir), *FLAGS.split()]
-        return kubernetes_cluster.start(job_dir, pools, command=flags)
-
-    return start
+def start(cluster, digits, directory, pools):
+    job_dir = directory / "job"
+    flags = ["--", f"--data-dir={digits}", f"--job-dir={job_dir}", *FLAGS.split()]
+    return cluster.start(job_dir, pools, command=flags, mounts=[digits])
 
 
-def checkpointed(job):
+def wait_for_checkpoint(job):
     """Waits until the job has a checkpoint, from which it can go on."""
     path = job.job_dir / "checkpoints"
     wait_for(lambda: list(path.glob("ckpt-*.index")), "a checkpoint", limit_s=120)
@@ -47,21 +34,23 @@ def kill(job, replica):
     os.kill(process.pid, signal.SIGKILL)
 
 
-def result(job):
-    """Returns step and loss of a job that is done."""
+def weights_of(job):
+    """Waits for the end of a job; returns the digest of its last checkpoint."""
     code, out = job.end()
     assert code == 0, out
-    done = json.loads((job.job_dir / "DONE.json").read_text())
-    return done["step"], done["loss"]
-
-
-UNDISTURBED = {}
+    return trainer_jobs.Job(None, job.job_dir).digest(_STEPS)
 
 
 def suspend_and_resume(job):
     job.suspend(True)
     wait_for(lambda: not job.cluster.kubelet.processes(job.name), "the end of the pods")
     job.suspend(False)
+
+
+@pytest.fixture(scope="module")
+def undisturbed_weights(kubernetes_cluster, digits, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("undisturbed")
+    return weights_of(start(kubernetes_cluster, digits, directory, SYNC))
 
 
 @pytest.mark.parametrize(
@@ -74,20 +63,22 @@ def suspend_and_resume(job):
     ],
     ids=["worker killed", "chief killed", "worker evicted", "suspended"],
 )
-def test_disturbed_job_learns_the_same(start, tmp_path_factory, disturb):
-    if not UNDISTURBED:
-        UNDISTURBED["result"] = result(start(SYNC, tmp_path_factory.mktemp("undisturbed")))
-    job = start(SYNC)
-    checkpointed(job)
+def test_disturbed_job_learns_the_same(
+    kubernetes_cluster, digits, tmp_path, undisturbed_weights, disturb
+):
+    job = start(kubernetes_cluster, digits, tmp_path, SYNC)
+    wait_for_checkpoint(job)
     disturb(job)
-    assert result(job) == UNDISTURBED["result"]
+    assert weights_of(job) == undisturbed_weights
     assert job.status()["status"]["restarts"] >= 1
 
 
 @pytest.mark.parametrize("replica", ["worker-1", "ps-0"])
-def test_job_with_parameter_servers_recovers(start, replica):
-    job = start(PS)
-    checkpointed(job)
+def test_job_with_parameter_servers_recovers(kubernetes_cluster, digits, tmp_path, replica):
+    job = start(kubernetes_cluster, digits, tmp_path, PS)
+    wait_for_checkpoint(job)
     kill(job, replica)
-    assert result(job)[0] >= 200
+    code, out = job.end()
+    assert code == 0, out
+    assert json.loads((job.job_dir / "DONE.json").read_text())["step"] >= _STEPS
     assert job.status()["status"].get("restarts", 0) == (replica == "ps-0")

@@ -4,7 +4,6 @@
 it, shows what happens, and ends the job at the limits that a JobSet cannot have.
 """
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -144,7 +143,7 @@ class KubernetesBackend(Backend):
             mounts = pod["containers"][0].get("volumeMounts", ())
             visible = tuple(f"{mount['mountPath']}/" for mount in mounts)
         for path in (trainer.data_dir, trainer.job_dir) if trainer else ():
-            if not is_remote(path) and not path.startswith(visible):
+            if not is_remote(path) and not f"{path}/".startswith(visible):
                 raise UserError(
                     f"{path}: the replicas do not see this machine's files; give gs://BUCKET/NAME, "
                     "or a path below that of --claim NAME:PATH"
@@ -184,7 +183,7 @@ class KubernetesBackend(Backend):
         return Status(
             state=outcome.state,
             exit_code=outcome.exit_code if outcome.state == "failed" else 0,
-            lines=[*lines, outcome.why],
+            lines=[*lines, *filter(None, [outcome.why])],
         )
 
     def cancel(self, job_dir: str) -> int:
@@ -205,7 +204,7 @@ class KubernetesBackend(Backend):
         print(f"stopping {name}; its replicas save first", flush=True)
         self._jobsets.delete(name)
         while self._jobsets.get(name):
-            collections.deque(pods.changes(), maxlen=0)
+            list(pods.changes())
         return KILLED if _is_any_killed(pods) else 0
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
@@ -236,7 +235,7 @@ class KubernetesBackend(Backend):
                 f"{job_dir}: no job ran here with components.train, or it was stopped; name the "
                 "--job-dir of one"
             )
-        collections.deque(pods.changes(), maxlen=0)
+        list(pods.changes())
         return jobset, pods
 
 
@@ -255,18 +254,21 @@ def _outcome(jobset: Mapping[str, Any], pods: Iterable[Pod]) -> Outcome | None:
         return Outcome(state="done", why="done")
     (why,) = (each["message"] for each in status["conditions"] if each["type"] == terminal)
     jobs = {job["name"]: job["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]}
-    (failed,) = (spec for role, spec in jobs.items() if f"-{role}-0)" in why)
+    own_restarts = next(
+        (spec["backoffLimit"] for role, spec in jobs.items() if f"-{role}-0)" in why), 0
+    )
     causes = [
         pod
         for pod in pods
         if pod.exit_code
         and not pod.is_stopped
+        and not (own_restarts and pod.exit_code == SAVED)
         and pod.attempt == str(status.get("restarts", 0))
-        and jobs[pod.role]["backoffLimit"] == failed["backoffLimit"]
+        and jobs[pod.role]["backoffLimit"] == own_restarts
     ]
-    if causes:
-        # A Job that restarts its pods itself fails with the last one, any other with the first.
-        pod = causes[-1 if failed["backoffLimit"] else 0]
+    # A Job that restarts its pods itself fails with the last one, any other with the first.
+    pod = causes[-1 if own_restarts else 0] if causes else None
+    if pod and (len(causes) > own_restarts or pod.exit_code == USER_ERROR):
         if pod.exit_code == USER_ERROR:
             why = "it would fail again"
         return Outcome(state="failed", exit_code=pod.exit_code or 0, why=why, failed=pod)
@@ -278,10 +280,6 @@ def _outcome(jobset: Mapping[str, Any], pods: Iterable[Pod]) -> Outcome | None:
 def _is_any_killed(pods: Pods) -> bool:
     """Returns whether a pod that was asked to end had to be killed."""
     return any(pod.is_stopped and pod.exit_code == KILLED for pod in pods.known.values())
-
-
-def _is_deleted(jobset: Mapping[str, Any]) -> bool:
-    return "deletionTimestamp" in jobset["metadata"]
 
 
 class Training:
@@ -342,7 +340,8 @@ class Training:
                 return self._jobsets.create(self._plan.manifest)
             except ConflictError:
                 jobset = self._jobsets.get(self._name)
-            if jobset and not (_outcome(jobset, ()) or _is_deleted(jobset)):
+            is_deleted = jobset and "deletionTimestamp" in jobset["metadata"]
+            if jobset and not (is_deleted or _outcome(jobset, ())):
                 return self._show(f"{self._name} runs already; this follows it")
             self._jobsets.delete(self._name)
             self._wait()
@@ -362,15 +361,17 @@ class Training:
             self._warned_s = time.monotonic()
             for text in self._jobsets.warnings(self._name):
                 self._show(text)
+        known = self._pods.known.values()
         if jobset:
-            outcome = _outcome(jobset, self._pods.known.values())
-            if outcome and all(pod.is_over for pod in self._pods.known.values()):
-                return outcome
+            outcome = _outcome(jobset, known)
             if not outcome:
                 self._check_limits(jobset)
-            return None
-        stop = self._stop or Outcome(state="stopped", exit_code=SAVED, why="its JobSet was deleted")
-        return dataclasses.replace(stop, exit_code=KILLED) if _is_any_killed(self._pods) else stop
+        else:
+            deleted = Outcome(state="stopped", exit_code=SAVED, why="its JobSet was deleted")
+            outcome = self._stop or deleted
+            if _is_any_killed(self._pods):
+                outcome = dataclasses.replace(outcome, exit_code=KILLED)
+        return outcome if all(pod.is_over for pod in known) else None
 
     def _check_limits(self, jobset: Mapping[str, Any]) -> None:
         """Shows how often the job was restarted, and deletes its JobSet if it has to end."""
