@@ -30,5 +30,5 @@ if [ ! -d "$programs" ]; then
 fi
 cd ../..
 export CONTROL_PLANE="$programs"
-# shellcheck disable=SC2086 # It is several words.
+# shellcheck disable=SC2016,SC2086 # The inner shell expands them; $enter is several words.
 exec $enter sh -c 'ip link set lo up && exec "$0" -m pytest -q -m kubernetes "$@" tests/kubernetes tests/contracts' "$python" "$@"

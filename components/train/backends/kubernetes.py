@@ -390,7 +390,8 @@ class Training:
             exit_code, why = TIMED_OUT, _TIME_LIMIT
         if why:
             self._stop = self._stop or Outcome(state="stopped", exit_code=exit_code, why=why)
-            self._show(f"{why}: stopping the replicas")
+            if not self._request.number:  # Of a signal, `_wait` has said so.
+                self._show(f"{why}: stopping the replicas")
             self._jobsets.delete(self._name)
 
     def _follow(self, pod: Pod) -> None:

@@ -65,7 +65,7 @@ def refusals() -> Iterator[None]:
     except ApiException as error:
         text, kind = error.body or error.reason, RefusedError
         # The answer is no JSON if Kubernetes does not know this kind of object.
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, KeyError):
             text = json.loads(text)["message"]
             kind = {404: MissingError, 409: ConflictError}.get(error.status, RefusedError)
         text = f"Kubernetes: {' '.join(str(text).split())}"
@@ -109,26 +109,22 @@ class JobSets:
             ) from None
         self.namespace = namespace or context.get("namespace", "default")
         self.core, self._objects = client.CoreV1Api(), client.CustomObjectsApi()
-        self._kind = {**_KIND, **_LIMIT, "namespace": self.namespace}
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         """Creates a JobSet, or raises a ConflictError if there is one with its name."""
-        create = self._objects.create_namespaced_custom_object
-        with refusals():
-            # Without this, unknown fields would be dropped silently.
-            create(**self._kind, body=manifest, field_validation="Strict")
+        # Not strictly, unknown fields would be dropped silently.
+        self._call("create", body=manifest, field_validation="Strict")
 
     def get(self, name: str) -> dict[str, Any] | None:
         """Returns a JobSet in its present state, or None if there is none with this name."""
-        with contextlib.suppress(MissingError), refusals():
-            return self._objects.get_namespaced_custom_object(**self._kind, name=name)
+        with contextlib.suppress(MissingError):
+            return self._call("get", name=name)
         return None
 
     def delete(self, name: str) -> None:
         """Has a JobSet end, if there is one; it exists until its last pod has gone."""
-        delete = self._objects.delete_namespaced_custom_object
-        with contextlib.suppress(MissingError), refusals():
-            delete(**self._kind, name=name, propagation_policy="Foreground")
+        with contextlib.suppress(MissingError):
+            self._call("delete", name=name, propagation_policy="Foreground")
 
     def warnings(self, name: str) -> list[str]:
         """Returns the warnings of Kubernetes about a JobSet and its parts."""
@@ -141,6 +137,11 @@ class JobSets:
             for event in events.items
             if event.involved_object.name.startswith(name)
         ]
+
+    def _call(self, verb: str, **arguments: Any) -> Any:
+        call = getattr(self._objects, f"{verb}_namespaced_custom_object")
+        with refusals():
+            return call(**_KIND, **_LIMIT, namespace=self.namespace, **arguments)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,8 +198,8 @@ class Pods:
     def __init__(self, jobsets: JobSets, name: str) -> None:
         self.known: dict[str, Pod] = {}
         self._core, self._since = jobsets.core, ""
-        self._where = {"namespace": jobsets.namespace, **_LIMIT}
-        self._which = {**self._where, "label_selector": f"jobset.sigs.k8s.io/jobset-name={name}"}
+        self._namespace = jobsets.namespace
+        self._selector = f"jobset.sigs.k8s.io/jobset-name={name}"
 
     def changes(self) -> Iterator[Pod]:
         """Yields all pods or, from the second call on, those that change within a second or two.
@@ -210,15 +211,16 @@ class Pods:
         from kubernetes.watch import Watch
 
         pods, since = self._core.list_namespaced_pod, self._since
+        which = {"namespace": self._namespace, "label_selector": self._selector, **_LIMIT}
         try:
             with refusals():
                 if since:
-                    which = {**self._which, "resource_version": since, "timeout_seconds": 1}
+                    which |= {"resource_version": since, "timeout_seconds": 1}
                     for event in Watch().stream(pods, **which):
                         since = event["object"].metadata.resource_version
                         yield self._note(event["object"], is_gone=event["type"] == "DELETED")
                 else:
-                    answer = pods(**self._which)
+                    answer = pods(**which)
                     for uid in self.known.keys() - {pod.metadata.uid for pod in answer.items}:
                         self.known[uid] = dataclasses.replace(self.known[uid], is_gone=True)
                     for pod in answer.items:
@@ -244,12 +246,11 @@ class Pods:
           RefusedError: If Kubernetes refuses the request.
           ConnectionError: If the API server does not answer, or ends the answer early.
         """
-        how = {"name": pod.name, "container": CONTAINER, "timestamps": True, "follow": follow}
-        if follow:
-            how["_request_timeout"] = None  # The program may be silent.
+        how = {"container": CONTAINER, "timestamps": True, "follow": follow}
         with refusals():
             read = self._core.read_namespaced_pod_log
-            for line in read(**self._where | how, _preload_content=False):
+            # Without a limit, since the program may be silent.
+            for line in read(pod.name, self._namespace, **how, _preload_content=False):
                 time, _, text = line.decode("utf-8", "replace").rstrip("\r\n").partition(" ")
                 yield time, text
 
