@@ -16,7 +16,7 @@ def test_model_of_page_becomes_version(command, tmp_path):
     model, prepare, _, task, *_ = re.findall(r"```python\n(.*?)```", DOCUMENT, flags=re.DOTALL)
     training, pipeline, *_ = re.findall(r"```sh\n(.*?)\n```", DOCUMENT)
     path, python, script, *flags = shlex.split(pipeline)
-    assert [path, python] == ["PYTHONPATH=.", "python"]
+    assert [path, python] == ["PYTHONPATH=.", ".venv/bin/python"]
     assert shlex.split(training)[-len(flags) + 3 :] == flags[3:]  # The same training.
 
     (tmp_path / "mine.py").write_text(f"{model}\n\n{prepare}\n\n{task}")
