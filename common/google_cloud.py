@@ -10,6 +10,7 @@ from common.errors import UserError
 MANAGED_BY = ("managed_by", "tfrecord-training")  # Label of every resource that we create.
 OURS = 'labels.{}="{}"'.format(*MANAGED_BY)  # Filter by which Vertex AI lists these.
 LOGIN = "run: gcloud auth application-default login"
+_ROLES = "docs/PROJECT.md lists the role for each permission"
 
 
 class RefusedError(UserError):
@@ -43,6 +44,13 @@ def credentials() -> Any:
     return default
 
 
+def explained(error: str) -> str:
+    """Returns an error of Google Cloud in one line, with a page to read if a permission lacks."""
+    line = " ".join(error.split())
+    is_hinted = "permission" in line.lower() and _ROLES not in line
+    return f"{line}; {_ROLES}" if is_hinted else line
+
+
 @contextlib.contextmanager
 def refusals(subject: str) -> Iterator[None]:
     """Context manager that turns errors of Google's clients into ones that begin with `subject`.
@@ -69,4 +77,4 @@ def refusals(subject: str) -> Iterator[None]:
     except (GoogleAuthError, Unauthorized) as error:
         raise UserError(f"{subject}: no credentials for Google Cloud ({error}); {LOGIN}") from None
     except GoogleAPICallError as error:
-        raise RefusedError(f"{subject}: {' '.join(str(error).split())}") from None
+        raise RefusedError(f"{subject}: {explained(str(error))}") from None

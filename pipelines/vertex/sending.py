@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from google.cloud import aiplatform_v1 as v1
 
 from common.errors import UserError
+from common.google_cloud import explained
 from common.storage.files import delete_files, stat_file
 from components.train.backends.attempts import RECORD, Again, JobStore, next_attempt
 from components.train.backends.vertex_client import CloudLogs, Ending, ending, replica_name
@@ -107,7 +108,7 @@ def run(
             print(f"{job_id}: cancelled", file=sys.stderr)
             return 1
         failures = _failures(job, training_jobs, submission)
-        print(*filter(None, [job.error.message, *failures]), sep="\n", file=sys.stderr)
+        print(*filter(None, [explained(job.error.message), *failures]), sep="\n", file=sys.stderr)
         if attempt.ending in (None, Ending.SUCCEEDED):
             return 1  # Another step has failed, and more training does not help.
         watch.show(f"training: {attempt.ending}, at step {max(0, attempt.step_after):,}")
@@ -204,7 +205,7 @@ def _failures(
                 tuple(submission.cluster.pools),
             )
             replica = replica_name(why, roles)
-        yield f"{step}{f' ({replica})' if replica else ''} failed: {' '.join(why.split())}"
+        yield f"{step}{f' ({replica})' if replica else ''} failed: {explained(why)}"
         try:
             logs = CloudLogs(submission.values["project"], job.rpartition("/")[2], roles)
             lines = [

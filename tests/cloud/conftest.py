@@ -1,6 +1,8 @@
 """Fixture of the tests that run inside the loopback cloud (`make test-cloud`), else skipped."""
 
+import collections
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -8,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from typing import Any
@@ -15,10 +18,17 @@ from typing import Any
 import pytest
 import requests
 
+from tests.cloud.iam import host
+from tests.deploy.calls import short
+from tests.deploy.gcloud import Project
 from trainer.job import journal
 
 _LIMIT_S = 900.0  # of a run; a quiet machine takes one to three minutes
 IMAGE = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
+YOU, BUILD, PIPELINE, TRAIN = (
+    f"training-{name}@demo-project.iam.gserviceaccount.com"
+    for name in ("you", "build", "pipeline", "train")
+)
 ONE = "{strategy: one_device, chief: {machine: n1-standard-8}}"
 
 
@@ -40,8 +50,23 @@ class Submitted:
         return [line[key] for line in json.loads((self.job_dir / "attempts.json").read_text())]
 
 
+@functools.cache
+def _granted():
+    """Returns what deploy/setup grants for a bucket `the-bucket`, as JSON, and a user's roles.
+
+    After docs/PROJECT.md a user needs what the account of builds has, and logs.
+    """
+    with tempfile.TemporaryDirectory() as home:
+        project = Project.begin(pathlib.Path(home), "demo-project", {})
+        project.setup("--bucket the-bucket")
+        bindings = project.bindings()
+    yours = [bound for bound in bindings if bound[2].endswith(BUILD)]
+    logs = ["projects/demo-project", "roles/logging.viewer", f"serviceAccount:{BUILD}", ""]
+    return json.dumps(bindings), json.dumps([*yours, logs]).replace(BUILD, YOU)
+
+
 class Cloud:
-    """The cloud as a test sees it.
+    """The cloud as a test sees it. What it runs acts as a user, `YOU`.
 
     Attributes:
       work: Directory with `buckets`, `logs` and `requests.log`.
@@ -53,6 +78,29 @@ class Cloud:
         self.work, self.bucket = pathlib.Path(os.environ["LOOPBACK_CLOUD"]), bucket
         self.files = self.work / "buckets" / bucket
         self.files.mkdir()
+        self.allow()
+
+    def allow(self, *without, bindings=None):
+        """Makes the cloud enforce what deploy/setup grants, but for one resource, role, account.
+
+        Other `bindings` may stand in the place of those of deploy/setup; a user's are added.
+        """
+        granted, yours = (
+            json.loads(text.replace("the-bucket", self.bucket)) for text in _granted()
+        )
+        bindings = granted if bindings is None else bindings
+        resource, role, account = without or [""] * 3
+        left_out = [resource, f"roles/{role}", f"serviceAccount:{account}"]
+        kept = [bound for bound in [*bindings, *yours] if list(bound[:3]) != left_out]
+        assert len(kept) == len(bindings) + len(yours) - bool(without)
+        self.ask("PUT", f"iam/{self.bucket}", json=kept)
+
+    def needs(self):
+        """Returns by account which permissions were needed so far, and where."""
+        needs = collections.defaultdict(set)
+        for email, permission, resource, folder in self.ask("GET", f"iam/{self.bucket}").json():
+            needs[short(email)].add(f"{permission} {folder or short(resource)}".rstrip())
+        return {name: sorted(lines) for name, lines in needs.items()}
 
     def run(self, line, *words):
         """Starts a program of Python by a line of a shell, and more words."""
@@ -74,7 +122,8 @@ class Cloud:
         file = self.work / f"{self.bucket}.yaml"
         file.write_text(cluster)
         bucket = f"--bucket gs://{self.bucket} --name {self.bucket}"
-        return f"--project demo-project {bucket} --image {IMAGE} --cluster {file}"
+        accounts = f"--service-account {PIPELINE} --set training_service_account={TRAIN}"
+        return f"--project demo-project {accounts} {bucket} --image {IMAGE} --cluster {file}"
 
     def start(self, cluster, flags):
         """Starts submit.py with --wait."""
@@ -172,15 +221,18 @@ class Cloud:
 
 
 @pytest.fixture
-def cloud(request):
+def cloud(request, monkeypatch):
     """The cloud, with an empty bucket that has the test's name."""
     if "LOOPBACK_CLOUD" not in os.environ:
         pytest.skip("runs inside the loopback cloud only: make test-cloud")
     from google.cloud import aiplatform
+    from google.oauth2.credentials import Credentials
 
-    aiplatform.init(project="demo-project", location="us-central1")
     words = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())
     made = Cloud(f"{words[:40].strip('-')}-{zlib.crc32(words.encode()):08x}")
+    you = host(YOU, made.bucket)
+    monkeypatch.setenv("GCE_METADATA_HOST", you)
+    aiplatform.init(project="demo-project", location="us-central1", credentials=Credentials(you))
     yield made
     made.fail()
 

@@ -45,9 +45,9 @@ class _Cloud:
         self._hosts = {
             "storage.googleapis.com": storage,
             "www.googleapis.com": storage,
-            "logging.googleapis.com": Entries(work / "logs").answer,
-            "aiplatform.googleapis.com": self._answer_vertex,
-            "us-central1-aiplatform.googleapis.com": self._answer_vertex,
+            "logging.googleapis.com": self._permitted(Entries(work / "logs").answer),
+            "aiplatform.googleapis.com": self._permitted(self._vertex.answer),
+            "us-central1-aiplatform.googleapis.com": self._permitted(self._vertex.answer),
             **hosts(self._iam),
         }
 
@@ -56,6 +56,8 @@ class _Cloud:
         try:
             if request.host not in self._hosts:
                 raise exceptions.NotFound(f"nothing is here for {request.host}{request.path}")
+            if not request.headers.get("Authorization", "").removeprefix("Bearer").strip():
+                raise exceptions.Unauthorized("Request is missing required authentication.")
             cut = self._faults.meet(str(request))
             answer = self._hosts[request.host](request)
             if cut:
@@ -67,20 +69,28 @@ class _Cloud:
         self._log.write(f"{request} {size} {answer.status}\n")
         return answer
 
-    def _answer_vertex(self, request):
-        self._iam.require_call(request)
-        return self._vertex.answer(request)
+    def _permitted(self, handler):
+        """Returns a handler that only gets calls which their callers may make."""
+
+        def answer(request):
+            self._iam.require_call(request)
+            return handler(request)
+
+        return answer
 
     def http(self, request):
         """The metadata server; `/loopback` is the tests' own way in.
 
-        `PUT /loopback/iam/NAME` sets bindings (`Iam.set`), and `PUT /loopback/faults/NAME` rules
-        (`Fault`); `GET /loopback/jobs` tells of each custom job,
+        `PUT /loopback/iam/NAME` sets bindings (`Iam.set`), `GET` lists what was needed of them
+        (`Iam.needs`), and `PUT /loopback/faults/NAME` sets rules (`Fault`); `GET /loopback/jobs`
+        tells of each custom job,
         `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`) does that to a replica's
         machine, `PUT /loopback/stockouts` says by machine type how many jobs find none of it, and
         `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
         """
         match request.path.strip("/").split("/"):
+            case ["loopback", "iam", name] if request.method == "GET":
+                return Answer(200, sorted(self._iam.needs[name]))
             case ["loopback", "iam", name]:
                 self._iam.set(name, json.loads(request.body))
             case ["loopback", "faults", name]:

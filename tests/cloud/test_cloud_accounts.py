@@ -7,21 +7,18 @@ import re
 import sys
 
 import pytest
-import requests
 import yaml
 from google.cloud import aiplatform
 
-from tests.cloud.conftest import IMAGE, ONE, Cloud
+from tests.cloud.conftest import BUILD, IMAGE, ONE, PIPELINE, TRAIN, Cloud
 from tests.cloud.iam import host
 from tests.deploy.build_file import ROOT, BuildFile
+from tests.deploy.calls import NEEDS
 from tests.deploy.gcloud import Project
 
 pytestmark = pytest.mark.cloud
-BUILD, PIPELINE, TRAIN = (
-    f"training-{name}@demo-project.iam.gserviceaccount.com"
-    for name in ("build", "pipeline", "train")
-)
 RELEASE = "training-release@our-project.iam.gserviceaccount.com"
+PROJECT = "projects/demo-project"
 ACTING, REFUSED = "iam.serviceAccountUser", "do not have permission to act as service_account"
 
 
@@ -36,9 +33,7 @@ class Builds:
     def allow(self, *without):
         """Makes the cloud enforce the bindings of deploy/setup but for one."""
         granted = [bound for project in self.projects for bound in project.bindings()]
-        kept = [bound for bound in granted if bound[:3] != without]
-        assert len(kept) == len(granted) - bool(without)
-        self.cloud.ask("PUT", f"iam/{self.cloud.bucket}", json=kept)
+        self.cloud.allow(*without, bindings=granted)
 
     def submit(self, account, file="cloudbuild.yaml", **values):
         """Runs the submit step of a build file as an account."""
@@ -62,7 +57,7 @@ def builds(cloud, tmp_path):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(f'#!/bin/sh\n{first} "$@"\nexec {sys.executable} "$@"\n')
         (tmp_path / name).chmod(0o755)
-    for name in ("pipelines", "components", "trainer"):
+    for name in ("pipelines", "components", "trainer", "common"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "chief.yaml").write_text(ONE)
     (tmp_path / "build").mkdir()
@@ -93,6 +88,7 @@ def test_command_by_hand_trains(builds):
     done = builds.submit(f"{account}@demo-project.iam.gserviceaccount.com", _UNTIL=until)
     assert _job_of(done).state.name == "PIPELINE_STATE_SUCCEEDED"
     assert "version 1 of" in done.stdout
+    assert builds.cloud.needs()["build"] == NEEDS["seen"]["build"]
 
 
 @pytest.mark.cloud_ci
@@ -106,6 +102,7 @@ def test_build_of_trigger_submits(builds, number, trigger):
     done = builds.submit(account, file["filename"], **file["substitutions"])
     job = _job_of(done)
     job.cancel()
+    assert trigger == "training-main" or builds.cloud.needs()["release"] == NEEDS["seen"]["release"]
     assert job.gca_resource.service_account == PIPELINE and "warning" not in done.stdout
 
 
@@ -115,11 +112,12 @@ def test_build_of_trigger_submits(builds, number, trigger):
         (PIPELINE, ACTING, BUILD, REFUSED),
         ("gs://{}", "storage.objectUser", BUILD, "no storage.objects.create"),
         (PIPELINE, ACTING, RELEASE, REFUSED),
+        (PROJECT, "aiplatform.user", BUILD, "Permission 'aiplatform.pipelineJobs.create' denied"),
     ],
 )
 def test_missing_binding_is_refused(builds, resource, role, account, message):
     resource = resource.format(builds.cloud.bucket)
-    builds.allow(resource, f"roles/{role}", f"serviceAccount:{account}")
+    builds.allow(resource, role, account)
     if account == RELEASE:
         done = builds.submit(RELEASE, "deploy/builds/promote.yaml", _PRODUCTION="demo-project")
     else:
@@ -127,18 +125,21 @@ def test_missing_binding_is_refused(builds, resource, role, account, message):
     assert done.returncode == 2 and "error: " in done.stdout and message in done.stdout, done.stdout
 
 
-def test_only_pipeline_replaces_models(builds):
-    for account, folder, status in (
-        (TRAIN, "models", 403),
-        (BUILD, "models", 403),
-        (TRAIN, "specs", 403),
-        (TRAIN, "runs", 204),
-        (PIPELINE, "models", 204),
-    ):
-        path = builds.cloud.files / folder / "a"
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-        url = f"https://storage.googleapis.com/storage/v1/b/{builds.cloud.bucket}/o/{folder}%2Fa"
-        token = {"Authorization": f"Bearer {host(account, builds.cloud.bucket)}"}
-        assert requests.get(url, headers=token).status_code == 200
-        assert requests.delete(url, headers=token).status_code == status
+@pytest.mark.parametrize(
+    ("resource", "role", "account", "message"),
+    [
+        (TRAIN, ACTING, PIPELINE, f"train failed: .*{REFUSED}: {TRAIN}"),
+        (PROJECT, "aiplatform.user", PIPELINE, "Permission 'aiplatform.metadataStores.get' denied"),
+        (
+            "gs://{}",
+            "storage.objectUser",
+            PIPELINE,
+            r"not have `\[storage.objects.get, storage.obj",
+        ),
+        ("gs://{}", "storage.objectUser", TRAIN, "Permission 'storage.objects.create' denied"),
+    ],
+)
+def test_run_without_role_says_so(cloud, resource, role, account, message):
+    cloud.allow(resource.format(cloud.bucket), role, account)
+    printed = cloud.finish(cloud.start(ONE, "--train-steps 20"), code=1).printed
+    assert re.search(f"{message}.*docs/PROJECT.md lists the role", printed), printed

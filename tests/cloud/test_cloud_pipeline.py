@@ -15,7 +15,7 @@ from google.cloud import aiplatform
 
 from components.predict.model import Model
 from tests.cloud.conftest import ONE
-from tests.deploy.calls import strangers
+from tests.deploy.calls import NEEDS, strangers
 
 SERVERS = """
 strategy: parameter_server
@@ -93,6 +93,7 @@ def test_run_ends_with_champion_that_predicts(cloud, versions, cluster, store_fa
     [job] = run.jobs
     assert job["state"] == "JOB_STATE_SUCCEEDED" and not job["running"]
     _assert_few_requests(cloud, run.run_id, run.job_dir, replicas=1)
+    assert cloud.needs() == {name: NEEDS["seen"][name] for name in ("you", "pipeline", "train")}
     assert not strangers(cloud.log()), "docs/PROJECT.md does not say which role they need"
 
 

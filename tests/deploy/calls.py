@@ -1,4 +1,4 @@
-"""The table of docs/PROJECT.md: which call needs which role."""
+"""The table of docs/PROJECT.md, which call needs which role, and what bindings of roles allow."""
 
 import functools
 import pathlib
@@ -10,7 +10,9 @@ from tests.root import ROOT
 
 _PAGE = ROOT / "docs" / "PROJECT.md"
 GOOGLE = yaml.safe_load(pathlib.Path(__file__).with_name("google.yaml").read_text())
+NEEDS = yaml.safe_load(pathlib.Path(__file__).with_name("needs.yaml").read_text())
 ROLES: dict[str, list[str]] = GOOGLE["roles"]
+_EXCEPT = re.compile(r'!resource\.name\.startsWith\("([^"]+)"\)')
 
 
 def calls():
@@ -24,6 +26,25 @@ def permission(method, host, path):
     """The permission of the first row that has a call, or nothing."""
     call = _call(method, host, path)
     return next((permission for form, permission in _forms() if form.fullmatch(call)), "")
+
+
+def allows(bindings, email, wanted, resource, name=""):
+    """Returns whether bindings give an account a permission for a resource, or an object in it.
+
+    Bindings are tuples of resource, role, member and condition.
+    """
+    path = f"projects/_/buckets/{resource.removeprefix('gs://')}/objects/{name}"
+    return any(
+        (bound, member) == (resource, f"serviceAccount:{email}")
+        and wanted in ROLES[role.removeprefix("roles/")]
+        and _holds(condition, path)
+        for bound, role, member, condition in bindings
+    )
+
+
+def short(email):
+    """The account in the table of docs/PROJECT.md, or nothing."""
+    return match[1] if (match := re.search(r"training-(\w+)@", email)) else ""
 
 
 def strangers(log):
@@ -43,6 +64,13 @@ def _forms():
         for call, permission, *_ in calls()
         for form in re.findall(r"`([A-Z]+ [^`]+)`", call)
     ]
+
+
+def _holds(condition, name):
+    """Returns whether a condition holds for a name; it may only exclude prefixes."""
+    expression = condition.removeprefix("expression=").partition(",title=")[0]
+    assert not _EXCEPT.sub("", expression).replace(" && ", ""), f"condition {condition}"
+    return not name.startswith(tuple(_EXCEPT.findall(expression)))
 
 
 def _call(method, host, path):

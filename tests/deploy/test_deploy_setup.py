@@ -8,7 +8,7 @@ import shutil
 import pytest
 import yaml
 
-from tests.deploy.calls import ROLES, calls
+from tests.deploy.calls import NEEDS, ROLES, allows, calls, short
 from tests.deploy.gcloud import Project
 
 BILLING = "--billing-account 0-1-2"
@@ -134,11 +134,6 @@ def test_mistake_is_told_first(project, flags, complaint):
     assert not project.changes()
 
 
-def short(email):
-    """The account in the table of docs/PROJECT.md, or nothing."""
-    return match[1] if (match := re.search(r"training-(\w+)@", email)) else ""
-
-
 def test_accounts_have_needed_roles_alone(project):
     project.setup("--tensorboard")
     granted = {
@@ -152,6 +147,56 @@ def test_accounts_have_needed_roles_alone(project):
         assert permission in ROLES[role]
         needed |= {(role, *account.partition(" on ")[::2]) for account in accounts.split(", ")}
     assert granted == needed
+
+
+def test_each_role_serves_some_need(project):
+    """All needs of the accounts are met; without any one role some need is not."""
+    project.setup("--tensorboard")
+    bindings = project.bindings()
+    needs = [
+        (account, *line.partition(" ")[::2])
+        for accounts in NEEDS.values()
+        for account, lines in accounts.items()
+        if account != "you"
+        for line in lines
+    ]
+
+    def unmet(bindings):
+        return [need for need in needs if not allows(bindings, *_resolved(*need))]
+
+    assert not unmet(bindings)
+    assert not [bound for bound in bindings if not unmet([b for b in bindings if b != bound])]
+    page = {(account, permission) for _, permission, _, of in calls() for account in of.split(", ")}
+    named = {(account.partition(" on ")[0], permission) for account, permission in page}
+    assert {(account, permission) for account, permission, _ in needs} <= named
+
+
+def _resolved(account, permission, place):
+    """Returns account, permission, resource and object's name of a need of our-project."""
+    email = "training-{}@our-project.iam.gserviceaccount.com"
+    match permission.split(".")[0]:
+        case "storage":
+            return email.format(account), permission, BUCKET, f"{place}/a"
+        case "iam":
+            resource = email.format(place)
+        case "artifactregistry":
+            resource = f"our-project/{place or 'training'}"
+        case _:
+            resource = "projects/our-project"
+    return email.format(account), permission, resource
+
+
+def test_only_pipeline_replaces_models(first):
+    project, *_ = first
+    wanted = "storage.objects.delete"
+    for account, folder, is_allowed in (
+        ("train", "models", False),
+        ("build", "models", False),
+        ("train", "specs", False),
+        ("train", "runs", True),
+        ("pipeline", "models", True),
+    ):
+        assert allows(project.bindings(), *_resolved(account, wanted, folder)) == is_allowed
 
 
 def test_only_releases_submit_in_production(made):
