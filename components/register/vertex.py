@@ -52,9 +52,10 @@ FOLDER = "models"  # Folder of a bucket that has those of all versions.
 _PLACE = re.compile(r"vertex://([a-z][a-z0-9:.-]+)/([a-z0-9-]+)")
 _UPLOAD_S = 1800.0
 # If two writers add the first version of a model at once, Vertex AI refuses one of them. That one
-# tries again, and then adds its version to the model that the other has made.
-_RACES = retry.Retry(
-    retry.if_exception_type(exceptions.Conflict, exceptions.NotFound),
+# tries again, and then adds its version to the model that the other has made. It also tries again
+# if the service fails, so that a training of days is not lost with it.
+_AGAIN = retry.Retry(
+    retry.if_exception_type(exceptions.Conflict, exceptions.NotFound, exceptions.ServerError),
     initial=1.0,
     multiplier=1.0,
     timeout=30.0,
@@ -160,12 +161,14 @@ class VertexRegistry(Registry):
             container_spec=container,
         )
         with refusals(self._place):
-            return _RACES(self._upload)(name, model)
+            return _AGAIN(self._upload)(name, model)
 
     def _upload(self, name: str, model: v1.Model) -> str:
         resource_name = self.resource_name(name)
         place = {"model_id": resource_name.rpartition("/")[2]}
-        if self.resources(name):
+        for other in self.resources(name):
+            if other.artifact_uri == model.artifact_uri:
+                return other.version_id  # An upload that seemed to fail has made it.
             place = {"parent_model": resource_name}
         request = v1.UploadModelRequest(parent=self._parent, model=model, **place)
         return self._client.upload_model(request=request).result(timeout=_UPLOAD_S).model_version_id

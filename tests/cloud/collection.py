@@ -12,6 +12,7 @@ from google.protobuf import empty_pb2
 
 from tests.cloud.rules import check
 
+_OPERATIONS = itertools.count(1)
 _PAGE = 2  # small, so that every client is seen to ask for the next page
 
 
@@ -81,9 +82,9 @@ def page(listing, field, items, request):
     return listing({field: matching[start:end], "next_page_token": token})
 
 
-def done(parent, result):
-    """An operation that has ended with a message of the API."""
-    operation = operations_pb2.Operation(name=f"{parent}/operations/1", done=True)
+def operation(resource, result):
+    """Returns an operation on a resource, for `Vertex` to end with a message of the API."""
+    operation = operations_pb2.Operation(name=f"{resource}/operations/{next(_OPERATIONS)}")
     operation.response.Pack(getattr(result, "_pb", result))
     return operation
 

@@ -12,7 +12,7 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Collection, done, now, require
+from tests.cloud.collection import Collection, now, operation, require
 from tests.cloud.rules import check
 from tests.servers import start_server
 
@@ -44,7 +44,8 @@ class Endpoints(Collection):
             self._stop(id)
 
     def create(self, request, parent):
-        return done(parent, super().create(request, parent))
+        endpoint = super().create(request, parent)
+        return operation(endpoint.name, endpoint)
 
     def update(self, request, parent, id):
         """Changes the traffic, which is all that a client here changes."""
@@ -60,7 +61,7 @@ class Endpoints(Collection):
         if endpoint.deployed_models:
             raise exceptions.FailedPrecondition(f"{endpoint.name} has deployed models")
         del self.items[endpoint.name]
-        return done(parent, empty_pb2.Empty())
+        return operation(endpoint.name, empty_pb2.Empty())
 
     def deploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)
@@ -73,7 +74,7 @@ class Endpoints(Collection):
         split = {deployed.id if key == "0" else key: n for key, n in asked.traffic_split.items()}
         self._servers[deployed.id] = self.start(model)
         _split(endpoint, [*endpoint.deployed_models, deployed], split or endpoint.traffic_split)
-        return done(parent, v1.DeployModelResponse(deployed_model=deployed))
+        return operation(endpoint.name, v1.DeployModelResponse(deployed_model=deployed))
 
     def undeploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)
@@ -88,7 +89,7 @@ class Endpoints(Collection):
             raise exceptions.FailedPrecondition(f"deployed model {gone} has traffic")
         _split(endpoint, others, split if others else {})
         self._stop(gone)
-        return done(parent, v1.UndeployModelResponse())
+        return operation(endpoint.name, v1.UndeployModelResponse())
 
     def predict(self, request, parent, id):
         """Asks the next server: of a hundred requests each gets as many as its share says."""

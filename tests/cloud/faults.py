@@ -23,6 +23,8 @@ class Fault:
     status: int = 0  # that is answered in place of doing what is asked; 0 does it
     reset: bool = False  # the connection breaks in place of an answer, before anything is done
     cut: bool = False  # what is asked is done, and the connection breaks amid the answer
+    late: int = 0  # code of google.rpc.Code with which the operation ends that the request begins
+    retry_after_s: int = 0  # that the answer asks to wait
     share: float = 1.0  # of the requests that match, drawn with a fixed seed
     times: float = float("inf")  # that it happens at most
 
@@ -49,7 +51,7 @@ class Faults:
         """Refuses or resets (`ResetError`) a request as the rules ask for.
 
         Returns:
-          Whether the answer is to be cut.
+          The other rules that hit it.
         """
         with self._lock:
             rules = [rule for rules in self._rules.values() for rule in rules]
@@ -58,5 +60,7 @@ class Faults:
             if rule.reset:
                 raise ResetError
             if rule.status:
-                raise exceptions.from_http_status(rule.status, f"a fault of {rule.match}")
-        return any(rule.cut for rule in hits)
+                error = exceptions.from_http_status(rule.status, f"a fault of {rule.match}")
+                error.retry_after_s = rule.retry_after_s
+                raise error
+        return hits

@@ -80,8 +80,8 @@ def busy_bucket(request, monkeypatch):
     faults.set("store", [{"match": "", "status": 503, "share": 0.02}, *rules])
 
     def failing(store, asked):
-        cut, answered = faults.meet(str(asked)), answer(store, asked)
-        if cut:
+        hits, answered = faults.meet(str(asked)), answer(store, asked)
+        if hits:
             raise ResetError(answered)
         return answered
 

@@ -22,6 +22,7 @@ from unittest import mock
 
 import grpc
 from google.api_core import exceptions, path_template
+from google.longrunning import operations_pb2
 from google.protobuf import json_format
 
 from tests.cloud.faults import ResetError
@@ -66,7 +67,10 @@ class _Requests(http.server.BaseHTTPRequestHandler):
             self._send(self.server.answer(request))
         except exceptions.GoogleAPICallError as error:
             code = int(error.code)
-            self._send(Answer(code, {"error": {"code": code, "message": error.message}}))
+            wait_s = getattr(error, "retry_after_s", 0)
+            headers = {"Retry-After": str(wait_s)} if wait_s else {}
+            about = {"error": {"code": code, "message": error.message}}
+            self._send(Answer(code, about, headers))
         except ResetError as reset:
             if reset.answer:
                 self._send(reset.answer, part=0.5)
@@ -165,6 +169,9 @@ def serve_grpc(services, answer, tls):
                 call = getattr(base, f"_Base{method.rpartition('/')[2]}")
                 reply = functions["response_deserializer"].__self__
                 handlers[method] = _unary(call, serialize.__self__, reply, answer)
+    handlers["/google.longrunning.Operations/GetOperation"] = _unary(
+        _GetOperation, operations_pb2.GetOperationRequest, operations_pb2.Operation, answer
+    )
 
     class Services(grpc.GenericRpcHandler):
         def service(self, details):
@@ -178,9 +185,16 @@ def serve_grpc(services, answer, tls):
     return server, port
 
 
+class _GetOperation:
+    @staticmethod
+    def _get_http_options():
+        return [{"method": "get", "uri": "/v1/{name=projects/**}"}]
+
+
 def _unary(rest, request, reply, answer):
     def call(message, context):
-        sent = path_template.transcode(rest._get_http_options(), request.pb(message))
+        message = getattr(message, "_pb", message)
+        sent = path_template.transcode(rest._get_http_options(), message)
         query = json_format.MessageToDict(sent["query_params"])
         query = {name: str(value) for name, value in query.items()}
         body = json_format.MessageToJson(sent["body"]) if "body" in sent else ""
@@ -198,4 +212,5 @@ def _unary(rest, request, reply, answer):
         json_format.ParseDict(answered.content, parsed, ignore_unknown_fields=True)
         return parsed.SerializeToString()
 
-    return grpc.unary_unary_rpc_method_handler(call, request_deserializer=request.deserialize)
+    read = getattr(request, "deserialize", None) or request.FromString
+    return grpc.unary_unary_rpc_method_handler(call, request_deserializer=read)

@@ -36,6 +36,7 @@ from tests.cloud.collection import now
 
 POOLS = ("chief", "worker", "ps", "evaluator")  # what TF_CONFIG calls the worker pools, by position
 GRACE_S = 30.0
+_STATE_S = 0.2  # in each state before the replicas start
 _RETRIED_CODES = {6, 11, 134, 139}
 _MOST = {"crash": 3, "lost": 5, "preempted": 6, "": 0}
 _State = v1.JobState
@@ -71,6 +72,7 @@ class Run:
         self._stockouts, self._environment = stockouts, {**os.environ, **environment}
         self.job, self.number = job, job.name.rpartition("/")[2]
         self.events = []
+        job.state = _State.JOB_STATE_QUEUED
         self._logs = logs / f"job-{self.number}"
         self._tries = collections.Counter()
         self.replicas = {replica.name: replica for replica in self._replicas()}
@@ -128,14 +130,19 @@ class Run:
     def _watch(self):
         """Starts all replicas, and follows the job to its end."""
         spec = self.job.job_spec
+        time.sleep(_STATE_S)
+        if self.job.state == _State.JOB_STATE_QUEUED:
+            self.job.state = _State.JOB_STATE_PENDING
+            time.sleep(_STATE_S)
         for machine in {pool.machine_spec.machine_type for pool in spec.worker_pool_specs}:
             if self._stockouts.get(machine):
                 self._stockouts[machine] -= 1
                 self._end(_STOCKOUT, _RESOURCE_EXHAUSTED)
                 self.job.end_time = now()
                 return
-        self._start(self.replicas.values())
-        self.job.start_time, self.job.state = now(), _State.JOB_STATE_RUNNING
+        if self.job.state == _State.JOB_STATE_PENDING:  # Else it was cancelled meanwhile.
+            self._start(self.replicas.values())
+            self.job.start_time, self.job.state = now(), _State.JOB_STATE_RUNNING
         while self.job.state == _State.JOB_STATE_RUNNING:
             time.sleep(0.1)
             for replica in self.replicas.values():  # the end of one may have started others again

@@ -11,7 +11,7 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import done, now, page
+from tests.cloud.collection import now, operation, page
 from tests.cloud.rules import check
 
 
@@ -49,7 +49,7 @@ class Models:
         versions.append(model)
         self._move(model, aliases)
         answer = v1.UploadModelResponse(model=model.name, model_version_id=model.version_id)
-        return done(parent, answer)
+        return operation(model.name, answer)
 
     def list_models(self, request, parent):
         """The default version of every model, in the order of their making."""
@@ -79,7 +79,7 @@ class Models:
         """Deletes a version."""
         model = self.get(request, parent, id, version)
         self._of(model.name).remove(model)
-        return done(parent, empty_pb2.Empty())
+        return operation(model.name, empty_pb2.Empty())
 
     def find(self, name):
         """A version by `MODEL@VERSION`, number or alias; of `MODEL` alone the default one."""

@@ -58,9 +58,10 @@ class _Cloud:
                 raise exceptions.NotFound(f"nothing is here for {request.host}{request.path}")
             if not request.headers.get("Authorization", "").removeprefix("Bearer").strip():
                 raise exceptions.Unauthorized("Request is missing required authentication.")
-            cut = self._faults.meet(str(request))
+            hits = self._faults.meet(str(request))
+            self._vertex.late_errors += [rule.late for rule in hits if rule.late]
             answer = self._hosts[request.host](request)
-            if cut:
+            if any(rule.cut for rule in hits):
                 raise ResetError(answer)
         except exceptions.GoogleAPICallError as error:
             self._log.write(f"{request} {error.code:d}\n")

@@ -63,11 +63,13 @@ def test_cancelled_run_is_resumed(cloud):
     assert "has ended well, and nothing is sent" in cloud.printed(resume)
 
 
-def test_expired_credentials_end_no_waiting(cloud):
+def test_refused_polls_end_no_waiting(cloud):
     process, job, _ = cloud.train(ONE, "--train-steps 1000")
     refused = f"pipelineJobs/{job['display_name']}"
-    cloud.fail({"match": refused, "status": 401})
-    cloud.until(lambda: len(re.findall(f"{refused}.* 401\n", cloud.log())) >= 2)
+    for status in (401, 429, 503):
+        cloud.fail({"match": refused, "status": status, "retry_after_s": 1})
+        line = f"{refused}.* {status}\n"
+        cloud.until(lambda line=line: len(re.findall(line, cloud.log())) >= 2)
     time.sleep(1)
     cloud.fail()
     printed = cloud.finish(process).printed

@@ -16,6 +16,7 @@ import urllib.parse
 
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
+from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2, json_format
 from google.rpc import code_pb2
 
@@ -34,20 +35,30 @@ _N2_QUOTA = "aiplatform.googleapis.com/custom_model_training_n2_cpus"
 
 
 class Vertex:
-    """One project in one location; other projects are forbidden. Jobs are only noted here."""
+    """One project in one location; other projects are forbidden. Jobs are only noted here.
 
+    Attributes:
+      polls: How often an operation is seen running before its end; its begin never shows the end.
+      late_errors: Codes of google.rpc.Code with which the next operations end; they have been done
+        all the same.
+    """
+
+    polls = 0
     project, location = "demo-project", "us-central1"
     parent = f"projects/{project}/locations/{location}"
 
     def __init__(self):
         self._routes = []
         self._lock = threading.Lock()
+        self.late_errors = []
+        self._operations = {}  # By name, how often each is seen running yet, and how it ends.
         self.custom_jobs = Collection(self.route, v1.CustomJob, "JOB_STATE_PENDING")
         self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
         self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
         self.models = Models(self.route)
         self.endpoints = Endpoints(self.route, self.models)
         self.batches = Batches(self.route, self.models, self.endpoints)
+        self.route("GET", r"{parent}/\w+/{id}/operations/(?P<number>\d+)", self._get_operation)
 
     def route(self, method, pattern, handler):
         """Lets `handler` answer requests for a path behind `/v1/`, before earlier handlers.
@@ -57,7 +68,7 @@ class Vertex:
         """
         for name, part in _PARTS.items():
             pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{part})")
-        self._routes.insert(0, (method, re.compile(f"/v1(?:beta1)?/{pattern}"), handler))
+        self._routes.insert(0, (method, re.compile(f"/(?:v1|v1beta1|ui)/{pattern}"), handler))
 
     def answer(self, request):
         """The answer of the API."""
@@ -69,11 +80,31 @@ class Vertex:
                 try:
                     with self._lock:
                         message = handler(request, **match.groupdict())
+                        is_begun = method != "GET" and isinstance(message, operations_pb2.Operation)
+                        if is_begun:
+                            message = self._begin(message)
                         message = json_format.MessageToDict(getattr(message, "_pb", message))
                 except json_format.ParseError as error:
                     raise exceptions.InvalidArgument(str(error)) from error
                 return Answer(200, message)
         raise exceptions.MethodNotImplemented(f"no route {request.method} {path}")
+
+    def _begin(self, operation):
+        """Keeps how an operation will end; returns it as it is meanwhile."""
+        if self.late_errors:
+            code = self.late_errors.pop(0)
+            operation.error.code, operation.error.message = code, "a fault that came late"
+        operation.done = True
+        self._operations[operation.name] = [self.polls, operation]
+        return operations_pb2.Operation(name=operation.name)
+
+    def _get_operation(self, request, **_):
+        name = re.sub("^/[^/]+/", "", request.path)
+        if name not in self._operations:
+            raise exceptions.NotFound(name)
+        polls, operation = self._operations[name]
+        self._operations[name][0] = polls - 1
+        return operations_pb2.Operation(name=name) if polls > 0 else operation
 
 
 class LiveVertex(Vertex):
@@ -81,6 +112,8 @@ class LiveVertex(Vertex):
 
     The project has no quota for machines of the family N2.
     """
+
+    polls = 1
 
     def __init__(self, work, iam):
         super().__init__()
@@ -177,7 +210,7 @@ class LiveVertex(Vertex):
                 start_new_session=True,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
             )
-        self._pipelines[job.name] = process
+        self._pipelines[job.name], job.state = process, _State.PIPELINE_STATE_PENDING
         threading.Thread(target=self._follow, args=(job, process, logs), daemon=True).start()
         return job
 
@@ -199,6 +232,9 @@ class LiveVertex(Vertex):
         return f"Failed to create pipeline job. Error: {why}" if why else ""
 
     def _follow(self, job, process, logs):
+        time.sleep(0.5)  # Nothing is known of its steps yet.
+        if job.state == _State.PIPELINE_STATE_PENDING:
+            job.state = _State.PIPELINE_STATE_RUNNING
         code = process.wait()
         if job.state == _State.PIPELINE_STATE_CANCELLING:
             job.state = _State.PIPELINE_STATE_CANCELLED

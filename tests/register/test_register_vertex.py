@@ -1,8 +1,10 @@
+import functools
 import re
 import shutil
 import threading
 
 import pytest
+from google.rpc import code_pb2
 
 from common.errors import UserError
 from components.register import vertex as registry_module
@@ -20,7 +22,8 @@ def store(vertex_place):
 
 @pytest.fixture
 def add(evaluated, vertex_place, uploaded):
-    """Registers a model of a run; returns its version."""
+    """Registers a model of a run, which is made once; returns its version."""
+    evaluated, uploaded = functools.cache(evaluated), functools.cache(uploaded)
 
     def run(name, image=IMAGE):
         directory, evaluation = evaluated(name)
@@ -65,6 +68,16 @@ def test_two_first_runs_make_two_versions(store, add, client, vertex, monkeypatc
         thread.join()
     assert [version.number for version in store.versions("m")] == ["1", "2"]
     assert len(list(client.list_models(parent=vertex.parent))) == 1
+
+
+def test_late_error_adds_no_second(store, add, vertex):
+    """The operations fail although the version is there; only the first is worth another try."""
+    vertex.late_errors = [code_pb2.INTERNAL]
+    assert add("r1") == "1"
+    vertex.late_errors = [code_pb2.FAILED_PRECONDITION]
+    with pytest.raises(UserError, match="came late"):
+        add("r2")
+    assert add("r2") == "2" and len(store.versions("m")) == 2
 
 
 def test_foreign_model_is_left_alone(store, add, client, vertex):

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import done
+from tests.cloud.collection import operation
 from tests.cloud.conftest import IMAGE, cloud  # noqa: F401 (a fixture)
 from tools.prove_cloud import __main__ as program
 
@@ -46,7 +46,7 @@ def test_interrupted_proof_deletes_jobs(vertex, capsys):
     def delete(request, parent, id):
         job = vertex.custom_jobs.items.pop(f"{parent}/customJobs/{id}")
         deleted.append(job.state.name)
-        return done(parent, empty_pb2.Empty())
+        return operation(f"{parent}/customJobs/{id}", empty_pb2.Empty())
 
     vertex.route("DELETE", "{parent}/customJobs/{id}", delete)
     bucket = mock.Mock(**{"list_blobs.return_value": [blob := mock.Mock()]})

@@ -26,6 +26,8 @@ _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"} 
 _STOCKOUT = re.compile(
     "resources are insufficient|stockout|quota|RESOURCE_EXHAUSTED", re.IGNORECASE
 )
+# Text of an error about the rate of requests, which has the code of a quota of machines too.
+_RATE = re.compile("requests per minute", re.IGNORECASE)
 _RESOURCE_EXHAUSTED = 8  # Code of google.rpc.Code.
 # Codes ABORTED, INTERNAL and UNAVAILABLE of google.rpc.Code, and the text that Vertex AI's page
 # "Understand the custom training service" has for failures of its infrastructure.
@@ -73,7 +75,8 @@ class Jobs:
           NoCapacityError: If there is no quota for its machines.
           RefusedError: If Vertex AI refuses the request for another reason.
           UserError: If there are no valid credentials.
-          ConnectionError: If Vertex AI does not answer; the job may nevertheless have been created.
+          ConnectionError: If Vertex AI does not answer, or gets too many requests; the job may
+            nevertheless have been created.
         """
         from google.api_core.exceptions import TooManyRequests
         from google.cloud import aiplatform_v1 as v1
@@ -84,6 +87,8 @@ class Jobs:
                 parent, client = self._parent(self._location), self._client(self._location)
                 return client.create_custom_job(parent=parent, custom_job=job).name
             except TooManyRequests as error:
+                if _RATE.search(str(error)):
+                    raise
                 raise NoCapacityError(f"{_SERVICE}: {error}") from None
 
     def named(self, display_name: str, location: str) -> Any:
@@ -192,10 +197,11 @@ def ending(job: Any) -> Ending | None:
 
     SUCCEEDED and CANCELLED are states. Of other states, EXPIRED, the code RESOURCE_EXHAUSTED, or an
     error about insufficient resources or a quota is a STOCKOUT, since other machines have other
-    quotas. The codes ABORTED, INTERNAL and UNAVAILABLE, and the text "internal error", are LOST
-    unless the text names the exit status of a replica. The rest is FAILED. Some rules are guesses:
-    that a stockout has the code RESOURCE_EXHAUSTED, as an exceeded quota has; that a job that
-    waited too long for its machines is EXPIRED; and the codes and text of LOST.
+    quotas. An error about requests per minute is LOST; so are the codes ABORTED, INTERNAL and
+    UNAVAILABLE, and the text "internal error", unless the text names the exit status of a replica.
+    The rest is FAILED. Some rules are guesses: that a stockout has the code RESOURCE_EXHAUSTED, as
+    an exceeded quota has; that a job that waited too long for its machines is EXPIRED; and the
+    codes and text of LOST.
 
     Args:
       job: A `CustomJob`, or another message with its `state` and `error`, such as a pipeline step.
@@ -205,6 +211,8 @@ def ending(job: Any) -> Ending | None:
         return None
     if state in ("SUCCEEDED", "CANCELLED"):
         return Ending(state.lower())
+    if _RATE.search(error.message):
+        return Ending.LOST
     if error.code == _RESOURCE_EXHAUSTED or state == "EXPIRED" or _STOCKOUT.search(error.message):
         return Ending.STOCKOUT
     is_internal = error.code in _INFRASTRUCTURE or _INTERNAL.search(error.message)

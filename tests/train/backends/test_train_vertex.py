@@ -7,10 +7,12 @@ import signal
 
 import pytest
 from google.api_core import exceptions
+from google.cloud import aiplatform_v1 as v1
 from train_vertex import trainings
 
 from common.errors import UserError
 from components.train.__main__ import main
+from components.train.backends.vertex_client import ending
 
 STOCKOUT = (0, "Resources are insufficient in region: us-central1. Try a different region.")
 FAILED = (9, "The replica workerpool1-0 exited with a non-zero status of 7.")
@@ -72,6 +74,20 @@ def test_missing_machines_or_quota_changes_machines(training, capfd):
     assert "launcher | done after 1800.0 s, at step 9" in printed
 
 
+@pytest.mark.parametrize(
+    ("state", "message", "how"),
+    [
+        *((state, "", None) for state in ("QUEUED", "PENDING", "PAUSED", "UPDATING")),
+        ("EXPIRED", "", "stockout"),
+        ("PARTIALLY_SUCCEEDED", "", "failed"),
+        ("FAILED", "429 Quota exceeded for limit 'X requests per minute'", "lost"),
+    ],
+)
+def test_state_of_job_is_ending(state, message, how):
+    job = v1.CustomJob(state=f"JOB_STATE_{state}", error={"message": message})
+    assert ending(job) == how
+
+
 def test_failure_shows_replica_and_last_lines(training, capfd):
     training.endings = [FAILED]
     assert training() == 7
@@ -109,9 +125,16 @@ def test_finished_job_is_not_submitted_again(training, step):
     assert len(training.jobs()) == (2 if step == 8 else 1)
 
 
-@pytest.mark.parametrize("is_made", [False, True])
-def test_busy_service_delays_another_attempt(training, is_made):
-    failing(training, exceptions.ServiceUnavailable("busy"), 2, is_made)
+@pytest.mark.parametrize(
+    ("error", "is_made"),
+    [
+        (exceptions.ServiceUnavailable("busy"), False),
+        (exceptions.ServiceUnavailable("busy"), True),
+        (exceptions.ResourceExhausted("Quota exceeded for limit 'X requests per minute'"), False),
+    ],
+)
+def test_busy_service_delays_another_attempt(training, error, is_made):
+    failing(training, error, 2, is_made)
     training.endings = [(*FAILED, 3), DONE]
     assert training() == 0
     assert endings(training) == ["failed", "succeeded"]
