@@ -16,6 +16,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from concurrent import futures
+from http import HTTPStatus
 from typing import IO, Any
 
 from common.google_cloud import refusals
@@ -28,6 +29,7 @@ from common.storage.storage import (
 )
 
 _FIELDS = "prefixes,items(name,size,generation,crc32c,updated),nextPageToken"
+_UPLOAD_S = 300.0  # No new upload begins later than this after the first.
 _MEMORY_BYTES = 8 << 20  # A larger upload is kept in an unnamed file until it is sent.
 
 
@@ -86,7 +88,8 @@ class Bucket(Storage):
             blob.content_type = mimetypes.guess_type(name)[0]
             options = {"rewind": True, "size": file.num_bytes, "checksum": None, **once}
             with contextlib.suppress(PreconditionFailed):
-                blob.upload_from_file(temporary, **options, **_condition(writer.if_version))
+                upload = _again_if_gone(blob.upload_from_file)
+                upload(temporary, **options, **_condition(writer.if_version))
                 return str(blob.generation)
         raise FileExistsError(f"{file.path}: it is there already, with another content")
 
@@ -172,6 +175,16 @@ def _client(_emulator: str | None) -> Any:
 
 # Processes that share a connection after a fork would read each other's answers.
 os.register_at_fork(after_in_child=_client.cache_clear)
+
+
+def _again_if_gone(upload: Any) -> Any:
+    """Returns a function like `upload` that begins again if the store has ended its session."""
+    from google.api_core import exceptions, retry
+
+    def is_gone(error: Exception) -> bool:
+        return isinstance(error, exceptions.GoogleAPICallError) and error.code == HTTPStatus.GONE
+
+    return retry.Retry(is_gone, timeout=_UPLOAD_S)(upload)
 
 
 def _condition(if_version: str | None) -> dict[str, int]:

@@ -106,6 +106,9 @@ def _prepare(work):
     for name in ("GCE_METADATA_HOST", "GCE_METADATA_IP"):
         os.environ[name] = "127.0.0.1"
     os.environ |= {"LOOPBACK_CLOUD": str(work), "CLOUDSDK_CONFIG": str(work / "no-gcloud")}
+    mount = str(pathlib.Path(__file__).parent / "mount")  # has a module for each Python
+    os.environ["PYTHONPATH"] = ":".join(filter(None, [mount, os.environ.get("PYTHONPATH")]))
+    (work / "mount.log").write_text("")
 
 
 def _change_root(work):

@@ -235,6 +235,8 @@ def cloud(request, monkeypatch):
     aiplatform.init(project="demo-project", location="us-central1", credentials=Credentials(you))
     yield made
     made.fail()
+    noted = (made.work / "mount.log").read_text().splitlines()
+    assert not [line for line in noted if f"/{made.bucket}/" in line]
 
 
 @pytest.fixture

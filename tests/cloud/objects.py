@@ -10,6 +10,7 @@ import base64
 import datetime
 import functools
 import os
+import re
 import threading
 import time
 import urllib.parse
@@ -17,6 +18,8 @@ import uuid
 
 import google_crc32c
 from google.api_core import exceptions
+
+_NAME_BYTES = 1024  # in UTF-8
 
 
 class Objects:
@@ -31,7 +34,13 @@ class Objects:
         self._written = {}
 
     def path(self, bucket, name):
-        """File of an object, or directory of a folder marker; the bucket has to be there."""
+        """File of an object, or directory of a folder marker; the bucket has to be there.
+
+        The rules of names are those of "About Cloud Storage objects".
+        """
+        is_allowed = len(name.encode()) <= _NAME_BYTES and not re.search("[\r\n]", name)
+        if not is_allowed or name in (".", "..") or name.startswith(".well-known/acme-challenge/"):
+            raise exceptions.BadRequest(f"Invalid object name {name!r:.80}.")
         if not (self.root / bucket).is_dir():
             raise exceptions.NotFound("The specified bucket does not exist.")
         return self.root / bucket / name
@@ -67,7 +76,7 @@ class Objects:
     def get(self, bucket, name, query):
         """The object's resource, which has to be of the generation that the request wants."""
         known = self.find(bucket, name)
-        _require(known, query)
+        _require(known, query, exceptions.NotModified)
         if not known or query.get("generation", known["generation"]) != known["generation"]:
             raise exceptions.NotFound(f"No such object: {bucket}/{name}")
         return known
@@ -103,6 +112,7 @@ class Objects:
     def delete(self, bucket, name, query):
         """Deletes an object; a folder without objects is none, unless it has a marker."""
         with self.lock:
+            _require(self.find(bucket, name), query)
             self.get(bucket, name, query)
             path = self.path(bucket, name)
             self._markers.discard(path)
@@ -156,8 +166,14 @@ def _data(path, start=0, stop=None):
     return b"" if path.is_dir() else path.read_bytes()[start:stop]
 
 
-def _require(known, query):
-    """Compares `ifGenerationMatch`; 0 stands for an object that is not there."""
-    generation = known["generation"] if known else "0"
-    if query.get("ifGenerationMatch", generation) != generation:
-        raise exceptions.PreconditionFailed("A precondition did not hold.")
+def _require(known, query, unchanged=exceptions.PreconditionFailed):
+    """Compares all preconditions; generation 0 stands for an object that is not there.
+
+    `unchanged` is how it is refused that the object is still the one that the request has.
+    """
+    for part in ("Generation", "Metageneration"):
+        value = known[part.lower()] if known else "0"
+        if query.get(f"if{part}Match", value) != value:
+            raise exceptions.PreconditionFailed("A precondition did not hold.")
+        if query.get(f"if{part}NotMatch") == value:
+            raise unchanged("A precondition did not hold.")

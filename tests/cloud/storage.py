@@ -47,7 +47,9 @@ class Storage:
                 parts = [urllib.parse.unquote(part) for part in match.groups()]
                 if permission:
                     self._require(request, permission, *parts[:2])
-                return handler(request, *parts)
+                answer = handler(request, *parts)
+                fields = request.query.get("fields")
+                return answer._replace(content=_part(answer.content, fields)) if fields else answer
         raise exceptions.MethodNotImplemented(f"not in this store: {request.method} {request.path}")
 
     def _bucket(self, request, bucket):
@@ -74,7 +76,14 @@ class Storage:
         return Answer(204)
 
     def _copy(self, request, bucket, name, to_bucket, to_name):
-        _, data = self._objects.read(bucket, name, {})
+        starts = {"ifSource": "if", "sourceG": "g"}
+        query = {
+            key.replace(start, short): value
+            for key, value in request.query.items()
+            for start, short in starts.items()
+            if key.startswith(start)
+        }
+        _, data = self._objects.read(bucket, name, query)
         copied = int(request.query.get("rewriteToken", 0)) + _REWRITTEN
         about = {"totalBytesRewritten": str(copied), "objectSize": str(len(data))}
         if bucket != to_bucket and copied < len(data):
@@ -114,6 +123,7 @@ class Storage:
         query["crc32c"] = about.get("crc32c", "")
         if query["uploadType"] != "resumable":
             return Answer(200, self._put(request, bucket, query["name"], body, query))
+        self._objects.path(bucket, query["name"])
         identity = uuid.uuid4().hex
         self._begun[identity] = b""
         again = urllib.parse.urlencode({**query, "upload_id": identity})
@@ -124,6 +134,8 @@ class Storage:
         """Takes a part, `bytes 0-9/*`, or tells how much is there, `bytes */10`."""
         query, size = request.query, len(request.body)
         span = request.headers.get("Content-Range") or f"bytes 0-{size - 1}/{size}"
+        if query["upload_id"] not in self._begun:
+            raise exceptions.from_http_status(410, "The upload session has expired.")
         data = self._begun[query["upload_id"]]
         first, total = re.fullmatch(r"bytes (\*|\d+)(?:-\d+)?/(\*|\d+)", span).groups()
         if first != "*":
@@ -136,6 +148,10 @@ class Storage:
             raise exceptions.BadRequest("every part but the last is a multiple of 256 KiB")
         return Answer(308, b"", {"Range": f"bytes=0-{len(data) - 1}"} if data else {})
 
+    def expire(self, request):
+        """Forgets the session of a resumable upload, as if it were a week old."""
+        self._begun.pop(request.query.get("upload_id"), None)
+
     def _put(self, request, bucket, name, data, query):
         """Makes an object; to write over one is to delete it."""
         self._require(request, "objects.create", bucket, name)
@@ -145,3 +161,16 @@ class Storage:
 
     def _require(self, request, permission, bucket, name=""):
         self._iam.require(request, f"storage.{permission}", f"gs://{bucket}", name)
+
+
+def _part(content, fields):
+    """Returns a partial response, by `fields` such as `items(name,size),nextPageToken`."""
+    if isinstance(content, list):
+        return [_part(each, fields) for each in content]
+    chosen = re.findall(r"(\w+)(?:\(([^()]+)\)|/([\w/]+))?,?", fields)
+    assert isinstance(content, dict), f"fields {fields} of {content!r:.80}"
+    return {
+        name: _part(content[name], inner or deeper) if inner or deeper else content[name]
+        for name, inner, deeper in chosen
+        if name in content
+    }

@@ -1,0 +1,70 @@
+"""The fake Cloud Storage refuses to Google's own client what the real one refuses."""
+
+import pytest
+from google.api_core import exceptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.storage import Client
+
+from common.storage.files import write_bytes
+from tests.cloud.storage import Storage
+
+SAME, OTHER = "if_generation_not_match", ["if_generation_match", "if_metageneration_match"]
+
+
+@pytest.fixture
+def store(bucket):
+    (bucket / "a").write_text("text")
+    return Client("demo-project", AnonymousCredentials()).bucket("demo")
+
+
+@pytest.mark.parametrize("condition", [SAME, *OTHER])
+@pytest.mark.parametrize("verb", ["reload", "download", "upload", "rewrite", "delete"])
+def test_unmet_precondition_is_refused(bucket, store, condition, verb):
+    present = store.get_blob("a").generation
+    blob = store.blob("a")
+    calls = {
+        "reload": blob.reload,
+        "download": blob.download_as_bytes,
+        "upload": lambda **given: blob.upload_from_string(b"new", **given),
+        "rewrite": lambda **given: blob.rewrite(blob, **given),
+        "delete": blob.delete,
+    }
+    is_read = verb in ("reload", "download") and condition == SAME
+    with pytest.raises(exceptions.NotModified if is_read else exceptions.PreconditionFailed):
+        calls[verb](**{condition: present + (condition != SAME)})
+    assert (bucket / "a").read_text() == "text"
+
+
+def test_unmet_precondition_of_source_is_refused(store):
+    copy = store.blob("b")
+    with pytest.raises(exceptions.PreconditionFailed):
+        copy.rewrite(store.blob("a"), if_source_generation_match=1)
+    assert not copy.exists()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", ".", "..", "ü" * 513])
+def test_impossible_name_is_refused(store, name):
+    with pytest.raises(exceptions.BadRequest, match="Invalid object name"):
+        store.blob(name).upload_from_string(b"")
+
+
+def test_partial_response_has_fields_alone(store):
+    [shown] = store.list_blobs(fields="items(name,size),nextPageToken")
+    assert (shown.name, shown.size, shown.generation) == ("a", 4, None)
+
+
+def test_expired_upload_begins_again(request, monkeypatch):
+    """A session has ended before its first part is sent, and its id is of no use any more."""
+    answer, expired = Storage.answer, []
+
+    def expiring(store, asked):
+        if asked.method == "PUT" and not expired:
+            expired.append(asked)
+            store.expire(asked)
+        return answer(store, asked)
+
+    monkeypatch.setattr(Storage, "answer", expiring)
+    bucket = request.getfixturevalue("bucket")
+    content = b"0123456789" * (1 << 20)
+    write_bytes("gs://demo/large", content)
+    assert expired and (bucket / "large").read_bytes() == content
