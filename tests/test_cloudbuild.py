@@ -48,12 +48,29 @@ def test_mistake_in_build_is_refused(change, complaint):
     assert any(complaint in refusal for refusal in refusals(content, {}))
 
 
+@pytest.mark.parametrize("path", FILES)
+def test_build_file_keeps_published_rules(path):
+    """After "Build configuration file schema" and "Configure user-specified service accounts"."""
+    content = BuildFile(path=path).content
+    # Without it, a build that acts as an account of its own is refused.
+    assert content["options"]["logging"] == "CLOUD_LOGGING_ONLY"
+    limit_s, before = int(content["timeout"].removesuffix("s")), {"-"}
+    assert limit_s <= 86_400
+    for step in content["steps"]:
+        assert before.issuperset(step.get("waitFor", ()))
+        assert "script" not in step or not {"args", "entrypoint"} & step.keys()
+        assert int(step.get("timeout", "0s").removesuffix("s")) <= limit_s
+        before.add(step["id"])
+
+
 @pytest.mark.parametrize("path", TRIGGERS, ids=lambda path: path.stem)
 def test_trigger_sets_what_build_has(path):
     trigger = yaml.safe_load(path.read_text())
     declared = BuildFile(path=trigger["filename"]).content["substitutions"]
     assert trigger["substitutions"].keys() <= declared.keys()
     assert trigger["name"] == f"training-{path.stem}"
+    account = r"projects/@PROJECT@/serviceAccounts/training-\w+@@PROJECT@.iam.gserviceaccount.com"
+    assert re.fullmatch(account, trigger["serviceAccount"])
     # A tag may be on a commit that changes pages only.
     assert path.stem != "main" or not {"ignoredFiles", "includedFiles"} & trigger.keys()
 
