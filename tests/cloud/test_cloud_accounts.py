@@ -42,7 +42,7 @@ class Builds:
         values = {"_BUCKET": self.cloud.bucket, "_FLAGS": flags, "PROJECT_ID": project, **values}
         image = IMAGE.replace("demo-project", project)
         (self.workspace / "build" / "image.txt").write_text(image)
-        names = [name for name in os.environ if re.search("^GCE_|_CA_|^GRPC_", name)]
+        names = [name for name in os.environ if re.search("^GCE_|_CA_|^GRPC_|^PYTHONPATH", name)]
         env = {name: os.environ[name] for name in names}
         env["GCE_METADATA_HOST"] = host(account, self.cloud.bucket)
         env["PATH"] = f"{self.workspace}/bin:{os.environ['PATH']}"
