@@ -89,9 +89,11 @@ class Cloud:
             json.loads(text.replace("the-bucket", self.bucket)) for text in _granted()
         )
         bindings = granted if bindings is None else bindings
-        resource, role, account = without or [""] * 3
-        left_out = [resource, f"roles/{role}", f"serviceAccount:{account}"]
-        kept = [bound for bound in [*bindings, *yours] if list(bound[:3]) != left_out]
+        kept = [
+            bound
+            for bound in (*bindings, *yours)
+            if (bound[0], bound[1][len("roles/") :], bound[2].partition(":")[2]) != without
+        ]
         assert len(kept) == len(bindings) + len(yours) - bool(without)
         self.ask("PUT", f"iam/{self.bucket}", json=kept)
 

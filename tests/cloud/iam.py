@@ -104,9 +104,8 @@ class Iam:
         return {"GCE_METADATA_HOST": host(email, bindings)} if bindings else {}
 
     def policy(self, request, wanted, resource):
-        """Returns a resource's policy, to callers with a permission and bindings."""
+        """Returns a resource's policy, to callers with a permission."""
         self.require(request, wanted, resource)
-        if not (bindings := self.caller(request)[1]):
-            raise exceptions.PermissionDenied(resource)
-        own = [each for each in self._sets[bindings] if each[0] == resource]
+        bindings = self._sets.get(self.caller(request)[1], ())
+        own = [each for each in bindings if each[0] == resource]
         return {"bindings": [{"role": role, "members": [member]} for _, role, member, _ in own]}

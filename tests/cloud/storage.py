@@ -76,14 +76,7 @@ class Storage:
         return Answer(204)
 
     def _copy(self, request, bucket, name, to_bucket, to_name):
-        starts = {"ifSource": "if", "sourceG": "g"}
-        query = {
-            key.replace(start, short): value
-            for key, value in request.query.items()
-            for start, short in starts.items()
-            if key.startswith(start)
-        }
-        _, data = self._objects.read(bucket, name, query)
+        _, data = self._objects.read(bucket, name, {})
         copied = int(request.query.get("rewriteToken", 0)) + _REWRITTEN
         about = {"totalBytesRewritten": str(copied), "objectSize": str(len(data))}
         if bucket != to_bucket and copied < len(data):

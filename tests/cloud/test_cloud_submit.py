@@ -7,7 +7,7 @@ import time
 import pytest
 from google.cloud import aiplatform
 
-from tests.cloud.conftest import ONE
+from tests.cloud.conftest import ONE, PIPELINE
 
 pytestmark = pytest.mark.cloud
 SUBMIT = "pipelines/submit.py --project demo-project"
@@ -27,7 +27,7 @@ def test_scheduled_runs_are_versions(cloud, versions):
         pipeline_root=root,
         parameter_values={**request["runtimeConfig"]["parameterValues"], "job_dir": root},
         labels={"managed_by": "tfrecord-training"},
-    ).create_schedule(display_name="weekly", cron="0 3 * * 1")
+    ).create_schedule(display_name="weekly", cron="0 3 * * 1", service_account=PIPELINE)
     number = schedule.name.rpartition("/")[2]
 
     runs = []

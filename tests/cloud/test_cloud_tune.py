@@ -5,7 +5,7 @@ import csv
 import pytest
 import yaml
 
-from tests.cloud.conftest import IMAGE
+from tests.cloud.conftest import IMAGE, PIPELINE
 
 pytestmark = [pytest.mark.cloud, pytest.mark.cloud_ci]
 
@@ -14,6 +14,7 @@ def test_study_to_registered_model(cloud, tmp_path):
     """Two trainings read one dataset in the bucket, and the better model is registered."""
     common = {"train_steps": 60, "min_accuracy": 0.1, "project": "demo-project", "image": IMAGE}
     common |= {"bucket": f"gs://{cloud.bucket}", "cluster": "clusters/vertex-cpu.yaml"}
+    common["service_account"] = PIPELINE
     common["name"] = "tuned"  # All tests share one registry.
     study = {"asks": "?", "run": common, "space": {"batch_size": [32, 64]}}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))

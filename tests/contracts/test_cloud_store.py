@@ -35,13 +35,6 @@ def test_unmet_precondition_is_refused(bucket, store, condition, verb):
     assert (bucket / "a").read_text() == "text"
 
 
-def test_unmet_precondition_of_source_is_refused(store):
-    copy = store.blob("b")
-    with pytest.raises(exceptions.PreconditionFailed):
-        copy.rewrite(store.blob("a"), if_source_generation_match=1)
-    assert not copy.exists()
-
-
 @pytest.mark.parametrize("name", ["a\nb", "a\rb", ".", "..", "ü" * 513])
 def test_impossible_name_is_refused(store, name):
     with pytest.raises(exceptions.BadRequest, match="Invalid object name"):

@@ -174,16 +174,13 @@ def test_each_role_serves_some_need(project):
 def _resolved(account, permission, place):
     """Returns account, permission, resource and object's name of a need of our-project."""
     email = "training-{}@our-project.iam.gserviceaccount.com"
-    match permission.split(".")[0]:
-        case "storage":
-            return email.format(account), permission, BUCKET, f"{place}/a"
-        case "iam":
-            resource = email.format(place)
-        case "artifactregistry":
-            resource = f"our-project/{place or 'training'}"
-        case _:
-            resource = "projects/our-project"
-    return email.format(account), permission, resource
+    resources = {
+        "storage": BUCKET,
+        "iam": email.format(place),
+        "artifactregistry": f"our-project/{place or 'training'}",
+    }
+    resource = resources.get(permission.split(".")[0], "projects/our-project")
+    return email.format(account), permission, resource, f"{place}/a"
 
 
 def test_only_pipeline_replaces_models(first):

@@ -16,9 +16,7 @@ def _note(event, arguments):
         case "os.rename" | "os.link":
             paths = arguments[:2]
         case "fcntl.flock" | "fcntl.lockf":
-            file = arguments[0]
-            number = file if isinstance(file, int) else file.fileno()
-            paths = [os.readlink(f"/proc/self/fd/{number}")]
+            paths = [os.readlink(f"/proc/self/fd/{arguments[0]}")]
         case "open" if arguments[2] & os.O_APPEND:
             paths = arguments[:1]
         case _:
