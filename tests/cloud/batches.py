@@ -9,8 +9,7 @@ import requests
 from google.cloud import aiplatform_v1 as v1
 from google.rpc import code_pb2
 
-from tests.cloud.collection import Collection, require
-from tests.cloud.rules import check
+from tests.cloud.collection import Collection, parsed, require
 
 _BATCH = 64  # Instances of a request.
 _State = v1.JobState
@@ -25,9 +24,7 @@ class Batches(Collection):
 
     def create(self, request, parent):
         """Starts a job; only JSON lines of buckets are read."""
-        job = v1.BatchPredictionJob.from_json(request.body, ignore_unknown_fields=False)
-        check(job, parent)
-        model = self._models.find(job.model)
+        model = self._models.find(parsed(v1.BatchPredictionJob, request, parent).model)
         created = super().create(request, parent)
         created.model_version_id = model.version_id
         threading.Thread(target=self._run, args=(created, model), daemon=True).start()

@@ -37,10 +37,9 @@ class Collection:
 
     def create(self, request, parent):
         """Adds a resource; clients may give its id as a query parameter, `pipelineJobId`."""
-        item = self._kind.from_json(request.body, ignore_unknown_fields=False)
         chosen = request.query.get(f"{self._noun.removesuffix('s')}Id")
-        item.name = f"{parent}/{self._noun}/{chosen or next(self._ids)}"
-        check(item, parent)
+        name = f"{parent}/{self._noun}/{chosen or next(self._ids)}"
+        item = parsed(self._kind, request, parent, name=name)
         if item.name in self.items:
             raise exceptions.AlreadyExists(item.name)
         item.create_time = now()
@@ -65,6 +64,15 @@ class Collection:
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
         item.state = re.sub("_STATE_.*", "_STATE_CANCELLED", item.state.name)
         return empty_pb2.Empty()
+
+
+def parsed(kind, request, parent, **of_path):
+    """Returns a request's body with fields that its path has; refuses what breaks a rule."""
+    message = kind.from_json(request.body, ignore_unknown_fields=False)
+    for name, value in of_path.items():
+        setattr(message, name, value)
+    check(message, parent)
+    return message
 
 
 def require(condition, problem):

@@ -12,8 +12,7 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import Collection, now, operation, require
-from tests.cloud.rules import check
+from tests.cloud.collection import Collection, now, operation, parsed, require
 from tests.servers import start_server
 
 _MOST_BYTES = 1_500_000  # Of a request for predictions.
@@ -50,9 +49,8 @@ class Endpoints(Collection):
     def update(self, request, parent, id):
         """Changes the traffic, which is all that a client here changes."""
         endpoint, mask = self.get(request, parent, id), request.query.get("updateMask")
-        asked = v1.Endpoint.from_json(request.body, ignore_unknown_fields=False)
+        asked = parsed(v1.Endpoint, request, parent, display_name=endpoint.display_name)
         require(mask in ("trafficSplit", "traffic_split"), f"update_mask {mask!r}")
-        check(v1.Endpoint(asked, display_name=endpoint.display_name), parent)
         _split(endpoint, endpoint.deployed_models, asked.traffic_split)
         return endpoint
 
@@ -65,9 +63,8 @@ class Endpoints(Collection):
 
     def deploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)
-        asked = v1.DeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
-        deployed, asked.endpoint = asked.deployed_model, endpoint.name
-        check(asked, parent)
+        asked = parsed(v1.DeployModelRequest, request, parent, endpoint=endpoint.name)
+        deployed = asked.deployed_model
         model = self._models.find(deployed.model)
         deployed.id, deployed.create_time = str(next(self._ids)), now()
         deployed.model_version_id = model.version_id
@@ -78,9 +75,8 @@ class Endpoints(Collection):
 
     def undeploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)
-        asked = v1.UndeployModelRequest.from_json(request.body, ignore_unknown_fields=False)
-        gone, asked.endpoint = asked.deployed_model_id, endpoint.name
-        check(asked, parent)
+        asked = parsed(v1.UndeployModelRequest, request, parent, endpoint=endpoint.name)
+        gone = asked.deployed_model_id
         others = [each for each in endpoint.deployed_models if each.id != gone]
         if len(others) == len(endpoint.deployed_models):
             raise exceptions.NotFound(f"deployed model {gone}")

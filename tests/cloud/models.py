@@ -11,7 +11,7 @@ from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
 from google.protobuf import empty_pb2
 
-from tests.cloud.collection import now, operation, page
+from tests.cloud.collection import now, operation, page, parsed
 from tests.cloud.rules import check
 
 
@@ -70,8 +70,7 @@ class Models:
     def merge_aliases(self, request, parent, id, version):
         """Adds aliases to a version, taking them from others; `-alias` removes one."""
         model = self.get(request, parent, id, version)
-        asked = v1.MergeVersionAliasesRequest.from_json(request.body)
-        check(v1.MergeVersionAliasesRequest(asked, name=model.name), parent)
+        asked = parsed(v1.MergeVersionAliasesRequest, request, parent, name=model.name)
         self._move(model, asked.version_aliases)
         return model
 
