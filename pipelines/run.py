@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from common import quiet
 from common.cli import Flags, Parser, as_list, flag, run_cli
 from common.container_engine import DEFAULT_IMAGE, check_engine, remove_containers
 from common.errors import UserError, about, writable
@@ -34,6 +35,7 @@ from pipelines.local.progress import FAILED, RUNNING, Progress
 from pipelines.local.record import RunRecord, begin
 from pipelines.local.summary import shown
 from trainer.job import done
+from trainer.options import parse
 
 DATASETS = ".datasets"  # Folder among the directories of the runs.
 
@@ -140,6 +142,11 @@ def describe(config: Config) -> dict[str, Any]:
         with about("predict"):  # A missing file has to show before the training.
             PredictOptions(model_dir="-", source=tuple(predict), output="-.csv").files()
     arguments = pipeline_arguments(config, cluster, sources)
+    trainer = parse(["--data-dir=-", "--job-dir=-", *arguments["trainer_args"]])
+    if ":" in (trainer.model or "") and config.runner == "subprocess":
+        with quiet.without_advice():
+            quiet.import_keras()
+            _ = trainer.own  # A mistake in the user's module should show before the conversion.
     datasets = f"{os.path.realpath(config.runs_dir)}/{DATASETS}"
     return {
         "arguments": {

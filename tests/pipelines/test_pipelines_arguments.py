@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.errors import UserError
 from components.convert.options import Options as ConvertOptions
 from components.convert.step import CODE, code_digest
 from components.evaluate.options import Options as EvaluateOptions
@@ -133,3 +134,17 @@ def test_bad_input_makes_nothing(refused, monkeypatch, tmp_path, flags, message)
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
     assert message in refused(run.main, *where, *flags)
     assert {path.name.upper() for path in tmp_path.iterdir()} == FILES
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--model=nowhere:net"], "No module named 'nowhere'"),
+        (["--model=own_models:nothing"], "nothing"),
+        (["--model=own_models:functional", "--widht=3"], "unknown option 'widht'"),
+    ],
+)
+def test_mistake_with_own_model_shows_first(flags, message, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "trainer"))
+    with pytest.raises(UserError, match=message):
+        run.describe(run.KEYS.model(trainer_flags=flags))
