@@ -10,23 +10,33 @@ from etils.epath import backend
 
 @pytest.fixture
 def vertex():
-    """An empty `tests.cloud.vertex.Vertex` at `url`, where `aiplatform` goes during the test."""
+    """An empty `tests.cloud.vertex.Vertex` at `url`, where `aiplatform` goes during the test.
+
+    A client for one region is refused for another one, which has a host of its own.
+    """
+    from google.api_core.client_options import ClientOptions
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform  # 2 s
 
+    from tests.cloud.collection import require
     from tests.cloud.front import Front
     from tests.cloud.vertex import Vertex
 
-    made = Vertex()
-    with (
-        mock.patch.dict(vars(aiplatform.initializer.global_config)),
-        Front(0, made.answer) as front,
-    ):
+    made, config = Vertex(), aiplatform.initializer.global_config
+
+    def answer(request):
+        region, path = re.fullmatch(r"/?([\w-]*)(/v1\b.*)", request.path).groups()
+        require(region in path, f"{path} at the host of {region}")
+        return made.answer(request._replace(path=path))
+
+    def options(location_override=None, **_):
+        return ClientOptions(api_endpoint=f"{made.url}/{location_override or config.location}")
+
+    with mock.patch.dict(vars(config), get_client_options=options), Front(0, answer) as front:
         made.url = f"http://127.0.0.1:{front.server_port}"
         aiplatform.init(
             project=made.project,
             location=made.location,
-            api_endpoint=made.url,
             api_transport="rest",
             credentials=AnonymousCredentials(),
         )

@@ -149,25 +149,31 @@ def test_signal_cancels_job(training, number, code):
     assert endings(training) == ["cancelled"]
 
 
-def test_next_command_follows_left_job(training, capfd):
-    """Leaves the job when the terminal is closed; a command with another region follows it."""
+@pytest.mark.parametrize(("how", "code"), [("succeeded", 0), ("cancelled", 143)])
+def test_next_command_follows_left_job(training, capfd, how, code):
+    """Leaves the job when the terminal is closed; commands without its region find it."""
     training.vertex.parent = f"projects/{training.vertex.project}/locations/europe-west4"
     training.before = once(signal.SIGHUP)
     assert training("--region", "europe-west4") == 129
     assert "the job goes on" in capfd.readouterr().out and endings(training) == [None]
-    assert training("--region", "us-central1") == 0
-    assert len(training.jobs()) == 1 and endings(training) == ["succeeded"]
-    flags = ["--backend", "vertex", "--project", training.vertex.project]
-    assert main(["--status", "gs://demo/job", *flags]) == 0
-    assert "\ndone, training-" in capfd.readouterr().out
+    flags = ["gs://demo/job", "--backend", "vertex", "--project", training.vertex.project]
+    if code:
+        assert main(["--stop", *flags]) == 0
+    assert training("--region", "us-central1") == code
+    assert len(training.jobs()) == 1 and endings(training) == [how]
+    assert main(["--status", *flags]) == 0
+    assert f"\n{'stopped' if code else 'done'}, training-" in capfd.readouterr().out
 
 
 def test_job_with_lost_answer_is_followed(training):
     failing(training, exceptions.ServiceUnavailable("the answer is lost"), is_made=True)
     with pytest.raises(ConnectionError, match="the answer is lost"):
         training()
+    [job] = training.vertex.custom_jobs.items.values()
+    theirs = v1.CustomJob(display_name=job.display_name)
+    training.vertex.custom_jobs.items = {"theirs": theirs, job.name: job}
     assert training() == 0
-    assert len(training.jobs()) == 1 and endings(training) == ["succeeded"]
+    assert len(training.jobs()) == 2 and endings(training) == ["succeeded"]
 
 
 def test_second_command_for_job_is_refused(training):
