@@ -220,9 +220,9 @@ def ending(job: Any) -> Ending | None:
 
 
 def exit_code(message: str) -> int:
-    """Returns the exit code of a replica in a job's error message; 1 if it has none, or 0."""
+    """Returns the exit code of a replica in a job's error message; 1 if it has none."""
     match = _NON_ZERO.search(message)
-    return (int(match[1]) if match else 0) or 1
+    return int(match[1]) if match else 1
 
 
 URL = "https://logging.googleapis.com/v2/entries:list"

@@ -22,7 +22,7 @@ NON_ZERO = "The replica workerpool0-0 exited with a non-zero status of 1."
         (8, "Out of machines", Ending.STOCKOUT),
         (9, "The following quota metrics exceed quota limits: n1_cpus", Ending.STOCKOUT),
         (14, "STOCKOUT: workerpool1-0 was preempted", Ending.STOCKOUT),
-        (13, "", Ending.LOST),
+        *((code, "", Ending.LOST) for code in (10, 13, 14)),
         (3, "Internal error occurred for the current attempt.", Ending.LOST),
         (13, NON_ZERO, Ending.FAILED),
     ],
@@ -30,6 +30,8 @@ NON_ZERO = "The replica workerpool0-0 exited with a non-zero status of 1."
 def test_job_error_maps_to_ending(code, message, expected):
     job = v1.CustomJob(state="JOB_STATE_FAILED", error={"code": code, "message": message})
     assert ending(job) is expected
+    job.state = "JOB_STATE_EXPIRED"  # It may have waited too long for its machines.
+    assert ending(job) is Ending.STOCKOUT
 
 
 def cluster(choices, replicas, max_restarts):
