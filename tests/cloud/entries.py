@@ -1,9 +1,10 @@
 """Cloud Logging, as far as it is asked for custom jobs: every line of a replica is an entry.
 
-After the REST reference of `entries.list` and `LogEntry`. A line is as old as the first request
-that could see it.
+After the REST reference of `entries.list` and `LogEntry`. A chief's line is as old as the first
+request that could see it; lines of others arrive late, half a minute after they were written.
 """
 
+import datetime
 import json
 import re
 
@@ -11,6 +12,7 @@ from tests.cloud.collection import now, require
 from tests.cloud.front import Answer
 from tests.cloud.machines import POOLS
 
+_LATE = datetime.timedelta(seconds=30)
 _PAGE = 20  # small, so that every client is seen to ask for the next page
 _FILTER = r'resource.type="ml_job" AND resource.labels.job_id="(\d+)"(?: AND timestamp>="([^"]+)")?'
 
@@ -37,9 +39,10 @@ class Entries:
         for path in sorted((self._logs / f"job-{job}").glob("*.log")):
             role, index = path.stem.split("-")
             labels = {"job_id": job, "task_name": f"workerpool{POOLS.index(role)}-{index}"}
+            late = _LATE * (role != "chief")
             for number, line in enumerate(path.read_text(errors="replace").split("\n")[:-1]):
                 resource = {"type": "ml_job", "labels": labels}
-                written = {"timestamp": now().isoformat(), "textPayload": line}
+                written = {"timestamp": (now() - late).isoformat(), "textPayload": line}
                 about = {"insertId": f"{path.stem}-{number}", "resource": resource, **written}
                 self._entries.setdefault((job, about["insertId"]), about)
         return [entry for key, entry in self._entries.items() if key[0] == job]

@@ -53,13 +53,11 @@ class Training:
         job = self.vertex.custom_jobs.get(request, parent, id)
         if job.state.name == "JOB_STATE_PENDING":
             job.state = v1.JobState.JOB_STATE_RUNNING
-            (self.logs / f"job-{id}").mkdir()
-            for name in ("chief-0", "worker-0"):
-                log = self.logs / f"job-{id}" / f"{name}.log"
-                log.write_text(f"hello\n{name} of {id}\n" * 15)
+            self._log(id, "chief-0")
         elif job.start_time and not job.end_time:  # as its machines may need a moment to end
             job.end_time = job.start_time + datetime.timedelta(seconds=self._ran_s)
         elif job.state.name == "JOB_STATE_RUNNING" and self.endings:
+            self._log(id, "worker-0")
             self.before()
             code, message, step, self._ran_s = (*self.endings.pop(0), 0, 0)[:4]
             if step:
@@ -68,6 +66,11 @@ class Training:
             job.error.code, job.error.message = code, message
             job.state = v1.JobState.JOB_STATE_FAILED if message else v1.JobState.JOB_STATE_SUCCEEDED
         return job
+
+    def _log(self, id, replica):
+        folder = self.logs / f"job-{id}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{replica}.log").write_text(f"hello\n{replica} of {id}\n" * 15)
 
 
 @contextlib.contextmanager
