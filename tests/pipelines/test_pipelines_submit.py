@@ -161,6 +161,10 @@ def test_training_account_is_checked_by_policies(answers, capsys, own, project, 
     assert problem in outcome if problem else not outcome
 
 
+def test_training_acts_as_run_does():
+    assert prepared("--service-account", RUN).settings.training_service_account == RUN
+
+
 OURS = {"managed_by": "tfrecord-training"}
 LABELS = [OURS, OURS | {"run": "r1"}, {}, {"run": "r1"}, {"managed_by": "others", "run": "r1"}]
 NAMES = st.sampled_from(["7", "17", "r1", "r1-2", "x-r1"])

@@ -1,8 +1,10 @@
+import itertools
 import re
 import shutil
 import threading
 
 import pytest
+from google.api_core import exceptions
 from google.rpc import code_pb2
 
 from common.errors import UserError
@@ -44,6 +46,23 @@ def test_default_is_the_champion(store, add, vertex, client):
     client.merge_version_aliases(name=moved_by_hand, version_aliases=["previous"])
     with pytest.raises(UserError, match="no previous champion to go back to"):
         store.rollback("m")
+
+
+def test_interrupted_promotion_leaves_champion(store, add, vertex):
+    for run in ("r1", "r2"):
+        add(run)
+    store.promote("m", "1")
+    merge, calls = vertex.models.merge_aliases, itertools.count()
+
+    def refuse_second(request, **place):
+        if next(calls):
+            raise exceptions.PermissionDenied("not now")
+        return merge(request, **place)
+
+    vertex.route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", refuse_second)
+    with pytest.raises(UserError, match="not now"):
+        store.promote("m", "2")
+    assert store.aliases("m")["champion"] == "1"
 
 
 def test_two_first_runs_make_two_versions(store, add, client, vertex, monkeypatch):
