@@ -31,7 +31,7 @@ from common.google_cloud import MANAGED_BY
 from common.storage.files import read_json, write_text
 from components.register import answers
 
-RECORD = "version.json"  # Written first into the folder of a version, and deleted last.
+RECORD = "version.json"  # Written first into the folder of a version.
 CHAMPION, PREVIOUS = "champion", "previous"
 ADD, PROMOTE, ROLLBACK, DELETE = "add", "promote", "rollback", "delete"
 _ANY = "any"

@@ -39,7 +39,6 @@ from components.register.registry import (
     CHAMPION,
     DELETE,
     PREVIOUS,
-    RECORD,
     Registry,
     Version,
     added,
@@ -181,12 +180,8 @@ class VertexRegistry(Registry):
         if event["event"] == DELETE:
             with refusals(self._place):
                 self._client.delete_model_version(name=version).result()
-            # The record goes last, since only a folder with a record counts as ours.
             if record:
-                paths = {file.path for file in list_files(f"{folder}/")}
-                last = f"{folder}/{RECORD}"
-                delete_files(paths - {last})
-                delete_files([last])
+                delete_files(file.path for file in list_files(f"{folder}/"))
             return
         # Vertex AI would take an alias away from a version that others have added to the model.
         others = [model for model in self.all_versions(name) if name_of(model) != name]
