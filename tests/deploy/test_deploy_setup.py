@@ -1,6 +1,7 @@
 """deploy/setup against a gcloud that keeps what it is told and records every call."""
 
 import dataclasses
+import json
 import pathlib
 import re
 import shutil
@@ -10,6 +11,7 @@ import yaml
 
 from tests.deploy.calls import NEEDS, ROLES, allows, calls, short
 from tests.deploy.gcloud import Project
+from tests.root import ROOT
 
 BILLING = "--billing-account 0-1-2"
 ALL = f"--github me/mine {BILLING} --tensorboard --production our-production"
@@ -70,7 +72,8 @@ def test_triggers_are_filled_in(project, production):
     pipeline = f"training-pipeline@{production or 'our-project'}.iam.gserviceaccount.com"
     bucket = "our-production-training" if production else "our-bucket"
     assert tag["substitutions"].items() >= {"_BUCKET": bucket, "_SERVICE_ACCOUNT": pipeline}.items()
-    assert ["training-release@" in file for file in files] == [False, False, True]
+    accounts = [re.findall("training-(check|build|release)@", file) for file in files]
+    assert accounts == [["check"], ["build"], ["release"]]
 
 
 def test_costs_are_made_on_request(project):
@@ -79,8 +82,15 @@ def test_costs_are_made_on_request(project):
     assert "production" not in str(project.bindings())
 
 
+def test_lifecycle_deletes_no_run():
+    rules = json.loads((ROOT / "deploy" / "lifecycle.json").read_text())["rule"]
+    deletions = [rule["condition"] for rule in rules if rule["action"]["type"] == "Delete"]
+    assert [each["matchesPrefix"] for each in deletions] == [["source/"], ["specs/"]]
+
+
 def test_listing_changes_nothing(project, made):
-    assert f"+ gcloud storage buckets create {BUCKET}" in project.setup("--dry-run")
+    bucket = f"gcloud storage buckets create {BUCKET} .*--public-access-prevention"
+    assert re.search(bucket, project.setup("--dry-run"))
     printed = made.setup("--undo", answer="yes\n", code=2)
     assert "+ gcloud artifacts repositories delete training" in printed
     assert "nothing was deleted" in printed and not made.changes() + project.changes()

@@ -28,8 +28,8 @@ def test_modules_run_by_name(image, module):
 
 
 def test_command_runs_as_it_is(image):
-    done = run(image, "sh", "-c", 'echo "$0|$1"; exit 3', "a b", "c")
-    assert (done.returncode, done.stdout) == (3, "a b|c\n")
+    done = run(image, "sh", "-c", 'echo "$0|$1|$(id -u)"; exit 3', "a b", "c")
+    assert (done.returncode, done.stdout) == (3, "a b|c|1000\n")
     done = run(image)
     assert done.returncode == 2 and "components.convert" in done.stderr
 
