@@ -57,11 +57,12 @@ class Run:
         self.vertex.custom_jobs.items[job.name] = job
         return job
 
-    def pipeline(self, state):
-        """Adds the pipeline job of the first attempt."""
+    def pipeline(self, state, /, **step):
+        """Adds the pipeline job of the first attempt, with what is known of its training."""
         name = f"{self.vertex.parent}/pipelineJobs/{RUN}"
         labels = {**dict([MANAGED_BY]), "run": RUN}
         job = v1.PipelineJob(name=name, state=state, labels=labels, create_time=now())
+        job.job_detail.task_details = [{"task_name": "custom-training-job", **step}]
         self.vertex.pipeline_jobs.items[name] = job
 
     def record(self, *attempts):
@@ -168,6 +169,19 @@ def test_resume_has_what_is_left(run, refused, capsys, is_gone):
     assert submit.main([*PLACE, "--resume", RUN, *flags]) == 0
     assert '"strategy": "SPOT"' in capsys.readouterr().out
     assert len(run.sent()) == 2 - is_gone
+
+
+@pytest.mark.parametrize(
+    ("state", "hours", "ending"),
+    [(FAILED, 1, "lost"), (FAILED, 3, "cancelled"), ("PIPELINE_STATE_CANCELLED", 1, "cancelled")],
+)
+def test_lost_launcher_is_no_cancellation(run, state, hours, ending):
+    """Only a step that fails before its job ends, in a run that nobody cancelled, was lost."""
+    run.record({})
+    began = run.train(2, "JOB_STATE_CANCELLED").start_time
+    run.pipeline(state, state="FAILED", end_time=began + datetime.timedelta(hours=hours))
+    assert run.resume() == 0
+    assert json.loads(run.attempts.read_text())[0]["ending"] == ending
 
 
 def test_finished_run_is_not_sent_again(run, capsys):
