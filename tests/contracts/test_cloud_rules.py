@@ -8,7 +8,6 @@ from unittest import mock
 import proto
 import pytest
 from google.api_core import exceptions
-from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 
 from common.cli import as_list
@@ -341,7 +340,8 @@ def test_model_of_product_is_accepted(evaluated, vertex_place, uploaded, vertex)
     register(model_dir=model_dir, evaluation=evaluation, run="r1", image=IMAGE, **place)
     options = DeployOptions(**place | {"name": "taxi@1"}, traffic=100, service_account=ACCOUNT)
     Deployment(options).deploy()
-    assert aiplatform.Endpoint.list()[0].traffic_split
+    [endpoint] = vertex.endpoints.items.values()
+    assert endpoint.traffic_split
 
 
 @pytest.mark.parametrize("verb", VALID)

@@ -10,6 +10,9 @@ from trainer.job import done
 
 @pytest.fixture
 def vertex_place(vertex, bucket):
+    """Returns a registry in another region than the one that Google's clients take by default."""
+    vertex.location = "europe-west4"
+    vertex.parent = f"projects/{vertex.project}/locations/{vertex.location}"
     return f"vertex://{vertex.project}/{vertex.location}"
 
 
