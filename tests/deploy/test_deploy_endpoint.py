@@ -1,6 +1,7 @@
 """Endpoints of a Vertex AI that is this process; behind them are the containers' own commands."""
 
 import pytest
+from google.api_core import exceptions
 from hypothesis import given
 from hypothesis import strategies as st
 from saved_models import export_untrained
@@ -62,6 +63,13 @@ def test_canary_rollback_undeploy_delete(deploy, vertex):
     [endpoint] = vertex.endpoints.items.values()
     machine = endpoint.deployed_models[0].dedicated_resources.machine_spec
     assert machine.machine_type == "n1-standard-4"
+
+    def refuse(*_, **__):
+        raise exceptions.PermissionDenied("not now")
+
+    vertex.route("POST", "{parent}/endpoints/{id}:predict", refuse)
+    deploy("deploy rides@2 --traffic 20", "not now")
+    assert deploy("list rides") == ["1 40", "2 60"]
     assert deploy("rollback rides") == ["1 100", "2 0"]
     assert deploy("undeploy rides") == ["1 100"]
     assert not deploy("delete rides") and not vertex.endpoints.items
@@ -71,7 +79,7 @@ def test_canary_rollback_undeploy_delete(deploy, vertex):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("deploy rides@3", "does not answer as when it was judged"),
+        ("deploy rides@3 --traffic 20", "does not answer as when it was judged"),
         ("deploy rides@4", "unknown input of row 0: 'nothing'"),
         ("deploy rides@1 --machine n1-standard-1", "dedicated_resources.machine_spec; Message"),
     ],
@@ -81,7 +89,7 @@ def test_unfit_version_is_taken_back(deploy, vertex, line, problem):
     [endpoint] = vertex.endpoints.items.values()
     assert not endpoint.deployed_models and not endpoint.traffic_split
     deploy("deploy rides@2")
-    deploy(f"{line} --traffic 20", problem)
+    deploy(line, problem)
     assert deploy("list rides") == ["2 100"]
 
 
