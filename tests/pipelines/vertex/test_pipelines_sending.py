@@ -39,6 +39,8 @@ class Run:
         (self.files / "job" / "checkpoints").mkdir(parents=True)
         (self.files / "job" / "checkpoints" / "ckpt-5.index").write_text("5")
         self.attempts = self.files / "job" / "attempts.json"
+        theirs = v1.CustomJob(name="0", display_name=RUN, create_time=now())
+        vertex.custom_jobs.items[theirs.name] = theirs
 
     def train(self, hours, state="JOB_STATE_FAILED"):
         """Adds a training job that has ended."""
@@ -198,5 +200,5 @@ def test_finished_run_is_not_sent_again(run, capsys):
 def test_training_without_pipeline_job_blocks(run):
     run.record({})
     run.train(1, "JOB_STATE_RUNNING").end_time = None
-    with pytest.raises(UserError, match=r"job 1 of training-1 is still .*custom-jobs cancel 1 "):
+    with pytest.raises(UserError, match=r"job 2 of training-1 is still .*custom-jobs cancel 2 "):
         run.resume()
