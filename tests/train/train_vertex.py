@@ -32,6 +32,8 @@ class Training:
         self.files, self.logs, self.endings = files / "job", logs, []
         self.before: Callable[[], Any] = lambda: None  # is called when a job is looked at
         (self.files / "checkpoints").mkdir(parents=True)
+        # Of a checkpoint that is not complete.
+        (self.files / "checkpoints" / "ckpt-99.data-00000-of-00001").touch()
         self.vertex, self._ran_s = vertex, 0
         vertex.route("GET", "{parent}/customJobs/{id}", self._get)
 
