@@ -21,6 +21,15 @@ report.html"""
 
 
 @pytest.fixture
+def vertex(vertex):
+    """The same with another region as the default of Google's clients."""
+    from google.cloud import aiplatform  # 2 s
+
+    aiplatform.init(location="europe-west4")
+    return vertex
+
+
+@pytest.fixture
 def make_run(tmp_path):
     """Makes a run's directory as the pipeline leaves it."""
 
