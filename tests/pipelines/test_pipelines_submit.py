@@ -4,7 +4,9 @@ from unittest import mock
 
 import pytest
 import requests
+from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import TransportError
+from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,7 +179,8 @@ KINDS = st.sampled_from(["pipelineJobs", "customJobs"])
 )
 def test_cancel_ends_what_is_named(vertex, monkeypatch, things, name):
     """Exactly pipeline jobs of ours end: those of that run, and the one of that name."""
-    monkeypatch.setattr(client, "connect", lambda *_: None)  # The fixture has.
+    monkeypatch.setattr(client, "credentials", AnonymousCredentials)
+    aiplatform.init(location="europe-west4")  # The region of the command counts.
     vertex.pipeline_jobs.items, vertex.custom_jobs.items = {}, {}
     named = set()
     for (kind, number), labels in things.items():
