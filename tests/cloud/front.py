@@ -169,9 +169,12 @@ def serve_grpc(services, answer, tls):
             if hasattr(serialize, "__self__"):
                 call = getattr(base, f"_Base{method.rpartition('/')[2]}")
                 reply = functions["response_deserializer"].__self__
-                handlers[method] = _unary(call, serialize.__self__, reply, answer)
+                handlers[method] = _unary(
+                    call._get_http_options(), serialize.__self__, reply, answer
+                )
+    options = [{"method": "get", "uri": "/v1/{name=projects/**}"}]
     handlers["/google.longrunning.Operations/GetOperation"] = _unary(
-        _GetOperation, operations_pb2.GetOperationRequest, operations_pb2.Operation, answer
+        options, operations_pb2.GetOperationRequest, operations_pb2.Operation, answer
     )
 
     class Services(grpc.GenericRpcHandler):
@@ -186,18 +189,10 @@ def serve_grpc(services, answer, tls):
     return server, port
 
 
-class _GetOperation:
-    """Path of a call that all services have."""
-
-    @staticmethod
-    def _get_http_options():
-        return [{"method": "get", "uri": "/v1/{name=projects/**}"}]
-
-
-def _unary(rest, request, reply, answer):
+def _unary(options, request, reply, answer):
     def call(message, context):
         message = getattr(message, "_pb", message)
-        sent = path_template.transcode(rest._get_http_options(), message)
+        sent = path_template.transcode(options, message)
         query = json_format.MessageToDict(sent["query_params"])
         query = {name: str(value) for name, value in query.items()}
         body = json_format.MessageToJson(sent["body"]) if "body" in sent else ""

@@ -17,7 +17,6 @@ from tests.cloud.collection import require
 from tests.deploy.calls import allows, permission
 
 _DOMAIN = ".iam.gserviceaccount.com"
-_OWNER = ("", "")
 
 
 def host(email, bindings):
@@ -28,7 +27,13 @@ def host(email, bindings):
 def account(token):
     """Account of a token and name of its bindings; empty for a token that may do everything."""
     match = re.fullmatch(r"([^.]+)\.([^.]+)\.([^.]+)\.metadata", token)
-    return (f"{match[1]}@{match[2]}{_DOMAIN}", match[3]) if match else _OWNER
+    return (f"{match[1]}@{match[2]}{_DOMAIN}", match[3]) if match else ("", "")
+
+
+def denied(wanted, resource=""):
+    """Returns Google's words for a missing permission for a resource."""
+    at = f" '//{wanted.partition('.')[0]}.googleapis.com/{resource}'" if resource else ""
+    return f"Permission '{wanted}' denied on resource{at} (or it may not exist)."
 
 
 class Iam:
@@ -73,14 +78,11 @@ class Iam:
         """Refuses a request of a caller without that permission; `shown` names the resource."""
         if self.allows(request, wanted, resource, name):
             return
-        service = wanted.partition(".")[0]
-        refusal = f"Permission '{wanted}' denied on resource"
-        if service == "storage":
+        refusal = denied(wanted, shown or resource)
+        if wanted.startswith("storage."):
             reason = f"{self.caller(request)[0]} does not have {wanted} access to the Google Cloud"
-            refusal = f"{reason} Storage {'object' if name else 'bucket'}. {refusal}"
-        else:
-            refusal += f" '//{service}.googleapis.com/{shown or resource}'"
-        raise exceptions.PermissionDenied(f"{refusal} (or it may not exist).")
+            refusal = f"{reason} Storage {'object' if name else 'bucket'}. {denied(wanted)}"
+        raise exceptions.PermissionDenied(refusal)
 
     def require_call(self, request):
         """Refuses a call to a project without the permission that docs/PROJECT.md has for it."""

@@ -5,7 +5,6 @@ Every request is a line in WORK/requests.log. What a test asks of the cloud itse
 http://127.0.0.1/loopback (see `_Cloud.http`).
 """
 
-import http
 import json
 import pathlib
 import signal
@@ -41,11 +40,11 @@ class _Cloud:
     def __init__(self, work):
         self._faults, self._iam = Faults(), Iam()
         self._log = (work / "requests.log").open("w", buffering=1)
-        self._storage = Storage(Objects(work / "buckets"), self._iam)
+        storage = Storage(Objects(work / "buckets"), self._iam).answer
         self._vertex = LiveVertex(work, self._iam)
         self._hosts = {
-            "storage.googleapis.com": self._storage.answer,
-            "www.googleapis.com": self._storage.answer,
+            "storage.googleapis.com": storage,
+            "www.googleapis.com": storage,
             "logging.googleapis.com": self._permitted(Entries(work / "logs").answer),
             "aiplatform.googleapis.com": self._permitted(self._vertex.answer),
             "us-central1-aiplatform.googleapis.com": self._permitted(self._vertex.answer),
@@ -65,8 +64,6 @@ class _Cloud:
             if any(rule.cut for rule in hits):
                 raise ResetError(answer)
         except exceptions.GoogleAPICallError as error:
-            if error.code == http.HTTPStatus.GONE:
-                self._storage.expire(request)
             self._log.write(f"{request} {error.code:d}\n")
             raise
         size = len(answer.content) if isinstance(answer.content, bytes) else 0

@@ -161,7 +161,6 @@ def _part(content, fields):
     if isinstance(content, list):
         return [_part(each, fields) for each in content]
     chosen = re.findall(r"(\w+)(?:\(([^()]+)\)|/([\w/]+))?,?", fields)
-    assert isinstance(content, dict), f"fields {fields} of {content!r:.80}"
     return {
         name: _part(content[name], inner or deeper) if inner or deeper else content[name]
         for name, inner, deeper in chosen

@@ -112,7 +112,6 @@ def test_build_of_trigger_submits(builds, number, trigger):
         (PIPELINE, ACTING, BUILD, REFUSED),
         ("gs://{}", "storage.objectUser", BUILD, "no storage.objects.create"),
         (PIPELINE, ACTING, RELEASE, REFUSED),
-        (PROJECT, "aiplatform.user", BUILD, "Permission 'aiplatform.pipelineJobs.create' denied"),
     ],
 )
 def test_missing_binding_is_refused(builds, resource, role, account, message):

@@ -1,11 +1,10 @@
 """Tests of the checks of a submission before anything is made."""
 
+import re
+
 import pytest
 
-from common.errors import UserError
-from pipelines import submit
-from pipelines.vertex.submission import Submission
-from tests.cloud.conftest import IMAGE, ONE
+from tests.cloud.conftest import IMAGE, ONE, YOU
 
 pytestmark = pytest.mark.cloud
 
@@ -13,20 +12,16 @@ pytestmark = pytest.mark.cloud
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--project their-project", "Vertex AI: .*Permission denied"),
+        ("--project their-project", "Vertex AI: .*Permission"),
         (f"--image {IMAGE[:-64]}{'f' * 64}", "no image us-docker.pkg.dev/.*; build and push it"),
-        ("--location europe-west4", ""),
+        ("", "Vertex AI: .*Permission 'aiplatform.pipelineJobs.create' denied .*docs/PROJECT.md"),
     ],
 )
-def test_refused_submission_leaves_nothing(cloud, monkeypatch, flags, message):
-    if not message:  # It is refused as the last thing.
-        request = Submission.request
-        elsewhere = {"parent": "projects/their-project/locations/us-central1"}
-        monkeypatch.setattr(Submission, "request", lambda *asked: request(*asked) | elsewhere)
-        flags, message = "", "Vertex AI: .*Permission denied"
-    with pytest.raises(UserError, match=message) as raised:
-        submit.main(f"--yes {cloud.flags(ONE)} {flags}".split())
-    assert "\n" not in str(raised.value) and not list(cloud.files.iterdir())
+def test_refused_submission_leaves_nothing(cloud, flags, message):
+    if not flags:  # It is refused as the last thing.
+        cloud.allow("projects/demo-project", "aiplatform.user", YOU)
+    printed = cloud.printed(f"pipelines/submit.py --yes {cloud.flags(ONE)} {flags}", code=2)
+    assert re.search(f"error: {message}.*\n$", printed) and not list(cloud.files.iterdir())
 
 
 def test_missing_login_is_told(cloud, monkeypatch):

@@ -23,7 +23,6 @@ def test_files_survive_failing_store(cloud):
         # Each in mid-transfer, once: the answer of an upload that is complete, and a download.
         {"match": f"POST .*upload.*{host}.*uploadType=multipart", "cut": True, "times": 1},
         {"match": f"PUT {large}", "reset": True, "times": 1},
-        {"match": f"PUT {large}", "status": 410, "times": 2},  # The second time alone.
         {"match": f"GET {large}.*alt=media", "cut": True, "times": 1},
     )
 
@@ -46,8 +45,8 @@ def test_files_survive_failing_store(cloud):
 def test_mount_notes_what_disks_do(cloud):
     """In the bucket of no test, as a note fails the test that it is of."""
     name = f"/gcs/demo/{cloud.bucket}"
-    program = f"open('{name}', 'w').close(); import os; os.rename('{name}', '{name}-2')"
-    program += f"; import fcntl; fcntl.flock(open('{name}-2', 'a'), fcntl.LOCK_EX)"
+    program = f"import fcntl, os; open('{name}', 'w').close(); os.rename('{name}', '{name}-2'); "
+    program += f"fcntl.flock(open('{name}-2', 'a'), fcntl.LOCK_EX)"
     subprocess.run([sys.executable, "-c", program], check=True)
     noted = re.findall(rf"(\S+) {name}", (cloud.work / "mount.log").read_text())
     assert noted == ["os.rename", "os.rename", "open", "fcntl.flock"]

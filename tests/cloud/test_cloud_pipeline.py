@@ -12,7 +12,6 @@ import numpy as np
 import psutil
 import pytest
 from google.cloud import aiplatform
-from google.rpc import code_pb2
 
 from components.predict.model import Model
 from tests.cloud.conftest import ONE
@@ -74,7 +73,7 @@ def test_run_ends_with_champion_that_predicts(cloud, versions, cluster, store_fa
     if store_fails:
         host = r"(storage|www)\.googleapis\.com/.*" + cloud.bucket
         reset = {"match": f"{host}.*", "share": 0.005, "reset": True}
-        late = {"match": "models:upload", "late": code_pb2.INTERNAL, "times": 1}
+        late = {"match": "models:upload", "late": 13, "times": 1}
         cloud.fail({"match": host, "share": 0.02, "status": 503}, reset, late)
     images = np.random.default_rng(0).integers(0, 17, (70, 8, 8, 1))
     rows = [{"image": image} for image in images.tolist()]

@@ -25,6 +25,7 @@ from tests.cloud.batches import Batches
 from tests.cloud.collection import Collection
 from tests.cloud.endpoints import Endpoints
 from tests.cloud.front import Answer, Request
+from tests.cloud.iam import denied
 from tests.cloud.machines import Run
 from tests.cloud.models import Models
 
@@ -51,7 +52,7 @@ class Vertex:
         self._routes = []
         self._lock = threading.Lock()
         self.late_errors = []
-        self._operations = {}  # By name, how often each is seen running yet, and how it ends.
+        self._operations = {}  # By name, how each is seen, one after the other.
         self.custom_jobs = Collection(self.route, v1.CustomJob, "JOB_STATE_PENDING")
         self.pipeline_jobs = Collection(self.route, v1.PipelineJob, "PIPELINE_STATE_RUNNING")
         self.schedules = Collection(self.route, v1.Schedule, "ACTIVE")
@@ -95,16 +96,16 @@ class Vertex:
             code = self.late_errors.pop(0)
             operation.error.code, operation.error.message = code, "a fault that came late"
         operation.done = True
-        self._operations[operation.name] = [self.polls, operation]
-        return operations_pb2.Operation(name=operation.name)
+        running = operations_pb2.Operation(name=operation.name)
+        self._operations[operation.name] = [running] * self.polls + [operation]
+        return running
 
     def _get_operation(self, request, **_):
         name = re.sub("^/[^/]+/", "", request.path)
         if name not in self._operations:
             raise exceptions.NotFound(name)
-        polls, operation = self._operations[name]
-        self._operations[name][0] = polls - 1
-        return operations_pb2.Operation(name=name) if polls > 0 else operation
+        seen = self._operations[name]
+        return seen.pop(0) if seen[1:] else seen[0]
 
 
 class LiveVertex(Vertex):
@@ -133,6 +134,7 @@ class LiveVertex(Vertex):
 
     def _create_job(self, request, parent):
         account = v1.CustomJob.from_json(request.body).job_spec.service_account
+        # Without an account it acts as Vertex AI's own agent, which may do what a job does.
         environment = self._iam.start_as(request, account) if account else {}
         job = self.custom_jobs.create(request, parent)
         pools = job.job_spec.worker_pool_specs
@@ -223,9 +225,7 @@ class LiveVertex(Vertex):
         writes = [f"storage.objects.{verb}" for verb in ("get", "create")]
         why, missing = "", [each for each in writes if not self._iam.has(actor, each, bucket)]
         if not self._iam.has(actor, "aiplatform.metadataStores.get", f"projects/{self.project}"):
-            store = f"//aiplatform.googleapis.com/{self.parent}/metadataStores/default"
-            why = f"Permission 'aiplatform.metadataStores.get' denied on resource '{store}' "
-            why += "(or it may not exist)."
+            why = denied("aiplatform.metadataStores.get", f"{self.parent}/metadataStores/default")
         elif missing:
             why = f"Service account `{actor[0]}` does not have `[{', '.join(missing)}]` IAM "
             why += f'permission(s) to the bucket "{bucket[5:]}".'

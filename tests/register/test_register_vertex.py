@@ -5,7 +5,6 @@ import threading
 
 import pytest
 from google.api_core import exceptions
-from google.rpc import code_pb2
 
 from common.errors import UserError
 from components.register import vertex as registry_module
@@ -89,7 +88,7 @@ def test_two_first_runs_make_two_versions(store, add, client, vertex, monkeypatc
 
 def test_late_error_adds_no_second(store, add, vertex):
     """The operation fails although the version is there."""
-    vertex.late_errors = [code_pb2.INTERNAL]
+    vertex.late_errors = [13]  # INTERNAL
     assert add("r1") == "1" and len(store.versions("m")) == 1
 
 

@@ -13,7 +13,7 @@ _LOG = f"{os.environ.get('LOOPBACK_CLOUD', '')}/mount.log"
 
 def _note(event, arguments):
     match event:
-        case "os.rename" | "os.link":
+        case "os.rename":
             paths = arguments[:2]
         case "fcntl.flock" | "fcntl.lockf":
             paths = [os.readlink(f"/proc/self/fd/{arguments[0]}")]

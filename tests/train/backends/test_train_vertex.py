@@ -77,8 +77,6 @@ def test_missing_machines_or_quota_changes_machines(training, capfd):
 @pytest.mark.parametrize(
     ("state", "message", "how"),
     [
-        ("QUEUED", "", None),
-        ("UPDATING", "", None),
         ("EXPIRED", "", "stockout"),
         ("PARTIALLY_SUCCEEDED", "", "failed"),
         ("FAILED", "429 Quota exceeded for limit 'X requests per minute'", "lost"),
