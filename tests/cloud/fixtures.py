@@ -25,7 +25,7 @@ def vertex():
     made, config = Vertex(), aiplatform.initializer.global_config
 
     def answer(request):
-        region, path = re.fullmatch(r"/?([\w-]*)(/v1\b.*)", request.path).groups()
+        region, path = re.fullmatch(r"/?([\w-]*)(/(?:v1|ui)\b.*)", request.path).groups()
         require(region in path, f"{path} at the host of {region}")
         return made.answer(request._replace(path=path))
 
