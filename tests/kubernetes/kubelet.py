@@ -43,7 +43,8 @@ class _Pod:
     namespace: str
     name: str
     process: subprocess.Popen | None = None
-    is_asked: bool = False
+    is_stopping: bool = False
+    starting: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
 
 class Kubelet:
@@ -112,16 +113,34 @@ class Kubelet:
             self._pods[meta["uid"]] = pod
             if "deletionTimestamp" not in meta:
                 threading.Thread(target=self._run, args=(pod, body), daemon=True).start()
-        if "deletionTimestamp" in meta and not pod.is_asked:
-            pod.is_asked = True
+        if "deletionTimestamp" in meta and not pod.is_stopping:
+            pod.is_stopping = True
             grace_s = meta["deletionGracePeriodSeconds"]
             threading.Thread(target=self._end, args=(pod, grace_s), daemon=True).start()
 
     def _run(self, pod, body):
+        """Runs a pod until its program has ended, unless it is to end before it starts."""
+        container = body["spec"]["containers"][0]
+        with pod.starting:
+            if pod.is_stopping:
+                return
+            address = self._start(pod, body, container)
+        self._report(pod, "Running", {"running": {}}, container, address)
+        with self._log_of(pod).open("ab", buffering=0) as log:
+            for line in pod.process.stdout:
+                seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+                stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+                log.write(f"{stamp}.{nanoseconds:09}Z ".encode() + line.rstrip(b"\n") + b"\n")
+        code = pod.process.wait()
+        code = 128 - code if code < 0 else code
+        phase = "Failed" if code else "Succeeded"
+        self._report(pod, phase, {"terminated": {"exitCode": code}}, container, address)
+
+    def _start(self, pod, body, container):
+        """Binds a pod and starts its program; returns its address."""
         target = client.V1ObjectReference(kind="Node", name=_NODE)
         binding = client.V1Binding(metadata={"name": pod.name}, target=target)
         self._core.create_namespaced_binding(pod.namespace, binding, _preload_content=False)
-        container = body["spec"]["containers"][0]
         variables: dict[str, str] = {}
         for variable in container.get("env", ()):
             value = expand(variable.get("value", ""), variables)
@@ -151,16 +170,7 @@ class Kubelet:
         subprocess.run([*link.split(), str(pod.process.pid)], check=True)
         pod.process.stdin.write(b"\n")
         pod.process.stdin.close()
-        self._report(pod, "Running", {"running": {}}, container, address)
-        with self._log_of(pod).open("ab", buffering=0) as log:
-            for line in pod.process.stdout:
-                nanoseconds = time.time_ns() % 10**9
-                stamp = time.strftime(f"%Y-%m-%dT%H:%M:%S.{nanoseconds:09}Z", time.gmtime())
-                log.write(stamp.encode() + b" " + line.rstrip(b"\n") + b"\n")
-        code = pod.process.wait()
-        code = 128 - code if code < 0 else code
-        phase = "Failed" if code else "Succeeded"
-        self._report(pod, phase, {"terminated": {"exitCode": code}}, container, address)
+        return address
 
     def _report(self, pod, phase, state, container, address):
         is_ready = str(phase == "Running")
@@ -179,13 +189,15 @@ class Kubelet:
 
     def _end(self, pod, grace_s):
         """Asks the program to end, kills it after the grace period, and removes the pod."""
-        if pod.process:
-            pod.process.send_signal(signal.SIGTERM)
+        with pod.starting:
+            process = pod.process
+        if process:
+            process.send_signal(signal.SIGTERM)
             deadline = time.monotonic() + grace_s
-            while pod.process.poll() is None and time.monotonic() < deadline:
+            while process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.05)
-            pod.process.kill()
-            pod.process.wait()
+            process.kill()
+            process.wait()
             time.sleep(0.3)  # Its last state is reported meanwhile.
         delete = self._core.delete_namespaced_pod
         self._until_done(delete, pod, {"gracePeriodSeconds": 0})

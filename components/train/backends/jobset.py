@@ -61,8 +61,10 @@ def plan_jobset(
       service_account: Service account of the pods, or None for that of the namespace.
       claim: Volume claim and the path at which all pods see it, `NAME:PATH`, or None.
     """
-    cluster, program = job.cluster, job.program
-    name, max_restarts = jobset_name(program.job_dir), cluster.scheduling.max_restarts
+    cluster = job.cluster
+    program = job.program
+    name = jobset_name(program.job_dir)
+    max_restarts = cluster.scheduling.max_restarts
     text = pathlib.Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
     jobset, common = yaml.safe_load_all(text)
     # Roles that their own Jobs restart, and how often.
@@ -129,7 +131,7 @@ def plan_jobset(
     policy = jobset["spec"]["failurePolicy"]
     policy["maxRestarts"] = max_restarts
     if "worker" not in own_restarts:
-        del policy["rules"][-1]  # It is about them.
+        del policy["rules"][-1]  # It is about workers that their own Job restarts.
     jobset["spec"]["replicatedJobs"] = jobs
     return jobset
 

@@ -129,7 +129,8 @@ class KubernetesBackend(Backend):
           UserError: If `--image` is missing, or the replicas would not see the dataset or the job
             directory of the project's trainer.
         """
-        settings, trainer = dataclasses.asdict(self.options), job.program.trainer
+        settings = dataclasses.asdict(self.options)
+        trainer = job.program.trainer
         namespace = settings.pop("namespace")
         if not settings["image"]:
             raise UserError("--image is missing; give one that the cluster can pull")
@@ -229,12 +230,13 @@ class KubernetesBackend(Backend):
           UserError: If there is none.
         """
         name = jobset_name(job_dir)
-        jobset, pods = self._jobsets.get(name), Pods(self._jobsets, name)
+        jobset = self._jobsets.get(name)
         if not jobset:
             raise UserError(
                 f"{job_dir}: no job ran here with components.train, or it was stopped; name the "
                 "--job-dir of one"
             )
+        pods = Pods(self._jobsets, name)
         list(pods.changes())
         return jobset, pods
 
@@ -288,7 +290,10 @@ class Training:
     def __init__(
         self, jobsets: JobSets, plan: Submission, output: Output, signals: socket.socket
     ) -> None:
-        self._jobsets, self._plan, self._output, self._signals = jobsets, plan, output, signals
+        self._jobsets = jobsets
+        self._plan = plan
+        self._output = output
+        self._signals = signals
         self._name = plan.manifest["metadata"]["name"]
         self._pods = Pods(jobsets, self._name)
         self._request = StopRequest()
@@ -296,19 +301,21 @@ class Training:
         self._shown: set[str] = set()
         self._logs: dict[str, threading.Thread] = {}
         self._begun_s = time.monotonic()
-        self._started_s = self._warned_s = 0.0
+        self._started_s = 0.0
+        self._warned_s = 0.0
 
     def run(self) -> int:
         """Creates the JobSet and follows it to its end, as `KubernetesBackend.submit` says."""
         # Missing permissions show before anything runs, and old warnings are not shown.
         self._shown.update(self._jobsets.warnings(self._name), map(str, self._pods.changes()))
-        outcome, num_refusals = None, 0
+        outcome = None
+        num_refusals = 0
         try:
             self._create()
             self._pods = Pods(self._jobsets, self._name)
             while not outcome:
                 try:
-                    outcome = self._look()
+                    outcome = self._poll()
                     num_refusals = 0
                 except ConnectionError as error:
                     self._show(f"{error}; the job goes on, and so does waiting for it")
@@ -346,7 +353,7 @@ class Training:
             self._jobsets.delete(self._name)
             self._wait()
 
-    def _look(self) -> Outcome | None:
+    def _poll(self) -> Outcome | None:
         """Shows what changes within a second, and returns the outcome once all has ended."""
         jobset = self._jobsets.get(self._name)
         for pod in self._pods.changes():
@@ -375,19 +382,24 @@ class Training:
 
     def _check_limits(self, jobset: Mapping[str, Any]) -> None:
         """Shows how often the job was restarted, and deletes its JobSet if it has to end."""
-        status, limits = jobset.get("status", {}), self._plan.limits
+        status = jobset.get("status", {})
+        limits = self._plan.limits
         num_errors = status.get("restartsCountTowardsMax", 0)
         num_preemptions = status.get("restarts", 0) - num_errors
         state = "suspended" if jobset["spec"].get("suspend") else "started"
         counts = f"restarts after errors: {num_errors}, after preemptions: {num_preemptions}"
         self._show(f"{self._name} is {state}; {counts}")
-        exit_code, why = 0, ""
+        exit_code = 0
+        why = ""
         if self._request.number:
-            exit_code, why = 128 + self._request.number, "stopped"
+            exit_code = 128 + self._request.number
+            why = "stopped"
         elif num_preemptions > limits.max_restarts:
-            exit_code, why = SAVED, f"more than {limits.max_restarts} preemptions"
+            exit_code = SAVED
+            why = f"more than {limits.max_restarts} preemptions"
         elif limits.timeout_s and 0 < self._started_s < time.monotonic() - limits.timeout_s:
-            exit_code, why = TIMED_OUT, _TIME_LIMIT
+            exit_code = TIMED_OUT
+            why = _TIME_LIMIT
         if why:
             self._stop = self._stop or Outcome(state="stopped", exit_code=exit_code, why=why)
             if not self._request.number:  # Of a signal, `_wait` has said so.
@@ -396,7 +408,8 @@ class Training:
 
     def _follow(self, pod: Pod) -> None:
         """Shows the log of a pod until its program has ended; after an outage it reads it again."""
-        last, is_last = "", False
+        last = ""
+        is_last = False
         while not is_last:
             is_last = self._pods.known[pod.uid].is_over
             try:

@@ -35,15 +35,15 @@ _REPAIRS = {
 
 
 class RefusedError(UserError):
-    """Kubernetes has refused a request, and would refuse it again."""
+    """Refusal of a request by Kubernetes, which would refuse it again."""
 
 
 class ConflictError(RefusedError):
-    """There is an object with this name already."""
+    """Refusal of a name that another object has."""
 
 
 class MissingError(RefusedError):
-    """There is no such object."""
+    """Refusal since there is no such object."""
 
 
 @contextlib.contextmanager
@@ -63,7 +63,8 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        text, kind = error.body or error.reason, RefusedError
+        text = error.body or error.reason
+        kind = RefusedError
         # The answer is no JSON if Kubernetes does not know this kind of object.
         with contextlib.suppress(ValueError, TypeError, KeyError):
             text = json.loads(text)["message"]
@@ -108,7 +109,8 @@ class JobSets:
                 "file with which kubectl works"
             ) from None
         self.namespace = namespace or context.get("namespace", "default")
-        self.core, self._objects = client.CoreV1Api(), client.CustomObjectsApi()
+        self.core = client.CoreV1Api()
+        self._objects = client.CustomObjectsApi()
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         """Creates a JobSet, or raises a ConflictError if there is one with its name."""
@@ -197,8 +199,9 @@ class Pods:
 
     def __init__(self, jobsets: JobSets, name: str) -> None:
         self.known: dict[str, Pod] = {}
-        self._core, self._since = jobsets.core, ""
+        self._core = jobsets.core
         self._namespace = jobsets.namespace
+        self._since = ""
         self._selector = f"jobset.sigs.k8s.io/jobset-name={name}"
 
     def changes(self) -> Iterator[Pod]:
@@ -210,7 +213,8 @@ class Pods:
         """
         from kubernetes.watch import Watch
 
-        pods, since = self._core.list_namespaced_pod, self._since
+        pods = self._core.list_namespaced_pod
+        since = self._since
         which = {"namespace": self._namespace, "label_selector": self._selector, **_LIMIT}
         try:
             with refusals():
@@ -255,11 +259,12 @@ class Pods:
                 yield time, text
 
     def _note(self, pod: Any, *, is_gone: bool) -> Pod:
-        meta, statuses = pod.metadata, pod.status.container_statuses or ()
+        meta = pod.metadata
+        statuses = pod.status.container_statuses or ()
         state = next((each.state for each in statuses if each.name == CONTAINER), None)
         ended = state and state.terminated
         before = self.known.get(meta.uid)
-        was_over = bool(before and before.is_over)
+        has_ended_before = bool(before and before.is_over)
         role, index, attempt = (meta.labels[label] for label in _LABELS)
         new = Pod(
             uid=meta.uid,
@@ -269,11 +274,13 @@ class Pods:
             attempt=attempt,
             is_started=bool(ended or (state and state.running)),
             exit_code=ended.exit_code if ended else None,
-            is_stopped=before.is_stopped if before and was_over else bool(meta.deletion_timestamp),
+            is_stopped=before.is_stopped
+            if before and has_ended_before
+            else bool(meta.deletion_timestamp),
             is_gone=is_gone,
         )
         others = self.known
-        if ended and not was_over:
+        if ended and not has_ended_before:
             others = {uid: each for uid, each in self.known.items() if uid != new.uid}
         self.known = {**others, new.uid: new}  # Other threads read it.
         return new
