@@ -112,7 +112,8 @@ class KubernetesBackend(Backend):
     * Failures in a row without a new step are not counted, and a frozen replica is not found.
     * Exit codes 129, 130 and 137 are errors: 137 mostly stands for too little memory.
     * All workers beside parameter servers share their restarts. An evaluator has no bound on its.
-    * Nothing is known of a job that was stopped, since its JobSet is deleted.
+    * Nothing is known of a job that was stopped, since its JobSet is deleted. Replicas that are
+      stopped when the chief is done, or another one has failed, leave no log.
     """
 
     name = "kubernetes"
