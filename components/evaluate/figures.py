@@ -16,6 +16,7 @@ from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 _POINTS = 100
 _TOP = (2, 3, 5)
+_GROUPS, _LEAST = 20, 5  # Most groups of a calibration, and least records of each.
 _QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
@@ -34,7 +35,9 @@ def figures(
       Figures by name, as lists and dicts.
 
       `regression` has `residuals`: for each target its `name`, and the `mean` and the `quantiles`
-      (by texts such as `0.05`) of the prediction minus the label.
+      (by texts such as `0.05`) of the prediction minus the label. It also has `calibration`: for
+      each target its `name` and `points`, the mean prediction and the mean label of at most 20
+      groups of records with near predictions.
 
       `multi_label` has `classes`: for each target its `name`, `precision`, `recall` and `f1`, where
       a probability above 0.5 counts as positive, and the number of positive `records`. A ratio
@@ -51,8 +54,11 @@ def figures(
       Any other task has none.
     """
     if task == REGRESSION:
-        residuals = answers.astype(np.float64) - labels.reshape(answers.shape)
+        answers, labels = answers.astype(np.float64), labels.reshape(answers.shape)
+        residuals = answers - labels
+        pairs = zip(names, answers.T, labels.T, strict=True)
         return {
+            "calibration": [{"name": name, "points": _calibration(*pair)} for name, *pair in pairs],
             "residuals": [
                 {
                     "name": name,
@@ -108,6 +114,13 @@ def _by_class(
     keys = ("name", "precision", "recall", "f1", "records")
     rows = zip(names, *(column.tolist() for column in columns), strict=True)
     return [dict(zip(keys, row, strict=True)) for row in rows]
+
+
+def _calibration(answers: np.ndarray, labels: np.ndarray) -> list[list[float]]:
+    """Returns the mean prediction and the mean label of each group of near predictions [N]."""
+    order = np.lexsort([labels, answers])
+    groups = np.array_split(order, max(1, min(_GROUPS, len(order) // _LEAST)))
+    return [[answers[rows].mean(), labels[rows].mean()] for rows in groups]
 
 
 def _thinned(*columns: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ def plot(title: str, description: str, lines: Sequence[Line], **axes: Any) -> ma
 
 
 def evaluation_plots(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
-    """Returns the plots of an evaluation: ROC curve, and precision and recall.
+    """Returns the plots of an evaluation: ROC curve, precision and recall, calibration.
 
     Args:
       e: The content of `evaluation.json`. Without the figures of a curve its plot is left out.
@@ -74,6 +74,11 @@ def evaluation_plots(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
         )
         labels = {"xlabel": "recall", "ylabel": "precision"}
         plots.append(plot("precision and recall", words, [curve["points"]], **labels))
+    for target in figures.get("calibration", ()):
+        words = "Mean true value of records with near predictions; blue is where both are equal."
+        ends = [[end, end] for end in (min(target["points"])[0], max(target["points"])[0])]
+        labels = {"xlabel": "predicted", "ylabel": "true"}
+        plots.append(plot(target["name"], words, [target["points"], ends], **labels))
     return plots
 
 

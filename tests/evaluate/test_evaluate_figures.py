@@ -56,6 +56,20 @@ def test_figures_by_class_and_target():
     assert figures("own", ["x"], answers, labels) == {}
 
 
+def test_calibration_is_of_near_predictions():
+    random = np.random.default_rng(0)
+    answers, labels = random.integers(0, 30, (100, 2)).astype("f4"), random.normal(size=(100, 2))
+    for i, target in enumerate(figures("regression", ["a", "b"], answers, labels)["calibration"]):
+        predicted, true = np.transpose(target["points"])
+        assert target["name"] == "ab"[i] and len(predicted) == 20
+        assert (np.diff(predicted) >= 0).all()
+        assert (predicted.mean(), true.mean()) == pytest.approx(
+            (answers[:, i].mean(), labels[:, i].mean())
+        )
+    [few] = figures("regression", ["a"], answers[:12, :1], labels[:12, :1])["calibration"]
+    assert len(few["points"]) == 2
+
+
 @given(st.integers(1, 40), st.integers(0, 2**32))
 def test_slices_have_metrics_of_their_records(count, seed):
     """Every record is in one slice, whose metrics are those of its records; the worst is first."""
