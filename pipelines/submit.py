@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -133,13 +134,18 @@ def _submit(args: argparse.Namespace, config: Config) -> int:
             print(f"{submission.run} has ended well, and nothing is sent:")
             return _ended(config, submission)
     first = first_attempt(store.attempts, submission.bounds)
+    summary = [f"{submission.run} in {location} of {project}, {submission.image}"]
+    # A submission always has a time limit.
+    summary += _machines(submission.cluster, first.timeout_s or 0)
+    trainer = " ".join(submission.values["trainer_args"])
+    if own := re.search(r"--model[ =]((?!trainer\.)[\w.]+):", trainer):
+        summary.append(f"  the image has to have the module {own[1]}")
     if args.dry_run:
-        print(json.dumps(submission.request(submission.run, first), indent=2))
+        print(json.dumps(submission.request(submission.run, first), indent=2), flush=True)
+        print(*summary, sep="\n", file=sys.stderr)
         return 0
     checks.check_access(submission)
-    print(f"{submission.run} in {location} of {project}, {submission.image}")
-    # A submission always has a time limit.
-    print("\n".join(_machines(submission.cluster, first.timeout_s or 0)), flush=True)
+    print(*summary, sep="\n", flush=True)
     if not args.yes and not confirm("submit it"):
         return 0
     code = sending.run(submission, store, runs, wait=args.wait)

@@ -94,6 +94,16 @@ def test_mistake_is_refused_before_asking(flags, message):
         submit.main([*PLACE, *GIVEN, *flags])
 
 
+@pytest.mark.parametrize(
+    ("model", "line"), [("mine:net", "the image has to have the module mine"), ("cnn", "")]
+)
+def test_dry_run_names_what_is_needed(capsys, model, line):
+    assert submit.main([*PLACE, *GIVEN, *PS, "--dry-run", f"--model={model}"]) == 0
+    shown = capsys.readouterr().err
+    assert "machine-hours (" in shown and ("has to have the module" in shown) == bool(line)
+    assert line in shown
+
+
 def test_dry_run_needs_no_account(monkeypatch, capsys):
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     with mock.patch("google.auth.default", side_effect=AssertionError):
