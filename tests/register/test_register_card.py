@@ -24,6 +24,8 @@ def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
         "metric": "accuracy",
         "metrics": {"accuracy": 0.9, "examples": 1200},
         "split": "test",
+        "steps": 1200,
+        "epochs": 2.5,
         "features": {"image": "uint8[8, 8, 1]"},
         "dataset": manifest.name,
         "class_names": list(manifest.class_names),
@@ -32,6 +34,7 @@ def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
     main(["card", "--registry", str(registry), "--name", "m", "1"])
     text = capsys.readouterr().out
     assert "accuracy 0.9000 on its test split (1,200 records)" in text
+    assert "Trained for 1,200 steps, 2.5000 epochs." in text
     if model == "wide_deep":
         assert '| `company` | `company` | string |  | `""` stands for it |' in text
         assert "| `seconds` | `seconds` | int |  | an error |" in text
