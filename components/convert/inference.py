@@ -60,7 +60,9 @@ _COLUMNS = (
             min(x) = max(x) AS is_constant,
             min(x) FILTER (x <> '') AS example,
             min(TRY_CAST(x AS DOUBLE)) FILTER (kind IN ('int', 'float')) AS low,
-            max(TRY_CAST(x AS DOUBLE)) FILTER (kind IN ('int', 'float')) AS high
+            max(TRY_CAST(x AS DOUBLE)) FILTER (kind IN ('int', 'float')) AS high,
+            median(coalesce(TRY_CAST(x AS DOUBLE), epoch(TRY_CAST(x AS TIMESTAMP))))
+                FILTER (kind IN ('int', 'float', 'time')) AS middle
         FROM cells GROUP BY header),
     typed AS (
         SELECT *, regexp_matches(data_type, '^(VARCHAR|ENUM)') AS is_text,
@@ -79,7 +81,7 @@ _COLUMNS = (
         FROM figures JOIN duckdb_columns() ON table_name = 'source' AND column_name = header)
     SELECT header, num_rows, type,
         plain || repeat('_', nth - IF(lower(plain) IN ('label', 'null'), 0, 1)) AS name,
-        num_values < num_rows AS has_gaps,
+        num_values < num_rows AS has_gaps, IF(is_quantity, middle, NULL) AS middle,
         is_text AND type <> 'string' AND num_marks > 0 AS needs_marks,
         {'type': type, 'header': nullif(header, name)} AS entry,
         {'column': name,
@@ -115,6 +117,7 @@ class _Column:
       type: Type in the schema; None if the schema has none for such values, as for lists.
       name: Name in the schema, which differs from all others in more than capitals.
       has_gaps: Whether some values are empty, or one of `_MARKS`.
+      middle: Median of a quantity, of times in seconds since 1970; else None.
       needs_marks: Whether `_MARKS` have to stand for missing values, so that the others fit
         the type.
       entry: Keys of the column in the schema; None for a key that is left out.
@@ -129,6 +132,7 @@ class _Column:
     type: str | None
     name: str
     has_gaps: bool
+    middle: float | None
     needs_marks: bool
     entry: dict[str, Any]
     input: dict[str, Any]
@@ -147,7 +151,10 @@ class _Column:
         """
         entry, comment = dict(self.entry), self.comment
         if self.has_gaps and not is_label and self.type:
-            entry["default"] = default = _DEFAULTS[self.type]
+            default: Any = _DEFAULTS[self.type]
+            if self.middle is not None:  # A 0 may be far from all values.
+                default = type(default)(float(f"{self.middle:.6g}"))
+            entry["default"] = default
             if default != "":  # Else a gap would look like a value.
                 entry["indicator"] = True
                 comment += f"; {default} takes the place of a missing value"

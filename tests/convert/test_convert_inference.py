@@ -101,8 +101,8 @@ def test_proposed_columns_and_inputs(propose):
     text = path.read_text()
     for pattern in (
         '  tip: {type: string}  # about 2 different, 0.0% missing, such as "no"',
-        "  fare: {type: float, default: 0.0, indicator: true}  # about 3 different, 25.0% missing, "
-        "1 to 4; 0.0 takes the place of a missing value",
+        "  fare: {type: float, default: 2.5, indicator: true}  # about 3 different, 25.0% missing, "
+        "1 to 4; 2.5 takes the place of a missing value",
         "  - {column: fare, numeric: z_score}",
         "  - {column: A_b_, numeric: z_score}",
         r"  # trip_id: {type: int}  # .*; left out: hardly a value comes twice",
@@ -150,7 +150,7 @@ def test_proposal_is_refused(tmp_path, monkeypatch, fails, flags, message):
     [
         # Namibia's code is a country; in a column of numbers the same text is a gap.
         (["NA", "DE", "FR"] * 20, "{type: string, default: ''}  # about 3 different, 0.0% miss"),
-        (["NA", "0", "0", *map(str, range(57))], "{type: int, default: 0, .*}  # .*, 1.7% missing"),
+        (["NA", "0", "0", *map(str, range(57))], "{type: int, default: 27, .*}  # .*, 1.7% missing"),
         (["01234", "99999", "10000"] * 20, "{type: string}  # about 3 different"),
         (["00.5", "1.5", "7"] * 20, "{type: string}  # about 3 different"),
     ],
