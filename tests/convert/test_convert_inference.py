@@ -150,7 +150,7 @@ def test_proposal_is_refused(tmp_path, monkeypatch, fails, flags, message):
     [
         # Namibia's code is a country; in a column of numbers the same text is a gap.
         (["NA", "DE", "FR"] * 20, "{type: string, default: ''}  # about 3 different, 0.0% miss"),
-        (["NA", "0", "0", *map(str, range(57))], "{type: int, default: 27, .*}  # .*, 1.7% missing"),
+        (["NA", "0", "0", *map(str, range(57))], "{type: int, default: 27, .*  # .*, 1.7% missing"),
         (["01234", "99999", "10000"] * 20, "{type: string}  # about 3 different"),
         (["00.5", "1.5", "7"] * 20, "{type: string}  # about 3 different"),
     ],
