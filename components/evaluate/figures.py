@@ -66,7 +66,7 @@ def figures(
                     "quantiles": {str(q): np.quantile(errors, q) for q in _QUANTILES},
                 }
                 for name, errors in zip(names, residuals.T, strict=True)
-            ]
+            ],
         }
     if task == MULTI_LABEL:
         return {"classes": _by_class(names, labels == 1, answers > 0.5)}
