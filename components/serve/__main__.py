@@ -20,11 +20,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     Options.add_flags(parser)
     options = Options.of(parser.parse_args(argv))
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:  # Before the model is loaded.
-        socket.create_server((options.host, options.port)).close()
+        socket.create_server((options.host, options.port), family=family).close()
     except OSError as error:
+        why = str(error.strerror).partition(" (")[0]
         raise UserError(
-            f"--port {options.port} of {options.host}: {error.strerror}; give another one"
+            f"--port {options.port} of {options.host}: {why}; give another one"
         ) from None
     if owner := lifeline.owner_pid(os.environ):
         lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))

@@ -5,6 +5,7 @@ import itertools
 import json
 import random
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -16,8 +17,10 @@ import requests
 import tensorflow as tf
 from PIL import Image
 
+from common.errors import UserError
 from components.predict.model import Model
 from components.register.register import open_registry
+from components.serve.__main__ import main
 from tests.pictures import convert_pictures, encoded
 
 pytestmark = pytest.mark.cluster
@@ -185,6 +188,15 @@ def test_other_urls(server, method, path, status):
     assert response.status_code == status
     assert status == 200 or [*response.json()] == ["error"]
     server.ask(instances=[ROW])
+
+
+def test_port_in_use_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            UserError, match=f"^--port {port} of 127.0.0.1: Address already in use;"
+        ):
+            main(["--model-dir", "nowhere", "--host", "127.0.0.1", "--port", str(port)])
 
 
 def test_limits(serving, slow_model):
