@@ -99,8 +99,8 @@ def writable(place: object) -> Iterator[None]:
 def about(name: object) -> Iterator[None]:
     """Context manager that puts `name: ` before the message of a `UserError` in the block.
 
-    Not if the message begins so already. The error stays the same, so that one of a subclass can
-    still be told from others.
+    A message that begins so already stays as it is. The error stays the same, so that one of a
+    subclass can still be told from others.
     """
     try:
         yield

@@ -184,7 +184,7 @@ class Pod:
 
     @property
     def progress(self) -> str:
-        """How far its program is, in words."""
+        """State of its program in words: waiting, running, or ended with its exit code."""
         if self.exit_code is not None:
             return f"ended: exit code {self.exit_code}"
         return "running" if self.is_started else "waiting"
