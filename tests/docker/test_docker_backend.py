@@ -58,8 +58,9 @@ def test_containers_survive_kill(image, data, tmp_path):
 
 
 def test_containers_die_with_killed_launcher(image, tmp_path):
+    """Also while the engine creates the containers."""
     launcher = launch(image, f"--command 'sleep 100' --job-dir {tmp_path}")
-    wait_until(lambda: len(containers(tmp_path)) == 2, 300)
+    wait_until(lambda: containers(tmp_path), 300)
     launcher.kill()
     launcher.communicate()
     wait_until(lambda: nothing_left(tmp_path), 300)

@@ -138,7 +138,7 @@ def test_pushed_digest_is_submitted_and_promoted(registry, specs, workspace):
         assert set(re.findall(re.escape(name) + r"[@:\w]*", text)) == {pushed}
     [(path, upload)] = specs.stored
     assert path == "/my-project/pipelines" and f"{COMMIT},latest" in upload and pushed in upload
-    request = json.loads(printed[printed.rindex("\n{\n") :])
+    request, _ = json.JSONDecoder().raw_decode(printed, printed.rindex("\n{\n") + 1)
     assert request["parent"] == "projects/my-project/locations/us-central1"
     assert pushed.replace(registry, HOST) in json.dumps(request)
 

@@ -22,8 +22,13 @@ _PORT = 2222
 _LABEL = "training.network"  # Label of containers, whose value is the name of their network.
 # Commands for `sh -c`. Their $0 is the name of a container (_RUN) or of the job's network.
 _RUN = 'docker rm --force --volumes "$0" >/dev/null 2>&1; exec "$@"'
+# The engine may still be creating a container whose client was killed: it refuses to remove the
+# container then, and may not even list it. Hence this goes on until two lists in a row are empty.
 _REMOVE = (
-    f'docker rm --force --volumes $(docker ps --all --quiet --filter "label={_LABEL}=$0"); '
+    "empty=0; for round in 1 2 3 4 5 6 7 8 9; do "
+    f'left=$(docker ps --all --quiet --filter "label={_LABEL}=$0"); '
+    'if [ "$left" ]; then empty=0; docker rm --force --volumes $left; '
+    "else empty=$((empty + 1)); [ $empty = 2 ] && break; fi; sleep 0.5; done; "
     'docker network rm "$0"'
 )
 _PREPARE = f'({_REMOVE}) >/dev/null 2>&1; docker network create "$0"'
