@@ -538,18 +538,6 @@ def test_machines_are_those_of_product():
             check_machine(machine)
 
 
-def test_guesses_are_those_of_page():
-    page = (ROOT / "docs" / "CLOUD.md").read_text()
-    [item] = re.findall(r"^\d+\. Whether .*rules\.yaml(?:.+\n)+", page, re.MULTILINE)
-    guesses = {
-        f"{kind}.{rule['field']}"
-        for rule in rules.RULES
-        if rule.get("guess")
-        for kind in rule["kind"].split()
-    }
-    assert {*re.findall(r"`([A-Z]\w+\.[\w.]+)`", item)} == guesses
-
-
 def test_client_says_what_is_required():
     fields = [rule["field"] for rule in rules.rules(v1.CustomJob) if rule["rule"] == "required"]
     assert fields == ["display_name", "job_spec"]
