@@ -32,11 +32,11 @@ run: setup  ## run the whole pipeline here on the digits dataset (ARGS='--datase
 	@PIPELINE_OWNER_PID=$$PPID exec $(PY) pipelines/run.py $(ARGS)
 
 check: lint  ## lint and the fast tests, in about a minute
-	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not beam and not slow and not smoke and not cloud and not kubernetes" \
+	@$(PY) -m pytest -q -n auto --dist worksteal -m "not cluster and not pipeline and not docker and not beam and not slow and not long and not smoke and not cloud and not kubernetes" \
 		--ignore tests/cloud --ignore tests/docker --ignore tests/kubernetes tests
 
-test: check  ## lint, fast tests, and one each of: real cluster, pipeline run here, run on the fake Vertex AI
-	@$(PY) -m pytest -q -n 2 -m "smoke and not cloud" tests
+test: check  ## lint, fast and longer tests, and one each of: real cluster, pipeline run here, run on the fake Vertex AI
+	@$(PY) -m pytest -q -n 2 --dist worksteal -m "(long or smoke) and not slow and not cloud" tests
 	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m "smoke and cloud" tests/cloud
 
 test-ci: test-clusters test-beam test-docker test-cloud-ci  ## what CI runs after `make test`: test-clusters, test-beam, test-docker, test-cloud-ci

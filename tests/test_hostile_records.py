@@ -114,6 +114,7 @@ def test_any_bytes_of_record_are_borne(tmp_path, name, data):
 
 
 @pytest.mark.parametrize("name", [name for name in READERS if not name.endswith(".jsonl")])
+@pytest.mark.long
 def test_large_file_is_refused_unread(tmp_path, name):
     with open(tmp_path / name, "wb") as file:
         file.truncate(1 << 40)  # More than there is memory.

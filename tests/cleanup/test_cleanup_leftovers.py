@@ -7,6 +7,7 @@ from components.cleanup.project import ProjectState, leftovers
 
 @settings(max_examples=settings.default.max_examples * 4)
 @given(projects())
+@pytest.mark.long
 def test_exactly_unneeded_things_go(project):
     """All of ours that nobody needs goes, once, and nothing else, whatever others have beside."""
     state, keep, goes = project

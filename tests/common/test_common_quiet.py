@@ -3,6 +3,9 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.long
 PROGRAM = """
 import gc, sys
 from common import quiet

@@ -345,6 +345,7 @@ def test_model_of_product_is_accepted(evaluated, vertex_place, uploaded, vertex)
 
 
 @pytest.mark.parametrize("verb", VALID)
+@pytest.mark.long
 def test_broken_rule_is_refused_naming_field(sent, verb):
     for rule, field, message, _ in broken(verb):
         if field in ("endpoint", "name") and "pattern" not in rule["rule"]:

@@ -42,6 +42,7 @@ def test_documented_program_reads_images(tmp_path, monkeypatch, options):
     assert len(labels) == len(batch) > 20 and {*labels} == {0, 1}
 
 
+@pytest.mark.long
 def test_documented_program_reads_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = ["fare,tips,trip_seconds,company,payment_type,trip_start_hour,trip_miles"]

@@ -58,6 +58,7 @@ def infer(directory, dataset, source, *flags):
     label=st.sampled_from(REGRESSION + CLASSIFICATION),
     gaps=st.sampled_from([0, 0.3]),
 )
+@pytest.mark.long
 def test_proposal_converts_table(tmp_path_factory, dataset, kinds, headers, label, gaps):
     """A proposed schema converts its table, whatever columns, headers and gaps that has."""
     root = tmp_path_factory.mktemp("table")

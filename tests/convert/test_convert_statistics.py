@@ -45,6 +45,7 @@ def test_normalised_column_needs_values(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["idx", "images", "csv"])
+@pytest.mark.long
 def test_pieces_change_no_figure(tmp_path, kind):
     """The page has the same figures, and the same samples of many records, for any pieces."""
     source, pages = kinds.make(kind, tmp_path), set()

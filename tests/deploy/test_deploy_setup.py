@@ -13,6 +13,7 @@ from tests.deploy.calls import NEEDS, ROLES, allows, calls, short
 from tests.deploy.gcloud import Project
 from tests.root import ROOT
 
+pytestmark = pytest.mark.long
 BILLING = "--billing-account 0-1-2"
 ALL = f"--github me/mine {BILLING} --tensorboard --production our-production"
 BUCKET = "gs://our-project-training"

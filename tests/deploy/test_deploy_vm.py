@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from common.google_cloud import MANAGED_BY
 from tests.cloud.conftest import IMAGE
 
+pytestmark = pytest.mark.long
 STEPS = 12_000
 IN = "--project demo-project --zone us-central1-a"
 PLACE = f"{IN} --image {IMAGE}"

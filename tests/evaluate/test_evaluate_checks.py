@@ -52,6 +52,7 @@ def test_plan_refuses_what_evaluation_would(data, flag, message):
         planned(data, [], "--model=trips:constant")
 
 
+@pytest.mark.long
 def test_plan_accepts_what_steps_would(data):
     assert planned(data, ["--slice=company", "--threshold=auc=0.5"])
     assert planned(data, ["--threshold=mine=1"], "--model=trips:of_my_own")

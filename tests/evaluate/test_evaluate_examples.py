@@ -42,6 +42,7 @@ def test_images_bounded_in_bytes(side, count):
     assert answered["latency_ms"] == 5
 
 
+@pytest.mark.long
 def test_columns_of_every_type(tmp_path):
     """A model takes what is made up for its columns; of the first row, nothing with a default."""
     manifest = convert_quietly(source(tmp_path, typed_rows(60)))

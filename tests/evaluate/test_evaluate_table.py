@@ -41,6 +41,7 @@ def model(data, tmp_path_factory):
     return make
 
 
+@pytest.mark.long
 def test_auc_decides_against_best_column(model, data, evaluate, tmp_path):
     flags = ["--min-auc", 0.75, "--slice", "company", "miles"]
     evaluation = evaluate(model(0.3), data, *flags)
@@ -73,6 +74,7 @@ def test_no_record_is_kept(model, evaluate, tmp_path):
         assert "secret" not in (tmp_path / name).read_text(), name
 
 
+@pytest.mark.long
 def test_few_records_never_promote(model, champion, evaluate, tmp_path):
     """A model judged by fewer than 50 records is not promoted, also if it beats the champion."""
     few, gate = trips.make(tmp_path, trips.rows(220)), tmp_path / "gate.yaml"
@@ -98,6 +100,7 @@ def make_with_own_test(directory, **splits):
     return directory / "data"
 
 
+@pytest.mark.long
 def test_repeated_records_do_not_count(model, evaluate, tmp_path):
     path, table = model(0.3), trips.rows(900)
     data = make_with_own_test(tmp_path / "trips", train=table[:660], test=table[600:])

@@ -22,6 +22,7 @@ def dags(spec):
     return {name: each["dag"]["tasks"] for name, each in groups.items() if "dag" in each}
 
 
+@pytest.mark.long
 def test_compiling_twice_gives_same_bytes(command, tmp_path):
     built = []
     for seed in "12":  # Of hashes.
@@ -42,6 +43,7 @@ def test_each_compiled_run_has_own_directory(specs):
     assert trained["base_output_directory"] == {"taskOutputParameter": directory}
 
 
+@pytest.mark.long
 def test_compile_without_image_is_noted(command, tmp_path):
     done = command("pipelines/compile.py", "--output-dir", tmp_path)
     assert "Vertex AI needs an image by digest" in done.stdout

@@ -13,6 +13,8 @@ from trainer.data import example_weights, records
 from trainer.models import registry
 from trainer.train_step import TrainStep
 
+pytestmark = pytest.mark.long
+
 BATCH, EPOCHS = 40, 3
 WEIGHTS = ("no=3", "yes=0.5")
 SGD = "--optimizer sgd --learning-rate 0.1"

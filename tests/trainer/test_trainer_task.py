@@ -3,19 +3,22 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.root import ROOT
 from trainer import options
 from trainer.job import done, identity
 
 PROGRAM = """
-import sys, time
+import sys
 from trainer.task import main
 code = main(sys.argv[1:])
-assert "tensorflow" not in sys.modules and time.process_time() < 2
+assert "tensorflow" not in sys.modules
 sys.exit(code)
 """
 
 
+@pytest.mark.long
 def test_finished_job_has_nothing_to_do(digits, images, tmp_path):
     flags = f"--data-dir {digits} --job-dir {tmp_path} --train-steps 10 --strategy one_device"
     opts = options.parse(f"{flags} --model cnn".split(), {})

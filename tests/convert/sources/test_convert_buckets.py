@@ -13,6 +13,8 @@ from components.convert.source import Opening
 from components.convert.sources.registry import find_source
 from components.convert.splits import Splits
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["idx", "images", "tfrecord"])
 def flags(request, tmp_path, bucket):

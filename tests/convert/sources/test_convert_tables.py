@@ -67,6 +67,7 @@ def oracle(row):
     quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
     batch_bytes=st.sampled_from([1, 100, 1 << 20]),
 )
+@pytest.mark.long
 def test_rows_equal_oracle(tmp_path_factory, table, kind, line_end, order, quoting, batch_bytes):
     """The same rows come out of every kind of file, in order; none is lost or added."""
     directory = tmp_path_factory.mktemp("table")
@@ -128,6 +129,7 @@ def test_csv_fault_is_named_with_line(tmp_path, content, message):
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.long
 def test_csv_numbers_are_plain_decimals(tmp_path, quote):
     good = {
         "i": {" 7\t": 7, "-07": -7, "": None},
@@ -158,6 +160,7 @@ def test_csv_numbers_are_plain_decimals(tmp_path, quote):
         max_size=3,
     ),
 )
+@pytest.mark.long
 def test_damaged_csv_loses_no_row(tmp_path_factory, table, edits):
     """A file that is not refused has the rows of Python's strict reader."""
     directory = tmp_path_factory.mktemp("csv")

@@ -55,6 +55,7 @@ def bad_files(document, part, place=""):
 
 
 @pytest.mark.parametrize("good", [OURS, THEIRS], ids=["ours", "AI Platform's"])
+@pytest.mark.long
 def test_each_mistake_is_refused_by_place(tmp_path, good):
     """Raises a `UserError` for each mistake, where anything else would be a traceback."""
     path = tmp_path / "cluster.yaml"

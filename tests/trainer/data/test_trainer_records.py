@@ -19,6 +19,7 @@ def numbered(tmp_path_factory):
 
 @hypothesis.settings(max_examples=hypothesis.settings.default.max_examples // 4)
 @hypothesis.given(st.integers(1, 41), st.integers(1, 9))
+@pytest.mark.long
 def test_replica_batches_are_those_of_one(numbered, size, replicas):
     """The parts of all replicas are the batches of one, and all take equally many rounds."""
     rounds = [[*replica_batches(*numbered, size, i, replicas)] for i in range(replicas)]

@@ -124,6 +124,7 @@ def parsed(manifest, cells):
 @pytest.mark.parametrize("kind", CELLS)
 @settings(max_examples=settings.default.max_examples // 2)
 @given(st.data())
+@pytest.mark.long
 def test_texts_become_what_converter_stores(kind, data):
     """Texts become, to the bit, what the converter stores; those that it refuses have a fault."""
     manifest, cells = data.draw(tables(kind, CELLS[kind] | ODD[kind]))

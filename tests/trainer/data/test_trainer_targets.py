@@ -50,6 +50,7 @@ def readings(manifest, data_dir, batch):
 @pytest.mark.parametrize("task", TASKS)
 @settings(max_examples=settings.default.max_examples // 8)
 @given(st.lists(ROWS, min_size=10, max_size=20), st.booleans(), st.integers(4, 12))
+@pytest.mark.long
 def test_rows_are_those_of_file(task, rows, has_texts, batch):
     """Rows are those of the file in every split and way of reading, of one length or not."""
     label, expected = TASKS[task]

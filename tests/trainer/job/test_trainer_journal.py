@@ -36,6 +36,7 @@ def test_cut_journal_is_read_so_far(tmp_path):
         assert [*journal.events(tmp_path, CHIEF)] == complete[::-1]
 
 
+@pytest.mark.long
 def test_journal_goes_on_by_itself(store, tmp_path, monkeypatch):
     """A status is shown, and a store gets what has grown, while the main thread waits."""
     status, sleep = tmp_path / "status.json", time.sleep

@@ -20,6 +20,7 @@ EXAMPLES = tf.tile(tf.reshape(tf.range(1.0, 31.0), [1, 6, 5]), [BATCH, 1, 1])
 
 
 @pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.long
 def test_noise_follows_from_place_in_training(layer):
     @tf.function
     def draw(seed, step, first):

@@ -17,6 +17,7 @@ def layered(names):
 @given(
     st.lists(st.sampled_from(["a", "head_3", "b_2_c"]), unique=True, min_size=1), st.integers(1, 3)
 )
+@pytest.mark.long
 def test_names_of_author_identify_layers(names, others):
     """A layer that its author has named has one key, wherever it is; others have others."""
     named = weights.named(layered([*names, *[None] * others]))
@@ -34,6 +35,7 @@ def test_values_of_another_model_are_refused():
 
 
 @given(names=st.permutations("abcd"))
+@pytest.mark.long
 def test_digest_follows_order_of_weights(names):
     """Slots of an optimizer go by the order of weights, so two orders have two digests."""
     x = keras.Input([3])
