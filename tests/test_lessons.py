@@ -7,6 +7,7 @@ small files of the same kind. A line `...` of the expected output stands for any
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from common.container_engine import DEFAULT_IMAGE
 from tests.convert.dataset_files import idx_bytes
 from tests.root import ROOT
 
@@ -21,11 +23,12 @@ PAGES = sorted([*(ROOT / "docs" / "lessons").glob("*.md"), *ROOT.glob("examples/
 BLOCKS = re.compile(r"```sh\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
 # What differs between machines and runs: paths, ids, hashes, speeds, times and scores.
 MASKED = re.compile(
-    r"/[\w./-]*/(?=\w)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d{8}-\d{6}|[0-9a-f]{12,}"
+    r"/[\w./-]*/(?=\w)|\d+(?:\.\d+)?[MG]iB|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d{8}-\d{6}|[0-9a-f]{12,}"
     r"|\b[\d,]+ examples/s|\d[\d,]{3,}|\d+\.\d+|pid \d+|\d+ cores|(?:AMD|Intel).*?\)"
     r"|(?<=\| )\d+(?= \|)"  # A whole number in a cell of a table.
 )
 IN_CI = ("own-program", "your-table")
+IN_CONTAINERS = re.compile(r"--backend docker|jobs/box")
 END = "the block has ended:"
 
 
@@ -111,6 +114,14 @@ def assert_printed(expected, printed):
         rest, may_skip = rest[rest.index(mask(line)) + 1 :], False
 
 
+def blocks(page, sources):
+    """Returns the commands of each block of a page, on the small files, and what they print."""
+    text = page.read_text()
+    for name, folder in sources.items():
+        text = text.replace(f"--dataset {name}", f"--dataset {name} --source {folder}")
+    return BLOCKS.findall(text)
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -124,9 +135,23 @@ def assert_printed(expected, printed):
     ],
 )
 def test_commands_print_what_page_says(page, shell, sources):
-    for commands, expected in BLOCKS.findall(page.read_text()):
-        for name, folder in sources.items():
-            commands = commands.replace(f"--dataset {name}", f"--dataset {name} --source {folder}")
+    for commands, expected in blocks(page, sources):
+        if not IN_CONTAINERS.search(commands):
+            assert_printed(expected, shell(commands))
+
+
+@pytest.mark.docker
+def test_containers_print_what_page_says(shell, sources):
+    if not shutil.which("docker"):
+        pytest.skip("no container engine here")
+    inspected = subprocess.run(["docker", "image", "inspect", DEFAULT_IMAGE], capture_output=True)
+    if inspected.returncode:
+        pytest.skip(f"no image {DEFAULT_IMAGE} here; make test-docker builds it")
+    (data, _), *others = blocks(ROOT / "docs" / "lessons" / "3-mnist.md", sources)
+    shell(data)
+    in_containers = [block for block in others if IN_CONTAINERS.search(block[0])]
+    assert len(in_containers) == 2
+    for commands, expected in in_containers:
         assert_printed(expected, shell(commands))
 
 

@@ -19,4 +19,4 @@ if ! docker info >/dev/null 2>&1; then
 fi
 
 make image
-"$python" -m pytest -q -m docker tests/docker
+"$python" -m pytest -q -m docker tests/docker tests/test_lessons.py
