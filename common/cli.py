@@ -17,12 +17,13 @@ import argparse
 import dataclasses
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from common.errors import UserError, about, unknown
+from common.errors import UserError, about, did_you_mean, unknown
 from common.version import code_version
 
 if TYPE_CHECKING:
@@ -232,6 +233,13 @@ def keep_exit_codes_of_children() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
+# Messages of argparse about a flag or a choice that it does not know.
+_TYPO = re.compile(
+    r"unrecognized arguments: (?P<flag>--[\w-]+)"
+    r"|invalid choice: '(?P<choice>.*?)' \(choose from (?P<choices>.*)\)"
+)
+
+
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
     """Help formatter that shows defaults, except None, False and empty ones."""
 
@@ -250,7 +258,14 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, formatter_class=_Help, **kwargs)
 
     def error(self, message: str) -> NoReturn:
-        """Raises a `UserError` in place of printing the usage and exiting."""
+        """Raises a `UserError` in place of printing the usage and exiting.
+
+        For a mistyped flag or choice it suggests the most similar one.
+        """
+        if typo := _TYPO.search(message):
+            flags = re.findall(r"--[\w-]+", self.format_usage())
+            choices = re.findall(r"[^\s',]+", typo["choices"] or "")
+            message += did_you_mean(typo["flag"] or typo["choice"], choices or flags, cutoff=0.7)
         raise UserError(f"{message} (see {self.prog} --help)")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -21,9 +22,22 @@ def unknown(what: str, value: str, allowed: Iterable[str]) -> UserError:
       allowed: All allowed values; the message lists them.
     """
     names = sorted(allowed)
-    near = difflib.get_close_matches(value, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return UserError(f"unknown {what} {value!r}{hint} (known: {', '.join(names)})")
+    # A name that is a punctuation mark is quoted, or it would look like one of the message's own.
+    shown = ", ".join(name if re.match(r"\w", name) else f"'{name}'" for name in names)
+    hint = did_you_mean(value, names, cutoff=0.5)
+    return UserError(f"unknown {what} {value!r}{hint} (known: {shown})")
+
+
+def did_you_mean(value: str, allowed: Iterable[str], cutoff: float) -> str:
+    """Returns `; did you mean 'X'?` for the most similar allowed value; empty if none is similar.
+
+    Args:
+      value: The value that is not allowed.
+      allowed: All allowed values.
+      cutoff: Least similarity, from 0 to 1, as in `difflib.get_close_matches`.
+    """
+    near = difflib.get_close_matches(value, list(allowed), n=1, cutoff=cutoff)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 @contextlib.contextmanager

@@ -69,6 +69,22 @@ def test_fields_may_be_left_out():
         Options.parse([], "test")
 
 
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("--pahts=a", "; did you mean '--paths'?"),
+        ("--kind=sauce", "; did you mean 'source'?"),
+        ("--nothing", ""),
+        ("--kind=else", ""),
+    ],
+)
+def test_mistyped_flag_gets_suggestion(flag, hint):
+    with pytest.raises(UserError) as refused:
+        Options.parse(["--output=x", flag], "test")
+    message = str(refused.value)
+    assert message.endswith(f"{hint} (see test --help)") and message.count("mean") == bool(hint)
+
+
 @pytest.mark.parametrize("answer", ["yes\n", " Y\n", "n\n", "\n", ""])
 def test_confirmation_needs_yes(monkeypatch, answer):
     terminal = io.StringIO(answer)
