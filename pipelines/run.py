@@ -15,7 +15,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from common import quiet
+try:
+    from common import quiet
+except ModuleNotFoundError:
+    sys.exit(
+        "error: this Python lacks the packages; run 'make setup' once, then .venv/bin/python "
+        "pipelines/run.py"
+    )
 from common.cli import Flags, Parser, as_list, flag, run_cli
 from common.container_engine import DEFAULT_IMAGE, check_engine, remove_containers
 from common.errors import UserError, about, writable

@@ -1,6 +1,7 @@
 """Tests of pipelines/doctor.py on machines, images and projects that lack something."""
 
 import ast
+import subprocess
 import sys
 
 import pytest
@@ -114,3 +115,10 @@ def test_missing_project_or_bucket_is_named(problems):
     problem = problems(project="another")[0]
     assert "project another in us-central1: there is no such thing" in problem
     assert problems(bucket="gs://another")[0].startswith("no bucket another; ")
+
+
+def test_run_without_packages_names_repair():
+    bare = [sys.executable, "-I", "-S", ROOT / "pipelines" / "run.py"]
+    done = subprocess.run(bare, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "run 'make setup' once, then .venv/bin/python pipelines/run.py" in done.stderr
