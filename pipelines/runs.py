@@ -234,15 +234,16 @@ def read(run_dir: pathlib.Path) -> Run:
         result = read_or_empty(run_dir / summary.FILE)  # A resume deletes it when it starts.
         model = result.get("model", {})
         metrics = result.get("metrics", {})
-        # The metric that models are ranked by.
-        metric = read_or_empty(run_dir / summary.EVALUATION).get("metric")
+        evaluation = read_or_empty(run_dir / summary.EVALUATION)
+        metric = evaluation.get("metric")  # The one that models are ranked by.
         row = {
             "run": run_dir.name,
             "status": result.get("status") or ("running" if is_running(run_dir) else "killed"),
             "verdict": model.get("verdict"),
             "metric": f"{metric} {figure(metrics[metric])}" if metric in metrics else "",
             "version": model.get("version"),
-            "dataset": record.dataset,
+            # The dataset's own name, which its schema may give; before there is one, its kind.
+            "dataset": evaluation.get("dataset") or record.dataset,
             "cluster": record.cluster,
             "seconds": result.get("seconds"),
         }

@@ -102,6 +102,8 @@ def test_rejected_run_shows_threshold(command, place, first_run):
     assert (model["verdict"], model["version"]) == ("reject", None)
     assert "misses the threshold 1.0000" in model["why"]
     assert f"rejected: {model['why']}" in done.stdout
+    advice = done.stdout.partition("\nnext\n")[2]
+    assert f"runs.py show {newest(place)}" in advice and "submit.py" not in advice
     page = (newest(place) / "report.html").read_text()
     assert f"<b>Rejected</b>: {model['why']}" in page and "Versions of digits" in page
 
@@ -114,6 +116,7 @@ def test_failed_step_is_named_and_resumed(command, place):
     done = command("pipelines/run.py", *flags(place), *QUICK, code=2)
     reason = f"step train: {shard} is not the file that the manifest lists"
     assert f"error: {reason}" in done.stderr and "logs/train.log" in done.stderr
+    assert "if the repair takes other flags, start a new run; if not, go on" in done.stderr
     run = newest(place)
     failed = summary(run)
     assert failed["status"] == "failed" and failed["reason"].startswith(reason)

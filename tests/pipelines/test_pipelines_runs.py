@@ -23,7 +23,8 @@ def output_of(tmp_path, capsys):
 
 
 def test_list_shows_outcome_of_runs(make, output_of, tmp_path):
-    make("1-done", accuracy=0.75)
+    done = make("1-done", accuracy=0.75)
+    (done / "evaluation.json").write_text('{"metric": "accuracy", "dataset": "trips"}')
     make("2-failed", "failed")
     make("3-killed", None)
     descriptor = lock(make("4-running", None))
@@ -37,7 +38,7 @@ def test_list_shows_outcome_of_runs(make, output_of, tmp_path):
     heads, *lines = (line.split() for line in output_of("list").splitlines())
     os.close(descriptor)
     assert heads[:5] == ["run", "status", "verdict", "metric", "version"]
-    figures = "promote accuracy 0.7500 1 digits clusters/local.yaml 2.5"
+    figures = "promote accuracy 0.7500 1 trips clusters/local.yaml 2.5"
     assert lines[0] == f"1-done succeeded {figures}".split()
     assert [line[:2] for line in lines[1:]] == [
         *(["2-failed", "failed"], ["3-killed", "killed"], ["4-running", "running"]),
