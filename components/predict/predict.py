@@ -29,7 +29,7 @@ from components.register.register import find_version
 
 _WAITING = 2  # Batches for each thread that are read ahead.
 # Result of a batch: the rows that were answered, with their answers; and the refused rows, each
-# with its `fault`.
+# with its `fault` and the number of its `row`, from 1.
 _Answers = tuple[pa.RecordBatch, list[dict[str, Any]]]
 
 
@@ -119,24 +119,33 @@ def _answered(
                 yield right
 
         # Batches are taken in the order in which they were submitted, so rows keep their order.
+        start = 1
         for batch in rows.batches(size):
-            pending.append(pool.submit(_answer, model, rows.signature, batch))
+            numbers = np.arange(start, start + len(batch.kept))
+            start += len(numbers)
+            pending.append(pool.submit(_answer, model, rows.signature, batch, numbers))
             if len(pending) > _WAITING * threads:
                 yield from take()
         while pending:
             yield from take()
 
 
-def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
+def _answer(model: Model, signature: str, batch: Batch, numbers: np.ndarray) -> _Answers:
     """Returns the result of a batch: kept columns and answers of its right rows, and the others.
 
     An answer is called `predicted_NAME` if a kept column has its name, with more of these before it
     if one has that too.
+
+    Args:
+      model: The model.
+      signature: Name of its signature.
+      batch: Rows to answer.
+      numbers: Numbers of these rows in the source, int64 [N], from 1.
     """
     try:
         answers = model.ask(signature, batch.inputs)
     except UserError as error:
-        return _answer_right_ones(model, signature, batch, str(error))
+        return _answer_right_ones(model, signature, batch, numbers, str(error))
     columns = dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))
     # Answers of one number for a row come before those of several.
     for name, values in sorted(answers.items(), key=lambda answer: answer[1].ndim):
@@ -146,28 +155,31 @@ def _answer(model: Model, signature: str, batch: Batch) -> _Answers:
     return pa.RecordBatch.from_pydict(columns), []
 
 
-def _answer_right_ones(model: Model, signature: str, batch: Batch, fault: str) -> _Answers:
+def _answer_right_ones(
+    model: Model, signature: str, batch: Batch, numbers: np.ndarray, fault: str
+) -> _Answers:
     """Returns the result of a batch that the model has refused as a whole, with the `fault`.
 
     The signature `raw` has a companion that says which rows are at fault. Otherwise the batch is
     halved until the rows at fault are alone.
     """
     count = len(batch.kept)
+
+    def refused(i: int, fault: str) -> dict[str, Any]:
+        return {"fault": fault, "row": int(numbers[i]), **batch.kept.slice(i, 1).to_pylist()[0]}
+
     if signature == RAW:
         faults = model.ask(FAULTS, batch.inputs)[FAULTS]
         parts = [np.flatnonzero(faults == b"")]
-        wrong = [
-            {"fault": faults[i].decode(), **batch.kept.slice(i, 1).to_pylist()[0]}
-            for i in np.flatnonzero(faults)
-        ]
+        wrong = [refused(int(i), faults[i].decode()) for i in np.flatnonzero(faults)]
     elif count == 1:
-        return batch.kept[:0], [{"fault": fault, **batch.kept.to_pylist()[0]}]
+        return batch.kept[:0], [refused(0, fault)]
     else:
         parts, wrong = np.array_split(np.arange(count), 2), []
     right = []
     for part in parts:
         if len(part):
-            answered, faulty = _answer(model, signature, batch[part])
+            answered, faulty = _answer(model, signature, batch[part], numbers[part])
             right += [answered] if len(answered) else []
             wrong += faulty
     return (

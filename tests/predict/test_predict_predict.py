@@ -82,7 +82,7 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
         for i, row in enumerate(rows)
     ]
     write_csv(tmp_path / "r.csv", rows)
-    predictions = predict(model, tmp_path / "r.csv", tmp_path / "p.parquet")
+    predictions = predict(model, tmp_path / "r.csv", tmp_path / "p.parquet", "--batch-size", "64")
     assert "6 of 300 rows are wrong and left out" in capsys.readouterr().out
     right = [row["id"] for row in rows if row["stops"] != "many"]
     assert [row["id"] for row in predictions] == right
@@ -93,6 +93,7 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
     lines = (tmp_path / "p.errors.jsonl").read_text(encoding="utf-8").splitlines()
     wrong = [json.loads(line) for line in lines]
     assert [row["id"] for row in wrong] == [f"#{i}" for i in range(3, 300, 50)]
+    assert [row["row"] for row in wrong] == [*range(4, 301, 50)]
     assert wrong[0]["fault"] == "Stops: 'many' is no 64-bit whole number"
 
 
@@ -141,7 +142,7 @@ def test_predict_images(tmp_path, capsys):
     assert len(predictions) == 39 and predictions[0]["file"].endswith("a/02.png")
     assert {row["class_name"] for row in predictions} <= {"a", "b"}
     wrong = json.loads((tmp_path / "p.errors.jsonl").read_text())
-    assert wrong["file"].endswith("a/00.png")
+    assert wrong["file"].endswith("a/00.png") and wrong["row"] == 1
     assert wrong["fault"].startswith("Unknown image file format")
 
 
