@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "follow behind --, as in --engine beam -- --runner DataflowRunner",
     )
     Proposal.add_flags(parser.add_argument_group("a schema to begin with"))
-    argv = [*(sys.argv[1:] if argv is None else argv)]
+    argv = sys.argv[1:] if argv is None else argv
     end = argv.index("--") if "--" in argv else len(argv)
     argv, beam = argv[:end], argv[end + 1 :]
     proposed = any(arg.partition("=")[0] == "--infer-schema" for arg in argv)

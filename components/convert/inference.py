@@ -59,6 +59,16 @@ _COLUMNS = (
             approx_count_distinct(x) FILTER (x <> '') AS num_different,
             min(x) = max(x) AS is_constant,
             min(x) FILTER (x <> '') AS example,
+            mode(CASE
+                WHEN regexp_full_match(x, '[ \t]*[+-]?\d[\d.]*,\d+[ \t]*')
+                    THEN '; a number has a point and no comma'
+                WHEN regexp_full_match(x, '\d\d?[./-]\d\d?[./-]\d{4}(\D.*)?')
+                    THEN '; a time is written 2024-01-31'
+                WHEN regexp_full_match(x, '(?i)true|false|t|f|yes|no|y|n')
+                    THEN '; the type bool reads it too'
+                WHEN regexp_full_match(x, '(\S+\s+){4,}\S.*')
+                    THEN '; if it is free text, take words: N'
+                ELSE '' END) FILTER (kind = 'string') AS hint,
             min(TRY_CAST(x AS DOUBLE)) FILTER (kind IN ('int', 'float')) AS low,
             max(TRY_CAST(x AS DOUBLE)) FILTER (kind IN ('int', 'float')) AS high,
             median(coalesce(TRY_CAST(x AS DOUBLE), epoch(TRY_CAST(x AS TIMESTAMP))))
@@ -102,7 +112,7 @@ _COLUMNS = (
             100 * (1 - (num_values + IF(type = 'string', num_marks, 0)) / num_rows),
             IF(type IN ('int', 'float'), format('{:g} to {:g}', low, high), """
     r"""'such as ' || to_json(left(coalesce(example, ''), 40)))
-        ) AS comment
+        ) || IF(type = 'string', coalesce(hint, ''), '') AS comment
     FROM typed ORDER BY column_index"""
 )
 

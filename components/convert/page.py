@@ -65,14 +65,11 @@ def render(manifest: Manifest, statistics: Statistics) -> str:
     """
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
     samples = [statistics.samples[name].columns for name in splits]
-    encoded = {
+    categorical = {
         e.columns[0]
         for e in (*manifest.deep, *manifest.wide)
         if e.kind in ("vocabulary", "hash", "words")
-    }
-    categorical = encoded | {
-        feature.name for feature in manifest.features if feature.dtype == "string"
-    }
+    } | {feature.name for feature in manifest.features if feature.dtype == "string"}
     histograms = [
         (_count_categories if name in categorical else _count_numbers)(
             name, [sample[name] for sample in samples]
@@ -90,10 +87,8 @@ def render(manifest: Manifest, statistics: Statistics) -> str:
             splits=splits,
             max_classes=_CLASSES,
             figures=_group_pictures(manifest, statistics.pictures.columns),
-            rows={
-                **rows,
-                LABEL: [_label_text(manifest, label) for label in samples[0][LABEL][:_ROWS]],
-            },
+            rows=rows
+            | {LABEL: [_label_text(manifest, label) for label in samples[0][LABEL][:_ROWS]]},
             histograms=histograms[:_COLUMNS],
             num_hidden=len(histograms[_COLUMNS:]),
             units={feature.name: feature.unit for feature in manifest.features},

@@ -96,8 +96,7 @@ def make(options: Options, page: str) -> dict[str, str | int]:
     """
     directory = options.directory
     with store.held(directory):
-        manifest = store.ready(directory)
-        if manifest:
+        if manifest := store.ready(directory):
             print(f"{directory}: converted already")
         else:
             manifest = convert(options)

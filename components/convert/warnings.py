@@ -47,12 +47,7 @@ def _of_splits(manifest: Manifest) -> Iterator[str]:
 def _of_values(manifest: Manifest) -> Iterator[str]:
     train = manifest.splits["train"]
     for name, summary in (train.summaries or {}).items():
-        if summary.missing == train.examples:  # Perhaps the schema misspells its header.
-            yield (
-                f"column {name}: the source has no value of it in any training example; "
-                "all have the default"
-            )
-        elif summary.missing > _MANY_MISSING * train.examples:
+        if summary.missing > _MANY_MISSING * train.examples:
             yield (
                 f"column {name}: a default fills {summary.missing / train.examples:.0%} "
                 "of the training examples"
@@ -85,10 +80,9 @@ def _duplicates(manifest: Manifest, directory: str) -> Iterator[str]:
     }
     for (one, a), (other, b) in itertools.combinations(hashes.items(), 2):
         if common := every * len(np.intersect1d(a, b, assume_unique=True)):
-            about = "about " if every > 1 else ""
             yield (
-                f"{about}{common:,} different records are in both {one} and {other}; "
-                f"scores on {other} are too good"
+                f"{'about ' * (every > 1)}{common:,} different records are in both {one} "
+                f"and {other}; scores on {other} are too good"
             )
 
 

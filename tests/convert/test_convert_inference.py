@@ -162,6 +162,23 @@ def test_texts_are_read_as_meant(propose, values, pattern):
     assert re.search(f"\n  x: {pattern}", text)
 
 
+@pytest.mark.parametrize(
+    ("values", "hint"),
+    [
+        (["1,5", "-2.000,25", "3,75"], "a number has a point and no comma"),
+        (["31.12.2023", "1/2/2024", "01.02.2024 10:15"], "a time is written 2024-01-31"),
+        (["yes", "No", "YES"], "the type bool reads it too"),
+        (["it was a good ride", "the car was very late", "ok"], "if it is free text, take words"),
+        (["Bonn", "Ulm", "yes"], ""),
+    ],
+    ids=["comma", "date", "truth", "text", "names"],
+)
+def test_text_of_other_kind_is_noted(propose, values, hint):
+    table = {"y": ["a", "b", "c"] * 20, "x": values * 20}
+    (line,) = re.findall("  x: .*", propose(table, "csv", "--label", "y").read_text())
+    assert re.search(f'"; {hint}' if hint else '"$', line), line
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_delimiter_is_proposed(tmp_path, delimiter):
     rows = [
