@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from common.manifest import Manifest
-from trainer.models.registry import DEFAULTS, default, function_options, options
+from trainer.models.registry import DEFAULTS, default, options
 from trainer.nn import schedules
 from trainer.nn.optimizers import SGD, Adam, AdamW
 from trainer.options import Options
@@ -170,8 +170,8 @@ def _own(opts: Options, manifest: Manifest, rate: schedules.Schedule) -> keras.o
         loss scaling; or if it clips gradients, and there are several replicas.
     """
     create, general = default(opts.model, "optimizer"), keras.optimizers.Optimizer
-    own, names = opts.own, function_options(opts.model, "optimizer")
-    created = create(manifest, rate, **{name: own[name] for name in names})
+    names = options(opts.model, "optimizer")
+    created = create(manifest, rate, **{name: opts.own[name] for name in names})
     if not isinstance(created, general) or type(created).apply is not general.apply:
         why = (
             f"gives a {type(created).__name__}; give an optimizer of Keras that has no other inside"

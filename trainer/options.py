@@ -4,7 +4,6 @@ One command line serves every replica; differences between replicas come from th
 (`trainer.cluster.member`). A flag is a field of `Options`, and is declared nowhere else.
 """
 
-import argparse
 import dataclasses
 import functools
 import math
@@ -36,12 +35,6 @@ from trainer.models import registry
 _LEARNT = ("model", "batches", "network", "learning")
 _MOST_THREADS = 1024
 _batch_size = at_least(1, 2**24)
-_model_option = Kind(
-    str,
-    re.compile(r"[a-z_]\w*=[^,]*", re.IGNORECASE).fullmatch,
-    "NAME=VALUE without a comma",
-    "NAME=VALUE",
-)
 _class_weight = Kind(
     str,
     lambda text: "=" in text and positive.holds(float(text.rpartition("=")[2])),
@@ -90,9 +83,11 @@ class Options(Flags):
         default="",
     )
     model_options: tuple[str, ...] | None = _model(
-        several(_model_option),
-        "options of a model of your own: keywords of its function and of its optimizer. "
-        "--width 12 is the same as --model-options width=12",
+        str,
+        "options of a model of your own: keywords of its function, of its optimizer and of its "
+        "task. --width 12 is the same as --model-options width=12",
+        metavar="NAME=VALUE",
+        several=True,
     )
     init_from: str | None = _model(
         place,
@@ -291,11 +286,7 @@ class Options(Flags):
           UserError: If there is no such model, an option is not one of its own or has a wrong
             value, or its task cannot be made.
         """
-        own = self.own
-        network = {name: own[name] for name in registry.options(self.model)} | self.network
-        of_task = registry.function_options(self.model, "task").items()
-        task = {name: own[name] for name, default in of_task if own[name] != default}
-        return registry.builder(self.model, manifest, network, task)
+        return registry.builder(self.model, manifest, self.network, self.model_options or ())
 
     @property
     def own(self) -> dict[str, Any]:
@@ -406,15 +397,16 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     if base := re.fullmatch(r"(.+)/model/?", environ.get("AIP_MODEL_DIR", "")):
         argv = ["--job-dir", base[1], *argv]
     p = parser()
-    if {"-h", "--help"} & {*argv}:
-        _add_own_options(p, argv)
+    model = re.search(r"--model[ =](\S+:\S+)", " ".join(argv))
+    if model and {"-h", "--help"} & {*argv}:
+        defaults = registry.own_options(model[1], ())
+        p.epilog = f"flags of {model[1]} with their defaults: " + ", ".join(
+            f"--{name} {default}" for name, default in defaults.items()
+        )
     args, others = p.parse_known_args(argv)
     values = vars(args)
-    if others:
-        if ":" not in values["model"]:
-            p.error(f"unrecognized arguments: {' '.join(others)}")
-        own = (*(values["model_options"] or ()), *_own_options(others, p))
-        values["model_options"] = tuple(sorted(own))  # Their order means nothing.
+    own = (*(values["model_options"] or ()), *_own_options(others, values["model"]))
+    values["model_options"] = tuple(sorted(own)) or None  # Their order means nothing.
     values["threads"] = values["threads"] or variable(
         "TRAINER_THREADS", at_least(0, _MOST_THREADS), environ
     )
@@ -423,35 +415,19 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     return Options(**values)
 
 
-def _add_own_options(p: Parser, argv: Sequence[str]) -> None:
-    """Adds the options of a model of the user's own, if the flags name one, to the help.
+def _own_options(argv: Sequence[str], model: str) -> list[str]:
+    """Returns flags of a model of the user's own as `NAME=VALUE`.
+
+    Args:
+      argv: Flags that are none of the trainer's, each with its value.
+      model: Name of the model. One of the trainer's own has no other flags.
 
     Raises:
-      UserError: If there is no such model.
+      UserError: If a flag has no value, an argument is neither flag nor value, or the model has no
+        other flags.
     """
-    only_model = Parser(add_help=False)
-    only_model.add_argument("--model", default="")
-    name = only_model.parse_known_args(argv)[0].model
-    if ":" in name:
-        group = p.add_argument_group(name)
-        ours = {field.name for field in dataclasses.fields(Options)}
-        for key, value in registry.own_options(name, ()).items():
-            if key not in ours:
-                flag = f"--{key.replace('_', '-')}"
-                group.add_argument(flag, default=value, metavar="VALUE", help="as its module says")
-
-
-def _own_options(argv: Sequence[str], p: Parser) -> list[str]:
-    """Returns the flags of a model of the user's own as `NAME=VALUE`.
-
-    Raises:
-      UserError: If a flag has no value, or is not of the form `--name VALUE` or `--name=VALUE`.
-    """
-    words = [word for arg in argv for word in (arg.split("=", 1) if arg[:2] == "--" else [arg])]
-    pairs = list(zip(words[::2], words[1::2], strict=False))
-    if len(words) % 2 or not all(re.fullmatch("--[a-z][a-z0-9-]*", name) for name, _ in pairs):
-        p.error(f"unrecognized arguments: {' '.join(argv)}")
-    try:
-        return [_model_option(f"{name[2:].replace('-', '_')}={value}") for name, value in pairs]
-    except argparse.ArgumentTypeError as error:
-        p.error(str(error))
+    p = Parser(prog="trainer.task", add_help=False)
+    if ":" in model:
+        for name in {arg.partition("=")[0] for arg in argv if re.match(r"--\w", arg)}:
+            p.add_argument(name)
+    return [f"{name}={value}" for name, value in vars(p.parse_args(argv)).items()]

@@ -34,7 +34,10 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from common.errors import UserError, unknown
+import pydantic
+
+from common.errors import UserError, about, unknown
+from common.validation import Model
 
 if TYPE_CHECKING:
     import keras
@@ -45,10 +48,6 @@ if TYPE_CHECKING:
 
 _OF_IMAGES, _OF_TABLES = ("cnn", "resnet"), ("wide_deep",)
 NAMES = (*_OF_IMAGES, *_OF_TABLES)
-# How texts become values of options of a model of the user's own, by the type of the default.
-_CONVERT = {int: int, float: float}
-_NONE: Mapping[str, Any] = types.MappingProxyType({})
-_BOOLEANS = {"true": True, "false": False}
 # Defaults for names that a model's module does not state.
 DEFAULTS = {
     "OPTIMIZER": "adam",
@@ -139,31 +138,31 @@ class Builder:
 
 
 def builder(
-    name: str,
-    manifest: Manifest,
-    network: Mapping[str, Any],
-    task_options: Mapping[str, Any] = _NONE,
+    name: str, manifest: Manifest, network: Mapping[str, Any], own: Sequence[str] = ()
 ) -> Builder:
     """Returns the builder of a model.
 
     Args:
       name: Value of `--model`.
       manifest: Manifest of the dataset.
-      network: Keywords of the model's function; others have their defaults.
-      task_options: Keywords of the module's `task`, likewise.
+      network: Keywords of the model's function that are flags of the trainer.
+      own: Other keywords of it, and of the module's `task`, as for `own_options`.
 
     Raises:
-      UserError: If there is no such model, its function does not take a keyword, or the task cannot
-        be made.
+      UserError: If there is no such model, its function does not take a keyword, a value is not of
+        the default's type, or the task cannot be made.
     """
     if useless := network.keys() - options(name).keys():
         flags = ", ".join(f"--{option.replace('_', '-')}" for option in sorted(useless))
         raise UserError(f"{flags} means nothing to --model {name}; leave it out")
+    values = own_options(name, own)
+    keywords = {key: values[key] for key in options(name)} | dict(network)
+    task_keywords = {key: values[key] for key in options(name, "task")}
     module = _module(name)
     prepare = functools.partial(getattr(module, "prepare", _inputs_and_label), manifest)
 
     def build() -> keras.Model:
-        model = _function(name)(manifest, **network)
+        model = _function(name)(manifest, **keywords)
         if name in NAMES:
             return model
         from trainer.models.by_name import by_name
@@ -171,37 +170,27 @@ def builder(
         return by_name(model, prepare, manifest, name)
 
     task_by = f"{module.__name__}:task" if hasattr(module, "task") else None
-    if task_options:
-        task_by = f"{task_by} {json.dumps(dict(task_options))}"
+    if task_keywords:
+        task_by = f"{task_by} {json.dumps(task_keywords)}"
     return Builder(name, build, task(task_by, manifest), prepare, task_by)
 
 
-def options(name: str) -> dict[str, Any]:
-    """Returns the optional keywords of a model's function, with their defaults.
+def options(name: str, function: str = "") -> dict[str, Any]:
+    """Returns the optional keywords, with their defaults, of a function of a model's module.
+
+    Args:
+      name: Name of the model.
+      function: Name of the function, such as `optimizer`; without one, the function that makes the
+        model.
+
+    Returns:
+      The defaults by name; empty if the module does not have `function`.
 
     Raises:
-      UserError: If there is no such module, or no such function in it.
+      UserError: If there is no such module, or no function in it that makes the model.
     """
-    return _keywords(_function(name))
-
-
-def function_options(name: str, function: str) -> dict[str, Any]:
-    """Returns the optional keywords of a function of a model's module, with their defaults.
-
-    It is empty if the module has no such function.
-
-    Raises:
-      UserError: If there is no such module.
-    """
-    return _keywords(getattr(_module(name), function, None))
-
-
-def _keywords(function: Callable[..., Any] | None) -> dict[str, Any]:
-    """Returns the defaults of a function's parameters, by name; empty for None.
-
-    Parameters without a default are left out.
-    """
-    parameters = inspect.signature(function).parameters.values() if function else ()
+    found = getattr(_module(name), function, None) if function else _function(name)
+    parameters = inspect.signature(found).parameters.values() if found else ()
     return {each.name: each.default for each in parameters if each.default is not each.empty}
 
 
@@ -209,28 +198,27 @@ def own_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
     """Returns the options of a model's function, and of its module's `optimizer` and `task`.
 
     Args:
-      name: Value of `--model`.
+      name: Name of the model.
       texts: Values as `NAME=VALUE`; options that are not listed have their defaults.
 
     Returns:
-      The values of all options by name, in the type of their default: bool (`true` or `false`),
-      int or float. For a default of any other type they are texts.
+      The values of all options by name. If the default is a bool, an int or a float, so is the
+      value; otherwise it is the text.
 
     Raises:
       UserError: If there is no such model or option, or a value is not of the default's type.
     """
-    defaults = options(name) | function_options(name, "optimizer") | function_options(name, "task")
-    values = dict(defaults)
-    for key, _, text in (each.partition("=") for each in texts):
-        if key not in defaults:
-            raise UserError(f"--model {name}: {unknown('option', key, defaults)}")
-        kind = type(defaults[key])
-        try:
-            values[key] = _BOOLEANS[text] if kind is bool else _CONVERT.get(kind, str)(text)
-        except (KeyError, ValueError):
-            allowed = " or ".join(_BOOLEANS) if kind is bool else f"of type {kind.__name__}"
-            raise UserError(f"--model {name}: {key}={text} is not {allowed}") from None
-    return values
+    defaults = options(name) | options(name, "optimizer") | options(name, "task")
+    fields: dict[str, Any] = {
+        option: (type(default) if isinstance(default, int | float) else str, default)
+        for option, default in defaults.items()
+    }
+    given = dict(text.partition("=")[::2] for text in texts)
+    with about(f"--model {name}"):
+        for option in given.keys() - defaults:
+            raise unknown("option", option, defaults)
+        own = pydantic.create_model("OwnOptions", __base__=Model, **fields)
+        return own.read(given).model_dump()
 
 
 def task(function: str | None, manifest: Manifest) -> Task:

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -222,7 +222,7 @@ class Task(abc.ABC):
             values[metric.name] = float(metric.stateless_result(variables))
         return values
 
-    def ranked_by(self, score: Mapping[str, float]) -> str:
+    def ranked_by(self, score: Container[str]) -> str:
         """Returns the name of the metric that decides whether a score is better than another.
 
         It is the first of `rank_by`, the names in `ranking`, and `loss`, that the score has.
