@@ -127,8 +127,13 @@ def _prepare(config: Config) -> RunRecord:
     return record
 
 
-def describe(config: Config) -> dict[str, Any]:
+def describe(config: Config, *, reads: bool = True) -> dict[str, Any]:
     """Returns what a run with these keys would do, and starts nothing.
+
+    Args:
+      config: Values of the keys.
+      reads: Whether to read the source, whose content is a part of `dataset_dir`; that is empty
+        otherwise.
 
     Returns:
       `arguments` of the pipeline without the paths and the id of the run; `dataset`, `cluster` and
@@ -149,7 +154,7 @@ def describe(config: Config) -> dict[str, Any]:
             PredictOptions(model_dir="-", source=tuple(predict), output="-.csv").files()
     arguments = pipeline_arguments(config, cluster, sources)
     trainer = parse(["--data-dir=-", "--job-dir=-", *arguments["trainer_args"]])
-    if ":" in (trainer.model or "") and config.runner == "subprocess":
+    if ":" in trainer.model and config.runner == "subprocess":
         with quiet.without_advice():
             quiet.import_keras()
             _ = trainer.own  # A mistake in the user's module should show before the conversion.
@@ -157,7 +162,8 @@ def describe(config: Config) -> dict[str, Any]:
     return {
         "arguments": {
             **arguments,
-            "dataset_dir": locate(datasets, arguments["convert_args"], arguments["schema"]),
+            "dataset_dir": reads
+            and locate(datasets, arguments["convert_args"], arguments["schema"]),
             "registry": os.path.realpath(config.registry),
             "predict_source": predict,
             "should_predict": bool(predict),

@@ -10,51 +10,40 @@ import shlex
 from collections.abc import Sequence
 
 from common.cli import Parser, run_cli
-from common.errors import UserError, writable
+from common.errors import writable
 from common.flags import at_least, job_directory, local
-from common.locks import locked
-from components.train.__main__ import BACKENDS
+from components.train.supervision.lock import locked
 from pipelines import run, submit
 from pipelines.tuning import study_file
 from pipelines.tuning.search import KEYS, Search
-
-# Keys of a study that are flags too.
-_COUNTS = {"repeats": "trainings of each combination", "parallel": "trainings at a time"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line. Returns the exit code.
 
-    It is 0 if the study is done, 128 + n after signal n, and else that of a training which failed
-    for a reason that has nothing to do with its settings, such as a full disk. With `--then
-    register` it is that of the run which registers the model.
+    It is 0 if the study is done; 128 + n after signal n, or if signal n stopped a training; and 75
+    if Vertex AI has no machines. With `--then register` it is that of the run which registers the
+    model.
 
     Args:
       argv: Arguments without the program's name; those of this process if None.
 
     Raises:
-      UserError: If the study file, a key or the source is wrong, another process works on the
-        study, or no training succeeds.
+      UserError: If the study file, a key or the source is wrong, the directory has another study or
+        a training, another process works on the study, several trials fail one after the other, or
+        none succeeds.
       ConnectionError: If a store does not answer.
     """
     args = _parser().parse_args(argv)
     study = study_file.load(args.study)
-    overrides = KEYS.read(args).model_dump(exclude_unset=True)
-    counts = {name: vars(args)[name] or getattr(study, name) for name in _COUNTS}
-    study = study.model_copy(update={**counts, "run": {**study.run, **overrides}})
+    keys = study.run | KEYS.read(args).model_dump(exclude_unset=True)
+    study = study.model_copy(update={"run": keys, "repeats": args.repeats or study.repeats})
     directory = pathlib.Path(args.output or f"jobs/{pathlib.Path(args.study).stem}").resolve()
 
-    def refuse() -> None:
-        raise UserError(f"{directory}: a study is running there; wait for it, or give --output")
-
-    if (directory / "job.json").exists():
-        raise UserError(f"{directory}: a training job has this directory; give --output")
     search = Search(study, directory, args.backend, shlex.split(args.train_flags))
-    with writable(f"--output {directory}"):
-        directory.mkdir(parents=True, exist_ok=True)
-        with locked(directory, refuse):
-            if code := search.run():
-                return code
+    with writable(f"--output {directory}"), locked(str(directory)):
+        if code := search.run():
+            return code
     if not args.then:
         return 0
     if args.backend == "vertex":
@@ -76,13 +65,15 @@ def _parser() -> Parser:
         metavar="DIR",
         help="directory of the study (default: jobs/<name of the file>)",
     )
-    for name, what in _COUNTS.items():
-        p.add_argument(
-            f"--{name}", type=at_least(1), metavar="N", help=f"{what} (as the file says)"
-        )
+    p.add_argument(
+        "--repeats",
+        type=at_least(1),
+        metavar="N",
+        help="trainings of each combination (default: as the file says)",
+    )
     p.add_argument(
         "--backend",
-        choices=tuple(BACKENDS),
+        choices=("process", "docker", "ssh", "vertex"),
         default="process",
         help="what trainings run on, as of components.train",
     )

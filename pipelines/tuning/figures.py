@@ -1,55 +1,56 @@
 """Figures of a finished training, from the files of its job directory."""
 
 import collections
-import math
 from typing import Any
 
-from trainer.job import done, identity, journal
+from trainer.job import identity, journal
+from trainer.job.done import Done
 
 
-def measured(job_dir: str) -> dict[str, Any]:
+def measured(job_dir: str, record: Done) -> dict[str, Any]:
     """Returns the figures of a finished training, by name.
 
     Times are seconds of the chief: `time_s` from the start to the end of each attempt;
-    `checkpoints_s` and `evaluation_s` that training waited; `restarts_s` for the start of all
-    attempts but the first, and for steps that were made again. `replicas` compute gradients.
-    `examples_per_s` is of all of them in the last attempt, or None if it made too few steps.
-    `machine_hours` are `time_s` for every process of the cluster.
+    `checkpoints_s` and `evaluation_s` that training waited; `restarts_s` that attempts after the
+    first took from their start to a step that none before had reached. `replicas` compute
+    gradients. `examples_per_s` is of all of them in the last attempt, or None if it made too few
+    steps. `machine_hours` are `time_s` for every process of the cluster.
+
+    Args:
+      job_dir: Directory of the job.
+      record: Its result.
 
     Raises:
       UserError: If a file cannot be used.
       ConnectionError: If a store does not answer.
     """
-    record, facts = done.load(job_dir), identity.facts(job_dir)
+    facts = identity.facts(job_dir)
     sums: collections.Counter[str] = collections.Counter()
-    starts: list[float] = []
-    first_step, ended, trained = math.inf, 0.0, 0.0
-    for event in journal.events(job_dir, "chief-0"):  # The newest comes first.
-        kind, time = event["event"], event["time"]
-        ended = ended or time
-        if kind == "step":
-            trained = time
-            # An attempt that ended without saving has made steps after the checkpoint.
-            sums["lost"] += event["seconds"] if event["step"] > first_step else 0
-        elif kind in ("start", "resume"):
-            first_step = min(first_step, event["step"])
-        elif kind == "machine":  # The first event of an attempt.
-            sums["time"] += ended - time
-            starts.append((trained or ended) - time)
-            ended = trained = 0.0
-        elif kind in ("checkpoint", "evaluation"):
-            sums[kind] += event["waited_s" if kind == "checkpoint" else "seconds"]
-            sums["checkpoints"] += kind == "checkpoint"
+    is_behind, previous, reached, goal = False, 0.0, 0, 0
+    for event in reversed([*journal.events(job_dir, "chief-0")]):  # The oldest comes first.
+        kind, step, time = event["event"], event["step"], event["time"]
+        if kind == "machine":  # The first event of an attempt.
+            is_behind = previous > 0
+            goal = reached
+        else:
+            sums["time"] += time - previous
+            sums["restarts"] += is_behind and time - previous
+        previous = time
+        reached = max(reached, step)
+        if kind == "step" and step > goal:
+            is_behind = False
+        elif kind == "checkpoint":
+            sums["checkpoints"] += event["waited_s"]
+        elif kind == "evaluation":
+            sums["evaluation"] += event["seconds"]
     replicas = facts["replicas"]
     is_async = facts["settings"]["strategy"] == "asynchronous"
     return {
         "replicas": replicas.get("worker", 0) + (0 if is_async else replicas["chief"]),
         "time_s": sums["time"],
-        "examples_per_s": record and (record.examples_per_s or None),
-        "checkpoints": sums["checkpoints"],
-        "checkpoints_s": sums["checkpoint"],
+        "examples_per_s": record.examples_per_s or None,
+        "checkpoints_s": sums["checkpoints"],
         "evaluation_s": sums["evaluation"],
-        "restarts": len(starts) - 1,
-        "restarts_s": sums["lost"] + sum(starts[:-1]),
+        "restarts_s": sums["restarts"],
         "machine_hours": sums["time"] * sum(replicas.values()) / 3600,
     }

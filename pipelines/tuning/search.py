@@ -1,54 +1,69 @@
 """A study as it runs: its trials, which Optuna proposes and keeps, and their trainings."""
 
+import dataclasses
+import os
 import pathlib
-import select
+import signal
+import subprocess
+import sys
+import time
+import warnings
 from collections.abc import Sequence
 
 import optuna
 import yaml
-from optuna.distributions import distribution_to_json
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from common import quiet
-from common.cli import as_list
 from common.errors import UserError, about, unknown
+from common.lifeline import OWNER_PID
 from common.manifest import Manifest
 from common.pages import figure
-from common.storage.files import write_text
-from common.storage.storage import is_remote
-from components.convert.output import PAGE as DATASET_PAGE
+from common.storage.files import parsed_json, write_text
 from components.convert.step import locate, make, parsed_options
-from components.train.backends.program import trainer_flags
 from components.train.backends.vertex import VertexOptions
-from components.train.cluster.cluster_file import Cluster
-from components.train.cluster.lookup import load_cluster
-from components.train.supervision.signals import received, signal_socket
+from components.train.supervision.restart_policy import NO_CAPACITY
+from components.train.supervision.signals import STOPPING
 from pipelines import cloud_options, run
-from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
 from pipelines.config import Config, Keys
 from pipelines.local.summary import shown
 from pipelines.tuning import results
-from pipelines.tuning.results import ERROR, METRIC, REPEAT, SETTINGS
+from pipelines.tuning.figures import measured
+from pipelines.tuning.results import ERROR, FIGURES, METRIC, REPEAT, SPACE
 from pipelines.tuning.study_file import Settings, Study
-from pipelines.tuning.training import Training
 from pipelines.vertex.submission import prepare
+from trainer.job import done
 from trainer.options import parse
 
 KEYS = Keys(
     options={**run.KEYS.options, **cloud_options.KEYS.options},
     flags={*run.KEYS.flags, *cloud_options.KEYS.flags} - {"runner", "threshold"},
 )
-_POLL_S, _POLL_IN_STORE_S = 0.5, 5.0
-_JOB = "trial-{:03}"  # Name of a trial's job directory and files.
-_FRUITLESS = 3  # Trials that fail while none succeeds, after which the study ends.
-_LAST_LINES = 12
-_SAMPLERS = {
-    "grid": optuna.samplers.RandomSampler,  # All of a grid's trials are given, and none is drawn.
-    "random": optuna.samplers.RandomSampler,
-    "tpe": optuna.samplers.TPESampler,
-}
+# Exit codes of a training that was stopped, or waits for machines, and can go on later.
+_RESUMABLE = {NO_CAPACITY, *(128 + number for number in STOPPING)}
+_POLL_S = 1.0
+_MOST_FAILURES = 5  # Trials that fail one after the other, after which the study stops.
+
+
+@dataclasses.dataclass(kw_only=True)
+class Training:
+    """A training that has been started.
+
+    Attributes:
+      trial: Trial of the study that it belongs to.
+      job_dir: Directory of the job.
+      log: File that its output is appended to.
+      process: Process that trains, or follows a job on Vertex AI. After SIGTERM it saves and ends.
+      is_pruned: Whether it has been told to stop since others are better.
+    """
+
+    trial: optuna.Trial
+    job_dir: str
+    log: pathlib.Path
+    process: subprocess.Popen[bytes]
+    is_pruned: bool = False
 
 
 class Search:
@@ -71,62 +86,51 @@ class Search:
         self._file, self._directory, self._backend, self._flags = study, directory, backend, flags
         self._jobs = str(directory)
         self._datasets: set[str] = set()  # Directories of those that are known to be there.
+        self._failures = 0  # Trials that have failed since the last one that did not.
         self.best_file = directory / "best.yaml"
         for settings in study.combinations:
             with about(results.text(settings)):
                 config = self._config(settings)
-                if backend == "vertex":
-                    prepare(config)
-                else:
-                    own_flags = as_list(config.trainer_flags)
-                    cluster = load_cluster(config.cluster or DEFAULT_CLUSTER, own_flags)
-                    pipeline_arguments(config, cluster, as_list(config.source))
+                prepare(config) if backend == "vertex" else run.describe(config, reads=False)
 
     def run(self) -> int:
         """Runs all trials that are not done.
 
         Returns:
-          0; 128 + n after signal n; or the exit code of a training that failed for another reason
-          than its settings.
+          0; 128 + n if signal n stopped a training; or 75 if Vertex AI has no machines.
 
         Raises:
-          UserError: If the directory has another study, the dataset cannot be converted, no trial
-            succeeds, or a file of a trial cannot be used.
+          UserError: If the directory has another study, the dataset cannot be converted, several
+            trials fail one after the other, no trial succeeds, or a file of a trial cannot be used.
           ConnectionError: If a store does not answer.
+          SystemExit: After SIGTERM. As after Ctrl-C, all trainings have saved then; after a second
+            signal they end at once.
         """
-        print(self._file.asks, flush=True)
+        print(self._file.asks)
+        # As Ctrl-C does, SIGTERM raises an error here, so that all trainings save and end.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         self._open()
         trainings: list[Training] = []
-        code, poll_s = 0, _POLL_IN_STORE_S if is_remote(self._jobs) else _POLL_S
         try:
-            with signal_socket() as signals:
-                while True:
-                    while not code and len(trainings) < self._file.parallel:
-                        if not (trial := self._next()):
-                            break
-                        trainings.append(self._start(trial))
-                    if not trainings:
-                        break
-                    if select.select([signals], [], [], poll_s)[0] and (n := received(signals)):
-                        code = 128 + n[0]
-                        for training in trainings:
-                            training.stop()
-                    for training in [*trainings]:
-                        training.report(prune=self._file.prune and not code)
-                        if training.process.poll() is not None:
-                            trainings.remove(training)
-                            if failed := self._end(training):
-                                code = code or failed
-                                for other in trainings:
-                                    other.stop()
-        finally:  # After an error of this process.
+            while True:
+                while len(trainings) < self._file.parallel and (trial := self._next()):
+                    trainings.append(self._start(trial))
+                if not trainings:
+                    break
+                time.sleep(_POLL_S)
+                for training in [*trainings]:
+                    self._report(training)
+                    if training.process.poll() is not None:
+                        trainings.remove(training)
+                        if not self._end(training):
+                            return training.process.returncode
+        finally:
             for training in trainings:
-                training.stop()
+                training.process.terminate()
             for training in trainings:
                 training.process.wait()
-        if not code:
-            self._conclude()
-        return code
+        self._conclude()
+        return 0
 
     def _config(self, settings: Settings, repeat: int = 0) -> Config:
         """Returns the keys of a run that trains with these settings.
@@ -152,20 +156,19 @@ class Search:
             submission = prepare(config)
             values = submission.values
             data = locate(values["dataset_dir"], values["convert_args"], values["schema"])
-            settings = vars(submission.settings)
-            launcher += VertexOptions.of(config, region=config.location, **settings).as_flags()
+            launcher += VertexOptions.of(
+                config, region=config.location, **vars(submission.settings)
+            ).as_flags()
         else:
             values = run.describe(config)["arguments"]
             data = values["dataset_dir"]
             if self._backend == "docker" and config.image:
                 launcher.append(f"--image={config.image}")
         if data not in self._datasets:
-            page = str(self._directory / DATASET_PAGE)
             with parsed_options(values["convert_args"], values["schema"], data) as options:
-                make(options, page)
+                make(options, os.devnull)
             self._datasets.add(data)
-        trainer = trainer_flags(Cluster.from_json(values["cluster"]), values["trainer_args"])
-        return values["cluster"], launcher, [f"--data-dir={data}", *trainer]
+        return values["cluster"], launcher, [f"--data-dir={data}", *values["trainer_args"]]
 
     def _open(self) -> None:
         """Opens the study of the directory, or begins it.
@@ -187,55 +190,68 @@ class Search:
         with quiet.without_advice():
             quiet.import_keras()
             task = flags.on(manifest).builder(manifest).task
-        scores = dict.fromkeys((*task.metric_names, "loss"), 0.0)
-        metric = self._file.metric or task.ranked_by(scores)
-        if metric not in scores:
-            raise unknown("metric", metric, scores)
+        names = (*task.metric_names, "loss")
+        metric = self._file.metric or task.ranked_by(names)
+        if metric not in names:
+            raise unknown("metric", metric, names)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
+        # A score is reported until there is another one.
+        warnings.filterwarnings("ignore", ".*already reported")
+        # A study's own pruner is the median of the others at that step.
         self._study = optuna.create_study(
             study_name=self._directory.name,
             storage=JournalStorage(JournalFileBackend(str(self._directory / "study.log"))),
             direction="minimize" if metric in task.lower_is_better else "maximize",
-            pruner=optuna.pruners.MedianPruner(),
             load_if_exists=True,
         )
-        self._study.sampler = _SAMPLERS[self._file.sampler](seed=len(self._study.trials))
-        space = {n: distribution_to_json(d) for n, d in self._file.distributions.items()}
+        is_tpe = self._file.sampler == "tpe"  # All of a grid's trials are given, and none is drawn.
+        sampler = optuna.samplers.TPESampler if is_tpe else optuna.samplers.RandomSampler
+        self._study.sampler = sampler(seed=len(self._study.trials))
         # What may not change once a study has begun.
-        fixed = {METRIC: metric, "run": [cluster, *trainer], "cases": self._file.cases, **space}
+        fixed = {
+            "sampler": self._file.sampler,
+            SPACE: {name: str(each) for name, each in self._file.distributions.items()},
+            "cases": self._file.cases,
+            METRIC: metric,
+            "run": [cluster, *trainer],
+        }
         for name, value in fixed.items():
             if self._study.user_attrs.get(name, value) != value:
                 raise UserError(
                     f"{self._directory} has a study with another {name}; give --output for this one"
                 )
             self._study.set_user_attr(name, value)
-        self._begun = [t for t in results.begun(self._study) if t.state == TrialState.RUNNING]
+        self._metric = metric
+        self._interrupted = [
+            trial for trial in results.begun(self._study) if trial.state == TrialState.RUNNING
+        ]
 
     def _next(self) -> optuna.Trial | None:
         """Returns a trial to train, first those that were interrupted; None if there is none."""
-        if self._begun:
-            return optuna.Trial(self._study, self._begun.pop(0)._trial_id)
-        trials = results.begun(self._study, waiting=True)
-        seen = {(frozenset(t.user_attrs[SETTINGS].items()), t.user_attrs[REPEAT]) for t in trials}
-        is_grid = self._file.sampler == "grid"
-        if is_grid:
+        if self._interrupted:
+            return optuna.Trial(self._study, self._interrupted.pop(0)._trial_id)
+        trials = results.begun(self._study)
+        known = [(trial.params, trial.user_attrs[REPEAT]) for trial in trials]
+        if self._file.sampler == "grid":
             wanted = self._file.combinations
         else:
-            wanted = [t.user_attrs[SETTINGS] for t in trials if t.state == TrialState.COMPLETE]
+            wanted = [trial.params for trial in trials if trial.state == TrialState.COMPLETE]
         # Repeats follow each other, so that a machine that becomes slower is so for all settings.
         for repeat in range(self._file.repeats):
             for settings in wanted:
-                if (frozenset(settings.items()), repeat) not in seen:
-                    attributes = {SETTINGS: settings, REPEAT: repeat}
-                    self._study.enqueue_trial(settings, attributes)
-        drawn = sum(not trial.user_attrs[REPEAT] for trial in trials)
-        is_waiting = any(t.state == TrialState.WAITING for t in self._study.trials)
-        if not is_waiting and (is_grid or drawn >= (self._file.trials or 0)):
+                if (settings, repeat) not in known:
+                    new = optuna.create_trial(
+                        state=TrialState.RUNNING,
+                        params=settings,
+                        distributions=self._file.distributions,
+                        user_attrs={REPEAT: repeat},
+                    )
+                    self._study.add_trial(new)
+                    return optuna.Trial(self._study, self._study.trials[-1]._trial_id)
+        if sum(not repeat for _, repeat in known) >= (self._file.trials or 0):
             return None
-        trial = self._study.ask({**self._file.distributions})
-        if SETTINGS not in trial.user_attrs:
-            trial.set_user_attr(REPEAT, 0)
-            trial.set_user_attr(SETTINGS, trial.params)
+        trial = self._study.ask(self._file.distributions)
+        trial.set_user_attr(REPEAT, 0)
         return trial
 
     def _start(self, trial: optuna.Trial) -> Training:
@@ -245,68 +261,94 @@ class Search:
           UserError: If a key or the source is wrong, or a file cannot be written.
           ConnectionError: If a store does not answer.
         """
-        settings, repeat = trial.user_attrs[SETTINGS], trial.user_attrs[REPEAT]
+        settings, repeat = trial.params, trial.user_attrs[REPEAT]
         again = f", repeat {repeat}" if repeat else ""
-        print(f"trial {trial.number}: {results.text(settings)}{again}", flush=True)
+        print(f"trial {trial.number}: {results.text(settings)}{again}")
         cluster, launcher, trainer = self._plan(self._config(settings, repeat))
-        name = _JOB.format(trial.number)
+        name = f"trial-{trial.number:03}"
         file = self._directory / f"{name}.cluster.json"
         write_text(file, cluster)
-        return Training.start(
-            trial,
-            [f"--cluster={file}", *launcher, "--", *trainer],
-            f"{self._jobs}/{name}",
-            self._directory / f"{name}.log",
-        )
+        job_dir, log = f"{self._jobs}/{name}", self._directory / f"{name}.log"
+        flags = [f"--cluster={file}", *launcher, "--", *trainer, f"--job-dir={job_dir}"]
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "components.train", *flags],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for this process, which stops all trainings.
+                env={**os.environ, OWNER_PID: str(os.getpid())},
+            )
+        return Training(trial=trial, job_dir=job_dir, log=log, process=process)
 
-    def _end(self, training: Training) -> int:
+    def _report(self, training: Training) -> None:
+        """Reports the newest score of a training to the study, which may have it stop then.
+
+        Raises:
+          UserError: If the file of the scores cannot be used.
+          ConnectionError: If a store does not answer.
+        """
+        with parsed_json(os.path.join(training.job_dir, "validation.json")) as scores:
+            latest = scores["latest"] if scores else {}
+        if (value := latest.get(self._metric)) is not None:
+            training.trial.report(value, latest["step"])
+            if self._file.prune and not training.is_pruned and training.trial.should_prune():
+                training.is_pruned = True
+                training.process.terminate()
+
+    def _end(self, training: Training) -> bool:
         """Records the result of a training that has ended, and writes the results so far.
 
         Returns:
-          0, or the exit code of a training that can go on later.
+          Whether its trial is done; otherwise the training can go on later.
 
         Raises:
-          UserError: If the first trials have all failed, or a file of the job cannot be used.
+          UserError: If several trials have failed one after the other, or a file of the job cannot
+            be used.
           ConnectionError: If a store does not answer.
         """
-        number, log = training.trial.number, training.log
-        if code := training.end():
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-            tail = "\n  ".join(lines[-_LAST_LINES:])
-            print(f"trial {number} ended with exit code {code}; {shown(log)} ends:\n  {tail}")
-            return code
-        trials = results.begun(self._study)
-        this = next(trial for trial in trials if trial.number == number)
-        value = f"{self._study.user_attrs[METRIC]} {figure(this.value)}"
-        outcome = {
-            TrialState.COMPLETE: value,
-            TrialState.PRUNED: f"stopped, as others are better; {value}",
-            TrialState.FAIL: f"failed: {this.user_attrs.get(ERROR)}",
-        }
-        print(f"trial {number}: {outcome[this.state]}", flush=True)
-        results.write(self._study, self._file.asks, self._directory)
-        failed = [trial.state for trial in trials].count(TrialState.FAIL)
-        if failed >= _FRUITLESS and not results.best(self._study):
-            raise UserError(
-                f"{failed} trials have failed, and none has succeeded; see {shown(log)}"
+        trial, code, value = training.trial, training.process.returncode, None
+        if record := done.load(training.job_dir):
+            scores = {score["step"]: score for score in record.validation.values()}
+            value = scores.get(record.exported[0], {}).get(self._metric)
+            trial.set_user_attr(FIGURES, measured(training.job_dir, record))
+        elif code in _RESUMABLE and not training.is_pruned:
+            return False
+        state = TrialState.COMPLETE
+        if value is None:
+            state = TrialState.PRUNED if training.is_pruned else TrialState.FAIL
+        if state == TrialState.FAIL:
+            lines = training.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            # A training whose score is not finite has ended with exit code 0.
+            trial.set_user_attr(
+                ERROR, f"{''.join(lines[-1:]).split(' | ')[-1].strip()} (exit code {code})"
             )
-        return 0
+        ended = self._study.tell(trial, value, state)
+        outcome = ended.user_attrs.get(ERROR, f"{self._metric} {figure(ended.value)}")
+        print(f"trial {trial.number}: {state.name.lower()}, {outcome}")
+        results.write(self._study, self._file.asks, self._directory)
+        self._failures = self._failures + 1 if state == TrialState.FAIL else 0
+        if self._failures == _MOST_FAILURES:
+            raise UserError(
+                f"{_MOST_FAILURES} trials failed one after the other; see {shown(training.log)}; "
+                "the same command goes on with the next trial"
+            )
+        return True
 
     def _conclude(self) -> None:
         """Writes `best.yaml`, with the keys of the best trial, and prints where things are.
 
         Raises:
-          UserError: If no trial is done.
+          UserError: If no trial has succeeded.
         """
-        best = results.best(self._study)
+        best = results.write(self._study, self._file.asks, self._directory)
         if not best:
             raise UserError(f"no trial has succeeded; see the logs in {shown(self._directory)}")
-        settings, repeat = best.user_attrs[SETTINGS], best.user_attrs[REPEAT]
         command = cloud_options if self._backend == "vertex" else run
-        keys = self._config(settings, repeat).model_dump(mode="json", exclude_unset=True)
-        keys = {name: keys[name] for name in keys if name in command.KEYS.model.model_fields}
-        keys["job_dir"] = f"{self._jobs}/{_JOB.format(best.number)}"
+        keys = self._config(best.params, best.user_attrs[REPEAT]).model_dump(
+            mode="json", include={*command.KEYS.model.model_fields}, exclude_unset=True
+        )
+        keys["job_dir"] = f"{self._jobs}/trial-{best.number:03}"
         write_text(self.best_file, yaml.safe_dump(keys))
-        score = f"{self._study.user_attrs[METRIC]} {figure(best.value)}"
-        print(f"best: trial {best.number}, {results.text(settings)}: {score}")
+        settings = results.text(best.params)
+        print(f"best: trial {best.number}, {settings}: {self._metric} {figure(best.value)}")
         print(f"page: {shown(self._directory / results.PAGE)}")

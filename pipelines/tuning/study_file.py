@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, Self
 
 import pydantic
 from optuna.distributions import (
+    BaseDistribution,
     CategoricalDistribution,
     FloatDistribution,
     IntDistribution,
@@ -27,14 +28,14 @@ from common import documents
 from common.cli import as_list
 from common.errors import UserError, about, readable
 from common.validation import Model, number
+from trainer.options import Options
 
 Settings = dict[str, Any]
-Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
 CASE = "case"  # Name of the setting that chooses one of `cases`.
 _MOST = 10_000
 
 
-def _distribution(values: Any) -> Distribution:
+def _distribution(values: Any) -> BaseDistribution:
     """Returns the distribution of a list of values, or of `{range: [FROM, TO]}` or `{log: ...}`.
 
     If both ends of a range are whole numbers, so are all its values.
@@ -48,43 +49,44 @@ def _distribution(values: Any) -> Distribution:
         ((kind, ends),) = values.items()
         # YAML takes a number such as 1e-4, which has no point, for a text.
         low, high = (end if isinstance(end, int) else float(end) for end in ends)
-        if kind in ("range", "log"):
-            if isinstance(low, int) and isinstance(high, int):
-                return IntDistribution(low, high, log=kind == "log")
-            return FloatDistribution(low, high, log=kind == "log")
-    except (AttributeError, TypeError, ValueError):
-        pass
-    raise UserError(
-        f"{values!r} is none of [VALUE, ...], {{range: [FROM, TO]}} and {{log: [FROM, TO]}} with "
-        "FROM less than TO"
-    )
+        is_log = {"range": False, "log": True}[kind]
+        # The sum is whole only if both ends are.
+        distribution: Any = IntDistribution if isinstance(low + high, int) else FloatDistribution
+        return distribution(low, high, log=is_log)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{values!r} is none of [VALUE, ...], {{range: [FROM, TO]}} and {{log: [FROM, TO]}} "
+            "with FROM less than TO"
+        ) from None
 
 
-class Study(Model, use_attribute_docstrings=True, arbitrary_types_allowed=True):
-    """Content of a study file."""
+class Study(Model):
+    """Content of a study file.
+
+    Attributes:
+      asks: The question that the study answers, which is the title of its page.
+      run: Settings that all trainings have in common.
+      space: Settings to vary: a list of values, `{range: [FROM, TO]}`, or `{log: [FROM, TO]}`, of
+        which the distribution of Optuna is kept.
+      cases: Groups of settings that vary together, by name.
+      sampler: `grid`: all combinations; `random`; `tpe`: near those that were good.
+      trials: Number of combinations for `random` and `tpe`.
+      repeats: Number of trainings of each combination, each with another seed.
+      metric: Metric of the validation split to compare by (default: what models are ranked by).
+      prune: Whether a training ends when it is worse than the median of the others at that step.
+      parallel: Number of trainings at a time.
+    """
 
     asks: str
-    """The question that the study answers, which is the title of its page."""
-    run: Settings = pydantic.Field(default_factory=dict)
-    """Settings that all trainings have in common."""
-    space: dict[str, Annotated[Any, pydantic.AfterValidator(_distribution)]] = pydantic.Field(
-        default_factory=dict
-    )
-    """Settings to vary: a list of values, `{range: [FROM, TO]}`, or `{log: [FROM, TO]}`."""
-    cases: dict[str, Settings] = pydantic.Field(default_factory=dict)
-    """Groups of settings that vary together, by name."""
+    run: Settings = pydantic.Field({})
+    space: dict[str, Annotated[Any, pydantic.AfterValidator(_distribution)]] = pydantic.Field({})
+    cases: dict[str, Settings] = pydantic.Field({})
     sampler: Literal["grid", "random", "tpe"] = "grid"
-    """`grid`: all combinations; `random`; `tpe`: near those that were good."""
     trials: Annotated[int, number(1, _MOST)] | None = None
-    """Number of combinations for `random` and `tpe`."""
     repeats: Annotated[int, number(1, 100)] = 1
-    """Number of trainings of each combination, each with another seed."""
     metric: str | None = None
-    """Metric of the validation split to compare by (default: what models are ranked by)."""
     prune: bool = False
-    """Whether a training ends when it is worse than the median of the others at that step."""
     parallel: Annotated[int, number(1, 100)] = 1
-    """Number of trainings at a time."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> Self:
@@ -98,7 +100,7 @@ class Study(Model, use_attribute_docstrings=True, arbitrary_types_allowed=True):
         return self
 
     @property
-    def distributions(self) -> dict[str, Distribution]:
+    def distributions(self) -> dict[str, Any]:
         """The distribution of each setting to vary; that of the cases is called `case`."""
         cases = {CASE: CategoricalDistribution([*self.cases])} if self.cases else {}
         return {**cases, **self.space}
@@ -106,12 +108,14 @@ class Study(Model, use_attribute_docstrings=True, arbitrary_types_allowed=True):
     @property
     def combinations(self) -> list[Settings]:
         """All combinations of the listed values, and of the ends of ranges."""
-        values = [
-            each.choices if isinstance(each, CategoricalDistribution) else (each.low, each.high)
-            for each in self.distributions.values()
-        ]
-        products = itertools.islice(itertools.product(*values), _MOST)
-        return [dict(zip(self.distributions, each, strict=True)) for each in products]
+        values = {
+            name: each.choices
+            if isinstance(each, CategoricalDistribution)
+            else (each.low, each.high)
+            for name, each in self.distributions.items()
+        }
+        products = itertools.islice(itertools.product(*values.values()), _MOST)
+        return [dict(zip(values, each, strict=True)) for each in products]
 
     def keys(self, settings: Settings, repeat: int, known: Collection[str]) -> dict[str, Any]:
         """Returns the keys of `run.yaml` for a training.
@@ -121,16 +125,17 @@ class Study(Model, use_attribute_docstrings=True, arbitrary_types_allowed=True):
           repeat: Number of the repeat, which is added to the seed.
           known: Keys that `run.yaml` may have. All other settings become flags of the trainer.
         """
-        case = self.cases[settings[CASE]] if CASE in settings else {}
-        others = {name: value for name, value in settings.items() if name != CASE}
-        values = {**self.run, **case, **others}
+        values = {**self.run, **self.cases.get(settings.get(CASE, ""), {}), **settings}
+        values.pop(CASE, None)
+        values["seed"] = values.get("seed", 0) + repeat
         flags = as_list(values.pop("trainer_flags", ()))
-        for name in sorted(values.keys() - {*known}):
-            value = values.pop(name)
-            flag = f"--{name.replace('_', '-')}"
-            flags += [] if value is False else [flag if value is True else f"{flag}={value}"]
-        seed = {"seed": values.get("seed", 0) + repeat} if repeat else {}
-        return {**values, **seed, "trainer_flags": flags}
+        for name in sorted(values.keys() - known):
+            flag, value = f"--{name.replace('_', '-')}", values.pop(name)
+            if name not in Options.__dataclass_fields__ or not isinstance(value, bool):
+                flags.append(f"{flag}={value}")
+            elif value:
+                flags.append(flag)
+        return {**values, "trainer_flags": flags}
 
 
 def load(path: str) -> Study:

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,12 +18,23 @@ from common.errors import UserError
 from pipelines import run, tune
 from pipelines.tuning import results, study_file
 from pipelines.tuning.figures import measured
-from pipelines.tuning.results import FIGURES, METRIC, REPEAT, SETTINGS
+from pipelines.tuning.results import FIGURES, METRIC, REPEAT, SPACE
 from pipelines.tuning.search import Search
 from tests.pipelines.conftest import ROOT
 from tests.train.train_fakes import wait_until
+from trainer.job.done import Done
 
-SPACE = {"learning_rate": {"log": ["1e-4", 0.1]}, "batch_size": [64, 128]}
+RATES = {"learning_rate": {"log": ["1e-4", 0.1]}, "batch_size": [64, 128]}
+MODEL = """
+import keras
+
+def net(manifest, *, width=16, rate=0.0, fault=0):
+    if fault:
+        raise RuntimeError(f"no layer {fault}")
+    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]
+    layers += [keras.layers.Dense(width, "relu"), keras.layers.Dropout(rate)]
+    return keras.Sequential([keras.Input([8, 8, 1]), *layers, keras.layers.Dense(10)])
+"""
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda f: f.stem)
@@ -37,8 +49,8 @@ def test_ready_study(file, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ({"space": SPACE}, "learning_rate.*grid.*list"),
-        ({"space": SPACE, "sampler": "tpe"}, "trials"),
+        ({"space": RATES}, "learning_rate.*grid.*list"),
+        ({"space": RATES, "sampler": "tpe"}, "trials"),
         ({"sampler": "tpe", "trials": 3}, "space"),
         ({"space": {"momentum": {"log": [0.1, 0.01]}}, "sampler": "tpe", "trials": 3}, "momentum"),
         ({"space": {"momentum": {"log": [0, 1]}}, "sampler": "tpe", "trials": 3}, "momentum"),
@@ -62,24 +74,24 @@ def test_settings_become_keys_and_flags():
     study = study_file.Study.read(
         {
             "asks": "?",
-            "run": {"seed": 5, "momentum": 0.5, "trainer_flags": ["--threads=1"]},
+            "run": {"seed": 5, "momentum": 0.5, "trainer_flags": ["--threads=1"], "sync": False},
             "cases": {"a": {"train_steps": 7, "jit_compile": True}, "b": {"train_steps": 8}},
-            "space": {"batch_size": [1, 2], "clip_norm": [3]},
+            "space": {"batch_size": [1, 2], "wide": [False]},
         }
     )
     assert len(study.combinations) == 4
     keys = study.keys(study.combinations[1], 2, {"seed", "train_steps", "batch_size"})
-    flags = ["--threads=1", "--clip-norm=3", "--jit-compile", "--momentum=0.5"]
+    flags = ["--threads=1", "--jit-compile", "--momentum=0.5", "--wide=False"]
     assert keys == {"seed": 7, "train_steps": 7, "batch_size": 2, "trainer_flags": flags}
 
 
 def test_figures_of_restarted_training(tmp_path):
-    """A second of start, two steps that were made again, and the wait between attempts left out."""
+    """What the second attempt takes to come further is lost; the wait between both is not time."""
     first = [("machine", 0, 100), ("start", 0, 101), ("step", 1, 103), ("step", 2, 104)]
     first += [("checkpoint", 2, 104.5), ("step", 3, 105), ("step", 4, 106)]
-    second = [("machine", 0, 500), ("resume", 2, 503), ("step", 3, 504), ("evaluation", 3, 505)]
-    costs = {"step": {"seconds": 1.0}, "checkpoint": {"waited_s": 0.25}}
-    costs["evaluation"] = {"seconds": 0.5}
+    second = [("machine", 0, 500), ("resume", 2, 503), ("step", 4, 504), ("step", 5, 505)]
+    second += [("evaluation", 5, 506)]
+    costs = {"checkpoint": {"waited_s": 0.25}, "evaluation": {"seconds": 0.5}}
     for attempt, events in enumerate([first, second]):
         lines = [
             {"event": kind, "step": step, "time": time, **costs.get(kind, {})}
@@ -90,18 +102,15 @@ def test_figures_of_restarted_training(tmp_path):
     record = {"identity": {}, "settings": {"strategy": "synchronous"}}
     record["replicas"] = {"chief": 1, "worker": 1, "evaluator": 1}
     (tmp_path / "job.json").write_text(json.dumps(record))
-    done = {"step": 3, "epochs": 1.0, "loss": 0.1, "validation": {}, "seconds": 5.0}
-    (tmp_path / "DONE.json").write_text(json.dumps({**done, "examples_per_s": 9.0}))
-    assert measured(str(tmp_path)) == {
+    result = Done(step=5, epochs=1, loss=0.1, validation={}, seconds=6, examples_per_s=9)
+    assert measured(str(tmp_path), result) == {
         "replicas": 2,
-        "time_s": 11.0,
+        "time_s": 12.0,
         "examples_per_s": 9.0,
-        "checkpoints": 1,
         "checkpoints_s": 0.25,
         "evaluation_s": 0.5,
-        "restarts": 1,
-        "restarts_s": 6.0,
-        "machine_hours": pytest.approx(33 / 3600),
+        "restarts_s": 5.0,
+        "machine_hours": 36 / 3600,
     }
 
 
@@ -109,17 +118,20 @@ def test_best_combination_and_speed_up(tmp_path):
     """The best has the best median; speed-up is against the first in the same repeat."""
     study = optuna.create_study(direction="minimize")
     study.set_user_attr(METRIC, "loss")
+    study.set_user_attr(SPACE, {"case": "?"})
+    cases = {"case": optuna.distributions.CategoricalDistribution(["a", "b"])}
     speeds, losses = {"a": [100, 200], "b": [300, 400]}, {"a": [0.1, 0.9], "b": [0.4, 0.3]}
     for repeat in range(2):
         for case in "ab":
-            trial = study.ask()
             figures = {"replicas": 1 + (case == "b"), "examples_per_s": speeds[case][repeat]}
-            attributes = {SETTINGS: {"case": case}, REPEAT: repeat, FIGURES: figures}
-            for name, value in attributes.items():
-                trial.set_user_attr(name, value)
-            study.tell(trial, losses[case][repeat])
-    assert results.best(study).number == 3
-    results.write(study, "Which?", tmp_path)
+            trial = optuna.create_trial(
+                params={"case": case},
+                distributions=cases,
+                value=losses[case][repeat],
+                user_attrs={REPEAT: repeat, FIGURES: figures},
+            )
+            study.add_trial(trial)
+    assert results.write(study, "Which?", tmp_path).number == 3
     lines = list(csv.DictReader((tmp_path / "study.csv").open()))
     assert [line["speed_up"] for line in lines] == ["1.0", "3.0", "1.0", "2.0"]
     assert [line["efficiency"] for line in lines] == ["1.0", "1.5", "1.0", "1.0"]
@@ -132,21 +144,47 @@ def test_run_takes_finished_training_only(tmp_path, refused):
     assert not (tmp_path / "runs").exists()
 
 
-def test_study_refuses_directory_of_job(tmp_path, refused):
-    (tmp_path / "job.json").touch()
-    line = [ROOT / "studies" / "digits.yaml", "--output", tmp_path]
-    assert "a training job has this directory" in refused(tune.main, *line)
+def test_study_refuses_kubernetes(refused):
+    line = [ROOT / "studies" / "digits.yaml", "--backend", "kubernetes"]
+    assert "'kubernetes' (choose from" in refused(tune.main, *line)
+
+
+@pytest.mark.pipeline
+def test_failed_trials_are_shown_and_passed(tmp_path, command):
+    """Five errors of a user's code in a row stop the study, and the same command goes on."""
+    (tmp_path / "mine.py").write_text(MODEL)
+    cluster = yaml.safe_load((ROOT / "clusters" / "local.yaml").read_text())
+    cluster["scheduling"] = {"max_restarts": 0}
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
+    common = {"model": "mine:net", "train_steps": 10, "cluster": str(tmp_path / "cluster.yaml")}
+    # The last fault is there for a second training beside the fifth one that fails.
+    space = {"fault": [1, 2, 3, 4, 5, 6, 0]}
+    study = {"asks": "?", "run": common, "space": space, "parallel": 2}
+    file = tmp_path / "study.yaml"
+    line = [file, "--output", tmp_path / "study", "--runs-dir", tmp_path / "runs"]
+    env = {"PYTHONPATH": str(tmp_path)}
+    file.write_text(yaml.safe_dump(study))
+
+    stopped = command("pipelines/tune.py", *line, code=2, **env)
+    assert "5 trials failed one after the other" in stopped.stderr
+    assert re.search(r"trial \d: fail, RuntimeError: no layer \d \(exit code 1\)", stopped.stdout)
+    printed = command("pipelines/tune.py", *line, **env).stdout
+    assert "best: trial 6, fault 0" in printed
+    trials = list(csv.DictReader((tmp_path / "study" / "study.csv").open()))
+    assert [trial["state"] for trial in trials] == ["fail"] * 6 + ["complete"]
+    assert trials[0]["error"] == "RuntimeError: no layer 1 (exit code 1)"
+
+    others = {"space": {"fault": [0], "width": [8]}}, {"sampler": "random", "trials": 1}
+    for other, named in zip(others, ("space", "sampler"), strict=True):
+        file.write_text(yaml.safe_dump(study | other))
+        error = command("pipelines/tune.py", *line, code=2, **env).stderr
+        assert f"study with another {named}; give --output" in error
 
 
 @pytest.mark.pipeline
 def test_kills_lose_no_trial(tmp_path, command):
     """A study of an own model is stopped and killed; its best trial becomes the champion."""
-    (tmp_path / "mine.py").write_text(
-        "import keras\n\n\ndef net(manifest, *, width=16, rate=0.0):\n"
-        "    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]\n"
-        "    layers += [keras.layers.Dense(width, 'relu'), keras.layers.Dropout(rate)]\n"
-        "    return keras.Sequential([keras.Input([8, 8, 1]), *layers, keras.layers.Dense(10)])\n"
-    )
+    (tmp_path / "mine.py").write_text(MODEL)
     common = {"model": "mine:net", "train_steps": 60, "cluster": "clusters/local.yaml"}
     common |= {"eval_every_steps": 20, "checkpoint_num_steps": 20, "min_accuracy": 0.1}
     study = {"asks": "?", "run": common, "sampler": "tpe", "trials": 3, "prune": True}
@@ -171,7 +209,7 @@ def test_kills_lose_no_trial(tmp_path, command):
         )
         process.send_signal(number)
         assert process.wait() in (0, 128 + number, -number)
-    line += ["--parallel", "2"]
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study | {"parallel": 2}))
     printed = command("pipelines/tune.py", *line, "--then", "register", **env).stdout
     trials = list(csv.DictReader((output / "study.csv").open()))
     assert [trial["trial"] for trial in trials] == ["0", "1", "2"]

@@ -154,7 +154,7 @@ def _refusal(job_dir: str, launcher: Launcher) -> UserError:
     directory = "LOG_DIR" if is_remote(job_dir) else job_dir
     return UserError(
         f"a launcher already works on {job_dir}: {launcher.name}, since {since}; wait for it, end "
-        f"it{place} with python -m components.train --stop {directory}, or use another --job-dir"
+        f"it{place} with python -m components.train --stop {directory}, or use another directory"
     )
 
 
