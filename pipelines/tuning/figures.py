@@ -26,6 +26,7 @@ def measured(job_dir: str, record: Done) -> dict[str, Any]:
     """
     facts = identity.facts(job_dir)
     sums: collections.Counter[str] = collections.Counter()
+    # An attempt is behind until it makes a step beyond `goal`, the last step of those before.
     is_behind, previous, reached, goal = False, 0.0, 0, 0
     for event in reversed([*journal.events(job_dir, "chief-0")]):  # The oldest comes first.
         kind, step, time = event["event"], event["step"], event["time"]

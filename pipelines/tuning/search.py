@@ -43,7 +43,7 @@ KEYS = Keys(
 )
 # Exit codes of a training that was stopped, or waits for machines, and can go on later.
 _RESUMABLE = {NO_CAPACITY, *(128 + number for number in STOPPING)}
-_POLL_S = 1.0
+_POLL_S = 1.0  # Time between looks at the trainings.
 _MOST_FAILURES = 5  # Trials that fail one after the other, after which the study stops.
 
 
@@ -195,16 +195,16 @@ class Search:
         if metric not in names:
             raise unknown("metric", metric, names)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        # A score is reported until there is another one.
+        # Each poll reports the newest score, and Optuna warns of one that it has already.
         warnings.filterwarnings("ignore", ".*already reported")
-        # A study's own pruner is the median of the others at that step.
+        # Without another pruner, trials are stopped that are worse than the median of the others.
         self._study = optuna.create_study(
             study_name=self._directory.name,
             storage=JournalStorage(JournalFileBackend(str(self._directory / "study.log"))),
             direction="minimize" if metric in task.lower_is_better else "maximize",
             load_if_exists=True,
         )
-        is_tpe = self._file.sampler == "tpe"  # All of a grid's trials are given, and none is drawn.
+        is_tpe = self._file.sampler == "tpe"  # Of a grid, nothing is drawn.
         sampler = optuna.samplers.TPESampler if is_tpe else optuna.samplers.RandomSampler
         self._study.sampler = sampler(seed=len(self._study.trials))
         # What may not change once a study has begun.
@@ -236,7 +236,7 @@ class Search:
             wanted = self._file.combinations
         else:
             wanted = [trial.params for trial in trials if trial.state == TrialState.COMPLETE]
-        # Repeats follow each other, so that a machine that becomes slower is so for all settings.
+        # All are trained before any is repeated: a machine that becomes slower is so for all.
         for repeat in range(self._file.repeats):
             for settings in wanted:
                 if (settings, repeat) not in known:
