@@ -405,7 +405,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
         )
     args, others = p.parse_known_args(argv)
     values = vars(args)
-    own = (*(values["model_options"] or ()), *_own_options(others, values["model"]))
+    if others and ":" not in values["model"]:
+        p.error(f"unrecognized arguments: {' '.join(others)}")
+    own = (*(values["model_options"] or ()), *_own_options(others))
     values["model_options"] = tuple(sorted(own)) or None  # Their order means nothing.
     values["threads"] = values["threads"] or variable(
         "TRAINER_THREADS", at_least(0, _MOST_THREADS), environ
@@ -415,19 +417,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> Optio
     return Options(**values)
 
 
-def _own_options(argv: Sequence[str], model: str) -> list[str]:
-    """Returns flags of a model of the user's own as `NAME=VALUE`.
-
-    Args:
-      argv: Flags that are none of the trainer's, each with its value.
-      model: Name of the model. One of the trainer's own has no other flags.
+def _own_options(argv: Sequence[str]) -> list[str]:
+    """Returns flags of a model of the user's own, each with its value, as `NAME=VALUE`.
 
     Raises:
-      UserError: If a flag has no value, an argument is neither flag nor value, or the model has no
-        other flags.
+      UserError: If a flag has no value, or an argument is neither flag nor value.
     """
     p = Parser(prog="trainer.task", add_help=False)
-    if ":" in model:
-        for name in {arg.partition("=")[0] for arg in argv if re.match(r"--\w", arg)}:
-            p.add_argument(name)
+    for name in {arg.partition("=")[0] for arg in argv if re.match(r"--\w", arg)}:
+        p.add_argument(name)
     return [f"{name}={value}" for name, value in vars(p.parse_args(argv)).items()]
