@@ -218,7 +218,7 @@ def own_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
         for option in given.keys() - defaults:
             raise unknown("option", option, defaults)
         own = pydantic.create_model("OwnOptions", __base__=Model, **fields)
-        return own.read(given).model_dump()
+        return dict(own.read(given))
 
 
 def task(function: str | None, manifest: Manifest) -> Task:
