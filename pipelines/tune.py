@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 
 from common.cli import Parser, run_cli
-from common.errors import writable
+from common.errors import UserError, writable
 from common.flags import at_least, job_directory, local
 from components.train.supervision.lock import locked
 from pipelines import run, submit
@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     keys = study.run | KEYS.read(args).model_dump(exclude_unset=True)
     study = study.model_copy(update={"run": keys, "repeats": args.repeats or study.repeats})
     directory = pathlib.Path(args.output or f"jobs/{pathlib.Path(args.study).stem}").resolve()
-
+    if (directory / "job.json").exists():
+        raise UserError(f"{directory}: a training job has this directory; give --output")
     search = Search(study, directory, args.backend, shlex.split(args.train_flags))
     with writable(f"--output {directory}"), locked(str(directory)):
         if code := search.run():

@@ -273,6 +273,7 @@ class Search:
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "components.train", *flags],
+                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for this process, which stops all trainings.

@@ -144,6 +144,12 @@ def test_run_takes_finished_training_only(tmp_path, refused):
     assert not (tmp_path / "runs").exists()
 
 
+def test_study_refuses_directory_of_job(tmp_path, refused):
+    (tmp_path / "job.json").touch()
+    line = [ROOT / "studies" / "digits.yaml", "--output", tmp_path]
+    assert "a training job has this directory" in refused(tune.main, *line)
+
+
 def test_study_refuses_kubernetes(refused):
     line = [ROOT / "studies" / "digits.yaml", "--backend", "kubernetes"]
     assert "'kubernetes' (choose from" in refused(tune.main, *line)

@@ -13,7 +13,7 @@ MODEL = """
 import keras
 from trainer.tasks.of_dataset import task_of
 
-def net(manifest, *, width=16, act="relu", wide=False, share=0.5, num_layers=1):
+def net(manifest, *, width=16, act="relu", wide=False, share=0.5, num_layers=1, copy=()):
     image = manifest.feature("image")
     layers = [keras.Input(image.shape), keras.layers.Flatten()]
     layers += [keras.layers.Dense(width * (1 + wide), act) for _ in range(num_layers)]
@@ -35,14 +35,14 @@ def module(tmp_path, monkeypatch):
 
 
 def test_own_options_are_used_and_noted(images):
-    opts = options(f"{NET} --width 12 --wide=true --eps 1e-3 --num-layers 2")
+    opts = options(f"{NET} --width 12 --wide=true --eps 1e-3 --num-layers 2 --copy a,b")
     model = opts.builder(images)()
     assert [bias.shape for bias in model.trainable_weights[1::2]] == [(24,), (24,), (10,)]
     assert learning.optimizer(opts, model, images).epsilon == 1e-3
     own = {"width": 12, "act": "relu", "wide": True, "share": 0.5, "eps": 1e-3, "num_layers": 2}
-    own["rank"] = "accuracy"
+    own |= {"copy": "a,b", "rank": "accuracy"}
     assert learning.settings(opts).items() >= own.items()
-    flags = "--model-options eps=1e-3 wide=true --model-options width=12 --num-layers 2"
+    flags = "--model-options eps=1e-3 wide=true --model-options width=12 copy=a,b --num-layers 2"
     assert opts == options(f"{NET} {flags}")
 
 
@@ -56,11 +56,8 @@ def test_evaluation_knows_options_of_task(images):
     ("flags", "message"),
     [
         ("--widht 3", "own_options:net: unknown option 'widht'; did you mean 'width'?"),
-        (
-            "--width x",
-            "own_options:net: width: 'x' cannot be used: Input should be a valid integer",
-        ),
-        ("--wide 2", "own_options:net: wide: '2' cannot be used: Input should be a valid boolean"),
+        ("--width x", "own_options:net: width=x is not of type int; give a value such as 16"),
+        ("--wide 2", "own_options:net: wide=2 is not of type bool; give a value such as False"),
         ("--width", "argument --width: expected one argument"),
         ("--width 3 4", "unrecognized arguments: 4 "),
         ("--model cnn --width 3", "unrecognized arguments: --width 3 "),

@@ -36,8 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic
 
-from common.errors import UserError, about, unknown
-from common.validation import Model
+from common.errors import UserError, unknown
 
 if TYPE_CHECKING:
     import keras
@@ -208,17 +207,20 @@ def own_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
     Raises:
       UserError: If there is no such model or option, or a value is not of the default's type.
     """
-    defaults = options(name) | options(name, "optimizer") | options(name, "task")
-    fields: dict[str, Any] = {
-        option: (type(default) if isinstance(default, int | float) else str, default)
-        for option, default in defaults.items()
-    }
-    given = dict(text.partition("=")[::2] for text in texts)
-    with about(f"--model {name}"):
-        for option in given.keys() - defaults:
-            raise unknown("option", option, defaults)
-        own = pydantic.create_model("OwnOptions", __base__=Model, **fields)
-        return dict(own.read(given))
+    values = options(name) | options(name, "optimizer") | options(name, "task")
+    for option, _, text in (each.partition("=") for each in texts):
+        if option not in values:
+            raise UserError(f"--model {name}: {unknown('option', option, values)}")
+        default = values[option]
+        kind = type(default) if isinstance(default, bool | int | float) else str
+        try:
+            values[option] = pydantic.TypeAdapter(kind).validate_python(text)
+        except pydantic.ValidationError:
+            raise UserError(
+                f"--model {name}: {option}={text} is not of type {kind.__name__}; give a value "
+                f"such as {default}"
+            ) from None
+    return values
 
 
 def task(function: str | None, manifest: Manifest) -> Task:
