@@ -76,7 +76,7 @@ run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS
 test-cloud: setup  ## the cloud's paths, on a Vertex AI that is this machine (ARGS='-m cloud_ci' for the shortest)
 	@$(PY) -m tests.cloud --work build/cloud -- $(PY) -m pytest -q -n 2 --dist worksteal -m cloud $(ARGS) tests/cloud tests/tools tests/deploy
 
-prove-cloud: setup  ## show on the real Vertex AI what only it can, in some machine-hours (ARGS='--help')
+prove-cloud: setup  ## show on the real Vertex AI what only it can, for less than a dollar (ARGS='--help')
 	@$(PY) -m tools.prove_cloud $(ARGS)
 
 prove-gpu: setup  ## show on a machine with GPUs, rented for ten minutes, what only they can (ARGS='--help')

@@ -13,6 +13,7 @@ from google.protobuf import empty_pb2
 from tests.cloud.rules import check
 
 _OPERATIONS = itertools.count(1)
+_LIVE = re.compile("_STATE_(?!SUCCEEDED|PARTIALLY_SUCCEEDED|FAILED|CANCELLED|EXPIRED)")
 _PAGE = 2  # small, so that every client is seen to ask for the next page
 
 
@@ -32,6 +33,7 @@ class Collection:
         route("POST", self._path, self.create)
         route("GET", self._path, self.listed)
         route("GET", f"{self._path}/{{id}}", self.get)
+        route("DELETE", f"{self._path}/{{id}}", self.delete)
         if created:
             route("POST", f"{self._path}/{{id}}:cancel", self.cancel)
 
@@ -58,9 +60,16 @@ class Collection:
             raise exceptions.NotFound(name)
         return self.items[name]
 
+    def delete(self, request, parent, id):
+        item = self.get(request, parent, id)
+        if self._created and _LIVE.search(item.state.name):
+            raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
+        del self.items[item.name]
+        return operation(item.name, empty_pb2.Empty())
+
     def cancel(self, request, parent, id):
         item = self.get(request, parent, id)
-        if re.search("SUCCEEDED|FAILED|CANCELLED|EXPIRED", item.state.name):
+        if not _LIVE.search(item.state.name):
             raise exceptions.FailedPrecondition(f"{item.name} is {item.state.name}")
         item.state = re.sub("_STATE_.*", "_STATE_CANCELLED", item.state.name)
         return empty_pb2.Empty()

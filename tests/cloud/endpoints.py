@@ -10,7 +10,6 @@ import subprocess
 import requests
 from google.api_core import exceptions
 from google.cloud import aiplatform_v1 as v1
-from google.protobuf import empty_pb2
 
 from tests.cloud.collection import Collection, now, operation, parsed, require
 from tests.servers import start_server
@@ -32,7 +31,6 @@ class Endpoints(Collection):
         # By id of what is deployed, with its URL.
         self._servers = {}
         route("PATCH", f"{self._path}/{{id}}", self.update)
-        route("DELETE", f"{self._path}/{{id}}", self.delete)
         route("POST", f"{self._path}/{{id}}:deployModel", self.deploy)
         route("POST", f"{self._path}/{{id}}:undeployModel", self.undeploy)
         route("POST", f"{self._path}/{{id}}:predict", self.predict)
@@ -58,8 +56,7 @@ class Endpoints(Collection):
         endpoint = self.get(request, parent, id)
         if endpoint.deployed_models:
             raise exceptions.FailedPrecondition(f"{endpoint.name} has deployed models")
-        del self.items[endpoint.name]
-        return operation(endpoint.name, empty_pb2.Empty())
+        return super().delete(request, parent, id)
 
     def deploy(self, request, parent, id):
         endpoint = self.get(request, parent, id)

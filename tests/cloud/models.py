@@ -28,6 +28,7 @@ class Models:
         route("GET", "{parent}/models/{id}:listVersions", self.list_versions)
         route("POST", "{parent}/models/{id}@{version}:mergeVersionAliases", self.merge_aliases)
         route("DELETE", "{parent}/models/{id}@{version}:deleteVersion", self.delete_version)
+        route("DELETE", "{parent}/models/{id}", self.delete)
 
     def upload(self, request, parent):
         """Adds a model, by `modelId` if that is given, or a version of `parentModel`."""
@@ -78,6 +79,12 @@ class Models:
         """Deletes a version."""
         model = self.get(request, parent, id, version)
         self._of(model.name).remove(model)
+        return operation(model.name, empty_pb2.Empty())
+
+    def delete(self, request, parent, id):
+        """Deletes a model with all its versions."""
+        model = self.get(request, parent, id, "")
+        del self.versions[model.name]
         return operation(model.name, empty_pb2.Empty())
 
     def find(self, name):

@@ -9,11 +9,12 @@ import sys
 from unittest import mock
 
 import pytest
-from google.protobuf import empty_pb2
+import requests
 
-from tests.cloud.collection import operation
-from tests.cloud.conftest import IMAGE, cloud  # noqa: F401 (a fixture)
+from tests.cloud import rules
+from tests.cloud.conftest import IMAGE, PIPELINE, YOU, cloud  # noqa: F401 (a fixture)
 from tools.prove_cloud import __main__ as program
+from tools.prove_cloud import guesses
 
 GOLDEN = pathlib.Path(__file__).with_name("bodies.json")
 FLAGS = f"--project demo-project --bucket gs://demo --image {IMAGE}"
@@ -30,43 +31,81 @@ def test_nothing_is_sent_without_yes(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["prove", *FLAGS.split()])
     monkeypatch.setattr("builtins.input", lambda _: "")
     monkeypatch.setattr(program, "prove", lambda *_: pytest.fail("it was sent"))
-    assert program.main() == 1 and "at most 1.25 machine-hours" in capsys.readouterr().out
+    assert program.main() == 1
+    printed = capsys.readouterr().out
+    assert "at most 1.25 machine-hours, about 0.34 USD\n" in printed
+    assert all(f"  {claim}\n" in printed for claim in program.claims())
+    assert program.cost(REQUESTS)[1] < 1  # With the machine that has a GPU.
 
 
-def test_table_has_what_page_promises():
+def test_claims_are_what_page_promises():
     page = pathlib.Path("docs/CLOUD.md").read_text()
     items = re.findall(r"^(\d+)\. (.*(?:\n {3,}.*)*)", page, re.MULTILINE)
-    shown = [int(number) for number, item in items if "Shown by nothing" not in item]
-    assert [number for number, *_ in program.SHOWN] == shown
+    shown = [number for number, item in items if "Shown by nothing" not in item]
+    assert [*dict.fromkeys(claim.partition(".")[0] for claim in program.claims())] == shown
 
 
-def test_interrupted_proof_deletes_jobs(vertex, capsys):
-    deleted = []
+@pytest.fixture
+def broken(vertex, monkeypatch):
+    """Requests for the guesses, to a Vertex AI of this machine."""
+    monkeypatch.setattr(guesses, "_WAIT_S", 0.0)
+    place = {"place": "gs://demo/prove-000000", "project": vertex.project, "number": 123}
+    location = {"location": vertex.location, "image": IMAGE, "account": ACCOUNT}
+    values = guesses.values_for(name="prove-000000", **place, **location)
+    return guesses.Requests(requests.Session(), f"{vertex.url}/{vertex.location}", values)
 
-    def delete(request, parent, id):
-        job = vertex.custom_jobs.items.pop(f"{parent}/customJobs/{id}")
-        deleted.append(job.state.name)
-        return operation(f"{parent}/customJobs/{id}", empty_pb2.Empty())
 
-    vertex.route("DELETE", "{parent}/customJobs/{id}", delete)
+def test_each_guess_is_tried_alone(vertex, broken):
+    """Without the rules that are guesses each request is taken, and all that it makes undone."""
+    vertex.polls = 1
+    refusals = broken.refusals()
+    assert refusals.keys() == guesses.GUESSES.keys()
+    for field, refused in refusals.items():
+        name = field.partition(".")[2]
+        assert re.fullmatch(rf"List of found errors: 1.Field: \S*{name};[^\t]*", refused), field
+        assert " 2.Field" not in refused, refused
+    assert "prove-000000" in broken.second
+    broken.undo()
+    assert not vertex.models.versions and not vertex.endpoints.items
+
+    kept = [rule for rule in rules.RULES if not rule.get("guess")]
+    with mock.patch.object(rules, "RULES", kept):
+        rules.rules.cache_clear()
+        taken = {*broken.refusals().values()}
+    rules.rules.cache_clear()
+    broken.undo()
+    assert taken == {"was taken, and undone"}
+    left = (vertex.custom_jobs, vertex.pipeline_jobs, vertex.schedules, vertex.batches)
+    assert not any(each.items for each in left) and not vertex.models.versions
+
+
+def test_interrupted_proof_deletes_all(vertex, broken, capsys):
     bucket = mock.Mock(**{"list_blobs.return_value": [blob := mock.Mock()]})
     clock = mock.Mock(**{"monotonic.return_value": 0.0, "sleep.side_effect": KeyboardInterrupt})
     with mock.patch.object(program, "time", clock), pytest.raises(KeyboardInterrupt):
-        program.prove(REQUESTS, bucket, "prove-000000")
-    assert deleted == ["JOB_STATE_CANCELLED"] * len(REQUESTS) and blob.delete.call_count == 1
-    assert "left behind" not in capsys.readouterr().err
+        program.prove(REQUESTS, bucket, "prove-000000", broken)
+    assert not vertex.custom_jobs.items and not vertex.models.versions
+    assert blob.delete.call_count == 1 and "left behind" not in capsys.readouterr().err
 
 
 @pytest.mark.cloud
 def test_every_check_has_answer_here(cloud):  # noqa: F811
-    printed = cloud.printed(f"-m tools.prove_cloud {FLAGS} --yes")
-    answers = dict(re.findall(r"^(\d+)\. .*?: (.*)$", printed, re.MULTILINE))
+    """In the bucket of no test, as a job tries what the mount of others must not be asked for."""
+    members = [f"serviceAccount:{email}" for email in (YOU, PIPELINE)]
+    roles = ("roles/storage.legacyBucketReader", "roles/storage.objectUser")
+    cloud.allow(bindings=[["gs://demo", role, member, ""] for role in roles for member in members])
+    printed = cloud.printed(f"-m tools.prove_cloud {FLAGS} --service-account {PIPELINE} --yes")
+    rows = re.findall(r"^\| (\d+)\. .*? \| (.*) \| `make prove-cloud`.* \|$", printed, re.MULTILINE)
+    answers = dict(rows)
     assert answers["2"].endswith("lone/workerpool0-0-0 all can be imported")
     assert "failed" in answers["3"] and "-0-1" not in answers["3"]
     assert {f"restart-all/workerpool{i}-0-1" for i in (0, 1)} <= {*answers["4"].split()}
     assert "'after_s': 0, 'renamed': True" in answers["7"] and "cancelled" in answers["10"]
     assert "'told_429': 0" in answers["11"] and answers["12"] == "not looked at"
-    assert not list(cloud.files.parent.glob("demo/prove-*/**/*.json"))
+    tried = [answer for number, answer in rows if number == "17"]
+    assert len(tried) == len(guesses.GUESSES)
+    assert all(answer.startswith("List of found errors") for answer in tried), tried
+    assert "left behind" not in printed and not list(cloud.files.parent.glob("demo/prove-*"))
 
 
 if __name__ == "__main__":

@@ -3,21 +3,22 @@
     make prove-cloud ARGS='--project P --bucket gs://B --image I'
 
 UNPROVEN: nobody has run it against the real Vertex AI; it was run against the cloud of this
-machine, which cannot show what it is for. It asks before it sends anything, with the machine-hours
-that it can take, and removes what it made.
+machine, which cannot show what it is for. Before it sends anything it lists what it would show and
+what that costs at most, and asks. It prints rows for docs/PROOFS.md, and removes what it made.
 """
 
 import contextlib
+import datetime
 import json
 import pathlib
 import re
 import secrets
-import sys
 import time
 
 import yaml
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.requests import AuthorizedSession
 from google.cloud import aiplatform, storage
 
 from common.cli import Parser, run_cli
@@ -25,9 +26,10 @@ from common.errors import UserError
 from components.train.backends.worker_pools import plan_vertex
 from components.train.cluster.cluster_file import Cluster
 from pipelines.submit import check_place
+from tools.prove_cloud import guesses
 
 _TABLES = yaml.safe_load(pathlib.Path(__file__).with_name("jobs.yaml").read_text())
-JOBS, SHOWN = _TABLES["jobs"], _TABLES["shown"]
+JOBS, SHOWN, _PRICES = _TABLES["jobs"], _TABLES["shown"], _TABLES["prices"]
 _LIMIT_S, _QUEUE_S = 15 * 60, 20 * 60  # of a job, and for machines before it begins
 _ENDED = re.compile("SUCCEEDED|FAILED|CANCELLED|EXPIRED")
 
@@ -62,15 +64,44 @@ def shown(requests):
     return re.sub(r'"((?:[^"\\]|\\.){60})(?:[^"\\]|\\.){2000,}"', r'"\1..."', text) + "\n"
 
 
-def machine_hours(requests):
-    """Returns the most that all jobs take; the large one is cancelled before it has machines."""
+def cost(requests):
+    """Returns the most that all jobs cost: machine-hours, and US dollars.
+
+    The large job is cancelled before it has machines, as is what breaks a rule and is taken.
+    """
+    hours, dollars = 0.0, _PRICES["run"]
     jobs = [job for name, (job, _) in requests.items() if name != "large"]
-    machines = [pool["replica_count"] for job in jobs for pool in job["worker_pool_specs"]]
-    return sum(machines) * _LIMIT_S / 3600
+    for pool in (pool for job in jobs for pool in job["worker_pool_specs"]):
+        machine, of_pool = pool["machine_spec"], pool["replica_count"] * _LIMIT_S / 3600
+        price = _PRICES[machine["machine_type"]]
+        if gpu := machine.get("accelerator_type"):
+            price += _PRICES[gpu] * machine["accelerator_count"]
+        hours += of_pool
+        dollars += of_pool * price
+    return hours, dollars
 
 
-def prove(requests, bucket, directory):
-    """Sends the requests, waits for the answers, a line each, and removes what was made."""
+def claims():
+    """Yields what is shown, with its number in docs/CLOUD.md."""
+    for number, what, *_ in SHOWN:
+        yield f"{number}. {what}"
+    yield "13. a model's id is chosen, and what becomes of a second upload of it"
+    for field, rule in guesses.GUESSES.items():
+        yield f"17. `{field}`: {rule}"
+
+
+def prove(requests, bucket, directory, broken):
+    """Sends all requests, waits for the answers, and removes what was made.
+
+    Args:
+      requests: Of jobs, as `requests` makes them.
+      bucket: Bucket of the jobs, a `storage.Bucket`.
+      directory: Name in the bucket of the directory that they write to.
+      broken: A `guesses.Requests`.
+
+    Returns:
+      The answer to each of `claims`.
+    """
     jobs, states, notes = {}, {}, {}
     bucket.blob(f"{directory}/shared").upload_from_string(b"x" * 1000)
     try:
@@ -83,17 +114,19 @@ def prove(requests, bucket, directory):
                 states[name] = f"refused ({error.message})"
         with contextlib.suppress(KeyError, GoogleAPICallError):  # it was refused, or has ended
             jobs["large"].cancel()
+        refusals = broken.refusals()
         for name, job in jobs.items():
             states[name] = _wait(job, _LIMIT_S + _QUEUE_S)
         for blob in bucket.list_blobs(prefix=f"{directory}/"):
             if name := re.fullmatch(r"[^/]+/([^/]+/[^/]+-\d+)\.json", blob.name):
                 notes[name[1]] = json.loads(blob.download_as_bytes())
-        return "".join(
-            f"{number}. {what}: {_answer(states, notes, *how)}\n" for number, what, *how in SHOWN
-        )
+        answers = [_answer(states, notes, *how) for _, _, *how in SHOWN]
+        answers.append(broken.second)
+        return [*answers, *(refusals.get(field, "not looked at") for field in guesses.GUESSES)]
     finally:
         for job in jobs.values():
-            _remove(job)
+            broken.made.append(job.resource_name)
+        broken.undo()
         for blob in bucket.list_blobs(prefix=f"{directory}/"):
             blob.delete()
 
@@ -113,17 +146,6 @@ def _wait(job, limit_s):
         time.sleep(5)
     message = job.error.message if job.error else ""
     return f"{state.removeprefix('JOB_STATE_').lower()} {message}".strip()
-
-
-def _remove(job):
-    """Cancels and deletes a job; one that cannot be deleted is named."""
-    try:
-        if not _ENDED.search(job.state.name):
-            job.cancel()
-            _wait(job, 300)
-        job.delete()
-    except GoogleAPICallError as error:
-        print(f"left behind: {job.resource_name} ({error.message})", file=sys.stderr)
 
 
 def parser():
@@ -150,14 +172,34 @@ def main():
     if args.dry_run:
         print(shown(made), end="")
         return 0
-    hours = f"at most {machine_hours(made):.2f} machine-hours"
-    print(f"{len(made)} jobs in {args.project}, {args.location}; {hours}")
+    print("to be shown:", *claims(), sep="\n  ")
+    hours, dollars = cost(made)
+    most = f"at most {hours:.2f} machine-hours, about {dollars:.2f} USD"
+    print(f"{len(made)} jobs in {args.project}, {args.location}; {most}")
     if not args.yes and input("send them? [y/N] ") != "y":
         return 1
     try:
         aiplatform.init(project=args.project, location=args.location)
-        bucket = storage.Client(project=args.project).bucket(args.bucket.removeprefix("gs://"))
-        print(prove(made, bucket, directory))
+        bucket = storage.Client(project=args.project).get_bucket(args.bucket.removeprefix("gs://"))
+        config = aiplatform.initializer.global_config
+        broken = guesses.Requests(
+            AuthorizedSession(config.credentials),
+            f"https://{config.get_client_options().api_endpoint}",
+            guesses.values_for(
+                name=directory,
+                place=f"{args.bucket}/{directory}",
+                project=args.project,
+                number=bucket.project_number,
+                location=args.location,
+                image=args.image,
+                account=args.service_account,
+            ),
+        )
+        answers = prove(made, bucket, directory, broken)
+        print("rows for docs/PROOFS.md:")
+        when = f"`make prove-cloud`, {datetime.date.today()}, {args.location}"
+        for claim, answer in zip(claims(), answers, strict=True):
+            print("|", " | ".join(text.replace("|", "/") for text in (claim, answer, when)), "|")
     except (GoogleAPICallError, GoogleAuthError) as error:
         raise UserError(f"Google Cloud refused: {error}") from None
     return 0

@@ -1,0 +1,126 @@
+"""Tries the guesses that the tests' Vertex AI makes, with requests that break one each.
+
+requests = Requests(session, "https://us-central1-aiplatform.googleapis.com", values)
+try:
+    requests.refusals()  # {"Model.container_spec": "List of found errors: ..."}
+finally:
+    requests.undo()
+"""
+
+import copy
+import pathlib
+import string
+import sys
+import time
+
+import yaml
+
+_RULES = pathlib.Path(__file__).parents[2] / "tests" / "cloud" / "rules.yaml"
+_TABLES = yaml.safe_load(pathlib.Path(__file__).with_suffix(".yaml").read_text())
+BODIES = _TABLES["guesses"]
+# Of each guess, by field, what Vertex AI is said to ask for.
+GUESSES = {
+    f"{kind}.{rule['field']}": f"{rule['rule']} {rule.get('value', '')}".rstrip()
+    for rule in yaml.safe_load(_RULES.read_text())["rules"]
+    if rule.get("guess")
+    for kind in rule["kind"].split()
+}
+_WAIT_S, _LIMIT_S = 5, 300  # between two looks at an operation, and for it or a deletion
+
+
+def values_for(name, place, project, number, location, image, account):
+    """Returns what stands for the names of `guesses.yaml` that begin with `$`."""
+    return {
+        "NAME": name,
+        "LONG": f"{name}-".ljust(140, "x"),
+        "PLACE": place,
+        "PROJECT": project,
+        "NUMBER": number,
+        "PARENT": f"projects/{project}/locations/{location}",
+        "ELSEWHERE": "europe-west4" if location != "europe-west4" else "us-central1",
+        "IMAGE": image,
+        "ACCOUNT": account or f"{number}-compute@developer.gserviceaccount.com",
+    }
+
+
+class Requests:
+    """All requests that are sent for the guesses, and what they have made.
+
+    Attributes:
+      values: What stands for the names that begin with `$`.
+      second: Answer to a second upload of a model's id.
+      made: Names of all that is to be deleted.
+    """
+
+    def __init__(self, session, base, values):
+        """`session` is one of `requests` with credentials, `base` Vertex AI's address."""
+        self.values, self.second = values, "not looked at"
+        self._session, self._url, self.made = session, f"{base}/v1", []
+
+    def refusals(self):
+        """Returns by field what Vertex AI answers to the request that breaks its rule."""
+        for name, path in _TABLES["first"].items():
+            if refused := self.send(path, _TABLES["valid"][path]):
+                return dict.fromkeys(GUESSES, f"not looked at, as {path} was refused: {refused}")
+            self.values[name] = self.made[-1]
+        self.second = self.send("models:upload", _TABLES["valid"]["models:upload"]) or "was taken"
+        return {
+            field: self.send(about["path"], broken(field)) or "was taken, and undone"
+            for field, about in BODIES.items()
+        }
+
+    def send(self, path, body):
+        """Sends a request. Returns why it was refused, at once or late; empty if it was taken."""
+        body = yaml.safe_load(self._filled(yaml.safe_dump(body)))
+        path = self._filled(path)
+        parent = path if path.startswith("projects/") else f"{self.values['PARENT']}/{path}"
+        answer = self._session.post(f"{self._url}/{parent}", json=body)
+        about = answer.json()
+        if answer.ok:
+            self.made.append(about["name"].partition("/operations/")[0])
+            about = self._ended(about)
+        return " ".join(about.get("error", {}).get("message", "").split())
+
+    def undo(self):
+        """Deletes all that was made, and names what cannot be deleted."""
+        while self.made:
+            remove(self._session, f"{self._url}/{self.made.pop()}")
+
+    def _filled(self, text):
+        return string.Template(text).substitute(self.values)
+
+    def _ended(self, about):
+        """Returns an operation when it is done, or after five minutes; a resource as it is."""
+        deadline = time.monotonic() + _LIMIT_S
+        while "/operations/" in about["name"] and not about.get("done"):
+            if time.monotonic() > deadline:
+                return {"error": {"message": f"{about['name']} has not ended"}}
+            time.sleep(_WAIT_S)
+            about = self._session.get(f"{self._url}/{about['name']}").json()
+        return about
+
+
+def broken(field):
+    """Returns the request that breaks the rule of a field."""
+    body = copy.deepcopy(_TABLES["valid"][BODIES[field]["path"]])
+    for path, value in BODIES[field]["put"].items():
+        *steps, last = path.split(".")
+        inside = body
+        for step in steps:
+            inside = inside[step]
+        if value is None:
+            del inside[last]
+        else:
+            inside[last] = value
+    return body
+
+
+def remove(session, url):
+    """Cancels and deletes a resource, which a job allows when it has ended."""
+    deadline = time.monotonic() + _LIMIT_S
+    session.post(f"{url}:cancel")  # Refused if it has ended, or is no job.
+    while not (answer := session.delete(url)).ok and answer.status_code != 404:
+        if time.monotonic() > deadline:
+            print(f"left behind: {url} ({answer.text})", file=sys.stderr)
+            return
+        time.sleep(_WAIT_S)
