@@ -5,6 +5,7 @@ a request is refused, ConnectionError if Vertex AI does not answer.
 """
 
 import json
+from typing import Any
 
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
@@ -88,22 +89,20 @@ def cancel(name: str) -> None:
         aiplatform.PipelineJob.get(name).cancel()
 
 
-def custom_jobs(run: str) -> list[v1.CustomJob]:
-    """Returns this program's training jobs of all attempts of a run, the oldest first.
+def jobs(run: str, kind: Any = aiplatform.CustomJob) -> list[Any]:
+    """Returns this program's jobs of all attempts of a run, the oldest first.
 
     Args:
       run: Name of the run, which is the display name of its jobs.
+      kind: Class of Google's client, `CustomJob` for training or `BatchPredictionJob`.
 
     Raises:
       UserError: If Vertex AI refuses the request.
       ConnectionError: If Vertex AI does not answer.
     """
     with refusals(_SERVICE):
-        jobs = [
-            job.gca_resource
-            for job in aiplatform.CustomJob.list(filter=f'{OURS} AND display_name="{run}"')
-        ]
-    return sorted(jobs, key=lambda job: job.create_time)
+        found = [job.gca_resource for job in kind.list(filter=f'{OURS} AND display_name="{run}"')]
+    return sorted(found, key=lambda job: job.create_time)
 
 
 def link(name: str) -> str:

@@ -104,7 +104,9 @@ def run(
         store.write(store.attempts)
         if watch.state_of(job) == "SUCCEEDED":
             return 0
-        if watch.state_of(job) == "CANCELLED":
+        # `follow` has cancelled a run whose training found no machines in time.
+        is_expired = any(each.state.name == "JOB_STATE_EXPIRED" for each in training_jobs[-1:])
+        if watch.state_of(job) == "CANCELLED" and not is_expired:
             print(f"{job_id}: cancelled", file=sys.stderr)
             return 1
         failures = _failures(job, training_jobs, submission)
@@ -134,7 +136,7 @@ def _training_jobs(store: JobStore, submission: Submission) -> list[v1.CustomJob
     for polls in range(_END_POLLS):
         if polls:
             time.sleep(watch.POLL_S)
-        jobs = [job for job in client.custom_jobs(submission.run) if job.name not in known]
+        jobs = [job for job in client.jobs(submission.run) if job.name not in known]
         if all(job.end_time for job in jobs):
             break
     for job in jobs:

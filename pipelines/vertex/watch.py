@@ -20,6 +20,9 @@ from pipelines.vertex import client
 
 POLL_S = 10.0
 _ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
+# States in which a job has ended, but for which the launcher of Google's components waits on.
+_UNKNOWN = {"JOB_STATE_EXPIRED", "JOB_STATE_PARTIALLY_SUCCEEDED"}
+_LAUNCHED = {"train": aiplatform.CustomJob, "model-batch-predict": aiplatform.BatchPredictionJob}
 _TAIL_BYTES = 65_536
 
 
@@ -27,6 +30,8 @@ def follow(name: str, job_dir: str) -> v1.PipelineJob:
     """Prints what changes in a run until it has ended.
 
     While the network or Google Cloud fails, or while credentials have expired, it goes on waiting.
+    It cancels a run that would never end, as Google's launcher waits for a job that has expired or
+    succeeded partly.
 
     Args:
       name: Name of the run, `projects/.../pipelineJobs/...`.
@@ -46,6 +51,9 @@ def follow(name: str, job_dir: str) -> v1.PipelineJob:
             job = client.get(name)
             for step, state in _changes(job, states):
                 show(f"{step}: {state}")
+            if state_of(job) == "RUNNING" and (unnoticed := _unnoticed_end(job, states)):
+                show(f"{unnoticed}, for which its step would wait for ever; the run is cancelled")
+                client.cancel(name)
             if (
                 states.get("train") == "running"
                 and (line := newest_step(job_dir))
@@ -120,6 +128,21 @@ def _changes(job: v1.PipelineJob, states: dict[str, str]) -> Iterator[tuple[str,
         if state not in (states.get(step), "pending", "state_unspecified"):
             yield step, state
         states[step] = state
+
+
+def _unnoticed_end(run: v1.PipelineJob, states: dict[str, str]) -> str:
+    """Returns step and state of a job of the run that has ended while its step waits on, or "".
+
+    Args:
+      run: The run.
+      states: States of its steps.
+    """
+    for step, kind in _LAUNCHED.items():
+        if states.get(step) == "running":
+            for job in client.jobs(run.labels["run"], kind)[-1:]:
+                if job.state.name in _UNKNOWN and job.create_time > run.create_time:
+                    return f"{step}: {job.state.name.removeprefix('JOB_STATE_').lower()}"
+    return ""
 
 
 def _progress(line: dict[str, Any]) -> str:

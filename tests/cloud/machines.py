@@ -11,8 +11,8 @@ the life of a job is that of "Understand the custom training service" in Vertex 
 * Spot machines that are taken (with notice): notice and SIGTERM, SIGKILL after 30 s; the job is
   tried again, six times at most, and then fails with a STOCKOUT error. That all replicas start
   again is a guess, and so are that error's words.
-* A job for whose machines there is no capacity fails before anything starts. (Vertex AI first tries
-  three times.)
+* A job for whose machines there is no capacity fails before anything starts, or expires, which is
+  a guess. (Vertex AI first tries three times.)
 
 All replicas share this machine, so each has a port of its own in place of 2222, and an address of
 its own in 127/8.
@@ -68,7 +68,7 @@ class Run:
     """A custom job that runs until it has ended; the state of its resource is kept true."""
 
     def __init__(self, job, logs, stockouts, environment):
-        """`stockouts`: by machine type, how many jobs more find none of it."""
+        """`stockouts`: by machine type, the states in which the next jobs end that find none."""
         self._stockouts, self._environment = stockouts, {**os.environ, **environment}
         self.job, self.number = job, job.name.rpartition("/")[2]
         self.events = []
@@ -136,8 +136,8 @@ class Run:
             time.sleep(_STATE_S)
         for machine in {pool.machine_spec.machine_type for pool in spec.worker_pool_specs}:
             if self._stockouts.get(machine):
-                self._stockouts[machine] -= 1
                 self._end(_STOCKOUT, _RESOURCE_EXHAUSTED)
+                self.job.state = f"JOB_STATE_{self._stockouts[machine].pop(0)}"
                 self.job.end_time = now()
                 return
         if self.job.state == _State.JOB_STATE_PENDING:  # Else it was cancelled meanwhile.

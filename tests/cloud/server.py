@@ -86,8 +86,8 @@ class _Cloud:
         (`Iam.needs`), and `PUT /loopback/faults/NAME` sets rules (`Fault`); `GET /loopback/jobs`
         tells of each custom job,
         `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`) does that to a replica's
-        machine, `PUT /loopback/stockouts` says by machine type how many jobs find none of it, and
-        `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
+        machine, `PUT /loopback/stockouts` says by machine type how the next jobs end that find
+        none, and `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
         """
         match request.path.strip("/").split("/"):
             case ["loopback", "iam", name] if request.method == "GET":
