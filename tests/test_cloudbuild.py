@@ -48,6 +48,17 @@ def test_mistake_in_build_is_refused(change, complaint):
     assert any(complaint in refusal for refusal in refusals(content, {}))
 
 
+@pytest.mark.parametrize("of_step", [{"timeout": "1s"}, {}])
+def test_timeout_ends_build(tmp_path, of_step):
+    """A step that has none may take as long as the build."""
+    steps = [{"id": "a", "script": "sleep 900 & wait", **of_step}, {"id": "b", "script": "echo"}]
+    limit = "900s" if of_step else "1s"
+    file = {"steps": steps, "options": {"logging": "NONE"}, "timeout": limit}
+    (tmp_path / "build.yaml").write_text(yaml.safe_dump(file))
+    done, printed = BuildFile(path=tmp_path / "build.yaml").run(tmp_path)
+    assert not done and printed == "a exceeded its timeout\n"
+
+
 @pytest.mark.parametrize("path", TRIGGERS, ids=lambda path: path.stem)
 def test_trigger_sets_what_build_has(path):
     trigger = yaml.safe_load(path.read_text())

@@ -5,20 +5,26 @@ of build steps": a script is run by /bin/sh in the workspace and sees its step's
 which substitutions are filled in; a step starts when those that it waits for have ended well, or
 else all before it. Of the steps that may start, the last of the file is run first, so that a step
 which fails to wait for another one meets it unfinished. The images that steps name cannot be
-fetched here: this machine stands in for them.
+fetched here: this machine stands in for them. A step or build that takes longer than its timeout
+is killed; after the steps `images` are pushed, and `artifacts` copied.
 """
 
 import dataclasses
 import os
+import pathlib
 import re
 import shlex
+import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 
 import yaml
 
 from tests.root import ROOT
 
+_LIMIT_S = 900.0  # of a step here
 _NO_LOGS = ("CLOUD_LOGGING_ONLY", "NONE")  # What needs no bucket of logs.
 BUILTIN = {"PROJECT_ID": "my-project", "BUILD_ID": "b-1", "COMMIT_SHA": "", "TAG_NAME": ""}
 
@@ -46,29 +52,67 @@ class BuildFile:
             env = [self.elsewhere(self._filled(setting)) for setting in step.get("env", ())]
             yield step["id"], line, dict(setting.split("=", 1) for setting in env)
 
-    def step(self, name, workspace, **more):
+    def step(self, name, workspace, limit_s=_LIMIT_S, **more):
         """Runs one of them; what it says is in `stdout`."""
         [(line, env)] = [(line, env) for id_, line, env in self.steps() if id_ == name]
+        [limit] = [seconds(step) for step in self.content["steps"] if step["id"] == name]
         around = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        return subprocess.run(
+        process = subprocess.Popen(
             ["/bin/sh", "-c", line], cwd=workspace, env={**around, **env, **more},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=min(limit_s, limit, _LIMIT_S))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output = f"{process.communicate()[0]}{name} exceeded its timeout\n"
+        return subprocess.CompletedProcess(line, process.returncode, output)
 
     def run(self, workspace):
-        """Runs them until one fails. Returns the ids of those that ended well, and the output."""
+        """Runs them until one fails. Returns the ids of those that ended well, and the output.
+
+        `images` and `artifacts`, if the file has them, are the last two.
+        """
         assert not [*refusals(self.content, self.values)]
+        deadline = time.monotonic() + seconds(self.content)
         waiting = {step["id"]: waits(self.content, step) for step in self.content["steps"]}
         done, output = [], ""
         while waiting:
             name = [id_ for id_, others in waiting.items() if others <= {*done}][-1]
             del waiting[name]
-            step = self.step(name, workspace)
+            step = self.step(name, workspace, deadline - time.monotonic())
             output += step.stdout
             if step.returncode:
-                break
+                return done, output
             done.append(name)
-        return done, output
+        for image in self.content.get("images", ()):
+            push = ["docker", "push", "--quiet", self.elsewhere(self._filled(image))]
+            subprocess.run(push, check=True, capture_output=True)
+        for path in self.objects():
+            pathlib.Path(target := self.elsewhere(path)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(workspace / "build" / pathlib.Path(path).name, target)
+        return [*done, *self.content.keys() & {"images", "artifacts"}], output
+
+    def objects(self):
+        """Returns the URIs of the objects that `artifacts` become; their paths are in `build`."""
+        objects = self.content.get("artifacts", {}).get("objects", {"paths": []})
+        return [
+            f"{self._filled(objects['location'])}/{path.removeprefix('build/')}"
+            for path in objects["paths"]
+        ]
+
+    def needs(self):
+        """Yields what the build's account needs for all that Cloud Build does beside the steps.
+
+        These are permission, resource (below the project, if its name is not its own) and object.
+        """
+        yield "logging.logEntries.create", self._filled("projects/$PROJECT_ID"), ""
+        for image in self.content.get("images", ()):
+            repository = "/".join(self._filled(image).split("/")[1:3])
+            yield "artifactregistry.repositories.uploadArtifacts", repository, ""
+        for path in self.objects():
+            bucket, _, name = path.removeprefix("gs://").partition("/")
+            yield "storage.objects.create", f"gs://{bucket}", name
 
     def _filled(self, text):
         values = {**BUILTIN, **self.content.get("substitutions", {}), **self.values}

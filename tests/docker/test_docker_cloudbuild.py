@@ -39,6 +39,7 @@ os.execv("{python}", ["{python}", *words])
 """
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 STEPS = ["settings", "test", "build", "smoke", "push", "compile", "store", "submit"]
+STEPS += ["images", "artifacts"]
 NAMES = "{{.Repository}}:{{.Tag}} {{.Repository}}@{{.Digest}}"
 
 
@@ -109,10 +110,10 @@ def workspace(tmp_path, registry):
     return checkout
 
 
-def build_file(path, registry, specs, **values):
+def build_file(path, registry, specs, buckets, **values):
     def elsewhere(setting):
         here = setting.replace("https://us-central1-kfp.pkg.dev", specs.address)
-        return here.replace(HOST, registry)
+        return here.replace(HOST, registry).replace("gs://", f"{buckets}/")
 
     values = {"_BUCKET": "my-bucket", "COMMIT_SHA": COMMIT, **values}
     return BuildFile(path=path, values=values, elsewhere=elsewhere)
@@ -125,16 +126,17 @@ def digest(registry, tag):
     return requests.head(url, headers=accept).headers["Docker-Content-Digest"]
 
 
-def test_pushed_digest_is_submitted_and_promoted(registry, specs, workspace):
+def test_pushed_digest_is_submitted_and_promoted(registry, specs, workspace, tmp_path):
     """It is the one that was tried, compiled and stored too."""
-    done, printed = build_file("cloudbuild.yaml", registry, specs).run(workspace)
+    here = registry, specs, tmp_path / "buckets"
+    done, printed = build_file("cloudbuild.yaml", *here).run(workspace)
     assert sorted(done) == sorted(STEPS), printed
     name = f"{registry}/my-project/training/tfrecord-training"
     pushed = f"{name}@{digest(registry, 'b-1')}"
     assert (workspace / "build/image.txt").read_text().strip() == pushed
     assert f"{COMMIT} runs: pipelines.doctor --image" in printed
     for spec in ("training-vertex.yaml", "training-local.yaml"):
-        text = (workspace / "build" / spec).read_text()
+        text = (tmp_path / "buckets/my-bucket/specs/b-1" / spec).read_text()
         assert set(re.findall(re.escape(name) + r"[@:\w]*", text)) == {pushed}
     [(path, upload)] = specs.stored
     assert path == "/my-project/pipelines" and f"{COMMIT},latest" in upload and pushed in upload
@@ -149,7 +151,7 @@ def test_pushed_digest_is_submitted_and_promoted(registry, specs, workspace):
     try:
         values = {"_PRODUCTION": "production", "_BUCKET": "other", "TAG_NAME": "v1.0.0"}
         (workspace / "build/image.txt").unlink()
-        done, printed = build_file(promote, registry, specs, **values).run(workspace)
+        done, printed = build_file(promote, *here, **values).run(workspace)
         assert done == ["find", "submit"], printed
     finally:
         remove(network="cloudbuild")
@@ -159,5 +161,5 @@ def test_pushed_digest_is_submitted_and_promoted(registry, specs, workspace):
     accounts = f"--service-account training-pipeline@{domain} "
     accounts += f"--set training_service_account=training-train@{domain}"
     assert f"{COMMIT} runs: pipelines.submit {place} {accounts} --yes" in printed
-    missing = build_file(promote, registry, specs, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40)
+    missing = build_file(promote, *here, TAG_NAME="v1.0.1", COMMIT_SHA="f" * 40)
     assert "no image of commit ffff" in missing.run(workspace)[1]
