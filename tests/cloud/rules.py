@@ -9,6 +9,7 @@ import functools
 import pathlib
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import proto
 import yaml
@@ -17,10 +18,14 @@ from google.api_core import exceptions
 _TABLE = yaml.safe_load(pathlib.Path(__file__).with_name("rules.yaml").read_text())
 RULES = _TABLE["rules"]
 # Allowed numbers of accelerators by use, machine type and accelerator.
-MACHINES = {
-    use: {name: row["gpus"] for row in rows for name in row["names"].split()}
-    for use, rows in _TABLE["machines"].items()
-}
+MACHINES: dict[str, Any] = {"training": {}, "prediction": {}}
+for _row in _TABLE["machines"]:
+    for _family, _endings, _unit in re.findall(r"([\w-]+-)\{?([\d,]+|tpu)\}?(\w*)", _row["names"]):
+        for _number in _endings.split(","):
+            _gpus = _row["gpus"].items()
+            _counts = {gpu: [int(_number)] if n == "name" else n for gpu, n in _gpus}
+            for _use in _row.get("for", MACHINES):
+                MACHINES[_use][f"{_family}{_number}{_unit}"] = _counts
 
 
 def check(message, parent):
@@ -70,6 +75,14 @@ def _holds(rule, bound, value, message, parent):
     match rule:
         case "required":
             return value
+        case "parameters":
+            wanted = _inputs(read(message, bound))
+            needed = {name for name, of_spec in wanted.items() if not _is_optional(of_spec)}
+            return needed <= value.keys() <= wanted.keys()
+        case "among":
+            return value in bound
+        case "same":
+            return len({str(read(pool, bound)) for pool in value if pool}) == 1
         case "one_of":
             return sum(bool(read(message, name)) for name in bound) == 1
         case _ if not value:
@@ -94,3 +107,12 @@ def _holds(rule, bound, value, message, parent):
             return value >= read(message, bound)
         case "region":
             return f"/{parent.rpartition('/')[2]}/" in value
+
+
+def _inputs(spec):
+    """Returns the parameters of a pipeline, with what its spec says of each."""
+    return (spec or {}).get("root", {}).get("inputDefinitions", {}).get("parameters", {})
+
+
+def _is_optional(parameter):
+    return "defaultValue" in parameter or parameter.get("isOptional", False)

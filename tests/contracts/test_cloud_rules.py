@@ -85,8 +85,20 @@ PIPELINE = v1.PipelineJob(
     name=f"{PARENT}/pipelineJobs/training-1",
     display_name="training-1",
     labels=LABELS,
-    pipeline_spec={"root": {}},
-    runtime_config={"gcs_output_directory": "gs://demo/runs"},
+    pipeline_spec={
+        "root": {
+            "inputDefinitions": {
+                "parameters": {
+                    "job_dir": {"parameterType": "STRING"},
+                    "name": {"parameterType": "STRING", "defaultValue": "model"},
+                }
+            }
+        }
+    },
+    runtime_config={
+        "gcs_output_directory": "gs://demo/runs",
+        "parameter_values": {"job_dir": "gs://demo/runs/a"},
+    },
     service_account=ACCOUNT,
     network=NETWORK,
     encryption_spec=KEY,
@@ -223,6 +235,10 @@ def wrong_values(rule, message):  # noqa: C901 (one case for each kind of rule)
             yield from ({field: split} for split in ({"0": 99}, {"0": 101}, {"0": 150, "1": -50}))
         case "machine":
             yield from ({field: machine} for machine in MACHINES)
+        case "parameters":
+            yield from ({field: given} for given in ({}, {"job_dir": "a", "other": 1}))
+        case "same" | "among":
+            yield {}  # The machines and GPU of the valid request are wrong where the rule applies.
         case "needs" if value:
             yield {bound: None}
         case "excludes":
@@ -412,6 +428,7 @@ FLAGS = {
 }
 # What the product lets through, by field and rule, and why.
 DIFFERENCES = {
+    ("CustomJobSpec.worker_pool_specs", "same"): "no setting asks for FLEX_START",
     ("CustomJobSpec.network", "excludes"): "no setting makes the other kind of network",
     (
         "DedicatedResources.machine_spec",

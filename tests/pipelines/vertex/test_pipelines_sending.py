@@ -91,7 +91,8 @@ def run(vertex, bucket, tmp_path, monkeypatch):
         strategy = submission.cluster.scheduling.strategy
         values = {"timeout": f"{order.timeout_s}s", "strategy": strategy}
         job = {"displayName": RUN, "labels": submission.settings.all_labels(RUN)}
-        job["pipelineSpec"] = {"root": {}}
+        inputs = {"parameters": {name: {"parameterType": "STRING"} for name in values}}
+        job["pipelineSpec"] = {"root": {"inputDefinitions": inputs}}
         job["runtimeConfig"] = {"gcsOutputDirectory": "gs://demo/runs", "parameterValues": values}
         return {"parent": vertex.parent, "pipelineJobId": job_id, "pipelineJob": job}
 
