@@ -76,9 +76,10 @@ def _holds(rule, bound, value, message, parent):
         case "required":
             return value
         case "parameters":
-            wanted = _inputs(read(message, bound))
-            needed = {name for name, of_spec in wanted.items() if not _is_optional(of_spec)}
-            return needed <= value.keys() <= wanted.keys()
+            inputs = (read(message, bound) or {}).get("root", {}).get("inputDefinitions", {})
+            known = inputs.get("parameters", {})
+            optional = {name for name in known if {"defaultValue", "isOptional"} & {*known[name]}}
+            return known.keys() - optional <= value.keys() <= known.keys()
         case "among":
             return value in bound
         case "same":
@@ -107,12 +108,3 @@ def _holds(rule, bound, value, message, parent):
             return value >= read(message, bound)
         case "region":
             return f"/{parent.rpartition('/')[2]}/" in value
-
-
-def _inputs(spec):
-    """Returns the parameters of a pipeline, with what its spec says of each."""
-    return (spec or {}).get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-
-
-def _is_optional(parameter):
-    return "defaultValue" in parameter or parameter.get("isOptional", False)

@@ -1,8 +1,8 @@
-"""Services that a submission asks beside Vertex AI and the store: accounts, policies and images.
+"""Small services: accounts, policies and images of a submission, and Compute Engine's groups.
 
-After the REST references of IAM (`serviceAccounts.testIamPermissions`, `getIamPolicy`) and the OCI
-distribution specification (manifests and blobs). Names say how each behaves, so that tests at once
-need not agree on it.
+After the REST references of IAM (`serviceAccounts.testIamPermissions`, `getIamPolicy`) and of
+`instanceGroupManagers` (insert, delete), and the OCI distribution specification (manifests and
+blobs). Names say how each behaves, so that tests at once need not agree on it.
 """
 
 import functools
@@ -11,7 +11,6 @@ import re
 
 from google.api_core import exceptions
 
-from tests.cloud.compute import Groups
 from tests.cloud.front import Answer
 
 
@@ -44,11 +43,30 @@ def image(iam, request):
     return Answer(200, {"schemaVersion": 2, "config": {"digest": f"sha256:{digest}"}, "layers": []})
 
 
+_GROUP = {"name", "description", "baseInstanceName", "instanceTemplate", "targetSize", "params"}
+
+
+def group(names, request):
+    """Makes or deletes a managed group of instances; its machines are what a test starts."""
+    match request.method, request.path.split("/")[7:]:
+        case "POST", ["instanceGroupManagers"]:
+            if unknown := (body := json.loads(request.body)).keys() - _GROUP:
+                raise exceptions.BadRequest(f"unknown fields {unknown}")
+            if body["name"] in names:
+                raise exceptions.Conflict(body["name"])
+            names.add(body["name"])
+        case "DELETE", ["instanceGroupManagers", name] if name in names:
+            names.remove(name)
+        case _:
+            raise exceptions.NotFound(request.path)
+    return Answer(200, {"kind": "compute#operation", "status": "RUNNING"})
+
+
 def hosts(iam):
     """Returns the function that answers for each host."""
     return {
         "iam.googleapis.com": functools.partial(account, iam),
         "cloudresourcemanager.googleapis.com": functools.partial(project, iam),
         "us-docker.pkg.dev": functools.partial(image, iam),
-        "compute.googleapis.com": Groups().answer,
+        "compute.googleapis.com": functools.partial(group, set()),
     }

@@ -112,6 +112,7 @@ def test_build_of_trigger_submits(builds, number, trigger):
         (PIPELINE, ACTING, BUILD, REFUSED),
         ("gs://{}", "storage.objectUser", BUILD, "no storage.objects.create"),
         (PIPELINE, ACTING, RELEASE, REFUSED),
+        (PROJECT, "aiplatform.user", BUILD, "Permission 'aiplatform.pipelineJobs.create' denied"),
     ],
 )
 def test_missing_binding_is_refused(builds, resource, role, account, message):
@@ -122,6 +123,7 @@ def test_missing_binding_is_refused(builds, resource, role, account, message):
     else:
         done = builds.submit(BUILD, _UNTIL="submit")
     assert done.returncode == 2 and "error: " in done.stdout and message in done.stdout, done.stdout
+    assert not list(builds.cloud.files.iterdir())
 
 
 @pytest.mark.parametrize(

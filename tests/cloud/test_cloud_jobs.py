@@ -50,6 +50,17 @@ def test_job_reads_bucket_once(cloud, digits, tmp_path, reader):
     assert (tmp_path / "digits" / "1" / "saved_model.pb").is_file()
 
 
+@pytest.mark.cloud_ci
+def test_mount_notes_what_disks_do(cloud):
+    """In the bucket of no test, as a note fails the test that it is of."""
+    name = f"/gcs/demo/{cloud.bucket}"
+    program = f"import fcntl, os; open('{name}', 'w').close(); os.rename('{name}', '{name}-2'); "
+    program += f"fcntl.flock(open('{name}-2', 'a'), fcntl.LOCK_EX)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    noted = re.findall(rf"(\S+) {name}", (cloud.work / "mount.log").read_text())
+    assert noted == ["os.rename", "os.rename", "open", "fcntl.flock"]
+
+
 def test_kills_and_failing_store_change_nothing(cloud, digits):
     """No bit of the weights changes, no checkpoint is lost, and no model is half there."""
     line = f"-m trainer.task --data-dir {digits} --train-steps 20000 --deterministic "

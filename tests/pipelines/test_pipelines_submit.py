@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 import requests
 from google.auth.credentials import AnonymousCredentials
-from google.auth.exceptions import TransportError
+from google.auth.exceptions import DefaultCredentialsError, TransportError
 from google.cloud import aiplatform
 from google.cloud import aiplatform_v1 as v1
 from hypothesis import given
@@ -141,6 +141,18 @@ def test_only_definite_answers_refuse(answers, capsys, answer, is_refused):
     with pytest.raises(UserError) if is_refused else contextlib.nullcontext():
         checks.check_access(prepared())
     assert ("warning: not checked, as " in capsys.readouterr().err) is not is_refused
+
+
+def test_missing_image_is_named(answers):
+    answers[IMAGE.partition("@")[2]] = 404, {}
+    with pytest.raises(UserError, match=r"no image us-docker.pkg.dev/p/r/i@.*; build and push it"):
+        checks.check_access(prepared())
+
+
+def test_missing_login_names_command():
+    missing = mock.patch("google.auth.default", side_effect=DefaultCredentialsError("none"))
+    with missing, pytest.raises(UserError, match="run: gcloud auth application-default login"):
+        submit.main([*PLACE, *GIVEN, "--yes"])
 
 
 RUN, TRAIN = (f"{name}@p.iam.gserviceaccount.com" for name in ("run", "train"))

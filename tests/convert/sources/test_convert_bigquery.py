@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dataset_files import convert_to, write_files
+from fake_bigquery import BigQuery
 from google.auth.credentials import AnonymousCredentials
 
 from common.errors import UserError
@@ -14,7 +15,6 @@ from common.storage.files import list_files
 from components.convert import component
 from components.convert.sources import bigquery
 from components.convert.sources.bigquery import export, plan_export
-from tests.cloud.bigquery import BigQuery
 from tests.cloud.front import Front
 from tests.cloud.objects import Objects
 
