@@ -95,9 +95,8 @@ def _prepare(work):
     line += ["-keyout", key, "-out", certificate, "-addext", f"subjectAltName={alternatives}"]
     subprocess.run(line, check=True, stderr=subprocess.DEVNULL)
     _change_root(work)
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
-        os.environ.pop(name, None)
-    for name in ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"):
+    proxies = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", *proxies):
         os.environ.pop(name, None)
     # Every client has a way of its own to be told of an authority: curl in TensorFlow, requests,
     # gRPC.

@@ -66,5 +66,4 @@ class Batches(Collection):
         job.output_info = {"gcs_output_directory": directory}
         job.completion_stats = {"successful_count": len(rows), "failed_count": refused}
         if job.state == _State.JOB_STATE_RUNNING:
-            ending = "PARTIALLY_SUCCEEDED" if refused else "SUCCEEDED"
-            job.state = f"JOB_STATE_{ending}"
+            job.state = f"JOB_STATE_{'PARTIALLY_' if refused else ''}SUCCEEDED"

@@ -208,19 +208,6 @@ class Cloud:
             time.sleep(0.1)
         return result
 
-    def assert_same_weights(self, *job_dirs):
-        """Compares all that the newest checkpoints of two job directories hold, bit by bit."""
-        # 3 s, which tests of other folders that have this fixture need not wait
-        import tensorflow as tf
-
-        one, other = (
-            tf.train.load_checkpoint(str(job_dir / "checkpoints")) for job_dir in job_dirs
-        )
-        kinds = one.get_variable_to_dtype_map()
-        assert kinds == other.get_variable_to_dtype_map()
-        for name in (name for name, kind in kinds.items() if kind != tf.string):
-            assert one.get_tensor(name).tobytes() == other.get_tensor(name).tobytes(), name
-
 
 @pytest.fixture
 def cloud(request, monkeypatch):

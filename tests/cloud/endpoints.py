@@ -1,7 +1,4 @@
-"""Endpoints: a deployed version is a process by its container's own arguments.
-
-It gets its share of the requests.
-"""
+"""Endpoints: a deployed version is a process, which gets its share of the requests."""
 
 import itertools
 import json

@@ -1,14 +1,13 @@
 """Runs one pipeline job as Vertex AI would, task by task.
 
 In `python -m tests.cloud.pipeline JOB.json` JOB.json is the resource that was created. kfp.local
-walks the graph of its spec; what it does otherwise than Vertex AI is put right here, in five
+walks the graph of its spec; what it does otherwise than Vertex AI is put right here, in four
 places:
 
 * a run has the name of its resource;
 * artifacts get gs:// URIs, which the steps see as files below /gcs;
 * Google's own components run too: their launchers are Python modules (only their waiting of 20 s is
   made shorter, as is that before a task is tried again);
-* inside lists and dictionaries whole numbers stay whole, and parameters are filled in;
 * SIGTERM cancels: the running task is told to stop, and no other starts but the exit handler.
 """
 
@@ -67,21 +66,6 @@ class _Tasks:
             self._running.terminate()  # nothing, once it has ended
 
 
-def _filled(value, given):
-    """A list or dictionary as a task gets it: whole numbers whole, parameters filled in."""
-    if isinstance(value, dict):
-        return {key: _filled(each, given) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_filled(each, given) for each in value]
-    if isinstance(value, str):
-        return re.sub(
-            r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}",
-            lambda found: str(given[found[1]]),
-            value,
-        )
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _put_right(tasks, job_id):
     """Patches kfp.local."""
     handler = subprocess_task_handler.SubprocessTaskHandler
@@ -103,17 +87,6 @@ def _put_right(tasks, job_id):
     executor_input_utils.artifact_type_schema_to_artifact_list = lambda *, task_root, **rest: make(
         task_root=re.sub("^/gcs/", "gs://", task_root), **rest
     )
-    as_dict = executor_input_utils.executor_input_to_dict
-
-    def filled(executor_input, component_spec):
-        given = as_dict(executor_input=executor_input, component_spec=component_spec)
-        values = given.get("inputs", {}).get("parameterValues", {})
-        values.update(
-            {key: _filled(v, values) for key, v in values.items() if isinstance(v, dict | list)}
-        )
-        return given
-
-    executor_input_utils.executor_input_to_dict = filled
 
 
 def main():

@@ -83,11 +83,10 @@ class _Cloud:
         """The metadata server; `/loopback` is the tests' own way in.
 
         `PUT /loopback/iam/NAME` sets bindings (`Iam.set`), `GET` lists what was needed of them
-        (`Iam.needs`), and `PUT /loopback/faults/NAME` sets rules (`Fault`); `GET /loopback/jobs`
-        tells of each custom job,
-        `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`) does that to a replica's
-        machine, `PUT /loopback/stockouts` says by machine type how the next jobs end that find
-        none, and `POST /loopback/schedules/N/fire` begins a run of a schedule, whose time has come.
+        (`Iam.needs`), and `PUT /loopback/faults/NAME` sets rules (`Fault`). `GET /loopback/jobs`
+        tells of each custom job, `POST /loopback/jobs/N/lose?replica=worker/0` (or `preempt`) does
+        that to a replica's machine, `PUT /loopback/stockouts` says by machine type how the next
+        jobs end that find none, and `POST /loopback/schedules/N/fire` begins a run of a schedule.
         """
         match request.path.strip("/").split("/"):
             case ["loopback", "iam", name] if request.method == "GET":

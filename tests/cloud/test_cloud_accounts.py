@@ -131,12 +131,7 @@ def test_missing_binding_is_refused(builds, resource, role, account, message):
     [
         (TRAIN, ACTING, PIPELINE, f"train failed: .*{REFUSED}: {TRAIN}"),
         (PROJECT, "aiplatform.user", PIPELINE, "Permission 'aiplatform.metadataStores.get' denied"),
-        (
-            "gs://{}",
-            "storage.objectUser",
-            PIPELINE,
-            r"not have `\[storage.objects.get, storage.obj",
-        ),
+        ("gs://{}", "storage.objectUser", PIPELINE, r"not have `\[storage.objects.get"),
         ("gs://{}", "storage.objectUser", TRAIN, "Permission 'storage.objects.create' denied"),
     ],
 )

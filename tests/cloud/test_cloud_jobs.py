@@ -16,20 +16,15 @@ import tensorflow as tf
 
 from common.manifest import Manifest
 from tests.cloud.conftest import IMAGE
+from tools.prove_gpu.__main__ import weights
 
 pytestmark = pytest.mark.cloud
-PAIR = """
-strategy: multi_worker_mirrored
-chief: {machine: n1-standard-4}
-worker: {machine: n1-standard-4}
-"""
 
 
 @pytest.mark.parametrize("reader", ["resident", "mapped"])
 def test_job_reads_bucket_once(cloud, digits, tmp_path, reader):
     """Replicas share one copy of the records; the model becomes a version of a registry here."""
-    bucket, cluster = f"gs://{cloud.bucket}", tmp_path / "cluster.yaml"
-    cluster.write_text(PAIR)
+    bucket, cluster = f"gs://{cloud.bucket}", "clusters/vertex-cpu.yaml"
     shutil.copytree(digits, cloud.files / "data")
     cloud.fail({"match": f"{cloud.bucket}.*train-.*tfrecord", "status": 503, "times": 3})
     place = f"--backend vertex --project demo-project --image {IMAGE} --cluster {cluster}"
@@ -91,4 +86,4 @@ def test_kills_and_failing_store_change_nothing(cloud, digits):
         if code == 0:
             break
 
-    cloud.assert_same_weights(cloud.files / "undisturbed", job_dir)
+    assert weights(cloud.files / "undisturbed") == weights(job_dir)

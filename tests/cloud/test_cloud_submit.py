@@ -1,13 +1,15 @@
-"""Schedules, cancels and resumes runs on Vertex AI, and waits for them, as a user does."""
+"""Schedules, searches, cancels, resumes and waits for runs on Vertex AI, as a user does."""
 
+import csv
 import json
 import re
 import time
 
 import pytest
+import yaml
 from google.cloud import aiplatform
 
-from tests.cloud.conftest import ONE, PIPELINE
+from tests.cloud.conftest import IMAGE, ONE, PIPELINE
 
 pytestmark = pytest.mark.cloud
 SUBMIT = "pipelines/submit.py --project demo-project"
@@ -97,3 +99,22 @@ def test_failed_training_shows_last_lines(cloud):
     assert re.search(r"train \(chief/0\) failed: .*non-zero status of \d+", run.printed)
     assert "gives this replica 1 GPUs" in run.printed
     assert "training is given up: it would fail again" in run.printed
+
+
+@pytest.mark.cloud_ci
+def test_study_to_registered_model(cloud, tmp_path):
+    """Two trainings read one dataset in the bucket, and the better model is registered."""
+    common = {"train_steps": 60, "min_accuracy": 0.1, "project": "demo-project", "image": IMAGE}
+    common |= {"bucket": f"gs://{cloud.bucket}", "cluster": "clusters/vertex-cpu.yaml"}
+    common["service_account"] = PIPELINE
+    common["name"] = "tuned"  # All tests share one registry.
+    study = {"asks": "?", "run": common, "space": {"batch_size": [32, 64]}}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    line = f"pipelines/tune.py {tmp_path}/study.yaml --output {tmp_path}/study --backend vertex"
+    assert "version 1 of tuned" in cloud.printed(f"{line} --then register")
+    trials = list(csv.DictReader((tmp_path / "study" / "study.csv").open()))
+    assert [trial["state"] for trial in trials] == ["complete", "complete"]
+    assert len(list((cloud.files / "datasets").glob("digits-*"))) == 1
+    best = max(trials, key=lambda trial: float(trial["accuracy"]))
+    job_dir = f"gs://{cloud.bucket}/studies/study/trial-00{best['trial']}"
+    assert f"job_dir: {job_dir}" in (tmp_path / "study" / "best.yaml").read_text()

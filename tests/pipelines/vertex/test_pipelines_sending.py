@@ -75,10 +75,10 @@ class Run:
     def objects(self):
         return {path: path.read_bytes() for path in self.files.rglob("*") if path.is_file()}
 
-    def resume(self):
+    def resume(self, *, wait=False):
         submission = Submission.load("gs://demo", RUN)
         store = JobStore(submission.values["job_dir"])
-        return sending.run(submission, store, sending.recorded(submission, store), wait=False)
+        return sending.run(submission, store, sending.recorded(submission, store), wait=wait)
 
     def sent(self):
         return [name.rpartition("/")[2] for name in self.vertex.pipeline_jobs.items]
@@ -185,6 +185,28 @@ def test_lost_launcher_is_no_cancellation(run, state, hours, ending):
     run.pipeline(state, state="FAILED", end_time=began + datetime.timedelta(hours=hours))
     assert run.resume() == 0
     assert json.loads(run.attempts.read_text())[0]["ending"] == ending
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("EXPIRED", "training is given up: no capacity for any of its 1 choices of machines"),
+        ("CANCELLED", f"{RUN}: cancelled"),
+    ],
+)
+def test_expired_training_is_no_cancellation(run, capsys, state, said):
+    """The run of either has been cancelled, but one by `follow`, as it would never have ended."""
+    create = run.vertex.pipeline_jobs.create
+
+    def cancelled(request, parent):
+        job = create(request, parent)
+        run.train(0, f"JOB_STATE_{state}")
+        job.state = "PIPELINE_STATE_CANCELLED"
+        return job
+
+    run.vertex.route("POST", "{parent}/pipelineJobs", cancelled)
+    assert run.resume(wait=True) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == said
 
 
 def test_finished_run_is_not_sent_again(run, capsys):
