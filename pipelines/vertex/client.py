@@ -101,8 +101,10 @@ def jobs(run: str, kind: Any = aiplatform.CustomJob) -> list[Any]:
       ConnectionError: If Vertex AI does not answer.
     """
     with refusals(_SERVICE):
-        found = [job.gca_resource for job in kind.list(filter=f'{OURS} AND display_name="{run}"')]
-    return sorted(found, key=lambda job: job.create_time)
+        matching = [
+            job.gca_resource for job in kind.list(filter=f'{OURS} AND display_name="{run}"')
+        ]
+    return sorted(matching, key=lambda job: job.create_time)
 
 
 def link(name: str) -> str:

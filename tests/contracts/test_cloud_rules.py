@@ -236,7 +236,7 @@ def wrong_values(rule, message):  # noqa: C901 (one case for each kind of rule)
         case "machine":
             yield from ({field: machine} for machine in MACHINES)
         case "parameters":
-            yield from ({field: given} for given in ({}, {"job_dir": "a", "other": 1}))
+            yield from ({field: values} for values in ({}, {"job_dir": "a", "other": 1}))
         case "same" | "among":
             yield {}  # The machines and GPU of the valid request are wrong where the rule applies.
         case "needs" if value:

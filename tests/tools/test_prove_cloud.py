@@ -13,6 +13,7 @@ import requests
 
 from tests.cloud import rules
 from tests.cloud.conftest import IMAGE, PIPELINE, YOU, cloud  # noqa: F401 (a fixture)
+from tests.cloud.faults import ResetError
 from tools.prove_cloud import __main__ as program
 from tools.prove_cloud import guesses
 
@@ -80,11 +81,22 @@ def test_each_guess_is_tried_alone(vertex, broken):
 
 
 def test_interrupted_proof_deletes_all(vertex, broken, capsys):
+    """Also if a request to delete gets no answer."""
+    broken_off, delete = [], vertex.custom_jobs.delete
+
+    def answer(request, parent, id):
+        if id not in broken_off:
+            broken_off.append(id)
+            raise ResetError
+        return delete(request, parent, id)
+
+    vertex.route("DELETE", "{parent}/customJobs/{id}", answer)
     bucket = mock.Mock(**{"list_blobs.return_value": [blob := mock.Mock()]})
     clock = mock.Mock(**{"monotonic.return_value": 0.0, "sleep.side_effect": KeyboardInterrupt})
     with mock.patch.object(program, "time", clock), pytest.raises(KeyboardInterrupt):
         program.prove(REQUESTS, bucket, "prove-000000", broken)
     assert not vertex.custom_jobs.items and not vertex.models.versions
+    assert len(broken_off) == len(REQUESTS)
     assert blob.delete.call_count == 1 and "left behind" not in capsys.readouterr().err
 
 

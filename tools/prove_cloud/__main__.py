@@ -200,8 +200,8 @@ def main():
         when = f"`make prove-cloud`, {datetime.date.today()}, {args.location}"
         for claim, answer in zip(claims(), answers, strict=True):
             print("|", " | ".join(text.replace("|", "/") for text in (claim, answer, when)), "|")
-    except (GoogleAPICallError, GoogleAuthError) as error:
-        raise UserError(f"Google Cloud refused: {error}") from None
+    except (GoogleAPICallError, GoogleAuthError, OSError) as error:
+        raise UserError(f"Google Cloud refused, or does not answer: {error}") from None
     return 0
 
 

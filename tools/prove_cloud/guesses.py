@@ -14,6 +14,7 @@ import sys
 import time
 
 import yaml
+from google.auth.exceptions import GoogleAuthError
 
 _RULES = pathlib.Path(__file__).parents[2] / "tests" / "cloud" / "rules.yaml"
 _TABLES = yaml.safe_load(pathlib.Path(__file__).with_suffix(".yaml").read_text())
@@ -116,11 +117,18 @@ def broken(field):
 
 
 def remove(session, url):
-    """Cancels and deletes a resource, which a job allows when it has ended."""
+    """Cancels and deletes a resource, which a job allows when it has ended; else names it."""
     deadline = time.monotonic() + _LIMIT_S
-    session.post(f"{url}:cancel")  # Refused if it has ended, or is no job.
-    while not (answer := session.delete(url)).ok and answer.status_code != 404:
+    while True:
+        try:
+            session.post(f"{url}:cancel")  # Refused if it has ended, or is no job.
+            answer = session.delete(url)
+            if answer.ok or answer.status_code == 404:
+                return
+            why = answer.text
+        except (OSError, GoogleAuthError) as error:  # The rest is to be deleted all the same.
+            why = error
         if time.monotonic() > deadline:
-            print(f"left behind: {url} ({answer.text})", file=sys.stderr)
+            print(f"left behind: {url} ({why})", file=sys.stderr)
             return
         time.sleep(_WAIT_S)

@@ -188,13 +188,13 @@ def test_lost_launcher_is_no_cancellation(run, state, hours, ending):
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "message"),
     [
         ("EXPIRED", "training is given up: no capacity for any of its 1 choices of machines"),
         ("CANCELLED", f"{RUN}: cancelled"),
     ],
 )
-def test_expired_training_is_no_cancellation(run, capsys, state, said):
+def test_expired_training_is_no_cancellation(run, capsys, state, message):
     """The run of either has been cancelled, but one by `follow`, as it would never have ended."""
     create = run.vertex.pipeline_jobs.create
 
@@ -206,7 +206,7 @@ def test_expired_training_is_no_cancellation(run, capsys, state, said):
 
     run.vertex.route("POST", "{parent}/pipelineJobs", cancelled)
     assert run.resume(wait=True) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == said
+    assert capsys.readouterr().err.splitlines()[-1] == message
 
 
 def test_finished_run_is_not_sent_again(run, capsys):
