@@ -121,7 +121,8 @@ def remove(session, url):
     deadline = time.monotonic() + _LIMIT_S
     while True:
         try:
-            session.post(f"{url}:cancel")  # Refused if it has ended, or is no job.
+            if "Jobs/" in url:
+                session.post(f"{url}:cancel")  # Refused if it has ended.
             answer = session.delete(url)
             if answer.ok or answer.status_code == 404:
                 return
