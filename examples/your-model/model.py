@@ -5,10 +5,11 @@ import keras
 
 def network(manifest, *, width=32, dropout=0.1):
     """Returns a model from the images of a dataset to one logit for each class."""
+    image = manifest.feature("image")
     return keras.Sequential(
         [
-            keras.Input(manifest.feature("image").shape),
-            keras.layers.Rescaling(1 / 255),
+            keras.Input(image.shape),
+            keras.layers.Rescaling(1 / image.value_range[1]),
             keras.layers.Flatten(),
             keras.layers.Dense(width, "relu"),
             keras.layers.Dropout(dropout),
