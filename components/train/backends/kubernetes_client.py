@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -88,7 +89,7 @@ class JobSets:
         """Reads the credentials: those of the kubeconfig file, else those of the pod around this.
 
         Args:
-          namespace: Namespace; None for that of the kubeconfig file, else `default`.
+          namespace: Namespace; None for that of the kubeconfig file or the pod, else `default`.
 
         Raises:
           UserError: If there are no credentials.
@@ -103,6 +104,8 @@ class JobSets:
                 context = config.list_kube_config_contexts(path)[1]["context"]
             except config.ConfigException:
                 config.load_incluster_config()
+                token = pathlib.Path(config.incluster_config.SERVICE_TOKEN_FILENAME)
+                context = {"namespace": token.with_name("namespace").read_text(encoding="utf-8")}
         except config.ConfigException as error:
             raise UserError(
                 f"no access to a Kubernetes cluster ({first_line(error)}); set KUBECONFIG to a "

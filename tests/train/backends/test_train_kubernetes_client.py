@@ -1,0 +1,32 @@
+"""Credentials of the client of Kubernetes; tests/kubernetes sends its requests."""
+
+import pytest
+from kubernetes import config
+
+from common.errors import UserError
+from components.train.backends.kubernetes_client import JobSets
+
+
+@pytest.fixture
+def pod(monkeypatch, tmp_path):
+    """Puts this process into a pod of the namespace `team`, without a kubeconfig file."""
+    for name, text in {"namespace": "team", "token": "t", "ca.crt": "c"}.items():
+        (tmp_path / name).write_text(text)
+    inside = config.incluster_config
+    monkeypatch.setattr(inside, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(inside, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setattr(config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    return tmp_path
+
+
+def test_pod_uses_its_own_namespace(pod):
+    assert JobSets(None).namespace == "team"
+    assert JobSets("other").namespace == "other"
+
+
+def test_missing_credentials_are_named(pod):
+    (pod / "token").unlink()
+    with pytest.raises(UserError, match=r"no access to a Kubernetes cluster .*; set KUBECONFIG"):
+        JobSets(None)
