@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-ci test-all test-clusters test-cloud-ci test-slow test-beam test-docker test-kubernetes run-cloud test-cloud prove-cloud prove-gpu chaos lint format compile image image-gpu bench lock clean clean-all
+.PHONY: help setup run check test test-ci test-all test-clusters test-cloud-ci test-slow test-beam test-docker test-kubernetes run-cloud test-cloud prove-cloud prove-gpu prove-kubeflow chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -67,7 +67,7 @@ test-docker: setup  ## the pipeline in containers; says so when there is no engi
 	@IMAGE=$(IMAGE) sh tests/docker/run.sh $(PY)
 
 test-kubernetes: setup  ## jobs on a Kubernetes control plane here, which it builds once; says so when there is no Go
-	@sh tests/kubernetes/run.sh $(PY) $(ARGS)
+	@sh tests/kubernetes/run.sh $(PY) -m pytest -q -m kubernetes $(ARGS) tests/kubernetes tests/contracts
 
 run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS='--train-steps 2000'); logs in build/cloud
 	@$(PY) -m tests.cloud --work build/cloud -- $(PY) pipelines/submit.py --wait --yes --project demo-project \
@@ -81,6 +81,9 @@ prove-cloud: setup  ## show on the real Vertex AI what only it can, for less tha
 
 prove-gpu: setup  ## show on a machine with GPUs, rented for ten minutes, what only they can (ARGS='--help')
 	@$(PY) -m tools.prove_gpu $(ARGS)
+
+prove-kubeflow: setup  ## run the compiled spec on Kubeflow Pipelines' own programs (PROGRAMS=DIR; tools/prove_kubeflow says which)
+	@SKIPPED=1 sh tests/kubernetes/run.sh $(PY) -m tools.prove_kubeflow $(PROGRAMS)
 
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
 	@$(PY) -m tools.chaos $(ARGS)

@@ -15,12 +15,13 @@ import subprocess
 import threading
 import time
 import urllib.parse
+from collections.abc import Iterable
 
 from kubernetes import client, watch
 from urllib3.exceptions import HTTPError
 
 from tests.kubernetes.control_plane import wait_for
-from tests.kubernetes.expand import expand
+from tests.kubernetes.expand import expand, field
 from tests.root import ROOT
 
 _NODE, _BRIDGE = "node", "kubelet"
@@ -50,18 +51,26 @@ class _Pod:
 class Kubelet:
     """The node."""
 
-    def __init__(self, api: client.ApiClient, home: pathlib.Path, environment: dict[str, str]):
+    def __init__(
+        self,
+        api: client.ApiClient,
+        home: pathlib.Path,
+        environment: dict[str, str],
+        hosts: Iterable[str] = (),
+    ):
         """Keeps the settings.
 
         Args:
           api: Client that acts as an administrator.
           home: Directory for logs, with the key and certificate of the control plane.
           environment: Variables that every container has, as if its image set them.
+          hosts: Further names of this machine, for pods without a network of their own.
         """
         self._api, self._core, self._home = api, client.CoreV1Api(api), home
         self._environment = environment
         self._pods: dict[str, _Pod] = {}
-        self._hosts: dict[str, str] = {"localhost": "127.0.0.1"}
+        self._hosts: dict[str, str] = dict.fromkeys(["localhost", *hosts], "127.0.0.1")
+        self._write_hosts()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
 
@@ -125,7 +134,7 @@ class Kubelet:
             if pod.is_stopping:
                 return
             address = self._start(pod, body, container)
-        self._report(pod, "Running", {"running": {}}, container, address)
+        self._report(pod, "Running", {container["name"]: {"running": {}}}, address)
         with self._log_of(pod).open("ab", buffering=0) as log:
             for line in pod.process.stdout:
                 seconds, nanoseconds = divmod(time.time_ns(), 10**9)
@@ -134,28 +143,19 @@ class Kubelet:
         code = pod.process.wait()
         code = 128 - code if code < 0 else code
         phase = "Failed" if code else "Succeeded"
-        self._report(pod, phase, {"terminated": {"exitCode": code}}, container, address)
+        states = {container["name"]: {"terminated": {"exitCode": code}}}
+        self._report(pod, phase, states, address)
 
     def _start(self, pod, body, container):
         """Binds a pod and starts its program; returns its address."""
-        target = client.V1ObjectReference(kind="Node", name=_NODE)
-        binding = client.V1Binding(metadata={"name": pod.name}, target=target)
-        self._core.create_namespaced_binding(pod.namespace, binding, _preload_content=False)
-        variables: dict[str, str] = {}
-        for variable in container.get("env", ()):
-            value = expand(variable.get("value", ""), variables)
-            if "valueFrom" in variable:
-                path = variable["valueFrom"]["fieldRef"]["fieldPath"]
-                value = body["metadata"]["annotations"][path.split("'")[1]]
-            variables[variable["name"]] = value
-        command = [expand(word, variables) for word in container["command"]]
+        self._bind(pod)
+        variables = self._variables(body, container)
+        command = self._command(body, container, variables)
         with self._lock:
             number = next(self._numbers)
             address = f"10.77.{number // 250}.{number % 250 + 1}"
             self._hosts[f"{body['spec']['hostname']}.{body['spec']['subdomain']}"] = address
-            hosts = self._home / "hosts"
-            # It is written in place, as it is mounted into pods.
-            hosts.write_text("".join(f"{ip} {name}\n" for name, ip in self._hosts.items()))
+            hosts = self._write_hosts()
         pod.process = subprocess.Popen(
             ["unshare", "--net", "--mount", "sh", "-c", _ENTER, hosts, address, *command],
             env={**self._environment, **variables},
@@ -172,17 +172,43 @@ class Kubelet:
         pod.process.stdin.close()
         return address
 
-    def _report(self, pod, phase, state, container, address):
-        is_ready = str(phase == "Running")
-        names = {"name": container["name"], "image": container["image"], "imageID": ""}
+    def _bind(self, pod):
+        target = client.V1ObjectReference(kind="Node", name=_NODE)
+        binding = client.V1Binding(metadata={"name": pod.name}, target=target)
+        self._core.create_namespaced_binding(pod.namespace, binding, _preload_content=False)
+
+    def _variables(self, body, container):
+        """Returns the variables that a pod sets for a container."""
+        variables: dict[str, str] = {}
+        for variable in container.get("env", ()):
+            value = expand(variable.get("value", ""), variables)
+            if "valueFrom" in variable:
+                value = field(body, variable["valueFrom"]["fieldRef"]["fieldPath"])
+            variables[variable["name"]] = value
+        return variables
+
+    def _command(self, body, container, variables):
+        """Returns the words that start a container."""
+        words = [*container["command"], *container.get("args", ())]
+        return [expand(word, variables) for word in words]
+
+    def _write_hosts(self):
+        hosts = self._home / "hosts"
+        # It is written in place, as it is mounted into pods.
+        hosts.write_text("".join(f"{ip} {name}\n" for name, ip in self._hosts.items()))
+        return hosts
+
+    def _report(self, pod, phase, states, address):
+        """Reports a phase of a pod and the states of its containers, by their names."""
+        common = {"image": "", "imageID": "", "ready": phase == "Running", "restartCount": 0}
         status = {
             "phase": phase,
             "podIP": address,
             "podIPs": [{"ip": address}],
             "startTime": _now(),
-            "conditions": [{"type": "Ready", "status": is_ready}],
+            "conditions": [{"type": "Ready", "status": str(phase == "Running")}],
             "containerStatuses": [
-                {**names, "ready": phase == "Running", "restartCount": 0, "state": state}
+                {**common, "name": name, "state": state} for name, state in states.items()
             ],
         }
         self._until_done(self._core.patch_namespaced_pod_status, pod, {"status": status})

@@ -1,21 +1,18 @@
 #!/bin/sh
-# Builds a Kubernetes control plane and runs the tests marked `kubernetes` in namespaces of their own; where Go or
-# namespaces cannot be had, says so and succeeds.
-# usage: sh tests/kubernetes/run.sh PYTHON [arguments of pytest]
+# Builds a Kubernetes control plane, and runs a command in namespaces of its own, with the directory of the programs in
+# CONTROL_PLANE. Where Go or namespaces cannot be had, says so and exits with $SKIPPED, or with 0 without it.
+# usage: sh tests/kubernetes/run.sh COMMAND...
 set -eu
+root=$PWD
 cd "$(dirname "$0")"
-python=$1
-shift
-if ! command -v go >/dev/null; then
-    echo "test-kubernetes skipped: there is no Go; install Go 1.26 and run it again"
-    exit 0
-fi
+skip() {
+    echo "skipped: $1"
+    exit "${SKIPPED:-0}"
+}
+command -v go >/dev/null || skip "there is no Go; install Go 1.26 and run it again"
 enter="unshare --mount-proc --net --pid --fork --kill-child --propagation private"
 [ "$(id -u)" -eq 0 ] || enter="$enter --user --map-root-user"
-if ! $enter ip link set lo up; then
-    echo "test-kubernetes skipped: no namespaces can be made here"
-    exit 0
-fi
+$enter ip link set lo up || skip "no namespaces can be made here"
 key=$(cat go.mod go.sum | sha256sum | cut -c -12)
 programs=${XDG_CACHE_HOME:-$HOME/.cache}/tfrecord-training-pipeline/kubernetes-$key
 if [ ! -d "$programs" ]; then
@@ -28,7 +25,7 @@ if [ ! -d "$programs" ]; then
     cp "$jobset/crd/bases/jobset.x-k8s.io_jobsets.yaml" "$jobset/webhook/manifests.yaml" "$new"
     mv "$new" "$programs"
 fi
-cd ../..
+cd "$root"
 export CONTROL_PLANE="$programs"
-# shellcheck disable=SC2016,SC2086 # The inner shell expands them; $enter is several words.
-exec $enter sh -c 'ip link set lo up && exec "$0" -m pytest -q -m kubernetes "$@" tests/kubernetes tests/contracts' "$python" "$@"
+# shellcheck disable=SC2016,SC2086 # The inner shell expands it; $enter is several words.
+exec $enter sh -c 'ip link set lo up && exec "$0" "$@"' "$@"

@@ -1,0 +1,218 @@
+"""Kubeflow Pipelines without its API server and its page, on the control plane of the tests.
+
+A compiled spec becomes a workflow of Argo by the server's own compiler, and the server's driver and
+launcher run its steps. Without the API server, no step is cached.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+
+import yaml
+from kubernetes import client
+
+from common.errors import UserError
+from tests.kubernetes.control_plane import ControlPlane, wait_for
+from tests.root import ROOT
+from tools.prove_kubeflow.node import Node
+
+PROGRAMS = ("argoexec", "compile", "driver", "launcher-v2", "workflow-controller")
+NAMESPACE = "kubeflow"
+_METADATA, _STORE = "127.0.0.1:8080", "127.0.0.1:9000"
+_HOSTS = (
+    "metadata-grpc-service.kubeflow.svc.cluster.local",
+    "seaweedfs.kubeflow",
+    "minio-service.kubeflow",
+)
+_WORKFLOWS = ("argoproj.io", "v1alpha1", NAMESPACE, "workflows")
+_RUNNER = "pipeline-runner"
+# By group: resources and verbs, as far as driver, launcher and Argo's executor need them.
+_RIGHTS = {
+    "": {
+        "secrets configmaps persistentvolumeclaims": "get list watch",
+        "pods pods/log": "get list watch patch",
+    },
+    "argoproj.io": {"workflows workflowtaskresults": "get list watch create update patch"},
+}
+_KINDS = {
+    "Workflow": "workflows",
+    "WorkflowTemplate": "workflowtemplates",
+    "CronWorkflow": "cronworkflows",
+    "ClusterWorkflowTemplate": "clusterworkflowtemplates",
+    "WorkflowEventBinding": "workfloweventbindings",
+    "WorkflowTaskResult": "workflowtaskresults",
+    "WorkflowTaskSet": "workflowtasksets",
+    "WorkflowArtifactGCTask": "workflowartifactgctasks",
+}
+_ENDED = ("Succeeded", "Failed", "Error")
+
+
+class Server:
+    """The server.
+
+    Attributes:
+      shared: Directory of the claims, by their names.
+    """
+
+    def __init__(self, programs, control_plane, python, home):
+        """Starts the server, which ends with the namespaces that this program is in.
+
+        Args:
+          programs: Directory of PROGRAMS.
+          control_plane: Directory of the programs that `tests/kubernetes/run.sh` builds.
+          python: Python with ml-metadata, grpcio and moto.
+          home: Directory for keys, data and logs.
+        """
+        self._home, self._programs = home, programs
+        plane = ControlPlane(control_plane, home)
+        plane.start()
+        api = plane.client("admin")
+        path = f"{programs}:{ROOT / '.venv/bin'}:{os.environ['PATH']}"
+        environment = {"PATH": path, "HOME": "/tmp", "CUDA_VISIBLE_DEVICES": "-1"}
+        node = Node(api, home, programs, {**environment, "TRAINER_THREADS": "1"}, _HOSTS)
+        node.start()
+        self.shared = node.shared
+        self._core = client.CoreV1Api(api)
+        self._objects = client.CustomObjectsApi(api)
+        self._prepare(api)
+        metadata = ROOT / "tools/prove_kubeflow/metadata_server.py"
+        self._start("metadata", python, metadata, _METADATA, home / "metadata.db")
+        host, _, port = _STORE.partition(":")
+        os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"
+        self._start("store", python.with_name("moto_server"), "-H", host, "-p", port)
+        bucket = urllib.request.Request(f"http://{_STORE}/mlpipeline", method="PUT")
+        wait_for(lambda: urllib.request.urlopen(bucket, timeout=5), "the object store")
+        os.environ |= {"LEADER_ELECTION_DISABLE": "true", "DEFAULT_REQUEUE_TIME": "500ms"}
+        self._start(
+            "workflow-controller",
+            programs / "workflow-controller",
+            "--namespaced",
+            f"--namespace={NAMESPACE}",
+            f"--managed-namespace={NAMESPACE}",
+            "--executor-image=argoexec",
+            f"--kubeconfig={plane.kubeconfig('admin')}",
+        )
+
+    def run(self, name, spec, values, limit_s):
+        """Runs a compiled spec.
+
+        Args:
+          name: Name of the run.
+          spec: Path of the spec.
+          values: Arguments of the pipeline.
+          limit_s: Most seconds that it may take.
+
+        Returns:
+          The phase in which the run ended, and those of its steps by their names.
+
+        Raises:
+          UserError: If the compiler refuses the spec.
+          TimeoutError: If the run has not ended in time.
+        """
+        pipeline, *platforms = yaml.safe_load_all(spec.read_text())
+        job = {"pipelineSpec": pipeline, "runtimeConfig": {"parameterValues": values}}
+        files = []
+        for file, content in zip(("job.json", "platform.json"), [job, *platforms], strict=False):
+            files.append(self._home / file)
+            files[-1].write_text(json.dumps(content))
+        line = [self._programs / "compile", *files]
+        compiled = subprocess.run(line, capture_output=True, text=True, check=False)
+        if compiled.returncode:
+            raise UserError(f"compile refuses {spec}: {compiled.stderr}")
+        workflow = yaml.safe_load(compiled.stdout)
+        workflow["metadata"] |= {"name": name, "generateName": ""}
+        self._objects.create_namespaced_custom_object(*_WORKFLOWS, workflow)
+        steps: dict[str, str] = {}
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            time.sleep(1)
+            status = self._objects.get_namespaced_custom_object(*_WORKFLOWS, name).get("status", {})
+            for node in status.get("nodes", {}).values():
+                step, _, part = node["name"].removesuffix("(0)").rpartition(".")
+                step = step.rpartition(".")[2]
+                is_step = node["type"] == "Pod" and part == "executor"
+                if is_step and node["phase"] in _ENDED and step not in steps:
+                    steps[step] = node["phase"]
+                    print(f"{name}: {step} {node['phase'].lower()}", flush=True)
+            if status.get("phase") in _ENDED:
+                return status["phase"], steps
+        raise TimeoutError(f"{name} has not ended within {limit_s} s")
+
+    def jobsets(self):
+        """Returns the states of all JobSets by their names."""
+        kind = ("jobset.x-k8s.io", "v1alpha2", NAMESPACE, "jobsets")
+        return {
+            jobset["metadata"]["name"]: jobset.get("status", {}).get("terminalState", "")
+            for jobset in self._objects.list_namespaced_custom_object(*kind)["items"]
+        }
+
+    def _prepare(self, api):
+        """Makes the namespace, Argo's kinds, the account of the steps, and the settings."""
+        self._core.create_namespace({"metadata": {"name": NAMESPACE}})
+        extensions = client.ApiextensionsV1Api(api)
+        for kind, plural in _KINDS.items():
+            version = {"name": "v1alpha1", "served": True, "storage": True}
+            fields = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+            version["schema"] = {"openAPIV3Schema": fields}
+            if kind in ("WorkflowTaskSet", "WorkflowArtifactGCTask"):
+                version["subresources"] = {"status": {}}
+            spec = {
+                "group": "argoproj.io",
+                "scope": "Cluster" if kind.startswith("Cluster") else "Namespaced",
+                "names": {"kind": kind, "plural": plural},
+                "versions": [version],
+            }
+            body = {"metadata": {"name": f"{plural}.argoproj.io"}, "spec": spec}
+            extensions.create_custom_resource_definition(body)
+        rules = [
+            {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+            for group, rights in _RIGHTS.items()
+            for resources, verbs in rights.items()
+        ]
+        runner = {"metadata": {"name": _RUNNER}}
+        training = yaml.safe_load((ROOT / "deploy/kubernetes/role.yaml").read_text())
+        self._core.create_namespaced_service_account(NAMESPACE, runner)
+        rbac = client.RbacAuthorizationV1Api(api)
+        for role in ({**runner, "rules": rules}, training):
+            rbac.create_namespaced_role(NAMESPACE, role)
+            name = role["metadata"]["name"]
+            group = "rbac.authorization.k8s.io"
+            binding = {
+                "metadata": {"name": name},
+                "roleRef": {"kind": "Role", "name": name, "apiGroup": group},
+                "subjects": [{"kind": "ServiceAccount", "name": _RUNNER, "namespace": NAMESPACE}],
+            }
+            rbac.create_namespaced_role_binding(NAMESPACE, binding)
+        for name, data in {
+            "workflow-controller-configmap": {"executor": "image: argoexec\n"},
+            "kfp-launcher": {"defaultPipelineRoot": "minio://mlpipeline/v2/artifacts"},
+        }.items():
+            body = {"metadata": {"name": name}, "data": data}
+            self._core.create_namespaced_config_map(NAMESPACE, body)
+        keys = dict.fromkeys(("accesskey", "secretkey"), base64.b64encode(b"key").decode())
+        body = {"metadata": {"name": "mlpipeline-minio-artifact"}, "data": keys}
+        self._core.create_namespaced_secret(NAMESPACE, body)
+        wait_for(lambda: self._objects.list_namespaced_custom_object(*_WORKFLOWS), "Argo's kinds")
+
+    def _start(self, name, *command):
+        with (self._home / f"{name}.log").open("ab") as log:
+            subprocess.Popen(
+                [str(word) for word in command], stdout=log, stderr=log, cwd=self._home
+            )
+
+
+def environment(folder):
+    """Returns a Python with ml-metadata, grpcio and moto; makes it the first time."""
+    python = folder / "bin/python"
+    if not (folder / "bin/moto_server").exists():
+        print(f"installing ML Metadata and an object store into {folder}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        # No other version of them was tried.
+        words = ["ml-metadata==1.17.1", "grpcio==1.85.3", "moto[server]==5.2.5"]
+        line = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
+        subprocess.run([python, *line], check=True)
+    return python
