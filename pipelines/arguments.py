@@ -120,7 +120,8 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
     Returns:
       `cluster` as JSON; `trainer_args`, `convert_args` and `evaluate_args` as lists of flags;
       `schema`, the text of the schema file, empty without one; `name`, that of the model in the
-      registry.
+      registry; `predict_source`, the files to predict for, and `should_predict`, whether there are
+      any.
 
     Raises:
       UserError: If a value is wrong, a file of it cannot be read, or values do not fit each other.
@@ -155,6 +156,8 @@ def pipeline_arguments(config: Any, cluster: Cluster, sources: Sequence[str]) ->
         if convert.schema
         else "",
         "name": name,
+        "predict_source": as_list(config.predict),
+        "should_predict": bool(config.predict),
     }
 
 

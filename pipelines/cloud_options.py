@@ -92,17 +92,21 @@ def check_place(args: Config, keys: Iterable[str] = NEEDED) -> None:
             )
 
 
-def cluster_of(config: Config) -> Cluster:
+def cluster_of(config: Config, default: str = DEFAULT_CLUSTER) -> Cluster:
     """Returns the cluster of a run, with the scheduling that its keys give.
 
-    It is that of the key `cluster`, or of clusters/vertex-cpu.yaml without it. Prints a line on
-    standard error for each key of the file that is replaced, translated or not used.
+    Prints a line on standard error for each key of the file that is replaced, translated or not
+    used.
+
+    Args:
+      config: Keys of the run.
+      default: Cluster file without the key `cluster`.
 
     Raises:
       UserError: If the cluster file cannot be used, or does not fit the keys.
     """
     return scheduled_as(
-        load_cluster(config.cluster or DEFAULT_CLUSTER, as_list(config.trainer_flags)), config
+        load_cluster(config.cluster or default, as_list(config.trainer_flags)), config
     )
 
 

@@ -7,14 +7,12 @@ directories lie on a volume that every step mounts.
 import dataclasses
 import json
 import shlex
-import tempfile
 import time
 import warnings
 
 import kfp
 import kfp_server_api
 import urllib3
-from kfp import compiler
 
 from common import documents
 from common.cli import Flags, as_list, flag
@@ -24,7 +22,7 @@ from components.train.backends.job_settings import JobSettings, matching, new_na
 from pipelines import cloud_options
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
 from pipelines.config import Config, Keys
-from pipelines.training import SHARED, STEPS, build, launcher_of
+from pipelines.training import SHARED, build, launcher_of
 
 POLL_S = 5
 
@@ -84,23 +82,19 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
     """
     if not config.claim:
         raise UserError("--claim is missing; give one that all steps can mount (ReadWriteMany)")
-    if not config.cluster:
-        config = config.model_copy(update={"cluster": DEFAULT_CLUSTER})
-    name, shared = new_name(), config.claim.partition(":")[2] or SHARED
+    name = new_name()
+    shared = config.claim.partition(":")[2] or SHARED
     image = config.image or DEFAULT_IMAGE
-    predict = as_list(config.predict)
+    launcher = [] if "--backend" in config.train_args else launcher_of(image, config.claim)
+    cluster = cloud_options.cluster_of(config, DEFAULT_CLUSTER)
     values = {
-        **pipeline_arguments(config, cloud_options.cluster_of(config), as_list(config.source)),
+        **pipeline_arguments(config, cluster, as_list(config.source)),
         "run_id": name,
         "job_dir": config.job_dir or f"{shared}/runs/{name}/job",
         "dataset_dir": f"{shared}/datasets",
         "registry": f"{shared}/registry",
-        "predict_source": predict,
-        "should_predict": bool(predict),
+        "train_args": [*launcher, *shlex.split(config.train_args)],
     }
-    if config.train_args:
-        launcher = [] if "--backend" in config.train_args else launcher_of(image, config.claim)
-        values["train_args"] = [*launcher, *shlex.split(config.train_args)]
     if dry_run:
         print(json.dumps(values, indent=2))
         return 0
@@ -112,10 +106,10 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
             client = kfp.Client(config.kfp_host, **options)
         except TypeError as error:
             raise UserError(f"kfp_client: {error}") from error
-        with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
-            compiler.Compiler().compile(build("kubeflow", image, claim=config.claim), file.name)
-            # This prints the URL.
-            run = client.create_run_from_pipeline_package(file.name, values, run_name=name)
+        pipeline = build("kubeflow", image, claim=config.claim)
+        run = client.create_run_from_pipeline_func(
+            pipeline, values, run_name=name
+        )  # Prints its URL.
         state = _follow(client, run.run_id) if wait else ""
     except kfp_server_api.ApiException as error:
         raise UserError(f"--kfp-host {config.kfp_host}: {error}") from error
@@ -128,30 +122,23 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
 
 
 def _follow(client: kfp.Client, run_id: str) -> str:
-    """Prints the states of a run's steps as they change, and returns the run's when it has ended.
+    """Returns the state of a run when it has ended.
 
     While the network or the server fails, it goes on waiting.
 
     Raises:
       ApiException: If the server refuses to show the run.
     """
-    names = [step.__name__ for step in STEPS]
-    states: dict[str, str] = {}
+    # `kfp.Client.wait_for_run_completion` waits for ever for a cancelled run.
     while True:
         try:
-            run = client.get_run(run_id)
+            state = client.get_run(run_id).state
         except kfp_server_api.ApiException as error:
             if error.status < 500:
                 raise
         except urllib3.exceptions.HTTPError as error:
             print(f"waiting for the server: {error}")
         else:
-            # Groups of steps, and pods, are among the tasks.
-            for task in (run.run_details and run.run_details.task_details) or ():
-                step, state = task.display_name, task.state
-                if step in names and state not in (None, "PENDING", states.get(step)):
-                    states[step] = state
-                    print(f"{step}: {state.lower()}", flush=True)
-            if run.state in ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED"):
-                return run.state
+            if state in ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED"):
+                return state
         time.sleep(POLL_S)

@@ -166,7 +166,6 @@ def describe(config: Config, *, reads: bool = True) -> dict[str, Any]:
             and locate(datasets, arguments["convert_args"], arguments["schema"]),
             "registry": os.path.realpath(config.registry),
             "predict_source": predict,
-            "should_predict": bool(predict),
         },
         "dataset": config.dataset,
         "cluster": cluster_file,

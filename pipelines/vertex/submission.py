@@ -183,8 +183,6 @@ def prepare(config: Config) -> Submission:
             "registry": f"vertex://{config.project}/{config.location}",
             "project": config.project,
             "location": config.location,
-            "predict_source": predict,
-            "should_predict": bool(predict),
         },
         settings=settings,
         service_account=config.service_account,

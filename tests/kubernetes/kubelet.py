@@ -116,6 +116,8 @@ class Kubelet:
     def _take(self, body):
         """Does what a new state of a pod asks for."""
         meta = body["metadata"]
+        if "nodeSelector" in body["spec"]:
+            return  # This node has no labels.
         pod = self._pods.get(meta["uid"])
         if not pod:
             pod = _Pod(namespace=meta["namespace"], name=meta["name"])

@@ -27,7 +27,7 @@ def start(kubernetes_cluster, tmp_path):
 def test_shipped_cluster_is_accepted(kubernetes_cluster, path):
     program = Program(command=("python", "mine.py"), job_dir="gs://b/j")
     job = Job(cluster=load_cluster(path), program=program)
-    jobset = plan_jobset(job, image="i", queue="q", service_account="s", claim="data:/data")
+    jobset = plan_jobset(job, image="i", queue="q", claim="data:/data")
     strictly = {"dry_run": "All", "field_validation": "Strict"}
     kind = ("jobset.x-k8s.io", "v1alpha2", "default", "jobsets")
     kubernetes_cluster.objects.create_namespaced_custom_object(*kind, jobset, **strictly)

@@ -8,7 +8,7 @@ Kubernetes itself restarts the replicas then, by these rules:
 | --- | --- |
 | exit code 0 of the chief | the JobSet is completed, and the other replicas are stopped |
 | exit code 2 | the JobSet fails |
-| 143, or its node is taken away | all start again, which does not count |
+| 143, or its node is taken away | all start again, without a bound |
 | of a worker beside parameter servers | its own Job starts it again, `max_restarts` times |
 | of an evaluator | its own Job starts it again, without a bound |
 | any other exit code | all start again, `max_restarts` times |
@@ -49,7 +49,6 @@ def plan_jobset(
     *,
     image: str,
     queue: str | None = None,
-    service_account: str | None = None,
     claim: str | None = None,
 ) -> dict[str, Any]:
     """Returns the manifest of the JobSet that runs a job.
@@ -58,7 +57,6 @@ def plan_jobset(
       job: Job to run.
       image: Container image of every replica.
       queue: Name of a local queue of Kueue, or None.
-      service_account: Service account of the pods, or None for that of the namespace.
       claim: Volume claim and the path at which all pods see it, `NAME:PATH`, or None.
     """
     cluster = job.cluster
@@ -97,8 +95,6 @@ def plan_jobset(
         if cores := re.search(r"-(\d+)$", pool.machine or ""):
             container["resources"]["requests"] = {"cpu": max(1, int(cores[1]) - 1)}
         pod: dict[str, Any] = {"containers": [container]}
-        if service_account:
-            pod["serviceAccountName"] = service_account
         if claim:
             volume, _, path = claim.partition(":")
             pod["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": volume}}]

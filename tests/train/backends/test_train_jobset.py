@@ -98,11 +98,11 @@ def test_shipped_cluster_is_planned(path):
 
 def test_settings_reach_manifest():
     cluster = Cluster.read({"strategy": "one_device", "chief": {}, "scheduling": {"timeout": "1h"}})
-    jobset = planned(cluster, queue="q", service_account="trainer", claim="data:/mnt/data")
+    jobset = planned(cluster, queue="q", claim="data:/mnt/data")
     [(_, spec, container)] = containers(jobset)
     pod = spec["template"]["spec"]
     assert jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q"
-    assert (spec["activeDeadlineSeconds"], pod["serviceAccountName"]) == (3600, "trainer")
+    assert spec["activeDeadlineSeconds"] == 3600
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "data"}
     assert container["volumeMounts"][0]["mountPath"] == "/mnt/data"
     assert "TF_CONFIG" not in environment(container, 0)

@@ -4,7 +4,7 @@ import pytest
 from kubernetes import config
 
 from common.errors import UserError
-from components.train.backends.kubernetes_client import JobSets
+from components.train.backends.kubernetes_client import JobSetClient
 
 
 @pytest.fixture
@@ -22,11 +22,13 @@ def pod(monkeypatch, tmp_path):
 
 
 def test_pod_uses_its_own_namespace(pod):
-    assert JobSets(None).namespace == "team"
-    assert JobSets("other").namespace == "other"
+    with pytest.raises(ConnectionError, match="/namespaces/team/jobsets/a"):
+        JobSetClient(None, "a").get()
+    with pytest.raises(ConnectionError, match="/namespaces/other/jobsets/a"):
+        JobSetClient("other", "a").get()
 
 
 def test_missing_credentials_are_named(pod):
     (pod / "token").unlink()
     with pytest.raises(UserError, match=r"no access to a Kubernetes cluster .*; set KUBECONFIG"):
-        JobSets(None)
+        JobSetClient(None, "a")
