@@ -5,6 +5,7 @@ Every container has a root of its own: the directories of this machine but for /
 the volumes of its pod. Of those there are claims and empty directories.
 """
 
+import shutil
 import subprocess
 import time
 
@@ -54,6 +55,11 @@ class Node(Kubelet):
         if "subdomain" in body["spec"]:
             super()._run(pod, body)
             return
+        self._run_containers(pod, body)
+        # Each pod has copies of Argo's and the launcher's programs.
+        shutil.rmtree(self._home / "pods" / body["metadata"]["uid"], ignore_errors=True)
+
+    def _run_containers(self, pod, body):
         self._bind(pod)
         spec = body["spec"]
         for container in spec.get("initContainers", ()):
