@@ -7,6 +7,7 @@ import pytest
 import yaml
 from google.cloud import aiplatform_v1 as v1
 
+from common.errors import UserError
 from components.train.__main__ import main
 from tests.root import ROOT
 
@@ -57,6 +58,9 @@ def test_kubernetes_dry_run_prints_manifest(capsys, tmp_path):
     jobset = yaml.safe_load(out)
     assert (jobset["kind"], jobset["metadata"]["namespace"]) == ("JobSet", "n")
     assert "--backend kubernetes ignores scheduling.strategy, as pod_template chooses" in err
+    cluster.write_text("{strategy: one_device, chief: {}, pod_template: {spec: {containers: 5}}}")
+    with pytest.raises(UserError, match="pod_template cannot be used"):
+        main(words)
 
 
 VERTEX = "--cluster clusters/vertex-sync.yaml --backend vertex --image i"
@@ -89,6 +93,9 @@ DATA_THERE = "-- --data-dir gs://b/d --train-steps 9 --job-dir gs://b/a"
             f"{KUBERNETES} {DATA_HERE}",
             "d: the replicas do not see this machine's files; give gs://",
         ),
+        (f"{KUBERNETES} {DATA_THERE} --data-dir /data", "/data: the replicas do not see"),
+        (f"{KUBERNETES} --claim data:/da {DATA_THERE} --data-dir /data", "/data: the replicas do"),
+        (f"{KUBERNETES} --claim data {DATA_THERE}", "--claim: 'data' is not a volume claim and a"),
         ("--command true", "add --job-dir DIR before the '--'"),
         ("--command true --job-dir a --code no/such", "--code no/such: no such directory"),
         ("--cluster BASIC_GPU --strict", "--strict allows no replacement"),

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from common.cli import Flags, flag
-from common.errors import UserError
+from common.errors import UserError, reading
 from components.train.backends.backend import Backend, Job, Status
 from components.train.backends.docker import DockerOptions
+from components.train.backends.job_settings import matching
 from components.train.backends.jobset import jobset_name, plan_jobset
 from components.train.backends.kubernetes_client import (
     ConflictError,
@@ -52,7 +53,9 @@ class KubernetesOptions(Flags):
     namespace: str | None = _kubernetes(str, "of the job (that of kubectl without)")
     queue: str | None = _kubernetes(str, "local queue of Kueue, in which it waits for machines")
     claim: str | None = _kubernetes(
-        str, "volume claim, and the path at which all replicas see it", metavar="NAME:PATH"
+        matching("[^:]+:/.+", "a volume claim and a path, such as data:/data", ""),
+        "volume claim, and the path at which all replicas see it",
+        metavar="NAME:PATH",
     )
 
 
@@ -117,23 +120,29 @@ class KubernetesBackend(Backend):
         """Checks the job and makes the manifest; sends no request. Prints notes on standard error.
 
         Raises:
-          UserError: If `--image` is missing, or the path of the dataset or the job directory is
-            relative.
+          UserError: If `--image` is missing, or the replicas would not see the dataset or the job
+            directory of the project's trainer.
         """
         settings = dataclasses.asdict(self.options)
         trainer = job.program.trainer
         namespace = settings.pop("namespace")
         if not settings["image"]:
             raise UserError("--image is missing; give one that the cluster can pull")
+        manifest = plan_jobset(job, **settings)
+        if namespace:
+            manifest["metadata"]["namespace"] = namespace
+        with reading(
+            "pod_template", "write a patch of a Pod, such as {spec: {priorityClassName: p}}"
+        ):
+            pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+            mounts = pod["containers"][0].get("volumeMounts", ())
+            visible = ("gs://", *(f"{mount['mountPath']}/" for mount in mounts))
         for path in (trainer.data_dir, trainer.job_dir) if trainer else ():
-            if not path.startswith(("/", "gs://")):
+            if not f"{path}/".startswith(visible):
                 raise UserError(
                     f"{path}: the replicas do not see this machine's files; give gs://BUCKET/NAME, "
                     "or a path below that of --claim NAME:PATH"
                 )
-        manifest = plan_jobset(job, **settings)
-        if namespace:
-            manifest["metadata"]["namespace"] = namespace
         for note in self.ignored(job.cluster):
             print(f"note: {note}", file=sys.stderr)
         yield Submission(manifest=manifest, timeout_s=job.cluster.scheduling.timeout_s)

@@ -29,6 +29,7 @@ _LABELS = (
 )
 # Further texts of errors by HTTP status.
 _REPAIRS = {
+    401: "; log in again",
     403: "; ask for the Role of deploy/kubernetes/role.yaml",
     404: "; docs/KUBERNETES.md says what a cluster needs",
 }
