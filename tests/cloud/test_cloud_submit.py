@@ -21,7 +21,8 @@ def test_scheduled_runs_are_versions(cloud, versions):
     compiled = re.search("--image.*", flags)[0]
     cloud.printed(f"pipelines/compile.py --output-dir {cloud.work} {compiled}")
     shown = cloud.printed(f"pipelines/submit.py --dry-run --train-steps 30 {flags}")
-    request = json.loads(shown[shown.index("{") :])["pipelineJob"]
+    request, _ = json.JSONDecoder().raw_decode(shown, shown.index("{"))
+    request = request["pipelineJob"]
     root = f"gs://{cloud.bucket}/runs"
     schedule = aiplatform.PipelineJob(
         display_name="weekly",
