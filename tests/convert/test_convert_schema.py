@@ -1,6 +1,5 @@
 """Schema files are read, and what is wrong with one is named with file, line and place."""
 
-import copy
 import json
 import pathlib
 
@@ -11,6 +10,7 @@ from common.errors import UserError
 from common.manifest import Encoding
 from components.convert import schema as schemas
 from components.convert.schema import load, table_schema
+from tests.changed import changed
 
 GOOD = yaml.safe_load("""
 name: trips
@@ -46,16 +46,7 @@ def read(tmp_path):
 
 def change(place, value):
     """Returns the good schema with one thing changed or, with None, left out."""
-    data = copy.deepcopy(GOOD)
-    *parents, key = [int(part) if part.isdigit() else part for part in place.split(".")]
-    node = data
-    for part in parents:
-        node = node[part]
-    if value is None:
-        del node[key]
-    else:
-        node[key] = value
-    return data
+    return changed(GOOD, place, value)
 
 
 def test_table_schema_file(read):

@@ -125,7 +125,7 @@ def prove(requests, bucket, directory, broken):
         return [*answers, *(refusals.get(field, "not looked at") for field in guesses.GUESSES)]
     finally:
         for job in jobs.values():
-            broken.made.append(job.resource_name)
+            broken.created.append(job.resource_name)
         broken.undo()
         for blob in bucket.list_blobs(prefix=f"{directory}/"):
             blob.delete()

@@ -7,7 +7,6 @@ finally:
     requests.undo()
 """
 
-import copy
 import pathlib
 import string
 import sys
@@ -15,6 +14,8 @@ import time
 
 import yaml
 from google.auth.exceptions import GoogleAuthError
+
+from tests.changed import changed
 
 _RULES = pathlib.Path(__file__).parents[2] / "tests" / "cloud" / "rules.yaml"
 _TABLES = yaml.safe_load(pathlib.Path(__file__).with_suffix(".yaml").read_text())
@@ -45,25 +46,25 @@ def values_for(name, place, project, number, location, image, account):
 
 
 class Requests:
-    """All requests that are sent for the guesses, and what they have made.
+    """Sends requests that break a guess each, and deletes what they create.
 
     Attributes:
       values: What stands for the names that begin with `$`.
       second: Answer to a second upload of a model's id.
-      made: Names of all that is to be deleted.
+      created: Names of all resources to delete.
     """
 
     def __init__(self, session, base, values):
         """`session` is one of `requests` with credentials, `base` Vertex AI's address."""
         self.values, self.second = values, "not looked at"
-        self._session, self._url, self.made = session, f"{base}/v1", []
+        self._session, self._url, self.created = session, f"{base}/v1", []
 
     def refusals(self):
         """Returns by field what Vertex AI answers to the request that breaks its rule."""
         for name, path in _TABLES["first"].items():
             if refused := self.send(path, _TABLES["valid"][path]):
                 return dict.fromkeys(GUESSES, f"not looked at, as {path} was refused: {refused}")
-            self.values[name] = self.made[-1]
+            self.values[name] = self.created[-1]
         self.second = self.send("models:upload", _TABLES["valid"]["models:upload"]) or "was taken"
         return {
             field: self.send(about["path"], broken(field)) or "was taken, and undone"
@@ -78,14 +79,14 @@ class Requests:
         answer = self._session.post(f"{self._url}/{parent}", json=body)
         about = answer.json()
         if answer.ok:
-            self.made.append(about["name"].partition("/operations/")[0])
+            self.created.append(about["name"].partition("/operations/")[0])
             about = self._ended(about)
         return " ".join(about.get("error", {}).get("message", "").split())
 
     def undo(self):
-        """Deletes all that was made, and names what cannot be deleted."""
-        while self.made:
-            remove(self._session, f"{self._url}/{self.made.pop()}")
+        """Deletes all that was created, and names what cannot be deleted."""
+        while self.created:
+            remove(self._session, f"{self._url}/{self.created.pop()}")
 
     def _filled(self, text):
         return string.Template(text).substitute(self.values)
@@ -103,16 +104,9 @@ class Requests:
 
 def broken(field):
     """Returns the request that breaks the rule of a field."""
-    body = copy.deepcopy(_TABLES["valid"][BODIES[field]["path"]])
-    for path, value in BODIES[field]["put"].items():
-        *steps, last = path.split(".")
-        inside = body
-        for step in steps:
-            inside = inside[step]
-        if value is None:
-            del inside[last]
-        else:
-            inside[last] = value
+    body = _TABLES["valid"][BODIES[field]["path"]]
+    for place, value in BODIES[field]["put"].items():
+        body = changed(body, place, value)
     return body
 
 
