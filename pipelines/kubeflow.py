@@ -107,9 +107,8 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
         except TypeError as error:
             raise UserError(f"kfp_client: {error}") from error
         pipeline = build("kubeflow", image, claim=config.claim)
-        run = client.create_run_from_pipeline_func(
-            pipeline, values, run_name=name
-        )  # Prints its URL.
+        # This prints the URL.
+        run = client.create_run_from_pipeline_func(pipeline, values, run_name=name)
         state = _follow(client, run.run_id) if wait else ""
     except kfp_server_api.ApiException as error:
         raise UserError(f"--kfp-host {config.kfp_host}: {error}") from error

@@ -231,7 +231,7 @@ class Search:
         if self._interrupted:
             return optuna.Trial(self._study, self._interrupted.pop(0)._trial_id)
         trials = results.begun(self._study)
-        known = [(trial.params, trial.user_attrs[REPEAT]) for trial in trials]
+        begun = [(trial.params, trial.user_attrs[REPEAT]) for trial in trials]
         if self._file.sampler == "grid":
             wanted = self._file.combinations
         else:
@@ -239,7 +239,7 @@ class Search:
         # All are trained before any is repeated: a machine that becomes slower is so for all.
         for repeat in range(self._file.repeats):
             for settings in wanted:
-                if (settings, repeat) not in known:
+                if (settings, repeat) not in begun:
                     new = optuna.create_trial(
                         state=TrialState.RUNNING,
                         params=settings,
@@ -248,7 +248,7 @@ class Search:
                     )
                     self._study.add_trial(new)
                     return optuna.Trial(self._study, self._study.trials[-1]._trial_id)
-        if sum(not repeat for _, repeat in known) >= (self._file.trials or 0):
+        if sum(not repeat for _, repeat in begun) >= (self._file.trials or 0):
             return None
         trial = self._study.ask(self._file.distributions)
         trial.set_user_attr(REPEAT, 0)

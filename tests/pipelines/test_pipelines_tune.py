@@ -86,7 +86,7 @@ def test_settings_become_keys_and_flags():
 
 
 def test_figures_of_restarted_training(tmp_path):
-    """What the second attempt takes to come further is lost; the wait between both is not time."""
+    """Time lost is what the second attempt takes to come further, and not the wait before it."""
     first = [("machine", 0, 100), ("start", 0, 101), ("step", 1, 103), ("step", 2, 104)]
     first += [("checkpoint", 2, 104.5), ("step", 3, 105), ("step", 4, 106)]
     second = [("machine", 0, 500), ("resume", 2, 503), ("step", 4, 504), ("step", 5, 505)]

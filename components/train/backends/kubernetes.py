@@ -202,7 +202,7 @@ class KubernetesBackend(Backend):
         return KILLED if client.is_any_killed else 0
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
-        """Yields the lines of the pods that there are, one after another.
+        """Yields the log lines of all pods that exist, one pod after another.
 
         Raises:
           UserError: If no job ran there, or Kubernetes refuses a request.

@@ -164,7 +164,7 @@ class JobSetClient:
         self._call("create", body=manifest, field_validation="Strict")
 
     def forget(self) -> None:
-        """Forgets all pods, so that `changes` yields those that there are."""
+        """Forgets all pods, so that the next `changes` yields every pod that exists."""
         self.pods.clear()
         self._since = ""
 
