@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV := $(VENV)/lock/bin/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test test-ci test-all test-clusters test-cloud-ci test-slow test-beam test-docker test-kubernetes run-cloud test-cloud prove-cloud prove-gpu prove-kubeflow chaos lint format compile image image-gpu bench lock clean clean-all
+.PHONY: help setup run check test test-ci test-all test-clusters test-cloud-ci test-slow test-beam test-docker test-kubernetes test-kubernetes-ci run-cloud test-cloud prove-cloud prove-gpu prove-kubeflow chaos lint format compile image image-gpu bench lock clean clean-all
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
@@ -39,7 +39,7 @@ test: check  ## lint, fast and longer tests, and one each of: real cluster, pipe
 	@$(PY) -m pytest -q -n 2 --dist worksteal -m "(long or smoke) and not slow and not cloud" tests
 	@$(PY) -m tests.cloud -- $(PY) -m pytest -q -m "smoke and cloud" tests/cloud
 
-test-ci: test-clusters test-beam test-docker test-cloud-ci  ## what CI runs after `make test`: test-clusters, test-beam, test-docker, test-cloud-ci
+test-ci: test-clusters test-beam test-docker test-cloud-ci test-kubernetes-ci  ## what CI runs after `make test`: test-clusters, test-beam, test-docker, test-cloud-ci, test-kubernetes-ci
 
 test-all: test test-ci test-cloud test-kubernetes test-slow  ## all tests but those that need Google's cloud or a GPU
 
@@ -68,6 +68,9 @@ test-docker: setup  ## the pipeline in containers; says so when there is no engi
 
 test-kubernetes: setup  ## jobs on a Kubernetes control plane here, which it builds once; says so when there is no Go
 	@sh tests/kubernetes/run.sh $(PY) -m pytest -q -m kubernetes $(ARGS) tests/kubernetes tests/contracts
+
+test-kubernetes-ci: setup  ## the shipped clusters on that control plane, if test-kubernetes has built it
+	@ONLY_BUILT=1 $(MAKE) --no-print-directory test-kubernetes ARGS='-k shipped'
 
 run-cloud: setup  ## the whole product on a Vertex AI that is this machine (ARGS='--train-steps 2000'); logs in build/cloud
 	@$(PY) -m tests.cloud --work build/cloud -- $(PY) pipelines/submit.py --wait --yes --project demo-project \

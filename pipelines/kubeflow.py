@@ -1,7 +1,8 @@
 """Runs the pipeline on a server of Kubeflow Pipelines.
 
-The code of the pipeline's steps, their files and the registry are the same as on this machine: all
-directories lie on a volume that every step mounts.
+The code of the pipeline's steps, their files and the registry are the same as on this machine where
+all directories lie on a volume that every step mounts. In a bucket the files are the same, and the
+registry is that of Vertex AI.
 """
 
 import dataclasses
@@ -39,7 +40,8 @@ class KubeflowOptions(Flags):
     )
     claim: str = flag(
         matching(r"[a-z0-9.-]+(:/[^:]+)?", "NAME or NAME:PATH", "NAME[:PATH]"),
-        "persistent volume claim (ReadWriteMany) that all steps mount at PATH (/shared without)",
+        "persistent volume claim (ReadWriteMany) that all steps mount at PATH (/shared without); "
+        "else --bucket",
         default="",
     )
     train_args: str = flag(
@@ -62,6 +64,8 @@ def unusable(config: Config) -> list[str]:
     options = (cloud_options.CloudOptions, JobSettings)
     names = {field.name for each in options for field in dataclasses.fields(each)}
     names -= {"scheduling", "timeout", "max_restarts"}  # They are of the training as well.
+    if not config.claim:
+        names -= cloud_options.NEEDED.keys()
     return sorted(config.model_fields_set & (names | {"fail_on_reject"}))
 
 
@@ -80,10 +84,18 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
       UserError: If a key is wrong, or the server refuses the run.
       ConnectionError: If the server does not answer.
     """
-    if not config.claim:
-        raise UserError("--claim is missing; give one that all steps can mount (ReadWriteMany)")
+    if config.claim:
+        shared = config.claim.partition(":")[2] or SHARED
+        registry = f"{shared}/registry"
+    elif config.bucket:
+        cloud_options.check_place(config)
+        shared, registry = config.bucket, f"vertex://{config.project}/{config.location}"
+    else:
+        raise UserError(
+            "--claim is missing; give one that all steps can mount (ReadWriteMany), or --bucket "
+            "gs://BUCKET"
+        )
     name = new_name()
-    shared = config.claim.partition(":")[2] or SHARED
     image = config.image or DEFAULT_IMAGE
     launcher = [] if "--backend" in config.train_args else launcher_of(image, config.claim)
     cluster = cloud_options.cluster_of(config, DEFAULT_CLUSTER)
@@ -92,7 +104,7 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
         "run_id": name,
         "job_dir": config.job_dir or f"{shared}/runs/{name}/job",
         "dataset_dir": f"{shared}/datasets",
-        "registry": f"{shared}/registry",
+        "registry": registry,
         "train_args": [*launcher, *shlex.split(config.train_args)],
     }
     if dry_run:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds a Kubernetes control plane, and runs a command in namespaces of its own, with the directory of the programs in
-# CONTROL_PLANE. Where Go or namespaces cannot be had, says so and exits with $SKIPPED, or with 0 without it.
+# CONTROL_PLANE. Where Go or namespaces cannot be had, or with ONLY_BUILT nothing has been built yet, says so and exits
+# with $SKIPPED, or with 0 without it.
 # usage: sh tests/kubernetes/run.sh COMMAND...
 set -eu
 root=$PWD
@@ -16,6 +17,7 @@ $enter ip link set lo up || skip "no namespaces can be made here"
 key=$(cat go.mod go.sum | sha256sum | cut -c -12)
 programs=${XDG_CACHE_HOME:-$HOME/.cache}/tfrecord-training-pipeline/kubernetes-$key
 if [ ! -d "$programs" ]; then
+    [ -z "${ONLY_BUILT:-}" ] || skip "there is no control plane yet; make test-kubernetes builds it"
     echo "building a Kubernetes control plane in $programs (some ten minutes the first time, 5 GB in Go's caches)"
     new=$programs.$$
     mkdir -p "$new"

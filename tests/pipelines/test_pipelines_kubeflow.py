@@ -4,24 +4,14 @@ import contextlib
 import http.server
 import json
 import pathlib
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from common.errors import UserError
 from pipelines import submit
-from tests.root import ROOT
+from tests.compiled_spec import run_here
 from trainer.job import done
-
-RUN = """
-import json, sys
-from kfp import components, local
-spec, root, values = sys.argv[1:]
-local.init(local.SubprocessRunner(use_venv=False), pipeline_root=root, enable_caching=False)
-components.load_component_from_file(spec)(**json.loads(values))
-"""
 
 
 @contextlib.contextmanager
@@ -83,11 +73,24 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
     assert printed.endswith(f"\n{sent['display_name']}: {states[-1].lower()}\n")
 
 
+def test_bucket_replaces_claim(capsys):
+    image = f"us-docker.pkg.dev/p/i/i@sha256:{'0' * 64}"
+    place = ["--project=my-project", "--location=europe-west4", "--bucket=gs://abc"]
+    submit.main(["--kfp-host=http://x", "--dry-run", *place, f"--image={image}"])
+    values = json.loads(capsys.readouterr().out)
+    assert values["job_dir"] == f"gs://abc/runs/{values['run_id']}/job"
+    assert values["dataset_dir"] == "gs://abc/datasets"
+    assert values["registry"] == "vertex://my-project/europe-west4"
+    assert values["train_args"] == ["--backend=kubernetes", f"--image={image}"]
+
+
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
         ([], UserError, "--claim is missing"),
-        (["--list", "--bucket=gs://a"], UserError, "list, bucket: no use with --kfp-host"),
+        (["--bucket=gs://abc"], UserError, "--project is missing"),
+        (["--list", "--claim=a", "--bucket=gs://a"], UserError, "list, bucket: no use with --kfp"),
+        (["--bucket=gs://abc", "--set=max_machine_hours=1"], UserError, "max_machine_hours: no"),
         (["--claim=a", "--set=kfp_client=[b=c]"], UserError, "unexpected keyword argument 'b'"),
         (["--claim=a"], ConnectionError, "--kfp-host http://localhost:1: "),
     ],
@@ -95,13 +98,6 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
 def test_mistake_is_named(words, error, message):
     with pytest.raises(error, match=message):
         submit.main(["--kfp-host=http://localhost:1", *words])
-
-
-def run_here(spec, values, root):
-    line = [sys.executable, "-c", RUN, spec, root, json.dumps(values)]
-    return subprocess.run(
-        list(map(str, line)), cwd=ROOT, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.mark.pipeline
