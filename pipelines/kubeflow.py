@@ -22,8 +22,9 @@ from common.errors import UserError
 from components.train.backends.job_settings import JobSettings, matching, new_name
 from pipelines import cloud_options
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
+from pipelines.cloud_options import CloudOptions
 from pipelines.config import Config, Keys
-from pipelines.training import SHARED, build, launcher_of
+from pipelines.training import build, launcher_of
 
 POLL_S = 5
 
@@ -39,9 +40,8 @@ class KubeflowOptions(Flags):
         several=True,
     )
     claim: str = flag(
-        matching(r"[a-z0-9.-]+(:/[^:]+)?", "NAME or NAME:PATH", "NAME[:PATH]"),
-        "persistent volume claim (ReadWriteMany) that all steps mount at PATH (/shared without); "
-        "else --bucket",
+        matching("[^:]+:/.+", "a volume claim and a path, such as data:/data", "NAME:PATH"),
+        "persistent volume claim (ReadWriteMany) that all steps mount at PATH; else --bucket",
         default="",
     )
     train_args: str = flag(
@@ -61,8 +61,7 @@ KEYS = Keys(
 
 def unusable(config: Config) -> list[str]:
     """Returns the names of keys that are given and mean something to Vertex AI only."""
-    options = (cloud_options.CloudOptions, JobSettings)
-    names = {field.name for each in options for field in dataclasses.fields(each)}
+    names = {*CloudOptions.__dataclass_fields__, *JobSettings.__dataclass_fields__}
     names -= {"scheduling", "timeout", "max_restarts"}  # They are of the training as well.
     if not config.claim:
         names -= cloud_options.NEEDED.keys()
@@ -85,15 +84,15 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
       ConnectionError: If the server does not answer.
     """
     if config.claim:
-        shared = config.claim.partition(":")[2] or SHARED
+        shared = config.claim.partition(":")[2]
         registry = f"{shared}/registry"
     elif config.bucket:
         cloud_options.check_place(config)
         shared, registry = config.bucket, f"vertex://{config.project}/{config.location}"
     else:
         raise UserError(
-            "--claim is missing; give one that all steps can mount (ReadWriteMany), or --bucket "
-            "gs://BUCKET"
+            "--claim is missing; give NAME:PATH of one that all steps can mount (ReadWriteMany), "
+            "or --bucket gs://BUCKET"
         )
     name = new_name()
     image = config.image or DEFAULT_IMAGE
@@ -110,8 +109,8 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
     if dry_run:
         print(json.dumps(values, indent=2))
         return 0
-    options = dict(option.split("=", 1) for option in as_list(config.kfp_client))
-    options = {key: documents.parse_yaml(value.encode()) for key, value in options.items()}
+    pairs = (option.partition("=") for option in as_list(config.kfp_client))
+    options = {key: documents.parse_yaml(value.encode()) for key, _, value in pairs}
     warnings.simplefilter("ignore", FutureWarning)  # kfp warns of servers of its first version.
     try:
         try:
@@ -121,13 +120,13 @@ def submit(config: Config, *, wait: bool, dry_run: bool) -> int:
         pipeline = build("kubeflow", image, claim=config.claim)
         # This prints the URL.
         run = client.create_run_from_pipeline_func(pipeline, values, run_name=name)
-        state = _follow(client, run.run_id) if wait else ""
+        if not wait:
+            return 0
+        state = _follow(client, run.run_id)
     except kfp_server_api.ApiException as error:
         raise UserError(f"--kfp-host {config.kfp_host}: {error}") from error
     except (urllib3.exceptions.HTTPError, TimeoutError) as error:
         raise ConnectionError(f"--kfp-host {config.kfp_host}: {error}") from error
-    if not wait:
-        return 0
     print(f"{name}: {state.lower()}")
     return int(state != "SUCCEEDED")
 

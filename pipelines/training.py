@@ -25,7 +25,6 @@ from components.register.serving import MODEL_ID_PREFIX
 from components.train.component import plan, train
 
 NAME = "training"
-SHARED = "/shared"  # Where steps mount a claim.
 BACKENDS = ("local", "vertex", "kubeflow")
 STEPS = (locate, convert, plan, train, evaluate, gate, register, promote, predict, cleanup)
 LOCAL_STEPS = (train, predict)  # On Vertex AI these are Google's components.
@@ -60,8 +59,8 @@ def build(
         directory of its own below `job_dir`.
       resources: CPUs and memory by step, such as `("4", "16G")`. Other steps have Vertex AI's
         defaults.
-      claim: `NAME` or `NAME:PATH`, a persistent volume claim that all steps mount at `/shared` or
-        another path; only with `kubeflow`.
+      claim: `NAME:PATH`, a persistent volume claim that all steps mount at a path; only
+        with `kubeflow`.
     """
     # All that a step needs is in the image. To install kfp when a step starts would take 12 s.
     by_name = {
@@ -174,7 +173,7 @@ def build(
                 claim_name, _, path = claim.partition(":")
                 mount = {
                     "pvcNameParameter": {"runtimeValue": {"constant": claim_name}},
-                    "mountPath": path or SHARED,
+                    "mountPath": path,
                 }
                 task.platform_config["kubernetes"] = {"pvcMount": [mount]}
 
@@ -184,5 +183,4 @@ def build(
 def launcher_of(image: str, claim: str) -> list[str]:
     """Returns flags of `components.train` for a JobSet with an image, and a claim as of `build`."""
     flags = ["--backend=kubernetes", f"--image={image}"]
-    name, _, path = claim.partition(":")
-    return [*flags, f"--claim={name}:{path or SHARED}"] if claim else flags
+    return [*flags, f"--claim={claim}"] if claim else flags

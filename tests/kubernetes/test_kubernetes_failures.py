@@ -114,7 +114,7 @@ def test_suspended_job_goes_on_later(start):
     job = start(SYNC)
     job.suspend(True)
     wait_for(lambda: not job.cluster.kubelet.processes(job.name), "the end of the pods")
-    job.wait_for_line("is suspended; ")
+    job.wait_for_line("is suspended")
     job.suspend(False)
     assert job.restarted("chief-0") == job.replicas
     job.order("chief-0", 0)

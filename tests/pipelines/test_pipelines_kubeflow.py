@@ -89,10 +89,10 @@ def test_bucket_replaces_claim(capsys):
     [
         ([], UserError, "--claim is missing"),
         (["--bucket=gs://abc"], UserError, "--project is missing"),
-        (["--list", "--claim=a", "--bucket=gs://a"], UserError, "list, bucket: no use with --kfp"),
+        (["--list", "--claim=a:/a", "--bucket=gs://a"], UserError, "list, bucket: no use with"),
         (["--bucket=gs://abc", "--set=max_machine_hours=1"], UserError, "max_machine_hours: no"),
-        (["--claim=a", "--set=kfp_client=[b=c]"], UserError, "unexpected keyword argument 'b'"),
-        (["--claim=a"], ConnectionError, "--kfp-host http://localhost:1: "),
+        (["--claim=a:/a", "--set=kfp_client=[b=c]"], UserError, "unexpected keyword argument 'b'"),
+        (["--claim=a:/a"], ConnectionError, "--kfp-host http://localhost:1: "),
     ],
 )
 def test_mistake_is_named(words, error, message):

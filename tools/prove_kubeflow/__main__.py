@@ -29,7 +29,7 @@ from tools.prove_kubeflow.server import NAMESPACE, PROGRAMS, Server, environment
 _HOME = ROOT / "build/prove-kubeflow"
 _LIMIT_S = 900
 _CLAIM, _NAME = "training-data", "digits"
-_FLAGS = ["--claim", _CLAIM, "--image", "training"]
+_FLAGS = ["--claim", f"{_CLAIM}:/shared", "--image", "training"]
 _FAILING = ["--optimizer", "sgd", "--learning-rate", "1e9"]  # The loss is soon infinite.
 
 

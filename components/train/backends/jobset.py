@@ -14,26 +14,23 @@ Kubernetes itself restarts the replicas then, by these rules:
 | any other exit code | all start again, `max_restarts` times |
 
 No code of ours has to be in the container: Kubernetes puts the index of a replica into the text of
-its TF_CONFIG. What all JobSets have in common is in `jobset.yaml`.
+its TF_CONFIG. The manifest's own text is `templates/jobset.yaml.jinja`.
 """
 
-import copy
 import hashlib
 import json
-import pathlib
-import re
 from typing import Any
 
 import yaml
 
 from common.google_cloud import MANAGED_BY
+from common.pages import templates
 from components.train.backends.backend import Job
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 
 CONTAINER = "trainer"  # Name of the container.
 _PORT = 2222
 _INDEX = "JOB_COMPLETION_INDEX"
-_UNBOUNDED = 2**31 - 1
 
 
 def jobset_name(job_dir: str) -> str:
@@ -48,6 +45,7 @@ def plan_jobset(
     job: Job,
     *,
     image: str,
+    namespace: str | None = None,
     queue: str | None = None,
     claim: str | None = None,
 ) -> dict[str, Any]:
@@ -56,27 +54,37 @@ def plan_jobset(
     Args:
       job: Job to run.
       image: Container image of every replica.
+      namespace: Namespace of the JobSet; None for that of the client.
       queue: Name of a local queue of Kueue, or None.
       claim: Volume claim and the path at which all pods see it, `NAME:PATH`, or None.
     """
     cluster = job.cluster
     program = job.program
     name = jobset_name(program.job_dir)
-    max_restarts = cluster.scheduling.max_restarts
-    text = pathlib.Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    jobset, common = yaml.safe_load_all(text)
-    # Roles that their own Jobs restart, and how often.
-    own_restarts = {"evaluator": _UNBOUNDED}
-    if cluster.strategy == "parameter_server":
-        own_restarts["worker"] = max_restarts
+    volume, _, path = (claim or "").partition(":")
+    text = templates("components.train").get_template("jobset.yaml.jinja")
+    jobset = yaml.safe_load(
+        text.render(
+            name=name,
+            label=MANAGED_BY,
+            namespace=namespace,
+            queue=queue,
+            cluster=cluster,
+            claim=volume,
+            path=path,
+            container=CONTAINER,
+            image=image,
+        )
+    )
+    jobset["metadata"]["annotations"] = {"training/job-dir": program.job_dir}
     addresses = {
         role: [f"{name}-{role}-0-{i}.{name}:{_PORT}" for i in range(pool.replicas)]
         for role, pool in cluster.pools.items()
         # TensorFlow would wait for ever for an evaluator in the training cluster.
         if role != "evaluator"
     }
-    jobs = []
-    for role, pool in cluster.pools.items():
+    jobs = jobset["spec"]["replicatedJobs"]
+    for planned, (role, pool) in zip(jobs, cluster.pools.items(), strict=True):
         variables = {**program.env, "PYTHONUNBUFFERED": "1", POOL_ROLES: ",".join(cluster.pools)}
         if pool.gpus:
             variables[POOL_GPUS] = str(pool.gpus)
@@ -84,51 +92,12 @@ def plan_jobset(
         if cluster.replicas > 1:
             config = json.dumps({"cluster": addresses, "task": {"type": role, "index": _INDEX}})
             env["TF_CONFIG"] = config.replace(f'"{_INDEX}"', f"$({_INDEX})")
-        container: dict[str, Any] = {
-            "name": CONTAINER,
-            "image": image,
-            "command": [_literal(word) for word in (*program.command, *program.args)],
-            "env": [{"name": key, "value": value} for key, value in env.items()],
-            "resources": {"limits": {"nvidia.com/gpu": pool.gpus} if pool.gpus else {}},
-        }
-        # A node keeps a part of a core for itself.
-        if cores := re.search(r"-(\d+)$", pool.machine or ""):
-            container["resources"]["requests"] = {"cpu": max(1, int(cores[1]) - 1)}
-        pod: dict[str, Any] = {"containers": [container]}
-        if claim:
-            volume, _, path = claim.partition(":")
-            pod["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": volume}}]
-            container["volumeMounts"] = [{"name": "data", "mountPath": path}]
-        spec: dict[str, Any] = {
-            "completions": pool.replicas,
-            "parallelism": pool.replicas,
-            "backoffLimit": own_restarts.get(role, 0),
-            "template": {"spec": pod},
-        }
-        if cluster.scheduling.timeout_s:
-            spec["activeDeadlineSeconds"] = cluster.scheduling.timeout_s
-        planned = patched(copy.deepcopy(common), {"name": role, "template": {"spec": spec}})
         spec = planned["template"]["spec"]
+        container = spec["template"]["spec"]["containers"][0]
+        container["command"] = [_literal(word) for word in (*program.command, *program.args)]
+        container["env"] += [{"name": key, "value": value} for key, value in env.items()]
         for patch in (cluster.pod_template, pool.pod_template):
             spec["template"] = patched(spec["template"], patch or {})
-        if role == "evaluator":
-            del spec["podFailurePolicy"]
-        elif role in own_restarts:
-            # Preemptions do not count, and the others go on.
-            for rule in spec["podFailurePolicy"]["rules"][1:]:
-                rule["action"] = "Ignore"
-        jobs.append(planned)
-    labels = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
-    jobset["metadata"] = {
-        "name": name,
-        "labels": {**labels, **dict([MANAGED_BY])},
-        "annotations": {"training/job-dir": program.job_dir},
-    }
-    policy = jobset["spec"]["failurePolicy"]
-    policy["maxRestarts"] = max_restarts
-    if "worker" not in own_restarts:
-        del policy["rules"][-1]  # It is about workers that their own Job restarts.
-    jobset["spec"]["replicatedJobs"] = jobs
     return jobset
 
 
@@ -140,9 +109,8 @@ def patched(base: Any, patch: Any) -> Any:
     """
     if isinstance(base, dict) and isinstance(patch, dict):
         return base | {key: patched(base.get(key), value) for key, value in patch.items()}
-    if not (isinstance(base, list) and isinstance(patch, list)):
-        return patch
-    if not all(isinstance(item, dict) for item in base + patch):
+    are_lists = isinstance(base, list) and isinstance(patch, list)
+    if not are_lists or not all(isinstance(item, dict) for item in base + patch):
         return patch
     items = {_identity(item): item for item in base}
     for item in patch:

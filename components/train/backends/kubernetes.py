@@ -123,14 +123,10 @@ class KubernetesBackend(Backend):
           UserError: If `--image` is missing, or the replicas would not see the dataset or the job
             directory of the project's trainer.
         """
-        settings = dataclasses.asdict(self.options)
-        trainer = job.program.trainer
-        namespace = settings.pop("namespace")
-        if not settings["image"]:
+        if not self.options.image:
             raise UserError("--image is missing; give one that the cluster can pull")
-        manifest = plan_jobset(job, **settings)
-        if namespace:
-            manifest["metadata"]["namespace"] = namespace
+        trainer = job.program.trainer
+        manifest = plan_jobset(job, **dataclasses.asdict(self.options))
         with reading(
             "pod_template", "write a patch of a Pod, such as {spec: {priorityClassName: p}}"
         ):
@@ -173,12 +169,11 @@ class KubernetesBackend(Backend):
         pods = client.pods.values()
         state = "running" if any(pod.is_started for pod in pods) else "starting"
         outcome = _outcome(jobset, pods) or Outcome(state=state)
-        lines = [f"{outcome.state}, {client.name}"]
-        lines += [f"{pod.replica:<12} {pod.state}" for pod in pods]
+        lines = (f"{pod.replica:<12} {pod.state}" for pod in pods)
         return Status(
             state=outcome.state,
             exit_code=outcome.exit_code if outcome.state == "failed" else 0,
-            lines=[*lines, outcome.why],
+            lines=[f"{outcome.state}, {client.name}", *lines, outcome.why],
         )
 
     def cancel(self, job_dir: str) -> int:
@@ -277,7 +272,8 @@ class Training:
         self._output = output
         self._signals = signals
         self._request = StopRequest()
-        self._stop: Outcome | None = None  # Outcome, once this has decided that the job ends.
+        # Outcome if the JobSet is gone: somebody else has deleted it, or this one.
+        self._stop = Outcome(state="stopped", exit_code=SAVED, why="its JobSet was deleted")
         self._shown: set[str] = set()
         self._logs: dict[str, threading.Thread] = {}
         self._begun_s = time.monotonic()
@@ -308,11 +304,18 @@ class Training:
             return 128 + number
         for thread in self._logs.values():
             thread.join(_LINES_S)
-        seconds = time.monotonic() - self._begun_s
-        event: dict[str, Any] = {"why": outcome.why, "step": None, "seconds": seconds, "tail": []}
+        event: dict[str, Any] = {
+            "why": outcome.why,
+            "step": None,
+            "seconds": time.monotonic() - self._begun_s,
+            "tail": [],
+        }
         if pod := outcome.failed:
-            event |= {"replica": pod.replica, "ending": f"exit code {pod.exit_code}"}
-            event["log"] = f"kubectl logs {pod.name}"
+            event |= {
+                "replica": pod.replica,
+                "ending": f"exit code {pod.exit_code}",
+                "log": f"kubectl logs {pod.name}",
+            }
             with contextlib.suppress(RefusedError, ConnectionError):
                 event["tail"] = [text for _, text in client.log(pod)][-_TAIL:]
         self._output.lines("launcher", end_message(event).splitlines())
@@ -321,13 +324,12 @@ class Training:
     def _create(self) -> None:
         """Creates the JobSet, in place of one that has ended; does nothing if one runs."""
         while True:
-            self._client.forget()
             try:
                 return self._client.create(self._plan.manifest)
             except ConflictError:
                 jobset = self._client.get()
-            is_deleted = jobset and "deletionTimestamp" in jobset["metadata"]
-            if jobset and not (is_deleted or _outcome(jobset, ())):
+            is_left = jobset and "deletionTimestamp" not in jobset["metadata"]
+            if jobset and is_left and not _outcome(jobset, ()):
                 return self._show(f"{self._client.name} runs already; this follows it")
             self._client.delete()
             self._request.wait(self._signals, _POLL_S)
@@ -349,27 +351,24 @@ class Training:
             if not outcome:
                 self._check_limits(jobset)
         else:
-            outcome = self._stop or Outcome(
-                state="stopped", exit_code=SAVED, why="its JobSet was deleted"
-            )
+            outcome = self._stop
             if client.is_any_killed:
                 outcome = dataclasses.replace(outcome, exit_code=KILLED)
         return outcome if all(pod.is_over for pod in pods) else None
 
     def _check_limits(self, jobset: Mapping[str, Any]) -> None:
-        """Shows how often the job was restarted, and deletes its JobSet if it has to end."""
+        """Shows whether the job waits in a queue, and deletes its JobSet if it has to end."""
         limit_s = self._plan.timeout_s
-        state = "suspended" if jobset["spec"].get("suspend") else "started"
-        num_restarts = jobset.get("status", {}).get("restarts", 0)
-        self._show(f"{self._client.name} is {state}; restarts of all replicas: {num_restarts}")
-        number = self._request.number
-        if number:
+        if jobset["spec"].get("suspend"):
+            self._show(f"{self._client.name} is suspended")
+        if number := self._request.number:
             self._stop = Outcome(state="stopped", exit_code=128 + number, why="stopped")
         elif limit_s and 0 < self._started_s < time.monotonic() - limit_s:
             self._stop = Outcome(state="stopped", exit_code=TIMED_OUT, why=_TIME_LIMIT)
-        if self._stop:
-            self._show(f"{self._stop.why}: stopping the replicas")
-            self._client.delete()
+        else:
+            return
+        self._show(f"{self._stop.why}: stopping the replicas")
+        self._client.delete()
 
     def _follow(self, pod: Pod) -> None:
         """Shows the log of a pod until its program has ended; after an outage it reads it again."""

@@ -159,14 +159,14 @@ class JobSetClient:
         self._since = ""
 
     def create(self, manifest: Mapping[str, Any]) -> None:
-        """Creates the JobSet, or raises a ConflictError if there is one with its name."""
-        # Not strictly, unknown fields would be dropped silently.
-        self._call("create", body=manifest, field_validation="Strict")
+        """Creates the JobSet, or raises a ConflictError if there is one with its name.
 
-    def forget(self) -> None:
-        """Forgets all pods, so that the next `changes` yields every pod that exists."""
+        Forgets all pods, so that the next `changes` yields every pod that exists.
+        """
         self.pods.clear()
         self._since = ""
+        # Not strictly, unknown fields would be dropped silently.
+        self._call("create", body=manifest, field_validation="Strict")
 
     def get(self) -> dict[str, Any] | None:
         """Returns the JobSet in its present state, or None if there is none."""
