@@ -21,9 +21,6 @@ def test_missing_programs_are_named(monkeypatch, tmp_path):
 class Server:
     """Stands in for a server whose runs all end well and train without JobSets."""
 
-    def __init__(self, shared):
-        self.shared = shared
-
     def run(self, *_):
         return "Succeeded", {step.__name__: "Succeeded" for step in LOCAL_STEPS}
 
@@ -32,7 +29,7 @@ class Server:
 
 
 def test_wrong_ends_are_named(tmp_path):
-    mistakes = program.prove(Server(tmp_path), tmp_path / "spec.yaml")
+    mistakes = program.prove(Server(), tmp_path / "spec.yaml", str(tmp_path))
     assert "promoted: JobSet is none, not Completed" in mistakes
     assert "registered: cleanup is None, not Succeeded" in mistakes
     assert "failed: train is Succeeded, not Failed" in mistakes

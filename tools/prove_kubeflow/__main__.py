@@ -1,10 +1,12 @@
 """Runs the compiled pipeline on the programs of Kubeflow Pipelines, trained by JobSets.
 
     make prove-kubeflow PROGRAMS=DIR
+    make prove-kubeflow PROGRAMS=DIR BUCKET=1
 
 Three runs on the digits dataset, on a ReadWriteMany claim: the model of the first one is promoted,
 that of the second one is registered only, and the training of the third one fails. It exits with 0
 if each of them has ended so. Logs of all steps, and everything else, is below build/prove-kubeflow.
+With BUCKET, all files are in a bucket of the tests' cloud, and trainings are processes of the step.
 
 DIR has programs of Kubeflow Pipelines 2.17, `driver`, `launcher-v2` and `compile`, and of Argo
 Workflows 4.0, `workflow-controller` and `argoexec`; other versions were not tried. `compile
@@ -24,29 +26,37 @@ from common.cli import Parser, run_cli
 from common.errors import UserError
 from components.register.register import open_registry
 from tests.root import ROOT
-from tools.prove_kubeflow.server import NAMESPACE, PROGRAMS, Server, environment
+from tools.prove_kubeflow.server import NAMESPACE, PROGRAMS, Server
 
 _HOME = ROOT / "build/prove-kubeflow"
 _LIMIT_S = 900
 _CLAIM, _NAME = "training-data", "digits"
-_FLAGS = ["--claim", f"{_CLAIM}:/shared", "--image", "training"]
+_IN_BUCKET = "LOOPBACK_CLOUD" in os.environ
+if _IN_BUCKET:
+    _FLAGS = ["--image", f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"]
+    _PLACE = ["--bucket", "gs://demo", "--project", "demo-project"]
+    _PLACE += ["--set", "train_args=--backend process --log-dir /tmp/logs"]
+    _ROOT, _REGISTRY = "gs://demo", "vertex://demo-project/us-central1"
+else:
+    _FLAGS = ["--claim", f"{_CLAIM}:/shared", "--image", "training"]
+    _PLACE, _ROOT, _REGISTRY = [], "/shared", ""
 _FAILING = ["--optimizer", "sgd", "--learning-rate", "1e9"]  # The loss is soon infinite.
 
 
 def values_of(trainer_flags):
     """Returns the arguments of the pipeline, as `submit.py` makes them."""
     line = [sys.executable, "pipelines/submit.py", "--kfp-host", "http://none", "--dry-run"]
-    flags = [*_FLAGS, "--train-steps", "200"]
+    flags = [*_FLAGS, *_PLACE, "--train-steps", "200"]
     submitted = subprocess.run([*line, *flags], check=True, capture_output=True, cwd=ROOT)
     values = json.loads(submitted.stdout)
     del values["run_id"]  # The compiled spec is for many runs, which the server names.
     trainer_args = [*values["trainer_args"], *trainer_flags]
-    return {**values, "job_dir": "/shared/runs", "trainer_args": trainer_args}
+    return {**values, "job_dir": f"{_ROOT}/runs", "trainer_args": trainer_args}
 
 
-def prove(server, spec):
+def prove(server, spec, registry):
     """Does the runs, and prints how each of them ended. Returns the mistakes."""
-    registry = open_registry(str(server.shared / _CLAIM / "registry"))
+    registry = open_registry(registry)
     mistakes = []
     # Trainer's flags; phases of the run and its training; number of versions; champion.
     for name, flags, phase, trained, num_versions, jobset in (
@@ -60,6 +70,7 @@ def prove(server, spec):
         [state] = [value for key, value in server.jobsets().items() if key not in before] or [
             "none"
         ]
+        jobset = "none" if _IN_BUCKET else jobset
         versions = len(registry.versions(_NAME))
         expected = {
             "run": (end, phase),
@@ -97,9 +108,9 @@ def main():
     line = [sys.executable, "pipelines/compile.py", *_FLAGS, "--output-dir", home]
     subprocess.run(line, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     control_plane = pathlib.Path(os.environ["CONTROL_PLANE"])
-    server = Server(programs, control_plane, environment(_HOME / "env"), home)
-    mistakes = prove(server, home / "training-kubeflow.yaml")
-    registry = str(server.shared / _CLAIM / "registry")
+    server = Server(programs, control_plane, ROOT / ".venv-kubeflow/bin/python", home)
+    registry = _REGISTRY or str(server.shared / _CLAIM / "registry")
+    mistakes = prove(server, home / "training-kubeflow.yaml", registry)
     show = ["-m", "components.register", "history", "--name", _NAME, "--registry", registry]
     subprocess.run([sys.executable, *show], check=True, cwd=ROOT)
     print(f"logs of all steps: {home / 'logs'}; of replicas: {home}/{NAMESPACE}_*.log")

@@ -7,8 +7,8 @@ launcher run its steps. Without the API server, no step is cached.
 import base64
 import json
 import os
+import pathlib
 import subprocess
-import sys
 import time
 import urllib.request
 
@@ -27,6 +27,11 @@ _HOSTS = (
     "metadata-grpc-service.kubeflow.svc.cluster.local",
     "seaweedfs.kubeflow",
     "minio-service.kubeflow",
+)
+# Variables by which clients of Google's find the tests' cloud.
+_CLOUD = (
+    *("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"),
+    *("GCE_METADATA_HOST", "GCE_METADATA_IP", "PYTHONPATH"),
 )
 _WORKFLOWS = ("argoproj.io", "v1alpha1", NAMESPACE, "workflows")
 _RUNNER = "pipeline-runner"
@@ -73,7 +78,11 @@ class Server:
         api = plane.client("admin")
         path = f"{programs}:{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         environment = {"PATH": path, "HOME": "/tmp", "CUDA_VISIBLE_DEVICES": "-1"}
-        node = Node(api, home, programs, {**environment, "TRAINER_THREADS": "1"}, _HOSTS)
+        environment |= {name: os.environ[name] for name in _CLOUD if name in os.environ}
+        hosts = list(_HOSTS)
+        if "LOOPBACK_CLOUD" in os.environ:  # There the file has one line.
+            hosts += pathlib.Path("/etc/hosts").read_text().split()[1:]
+        node = Node(api, home, programs, {**environment, "TRAINER_THREADS": "1"}, hosts)
         node.start()
         self.shared = node.shared
         self._core = client.CoreV1Api(api)
@@ -203,16 +212,3 @@ class Server:
             subprocess.Popen(
                 [str(word) for word in command], stdout=log, stderr=log, cwd=self._home
             )
-
-
-def environment(folder):
-    """Returns a Python with ml-metadata, grpcio and moto; makes it the first time."""
-    python = folder / "bin/python"
-    if not (folder / "bin/moto_server").exists():
-        print(f"installing ML Metadata and an object store into {folder}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        # No other version of them was tried.
-        words = ["ml-metadata==1.17.1", "grpcio==1.85.3", "moto[server]==5.2.5"]
-        line = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
-        subprocess.run([python, *line], check=True)
-    return python
