@@ -44,6 +44,11 @@ def test_flags_give_their_options_back(options):
     assert len(Options(output="x", count=8, paths=None).as_flags()) == 1
 
 
+def test_repeated_flag_adds_up():
+    line = ["--output=x", "--paths=a", "--paths", "b", "c"]
+    assert Options.parse(line, "test").paths == ("a", "b", "c")
+
+
 @given(
     st.sampled_from(["count", "part", "kind"]),
     st.integers(max_value=-1) | st.floats(max_value=-0.5) | st.just(float("nan")),
