@@ -32,6 +32,13 @@ def test_weight_decay_default_follows_optimizer(flags, rate):
     assert learning.settings(dataclasses.replace(opts, weight_decay=0.0))["weight_decay"] == 0
 
 
+def test_longer_job_keeps_first_schedule(images):
+    opts = options("--train-steps 20")
+    for first_start, horizon in (({}, 20), ({"horizon_steps": 10}, 10)):
+        size = learning.training_size(opts, images, first_start, replicas=1)
+        assert (size.last_step, size.horizon) == (20, horizon)
+
+
 @pytest.mark.parametrize(
     ("layer", "kernels"),
     [
