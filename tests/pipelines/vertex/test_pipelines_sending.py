@@ -218,6 +218,9 @@ def test_finished_run_is_not_sent_again(run, capsys):
     assert submit.main([*PLACE, "--resume", RUN, "--set", "max_restarts=7"]) == 0
     assert f"{RUN} has ended well, and nothing is sent:\naccuracy 0.5\n" in capsys.readouterr().out
     assert run.sent() == [RUN]
+    # Another gate may judge the model otherwise.
+    assert submit.main([*PLACE, "--resume", RUN, "--min-accuracy=0.4", "--dry-run"]) == 0
+    assert "has ended well" not in capsys.readouterr().out
 
 
 def test_training_without_pipeline_job_blocks(run):
