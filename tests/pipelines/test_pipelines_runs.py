@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from common.manifest import FILE as MANIFEST
 from pipelines import runs
 from pipelines.local.record import lock
 from pipelines.run import DATASETS
@@ -63,6 +64,20 @@ def test_unusable_run_is_refused(make, output_of, refused, tmp_path):
     assert "add --yes" in refused(runs.main, "delete", done, *where)
     assert "is finished; there is nothing to go on with" in output_of("resume", done)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_resumed_run_counts_as_running(make, refused, monkeypatch):
+    failed = make("1", "failed")
+    dataset = failed.parent / DATASETS / "d1"
+    dataset.mkdir(parents=True)
+    (dataset / MANIFEST).touch()
+
+    def execute(record):
+        assert "is still running" in refused(runs.main, "delete", record.dir, "--yes")
+        return 7
+
+    monkeypatch.setattr(runs, "execute", execute)
+    assert runs.main(["resume", str(failed)]) == 7
 
 
 def test_compare_shows_what_differs(make, output_of):
