@@ -155,6 +155,34 @@ def test_study_refuses_kubernetes(refused):
     assert "'kubernetes' (choose from" in refused(tune.main, *line)
 
 
+@pytest.fixture
+def sigterm():
+    """Keeps the handler of this process from what is run in it."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("sigterm")
+def test_scattered_failures_end_no_study(tmp_path, monkeypatch):
+    """Of six trainings that fail at once, one had been finished before."""
+    keys = {"train_steps": 10, "runs_dir": str(tmp_path / "runs")}
+    study = {"asks": "?", "run": keys, "space": {"seed": [*range(6)]}, "parallel": 6}
+    job_dir = tmp_path / "trial-002"
+    job_dir.mkdir()
+    record = {"identity": {}, "settings": {"strategy": "synchronous"}, "replicas": {"chief": 1}}
+    (job_dir / "job.json").write_text(json.dumps(record))
+    scores = {"latest": {"step": 10, "accuracy": 0.5, "loss": 1.0}}
+    figures = {"epochs": 1, "loss": 1, "seconds": 6, "examples_per_s": 9}
+    Done(step=10, validation=scores, **figures).save(str(job_dir))
+    monkeypatch.setattr(sys, "executable", "false")
+    search = Search(study_file.Study.read(study), tmp_path, "process", [])
+    assert search.run() == 0
+    states = [trial["state"] for trial in csv.DictReader((tmp_path / "study.csv").open())]
+    assert states == ["fail", "fail", "complete", "fail", "fail", "fail"]
+
+
 @pytest.mark.pipeline
 def test_failed_trials_are_shown_and_passed(tmp_path, command):
     """Five errors of a user's code in a row stop the study, and the same command goes on."""
