@@ -1,5 +1,6 @@
 """Jobs that begin with the weights of others: real processes."""
 
+import dataclasses
 import re
 import shutil
 
@@ -8,6 +9,8 @@ import numbered
 import numpy as np
 import pytest
 
+from common import provenance
+from common.provenance import TrainedOn
 from tests.root import ROOT
 from trainer import warm_start
 from trainer.models import registry
@@ -16,10 +19,12 @@ pytestmark = pytest.mark.cluster
 FLAGS = "--model own_models:batch_norm --batch-size 32 --optimizer sgd --deterministic"
 
 
-def test_all_replicas_begin_with_same_weights(make):
-    """And a resumed job takes none."""
+def test_all_replicas_begin_with_same_weights(make, images):
+    """And a resumed job takes none. What the weights were trained on counts for its model too."""
     first, alone, several = make("first"), make("alone"), make("several")
     first.run("chief", flags=f"{FLAGS} --learning-rate 0.05 --train-steps 60")
+    other = dataclasses.replace(images, name="other")
+    TrainedOn.of(other, [np.arange(9)]).save(str(first.directory))
     plain = f"{FLAGS} --learning-rate 0.001 --train-steps"
     begun = f"--init-from {first.directory} {plain}"
     note = f"--init-from {first.directory}: 11 of 11 weights from the checkpoint of step 60"
@@ -33,6 +38,8 @@ def test_all_replicas_begin_with_same_weights(make):
     assert 0 < moved < 0.05
     shutil.rmtree(first.directory)
     assert alone.run("chief", flags=f"{begun} 30").count("--init-from") == 1
+    learnt = provenance.records_of(str(alone.directory / "model"))
+    assert learnt.hashes.keys() == {other.fingerprint, images.fingerprint}
     several.start("chief", flags=f"{plain} 30")
     assert several.wait() == {"chief-0": 2}
     assert f"init_from: '{first.directory}' -> None" in several.output()
