@@ -99,6 +99,12 @@ def test_run_that_registers_again_has_its_version(registry, register):
     assert (registry.versions("x"), registry.aliases("x"), registry.history("x")) == ([], {}, [])
 
 
+def test_tenth_version_follows_ninth(registry, register):
+    for number in range(1, 11):
+        register(f"r{number}")
+    assert numbers(registry) == [*map(str, range(1, 11))]
+
+
 def test_champion_moves_from_the_one_compared(registry, register):
     with pytest.raises(UserError, match=r"'m' in .* has no previous champion to go back to"):
         registry.rollback("m")
