@@ -5,10 +5,12 @@ import signal
 import time
 
 import pytest
+import yaml
 from kubernetes import client
 
 from tests.kubernetes.cluster import PS, SYNC
 from tests.kubernetes.control_plane import wait_for
+from tests.root import ROOT
 
 pytestmark = pytest.mark.kubernetes
 EVALUATED = {"strategy": "one_device", "chief": {}, "evaluator": {}}
@@ -157,19 +159,27 @@ VERBS = [
 ]
 
 
+def test_role_grants_nothing_else():
+    role = yaml.safe_load((ROOT / "deploy/kubernetes/role.yaml").read_text())
+    granted = [
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+    assert granted == [(resource, verb) for resource, verb, _ in VERBS]
+
+
 @pytest.mark.parametrize(("resource", "verb", "flag"), VERBS)
 def test_missing_permission_is_named(start, kubernetes_cluster, resource, verb, flag):
     job = start(SYNC)
     rbac, name = kubernetes_cluster.rbac, ("training", "default")
     role = rbac.read_namespaced_role(*name)
     rules = [
-        client.V1PolicyRule(
-            api_groups=rule.api_groups,
-            resources=[each],
-            verbs=[v for v in rule.verbs if (each, v) != (resource, verb)],
-        )
+        client.V1PolicyRule(api_groups=rule.api_groups, resources=rule.resources, verbs=[each])
         for rule in role.rules
-        for each in rule.resources
+        for each in rule.verbs
+        if (rule.resources, each) != ([resource], verb)
     ]
     rbac.patch_namespaced_role(*name, {"rules": rules})
     try:
