@@ -87,6 +87,9 @@ def test_permutation_p_counts_swaps():
     theirs = 0.1 * (np.arange(200) < 3).reshape(200, 1)
     p = compared(np.zeros((200, 1)), theirs, np.zeros(200), task=NUMBER).p
     assert p == pytest.approx(1 / 8, abs=0.03)
+    # No random swap leads by as much, and the lead itself counts as one of 499 + 1, twice.
+    p = compared(np.zeros((200, 1)), np.ones((200, 1)), np.zeros(200), task=NUMBER).p
+    assert p == 1 / 1000
 
 
 @given(st.sampled_from(TASKS), st.integers(2, 40), st.integers(0, 2**32))

@@ -98,13 +98,20 @@ def test_records_of_other_columns_refused(data, tmp_path):
         dataclasses.replace(records, manifest=manifest).unseen(str(model))
 
 
-def test_champion_compared_on_unseen_records(scored, make_model, champion, evaluate, tmp_path):
-    """A candidate that is better only on what the champion was trained on is no better."""
-    count, learnt, left = len(scored.labels), 240, len(scored.labels) - 240
-    model = shutil.copytree(make_model(wrong=230), tmp_path / "champion")
+def knowing(scored, model, path, learnt):
+    """Returns a copy of a model that was trained elsewhere, on the first test records too."""
     hashes = np.concatenate([*content_hashes(scored.manifest, str(scored.path), "test")])
     other = dataclasses.replace(scored.manifest, name="other")
-    provenance.write(other, "m", str(model), learnt=TrainedOn.of(other, [hashes[:learnt]]))
+    shutil.copytree(model, path)
+    provenance.write(other, "m", str(path), learnt=TrainedOn.of(other, [hashes[:learnt]]))
+    return path
+
+
+def test_champion_compared_on_unseen_records(scored, make_model, champion, evaluate, tmp_path):
+    """A candidate that is better only on what the champion was trained on is no better."""
+    count, left = len(scored.labels), LEAST
+    learnt = count - left
+    model = knowing(scored, make_model(wrong=230), tmp_path / "champion", learnt)
     flags = champion(model)
 
     evaluation = evaluate(make_model(wrong=210), scored.path, *flags)
@@ -125,3 +132,12 @@ def test_champion_compared_on_unseen_records(scored, make_model, champion, evalu
     assert note in own["decision"]["reasons"]
     share = np.mean(scored.labels[learnt:] == 3)
     assert own["baseline"]["accuracy"] == pytest.approx(share, abs=0.1)
+    assert "not to be promoted" not in " ".join(own["decision"]["reasons"])
+
+
+def test_champion_on_few_records_incomparable(scored, make_model, champion, evaluate, tmp_path):
+    count = len(scored.labels)
+    model = knowing(scored, make_model(wrong=count), tmp_path / "champion", count - LEAST + 1)
+    evaluation = evaluate(make_model(), scored.path, *champion(model))
+    assert f"only {LEAST - 1} of {count} records" in evaluation["champion"]["incomparable"]
+    assert evaluation["decision"]["verdict"] == "register"
