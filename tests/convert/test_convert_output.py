@@ -89,6 +89,18 @@ def test_convert_again_makes_deleted_page(tmp_path, fails):
     assert "'dataset.html', whose manifest is gone" in fails("--output", tmp_path)
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_convert_again_refuses_damaged_shard(idx, tmp_path, is_lost):
+    convert(idx)
+    shard = tmp_path / "out/train-00001.tfrecord"
+    if is_lost:
+        shard.unlink()
+    else:
+        _flip(shard)
+    with pytest.raises(UserError, match=shard.name):
+        convert(idx)
+
+
 @pytest.mark.parametrize("name", ["notes.txt", ".hidden", "train-00000.tfrecord"])
 def test_foreign_files_are_kept(tmp_path, fails, name):
     """A foreign file is kept even beside leftovers of ours; without these no file is ours."""
