@@ -121,6 +121,14 @@ def test_patch_of_pool_follows_common_one():
     assert container["resources"]["limits"] == {"memory": "8Gi"}
 
 
+def test_volume_is_mounted_at_two_paths():
+    mounts = [{"name": "mine", "mountPath": path} for path in ("/a", "/b")]
+    pod = {"spec": {"containers": [{"name": "trainer", "volumeMounts": mounts}]}}
+    cluster = Cluster.read({"strategy": "one_device", "chief": {}, "pod_template": pod})
+    [(_, _, container)] = containers(planned(cluster, claim="c:/mnt/data"))
+    assert container["volumeMounts"][-2:] == mounts
+
+
 JSON = st.recursive(
     st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

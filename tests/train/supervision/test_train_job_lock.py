@@ -72,3 +72,10 @@ def test_reused_process_id_is_not_signalled(tmp_path):
     with holding(tmp_path, started=1.0) as launcher:
         launcher.terminate()
         assert launcher.is_here and not launcher.is_alive
+
+
+def test_holder_after_longer_name_is_known(tmp_path):
+    with holding(tmp_path, host="node-7" * 99):
+        pass
+    with locked(str(tmp_path)):
+        assert holder(str(tmp_path)).pid == os.getpid()
