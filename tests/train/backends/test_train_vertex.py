@@ -147,6 +147,12 @@ def test_signal_cancels_job(training, number, code):
     assert endings(training) == ["cancelled"]
 
 
+def test_job_done_despite_signal_succeeds(training):
+    training.before = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    assert training() == 0
+    assert endings(training) == ["succeeded"]
+
+
 @pytest.mark.parametrize(("how", "code"), [("succeeded", 0), ("cancelled", 143)])
 def test_next_command_follows_left_job(training, capfd, how, code):
     """Leaves the job when the terminal is closed; commands without its region find it."""

@@ -8,6 +8,8 @@ import pytest
 from train_fakes import EVALUATED, ONE, PS, SLOW, SYNC, guard_of, of, wait_until
 
 from common.errors import UserError
+from common.guard import Guard
+from components.train.supervision.replica import Child
 
 pytestmark = pytest.mark.cluster
 
@@ -127,6 +129,28 @@ def test_repeated_signal_kills_at_once(bench, number, pause_s):
     launcher.send_signal(number)
     assert "but chief/0 had to be killed and may not have saved" in launcher.communicate()[0]
     assert launcher.returncode == 137
+
+
+def test_signal_after_success_keeps_it(bench):
+    """Workers may go on for a while when the chief is done."""
+    launcher = bench.launch(SYNC, chief_0="", **SLOW)
+    next(line for line in launcher.stdout if "chief/0 ended" in line)
+    launcher.send_signal(signal.SIGINT)
+    assert "told to stop by SIGINT" in launcher.communicate()[0]
+    assert launcher.returncode == 0
+
+
+def test_later_stop_keeps_earlier_kill(bench):
+    guard = Guard()
+    plan, _ = bench.plan(ONE)
+    os.makedirs(plan.log_dir)
+    child = Child(plan.replicas[0], 0, guard)
+    child.stop(0, 0)
+    child.stop(0, 3600)
+    child.signal_if_due()
+    guard.close()
+    child.finish()
+    assert child.is_killed
 
 
 FAMILY = (
