@@ -54,9 +54,9 @@ def test_error_starts_all_again(start, pools, replica):
     job.order(replica, 1)
     assert job.restarted(replica) == job.replicas
     assert restarts(job) == (1, 0)
-    job.order(replica, 1)
+    job.order(replica, 3)
     code, out = job.end()
-    assert code == 1 and f"{replica.replace('-', '/')} failed first: exit code 1; " in out
+    assert code == 3 and f"{replica.replace('-', '/')} failed first: exit code 3; " in out
     assert "reaching max number of restarts" in out
 
 
