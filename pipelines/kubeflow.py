@@ -61,11 +61,15 @@ KEYS = Keys(
 
 def unusable(config: Config) -> list[str]:
     """Returns the names of keys that are given and mean something to Vertex AI only."""
-    names = {*CloudOptions.__dataclass_fields__, *JobSettings.__dataclass_fields__}
+    names = {
+        "fail_on_reject",
+        *CloudOptions.__dataclass_fields__,
+        *JobSettings.__dataclass_fields__,
+    }
     names -= {"scheduling", "timeout", "max_restarts"}  # They are of the training as well.
     if not config.claim:
         names -= cloud_options.NEEDED.keys()
-    return sorted(config.model_fields_set & (names | {"fail_on_reject"}))
+    return sorted(config.model_fields_set & names)
 
 
 def submit(config: Config, *, wait: bool, dry_run: bool) -> int:

@@ -171,11 +171,14 @@ def build(
                 task.set_cpu_limit(machine[0]).set_memory_limit(machine[1])
             if claim and backend == "kubeflow":
                 claim_name, _, path = claim.partition(":")
-                mount = {
-                    "pvcNameParameter": {"runtimeValue": {"constant": claim_name}},
-                    "mountPath": path,
+                task.platform_config["kubernetes"] = {
+                    "pvcMount": [
+                        {
+                            "pvcNameParameter": {"runtimeValue": {"constant": claim_name}},
+                            "mountPath": path,
+                        }
+                    ]
                 }
-                task.platform_config["kubernetes"] = {"pvcMount": [mount]}
 
     return training
 

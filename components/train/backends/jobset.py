@@ -66,6 +66,7 @@ def plan_jobset(
     jobset = yaml.safe_load(
         text.render(
             name=name,
+            job_dir=program.job_dir,
             label=MANAGED_BY,
             namespace=namespace,
             queue=queue,
@@ -76,7 +77,6 @@ def plan_jobset(
             image=image,
         )
     )
-    jobset["metadata"]["annotations"] = {"training/job-dir": program.job_dir}
     addresses = {
         role: [f"{name}-{role}-0-{i}.{name}:{_PORT}" for i in range(pool.replicas)]
         for role, pool in cluster.pools.items()
@@ -85,17 +85,18 @@ def plan_jobset(
     }
     jobs = jobset["spec"]["replicatedJobs"]
     for planned, (role, pool) in zip(jobs, cluster.pools.items(), strict=True):
-        variables = {**program.env, "PYTHONUNBUFFERED": "1", POOL_ROLES: ",".join(cluster.pools)}
+        variables = {**program.env, POOL_ROLES: ",".join(cluster.pools)}
         if pool.gpus:
             variables[POOL_GPUS] = str(pool.gpus)
-        env = {key: _literal(value) for key, value in variables.items()}
+        env = [{"name": key, "value": _literal(value)} for key, value in variables.items()]
         if cluster.replicas > 1:
             config = json.dumps({"cluster": addresses, "task": {"type": role, "index": _INDEX}})
-            env["TF_CONFIG"] = config.replace(f'"{_INDEX}"', f"$({_INDEX})")
+            config = config.replace(f'"{_INDEX}"', f"$({_INDEX})")
+            env.append({"name": "TF_CONFIG", "value": config})
         spec = planned["template"]["spec"]
         container = spec["template"]["spec"]["containers"][0]
         container["command"] = [_literal(word) for word in (*program.command, *program.args)]
-        container["env"] += [{"name": key, "value": value} for key, value in env.items()]
+        container["env"] += env
         for patch in (cluster.pod_template, pool.pod_template):
             spec["template"] = patched(spec["template"], patch or {})
     return jobset

@@ -130,8 +130,8 @@ class KubernetesBackend(Backend):
         with reading(
             "pod_template", "write a patch of a Pod, such as {spec: {priorityClassName: p}}"
         ):
-            pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-            mounts = pod["containers"][0].get("volumeMounts", ())
+            pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+            mounts = pod["spec"]["containers"][0].get("volumeMounts", ())
             visible = ("gs://", *(f"{mount['mountPath']}/" for mount in mounts))
         for path in (trainer.data_dir, trainer.job_dir) if trainer else ():
             if not f"{path}/".startswith(visible):
@@ -328,8 +328,11 @@ class Training:
                 return self._client.create(self._plan.manifest)
             except ConflictError:
                 jobset = self._client.get()
-            is_left = jobset and "deletionTimestamp" not in jobset["metadata"]
-            if jobset and is_left and not _outcome(jobset, ()):
+            if (
+                jobset
+                and "deletionTimestamp" not in jobset["metadata"]
+                and not _outcome(jobset, ())
+            ):
                 return self._show(f"{self._client.name} runs already; this follows it")
             self._client.delete()
             self._request.wait(self._signals, _POLL_S)

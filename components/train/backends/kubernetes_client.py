@@ -191,8 +191,13 @@ class JobSetClient:
         try:
             with refusals():
                 if self._since:
-                    which |= {"resource_version": self._since, "timeout_seconds": 1}
-                    for event in Watch().stream(pods, self._namespace, **which):
+                    for event in Watch().stream(
+                        pods,
+                        self._namespace,
+                        resource_version=self._since,
+                        timeout_seconds=1,
+                        **which,
+                    ):
                         self._since = event["object"].metadata.resource_version
                         yield self._note(event["object"], is_gone=event["type"] == "DELETED")
                 else:
@@ -221,11 +226,15 @@ class JobSetClient:
         Yields:
           Time, as a text of constant length, and text of the line without its end.
         """
-        how = {"container": CONTAINER, "timestamps": True, "follow": follow}
         with refusals():
             # Without a limit, since the program may be silent.
             for line in self._core.read_namespaced_pod_log(
-                pod.name, self._namespace, **how, _preload_content=False
+                pod.name,
+                self._namespace,
+                container=CONTAINER,
+                timestamps=True,
+                follow=follow,
+                _preload_content=False,
             ):
                 time, _, text = line.decode("utf-8", "replace").rstrip("\r\n").partition(" ")
                 yield time, text
