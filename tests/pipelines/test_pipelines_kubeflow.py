@@ -4,14 +4,27 @@ import contextlib
 import http.server
 import json
 import pathlib
+import subprocess
+import sys
 import threading
 
 import pytest
+from google.cloud import aiplatform
 
 from common.errors import UserError
 from pipelines import submit
-from tests.compiled_spec import run_here
+from tests.cloud.conftest import IMAGE, PIPELINE
+from tests.cloud.iam import host
+from tests.root import ROOT
 from trainer.job import done
+
+RUN = """
+import json, sys
+from kfp import components, local
+spec, root, values = sys.argv[1:]
+local.init(local.SubprocessRunner(use_venv=False), pipeline_root=root, enable_caching=False)
+components.load_component_from_file(spec)(**json.loads(values))
+"""
 
 
 @contextlib.contextmanager
@@ -100,6 +113,12 @@ def test_mistake_is_named(words, error, message):
         submit.main(["--kfp-host=http://localhost:1", *words])
 
 
+def run_here(spec, values, root):
+    """Runs a spec with arguments by kfp.local, with artifacts below `root`; returns the process."""
+    line = [sys.executable, "-c", RUN, str(spec), str(root), json.dumps(values)]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.pipeline
 def test_compiled_spec_runs_here(flags, command, capsys, tmp_path):
     """Steps hand on all they need as parameters, and a failed training fails the run."""
@@ -118,3 +137,21 @@ def test_compiled_spec_runs_here(flags, command, capsys, tmp_path):
     assert not list(pathlib.Path(tmp_path, "artifacts").rglob("*.tfrecord"))
     failed = run_here(spec, values | {"train_args": ["--backend=none"]}, tmp_path / "artifacts")
     assert failed.returncode and "Inner task failed" in failed.stderr
+
+
+@pytest.mark.cloud
+def test_bucket_holds_run_of_other_server(cloud, tmp_path, monkeypatch):
+    place = f"--bucket gs://{cloud.bucket} --image {IMAGE}"
+    flags = f"{place} --project demo-project --name {cloud.bucket} --train-steps 20"
+    back_end = f"--set 'train_args=--backend process --log-dir {tmp_path}/logs'"
+    shown = cloud.printed(f"pipelines/submit.py --kfp-host http://x --dry-run {flags} {back_end}")
+    values = json.loads(shown)
+    cloud.printed(f"pipelines/compile.py --image {IMAGE} --output-dir {tmp_path}")
+    values["job_dir"] = f"gs://{cloud.bucket}/runs"  # The spec is for many runs.
+    monkeypatch.setenv("GCE_METADATA_HOST", host(PIPELINE, cloud.bucket))
+    ended = run_here(tmp_path / "training-kubeflow.yaml", values, tmp_path / "artifacts")
+    assert ended.returncode == 0, ended.stdout
+    [job_dir] = cloud.files.glob("runs/*/job")
+    assert json.loads((job_dir / "DONE.json").read_text())["step"] == 20
+    [model] = aiplatform.Model.list(filter=f'display_name="{cloud.bucket}"')
+    assert "champion" in model.version_aliases
