@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -12,14 +13,24 @@ import requests
 _START_S = 60.0
 
 
+def _unused_port():
+    """Returns a port of those that the system gives to no client.
+
+    A port that it chose could be a client's before the server takes it, or was one a minute ago.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("localhost", port)):
+            return port
+
+
 def start_server(arguments, health_route, output, **environment):
     """Starts a module of Python on a port of AIP_HTTP_PORT, and waits until it is healthy.
 
     Returns:
       The process, which has ended if it did not get ready, and its URL.
     """
-    with socket.create_server(("localhost", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = _unused_port()
     url = f"http://localhost:{port}"
     process = subprocess.Popen(
         [sys.executable, "-m", *arguments],
