@@ -7,7 +7,6 @@ judged, and one that needs code which its server does not have.
 """
 
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import requests
 
 from common.errors import UserError
 from common.lifeline import OWNER_PID
+from common.ports import reserved
 
 # Largest difference between answers, as a share of the largest answer. Another machine, precision
 # or number of threads changes answers by less.
@@ -38,20 +38,21 @@ def check(model_dir: str, answered: Mapping[str, Any]) -> None:
         to one instance may be that many milliseconds at most.
 
     Raises:
-      UserError: If no server gets ready within 10 minutes, refuses the requests or fails, or if its
-        answers differ or come too late.
+      UserError: If no port can be reserved, no server gets ready within 10 minutes, refuses the
+        requests or fails, or if its answers differ or come too late.
     """
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/v1/models/m"
     command = [sys.executable, "-m", "components.serve", "--name=m", f"--model-dir={model_dir}"]
-    command += ["--host=127.0.0.1", f"--port={port}"]
+    command += ["--host=127.0.0.1"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", OWNER_PID: str(os.getpid())}
     with (
+        reserved(1) as (port,),
         tempfile.TemporaryFile("w+") as log,
-        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
+        subprocess.Popen(
+            [*command, f"--port={port}"], env=environment, stdout=log, stderr=log
+        ) as server,
         requests.Session() as session,
     ):
+        url = f"http://127.0.0.1:{port}/v1/models/m"
         session.trust_env = False  # The environment may name a proxy, which this is not for.
         try:
             deadline = time.monotonic() + _TIMEOUT_S

@@ -31,7 +31,7 @@ import time
 import psutil
 from google.cloud import aiplatform_v1 as v1
 
-from components.train.backends.process import PORTS
+from common.ports import PORTS
 from tests.cloud.collection import now
 
 POOLS = ("chief", "worker", "ps", "evaluator")  # what TF_CONFIG calls the worker pools, by position

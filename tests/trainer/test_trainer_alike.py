@@ -10,7 +10,7 @@ import sys
 import pytest
 from trainer_jobs import Job
 
-from components.train.backends.process import reserved
+from common.ports import reserved
 from tests.root import ROOT
 
 pytestmark = pytest.mark.cluster

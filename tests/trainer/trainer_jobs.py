@@ -21,7 +21,7 @@ import re
 import signal
 import time
 
-from components.train.backends.process import reserved
+from common.ports import reserved
 from trainer.cluster.member import POOL_ROLES
 
 _FORKS = multiprocessing.get_context("forkserver")

@@ -31,11 +31,11 @@ import common
 import trainer
 from common.cli import flag
 from common.errors import UserError, readable
+from common.ports import PORTS
 from components.train.backends import ssh_client
 from components.train.backends.backend import Job
 from components.train.backends.host_agent import ANSWER
 from components.train.backends.local import LocalBackend, LocalOptions
-from components.train.backends.process import PORTS
 from components.train.backends.resources import Machine
 from components.train.cluster.cluster_file import Cluster
 from components.train.supervision.plan import ATTEMPT, Plan, Replica

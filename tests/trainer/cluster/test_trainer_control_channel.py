@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from components.train.backends.process import reserved
+from common.ports import reserved
 from trainer.cluster import strategy
 from trainer.cluster.control_channel import DONE, LEFT, join
 from trainer.cluster.member import Member
