@@ -1,8 +1,7 @@
 """Runs the pipeline on a server of Kubeflow Pipelines.
 
-The code of the pipeline's steps, their files and the registry are the same as on this machine where
-all directories lie on a volume that every step mounts. In a bucket the files are the same, and the
-registry is that of Vertex AI.
+The code of the pipeline's steps and their files are the same as on this machine. The files lie on a
+volume that every step mounts, with the registry, or in a bucket, with Vertex AI's Model Registry.
 """
 
 import dataclasses
@@ -22,7 +21,6 @@ from common.errors import UserError
 from components.train.backends.job_settings import JobSettings, matching, new_name
 from pipelines import cloud_options
 from pipelines.arguments import DEFAULT_CLUSTER, pipeline_arguments
-from pipelines.cloud_options import CloudOptions
 from pipelines.config import Config, Keys
 from pipelines.training import build, launcher_of
 
@@ -40,7 +38,7 @@ class KubeflowOptions(Flags):
         several=True,
     )
     claim: str = flag(
-        matching("[^:]+:/.+", "a volume claim and a path, such as data:/data", "NAME:PATH"),
+        matching("[a-z0-9.-]+:/[^:]+", "NAME:PATH, such as data:/data", "NAME:PATH"),
         "persistent volume claim (ReadWriteMany) that all steps mount at PATH; else --bucket",
         default="",
     )
@@ -63,7 +61,7 @@ def unusable(config: Config) -> list[str]:
     """Returns the names of keys that are given and mean something to Vertex AI only."""
     names = {
         "fail_on_reject",
-        *CloudOptions.__dataclass_fields__,
+        *cloud_options.CloudOptions.__dataclass_fields__,
         *JobSettings.__dataclass_fields__,
     }
     names -= {"scheduling", "timeout", "max_restarts"}  # They are of the training as well.

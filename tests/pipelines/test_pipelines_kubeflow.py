@@ -9,7 +9,6 @@ import sys
 import threading
 
 import pytest
-from google.cloud import aiplatform
 
 from common.errors import UserError
 from pipelines import submit
@@ -87,14 +86,13 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
 
 
 def test_bucket_replaces_claim(capsys):
-    image = f"us-docker.pkg.dev/p/i/i@sha256:{'0' * 64}"
     place = ["--project=my-project", "--location=europe-west4", "--bucket=gs://abc"]
-    submit.main(["--kfp-host=http://x", "--dry-run", *place, f"--image={image}"])
+    submit.main(["--kfp-host=http://x", "--dry-run", *place, f"--image={IMAGE}"])
     values = json.loads(capsys.readouterr().out)
     assert values["job_dir"] == f"gs://abc/runs/{values['run_id']}/job"
     assert values["dataset_dir"] == "gs://abc/datasets"
     assert values["registry"] == "vertex://my-project/europe-west4"
-    assert values["train_args"] == ["--backend=kubernetes", f"--image={image}"]
+    assert values["train_args"] == ["--backend=kubernetes", f"--image={IMAGE}"]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +139,8 @@ def test_compiled_spec_runs_here(flags, command, capsys, tmp_path):
 
 @pytest.mark.cloud
 def test_bucket_holds_run_of_other_server(cloud, tmp_path, monkeypatch):
+    from google.cloud import aiplatform  # Slow to import.
+
     place = f"--bucket gs://{cloud.bucket} --image {IMAGE}"
     flags = f"{place} --project demo-project --name {cloud.bucket} --train-steps 20"
     back_end = f"--set 'train_args=--backend process --log-dir {tmp_path}/logs'"

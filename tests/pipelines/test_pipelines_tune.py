@@ -166,7 +166,7 @@ def sigterm():
 @pytest.mark.long
 @pytest.mark.usefixtures("sigterm")
 def test_scattered_failures_end_no_study(tmp_path, monkeypatch):
-    """Of six trainings one after the other, the third had been finished before."""
+    """Six trainings follow each other, and only the third has been finished before."""
     keys = {"train_steps": 10, "runs_dir": str(tmp_path / "runs")}
     study = {"asks": "?", "run": keys, "space": {"seed": [*range(6)]}}
     job_dir = tmp_path / "trial-002"

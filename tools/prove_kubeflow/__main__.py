@@ -25,6 +25,7 @@ import time
 from common.cli import Parser, run_cli
 from common.errors import UserError
 from components.register.register import open_registry
+from tests.cloud.conftest import IMAGE
 from tests.root import ROOT
 from tools.prove_kubeflow.server import NAMESPACE, PROGRAMS, Server
 
@@ -33,7 +34,7 @@ _LIMIT_S = 900
 _CLAIM, _NAME = "training-data", "digits"
 _IN_BUCKET = "LOOPBACK_CLOUD" in os.environ
 if _IN_BUCKET:
-    _FLAGS = ["--image", f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"]
+    _FLAGS = ["--image", IMAGE]
     _PLACE = ["--bucket", "gs://demo", "--project", "demo-project"]
     _PLACE += ["--set", "train_args=--backend process --log-dir /tmp/logs"]
     _ROOT, _REGISTRY = "gs://demo", "vertex://demo-project/us-central1"

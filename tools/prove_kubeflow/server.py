@@ -57,7 +57,7 @@ _ENDED = ("Succeeded", "Failed", "Error")
 
 
 class Server:
-    """The server.
+    """Kubeflow Pipelines on a control plane of its own, with a node whose pods are processes.
 
     Attributes:
       shared: Directory of the claims, by their names.

@@ -24,7 +24,6 @@ from typing import Any
 import yaml
 
 from common.google_cloud import MANAGED_BY
-from common.pages import templates
 from components.train.backends.backend import Job
 from trainer.cluster.member import POOL_GPUS, POOL_ROLES
 
@@ -58,13 +57,15 @@ def plan_jobset(
       queue: Name of a local queue of Kueue, or None.
       claim: Volume claim and the path at which all pods see it, `NAME:PATH`, or None.
     """
+    from common.pages import templates  # Jinja takes a while, and other back ends need none.
+
     cluster = job.cluster
     program = job.program
     name = jobset_name(program.job_dir)
     volume, _, path = (claim or "").partition(":")
-    text = templates("components.train").get_template("jobset.yaml.jinja")
+    template = templates("components.train").get_template("jobset.yaml.jinja")
     jobset = yaml.safe_load(
-        text.render(
+        template.render(
             name=name,
             job_dir=program.job_dir,
             label=MANAGED_BY,

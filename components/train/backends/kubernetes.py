@@ -169,11 +169,11 @@ class KubernetesBackend(Backend):
         pods = client.pods.values()
         state = "running" if any(pod.is_started for pod in pods) else "starting"
         outcome = _outcome(jobset, pods) or Outcome(state=state)
-        lines = (f"{pod.replica:<12} {pod.state}" for pod in pods)
+        replicas = (f"{pod.replica:<12} {pod.state}" for pod in pods)
         return Status(
             state=outcome.state,
             exit_code=outcome.exit_code if outcome.state == "failed" else 0,
-            lines=[f"{outcome.state}, {client.name}", *lines, outcome.why],
+            lines=[f"{outcome.state}, {client.name}", *replicas, outcome.why],
         )
 
     def cancel(self, job_dir: str) -> int:

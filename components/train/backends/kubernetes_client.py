@@ -44,12 +44,12 @@ class ConflictError(RefusedError):
 
 
 class MissingError(RefusedError):
-    """Refusal since there is no such object."""
+    """Refusal of a request about an object that does not exist."""
 
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """Context manager that turns errors of the Kubernetes client into those of this program.
+    """Turns errors of the Kubernetes client in a `with` block into those of this program.
 
     Raises:
       MissingError: If there is no such object.
