@@ -53,9 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         others = [name for name in ("resume", "list", "cancel") if vars(args)[name]]
         if others := [*others, *kubeflow.unusable(config)]:
             raise UserError(f"{', '.join(others)}: no use with --kfp-host; leave it out")
-        return kubeflow.submit(config, wait=args.wait, dry_run=args.dry_run)
     if not config.project:
         config = config.model_copy(update={"project": os.environ.get("GOOGLE_CLOUD_PROJECT")})
+    if config.kfp_host:
+        return kubeflow.submit(config, wait=args.wait, dry_run=args.dry_run)
     return _manage(args, config) if args.list or args.cancel else _submit(args, config)
 
 

@@ -85,8 +85,9 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
     assert printed.endswith(f"\n{sent['display_name']}: {states[-1].lower()}\n")
 
 
-def test_bucket_replaces_claim(capsys):
-    place = ["--project=my-project", "--location=europe-west4", "--bucket=gs://abc"]
+def test_bucket_replaces_claim(monkeypatch, capsys):
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
+    place = ["--location=europe-west4", "--bucket=gs://abc"]
     submit.main(["--kfp-host=http://x", "--dry-run", *place, f"--image={IMAGE}"])
     values = json.loads(capsys.readouterr().out)
     assert values["job_dir"] == f"gs://abc/runs/{values['run_id']}/job"
@@ -106,7 +107,8 @@ def test_bucket_replaces_claim(capsys):
         (["--claim=a:/a"], ConnectionError, "--kfp-host http://localhost:1: "),
     ],
 )
-def test_mistake_is_named(words, error, message):
+def test_mistake_is_named(words, error, message, monkeypatch):
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     with pytest.raises(error, match=message):
         submit.main(["--kfp-host=http://localhost:1", *words])
 
