@@ -12,8 +12,6 @@ import select
 import threading
 from collections.abc import Callable, Mapping
 
-import psutil
-
 from common.flags import at_least, variable
 
 OWNER_PID = "PIPELINE_OWNER_PID"
@@ -54,6 +52,8 @@ def watch(pid: int, on_death: Callable[[], object]) -> None:
             ended.poll()
             os.close(pidfd)
         else:
+            import psutil  # Slow to import, and Linux does without.
+
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).wait()
         on_death()

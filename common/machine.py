@@ -11,8 +11,6 @@ import re
 import subprocess
 from collections.abc import Iterator
 
-import psutil
-
 ROOT = pathlib.Path("/")  # Contains `proc` and `sys`.
 _ANSWER_S = 20.0
 # Instruction sets for matrices and vectors, which decide how fast a processor computes; from `sme`
@@ -53,11 +51,15 @@ def usable_cores() -> int:
 
 def memory_bytes() -> int:
     """Returns the bytes of physical memory, or fewer if a control group limits them."""
+    import psutil  # Slow to import, for a conversion of a second.
+
     return min([psutil.virtual_memory().total, *(limit for limit, _ in _memory_limits())])
 
 
 def available_bytes() -> int:
     """Returns the bytes that this process can allocate without swapping or being killed."""
+    import psutil
+
     return max(
         0,
         min(

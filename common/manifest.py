@@ -287,6 +287,11 @@ class Manifest:
         """
         return tuple(feature for feature in self.inputs if self.is_table and not feature.indicates)
 
+    @property
+    def shards(self) -> list[Shard]:
+        """Shards of all splits."""
+        return [shard for split in self.splits.values() for shard in split.shards]
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of the manifest; equal ones mean equal bytes in all files."""

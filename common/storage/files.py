@@ -65,6 +65,16 @@ def list_folder(folder: Path) -> tuple[list[str], list[File]]:
     return storage_of(folder).list_folder(os.fspath(folder))
 
 
+def flush(path: Path) -> None:
+    """Waits until a local file survives a loss of power.
+
+    Raises:
+      OSError: If the file cannot be opened, or its content cannot be written to the disk.
+    """
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
 def open_file(place: File | Path, start: int = 0, stop: int | None = None) -> io.BufferedReader:
     """Opens a file for reading at a position.
 

@@ -15,6 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -85,11 +86,10 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
             outcome = "is ready"
     seconds = time.perf_counter() - started
     num_examples = sum(split.examples for split in manifest.splits.values())
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
     print(
-        f"{directory}: {manifest.name} {outcome}: {num_examples:,} examples in {len(shards)} "
-        f"shards, {sum(shard.bytes for shard in shards):,} bytes; {seconds:.2f} s, "
-        f"{num_examples / seconds:,.0f} examples/s"
+        f"{directory}: {manifest.name} {outcome}: {num_examples:,} examples in "
+        f"{len(manifest.shards)} shards, {sum(shard.bytes for shard in manifest.shards):,} bytes; "
+        f"{seconds:.2f} s, {num_examples / seconds:,.0f} examples/s"
     )
     return manifest
 
@@ -228,7 +228,10 @@ def _write_pieces(
             output.note(directory, number, note)
         return note
 
-    with track("converting", max(1, total), "bytes") as advance:
+    with (
+        track("converting", max(1, total), "bytes") as advance,
+        futures.ThreadPoolExecutor(1) as background,
+    ):
         for i, note in run(write, tasks):
             notes[tasks[i]] = note
             advance(sizes[i])
@@ -236,6 +239,9 @@ def _write_pieces(
             written += sum(shard["bytes"] for shard in note["shards"].values())
             if directory and not is_remote(directory):
                 output.require_room(directory, int(written / max(1, done) * (total - done)))
+                # The disk is busy while others are written. `publish` reports errors.
+                shards = [Shard(**shard) for shard in note["shards"].values()]
+                background.submit(output.flush_shards, directory, shards)
     return [notes[i] for i in range(len(examples.pieces))]
 
 

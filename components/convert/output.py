@@ -27,6 +27,7 @@ from common.manifest import FILE, Manifest, Shard
 from common.storage.files import (
     crc32c_of,
     delete_files,
+    flush,
     list_files,
     list_folder,
     read_bytes,
@@ -161,9 +162,7 @@ def verify(output: str, manifest: Manifest) -> None:
     Raises:
       UserError: If a file is missing, damaged, or cannot be read.
     """
-    if damaged := _damaged(
-        output, (shard for split in manifest.splits.values() for shard in split.shards)
-    ):
+    if damaged := _damaged(output, manifest.shards):
         raise UserError(
             f"{damaged[0]} is missing or damaged; delete the directory and convert again"
         )
@@ -265,6 +264,19 @@ def require_room(output: str, num_bytes: int) -> None:
         )
 
 
+def flush_shards(output: str, shards: Iterable[Shard]) -> None:
+    """Waits until the files of shards survive a loss of power.
+
+    Args:
+      output: Local directory of the dataset.
+      shards: Shards that are written.
+
+    Raises:
+      OSError: If a file is missing, or cannot be written to the disk.
+    """
+    map_in_threads(flush, [f"{output}/{name}" for shard in shards for name in shard.checksums])
+
+
 def publish(output: str, manifest: Manifest) -> None:
     """Writes the manifest, which makes a dataset of the files in the directory, and tidies up.
 
@@ -279,6 +291,8 @@ def publish(output: str, manifest: Manifest) -> None:
     if is_remote(output):
         # A bucket has no locks, so another conversion may have deleted or replaced a file.
         verify(output, manifest)
+    else:
+        flush_shards(output, manifest.shards)
     # For the same reason, a manifest that another conversion has written meanwhile is kept.
     if_version = "" if is_remote(output) else None
     path, text = f"{output}/{FILE}", manifest.dump()

@@ -117,17 +117,18 @@ def _group_pictures(
 
     pictures = sorted(zip(*columns.values(), strict=True), key=key)
     return [
-        [(_label_text(manifest, label), _data_uri(picture)) for label, picture in group]
+        [(_label_text(manifest, label), _data_uri(*picture)) for label, picture in group]
         for _, group in itertools.groupby(pictures, key)
     ]
 
 
-def _data_uri(picture: str) -> str:
-    """Returns a picture of the statistics (PPM in base64) as a PNG file in a data URI."""
+def _data_uri(shape: Sequence[int], pixels: str) -> str:
+    """Returns pixels, uint8 of this shape in base64, as a PNG file in a data URI."""
     from PIL import Image  # Slow to import, and tables do without.
 
+    image = np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(shape)
     file = io.BytesIO()
-    Image.open(io.BytesIO(base64.b64decode(picture))).save(file, "PNG")
+    Image.fromarray(image if shape[2] == 3 else image[..., 0]).save(file, "PNG")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 

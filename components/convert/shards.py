@@ -24,6 +24,8 @@ RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
 class ShardWriter:
     """Writes one shard. Its files appear, complete, when it is closed.
 
+    On this machine they survive a loss of power only after `common.storage.files.flush`.
+
     Args:
       stem: Path of the files without their suffixes.
       layout: Layout of the records.
@@ -38,7 +40,7 @@ class ShardWriter:
         self._head = b""
         suffixes = (RECORDS, HASHES) if layout.record_bytes else (RECORDS, HASHES, INDEX)
         self._files = {
-            suffix: storage_of(stem).create(stem + suffix) if writes else _Nothing()
+            suffix: storage_of(stem).create(stem + suffix, durable=False) if writes else _Nothing()
             for suffix in suffixes
         }
         if INDEX in self._files:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import base64
 import collections
 import dataclasses
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -147,7 +146,7 @@ class Statistics:
         texts, and None where the source has no value. Images of one shape are represented by their
         mean value; image files are left out.
       pictures: Sample of training images, with the columns `label` and `picture`. A picture is what
-        was added, pixels or a file; one from `absorb` is a small PPM file in base64.
+        was added, pixels or a file; one from `absorb` is a small copy, as `_picture` makes it.
     """
 
     def __init__(self, examples: Examples, *, of_piece: bool = False):
@@ -293,25 +292,23 @@ class Statistics:
         return scalars
 
 
-def _picture(image: np.ndarray | bytes, feature: Feature) -> str:
-    """Returns an image as a small PPM file in base64.
+def _picture(image: np.ndarray | bytes, feature: Feature) -> tuple[Sequence[int], str]:
+    """Returns a small copy of an image, as its shape and its pixels, uint8, in base64.
 
     Args:
       image: Pixels, uint8 [height, width, channels], or an image file.
       feature: Feature of the image. Its range of values is stretched to 0 to 255.
     """
-    from PIL import Image  # Slow to import, and tables do without.
-
-    *size, channels = feature.shape
+    height, width, channels = feature.shape
+    step = math.ceil(max(height, width) / _PICTURE_SIDE)
     if isinstance(image, bytes):
-        image = decode(image, "", channels=channels, size=tuple(size))
+        size = math.ceil(height / step), math.ceil(width / step)
+        pixels = decode(image, "", channels=channels, size=size)
+    else:
+        pixels = image[::step, ::step]
     low, high = feature.value_range or (0, 255)
-    pixels = ((image - low) * (255 / (high - low))).astype(np.uint8)
-    picture = Image.fromarray(pixels if channels == 3 else pixels[..., 0])
-    picture.thumbnail((_PICTURE_SIDE, _PICTURE_SIDE))
-    file = io.BytesIO()
-    picture.save(file, "PPM")
-    return base64.b64encode(file.getvalue()).decode()
+    stretched = ((pixels - low) * (255 / (high - low))).astype(np.uint8)
+    return stretched.shape, base64.b64encode(stretched.tobytes()).decode()
 
 
 def _values(column: Column, is_missing: np.ndarray | None, rows: np.ndarray) -> list[Any]:

@@ -63,9 +63,8 @@ def ready(directory: str) -> Manifest | None:
     num_bytes = {os.path.basename(file.path): file.num_bytes for file in files}
     with contextlib.suppress(UserError):
         manifest = Manifest.load(directory)
-        shards = [shard for split in manifest.splits.values() for shard in split.shards]
         if output.PAGE in num_bytes and all(
-            num_bytes.get(shard.file) == shard.bytes for shard in shards
+            num_bytes.get(shard.file) == shard.bytes for shard in manifest.shards
         ):
             if not is_remote(directory):
                 os.utime(directory)

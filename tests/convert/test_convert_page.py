@@ -79,7 +79,7 @@ def test_page_shows_colours(tmp_path, page_of):
     assert "only the training split has examples" in text
     for address, colour in ((addresses[0], (0, 0, 255)), (addresses[-1], (255, 0, 0))):
         image = Image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
-        assert (image.size, image.getpixel((5, 5))) == ((58, 64), colour)
+        assert (image.size, image.getpixel((5, 5))) == ((45, 50), colour)
 
 
 def test_drifts_are_zero_to_one():

@@ -67,13 +67,17 @@ class _Array:
         the other.
       offset: Offset of the first record in the file.
       shape: Number of records, and bytes of a record.
-      labels: Class of each record, uint8 [N].
+      origin: File of the source with the labels, for messages.
+      labels: Label bytes of each record, uint8 [N, k]; the last one is the class.
+      limits: Number of different values of each label byte, [k].
     """
 
     path: str
     offset: int
     shape: tuple[int, int]
+    origin: str
     labels: np.ndarray
+    limits: Sequence[int]
 
 
 _Splits = Mapping[str, Sequence[_Array]]  # The arrays of each split, in order.
@@ -97,6 +101,7 @@ class ArrayExamples(Examples):
         """Yields the records of a piece in order.
 
         Raises:
+          UserError: If a label is too large.
           FileChangedError: If a file was changed since it was opened; it is a UserError.
         """
         self._require_unchanged()
@@ -108,10 +113,16 @@ class ArrayExamples(Examples):
             num_rows = max(1, _BLOCK_BYTES // size)
             for first in range(max(0, start), min(stop, count), num_rows):
                 rows = slice(first, min(first + num_rows, stop))
+                labels = array.labels[rows]
+                for row, byte in np.argwhere(labels >= np.array(array.limits))[:1]:
+                    raise UserError(
+                        f"{array.origin}: record {first + row} has label {labels[row, byte]}; "
+                        f"{self.name} has labels 0 to {array.limits[byte] - 1}"
+                    )
                 planes = records[rows, -math.prod(shape) :].reshape(-1, channels, height, width)
                 # This is several times as fast as a copy of the transposed array.
                 pixels = np.stack([*planes.swapaxes(0, 1)], axis=-1)
-                yield Block(columns={"image": pixels, LABEL: array.labels[rows].astype(np.int64)})
+                yield Block(columns={"image": pixels, LABEL: labels[:, -1].astype(np.int64)})
             # From here on, positions are counted from the first record of the next array.
             start -= count
             stop -= count
@@ -151,7 +162,7 @@ class _ArraySource(Source):
         """
 
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
-        """Unpacks what is packed, and reads all labels.
+        """Unpacks what is packed. The labels are read too if the classes are theirs.
 
         Args:
           paths: Value of `--source`.
@@ -169,45 +180,30 @@ class _ArraySource(Source):
         num_records = {split: sum(len(array.labels) for array in arrays[split]) for split in arrays}
         size = arrays["train"][0].shape[1]
         num_bytes = {split: number * size for split, number in num_records.items()}
-        largest = max(int(array.labels.max()) for array in itertools.chain(*arrays.values()))
+        all_labels = (array.labels.max() for array in itertools.chain(*arrays.values()))
         return ArrayExamples(
             name=self.name,
             origin=self.origin,
             pieces=opening.even_pieces(num_records, num_bytes),
             inputs=(image_feature(shape, value_range=(low, high)),),
-            class_names=tuple(self.class_names or map(str, range(1 + largest))),
+            class_names=tuple(self.class_names or map(str, range(1 + max(map(int, all_labels))))),
             arrays=arrays,
             files=tuple(
                 file for file, copy in zip(files, copies, strict=True) if file.path == copy
             ),
         )
 
-    def _array(
-        self, origin: str, records: np.memmap, labels: np.ndarray, limits: Sequence[int]
-    ) -> _Array:
-        """Returns records as an array, after a check of their labels.
 
-        Args:
-          origin: Name of the file of the labels, for messages.
-          records: Records, uint8 [N, ...].
-          labels: Label bytes of each record, uint8 [N, k]; the last one is the class.
-          limits: Number of different values of each label byte.
-
-        Raises:
-          UserError: If a label byte is too large.
-        """
-        for row, byte in np.argwhere(labels >= np.array(limits))[:1]:
-            raise UserError(
-                f"{origin}: record {row} has label {labels[row, byte]}; {self.name} has labels 0 "
-                f"to {limits[byte] - 1}"
-            )
-        shape = (len(records), math.prod(records.shape[1:]))
-        return _Array(
-            path=str(records.filename),
-            offset=records.offset,
-            shape=shape,
-            labels=np.array(labels[:, -1]),
-        )
+def _array(origin: str, records: np.memmap, labels: np.ndarray, limits: Sequence[int]) -> _Array:
+    """Returns mapped records, uint8 [N, ...], as an array; the rest is as in `_Array`."""
+    return _Array(
+        path=str(records.filename),
+        offset=records.offset,
+        shape=(len(records), math.prod(records.shape[1:])),
+        origin=origin,
+        labels=labels,
+        limits=limits,
+    )
 
 
 def _select(names: Sequence[str], files: Mapping[str, Any], path: str, hint: str) -> list[Any]:
@@ -279,7 +275,7 @@ class IdxSource(_ArraySource):
                     f"and there are {len(labels)} labels"
                 )
             limits = [len(self.class_names or range(256))]
-            arrays[split] = [self._array(label_file[0], images, labels.reshape(-1, 1), limits)]
+            arrays[split] = [_array(label_file[0], images, labels.reshape(-1, 1), limits)]
         return arrays, (*shape, 1)
 
 
@@ -382,7 +378,7 @@ class CifarSource(_ArraySource):
                 f"{size} bytes"
             )
         records = np.memmap(path, np.uint8, "r", offset, (num_bytes // size, size))
-        return self._array(origin, records, records[:, : len(self.limits)], self.limits)
+        return _array(origin, records, records[:, : len(self.limits)], self.limits)
 
     def _select(self, path: str, files: Mapping[str, Any]) -> list[Any]:
         hint = "; needed are the files of the binary version, or its archive"
