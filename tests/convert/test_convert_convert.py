@@ -4,7 +4,6 @@ import pytest
 from dataset_files import convert_to, idx_bytes, make_idx, read_split, write_files
 
 from common.errors import UserError
-from common.manifest import Manifest
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def test_dataset_holds_its_source(tmp_path, convert_idx, shards, expected):
     # Of several blocks.
     written = make_idx(tmp_path / "source", size=(70, 100), train=1000, test=100)
     manifest = convert_idx(shards=shards, validation_fraction=0)
-    assert Manifest.load(out) == manifest and str(tmp_path) not in manifest.dump()
+    assert str(tmp_path) not in manifest.dump()
     assert [len(split.shards) for split in manifest.splits.values()] == expected
     files = {name for split in manifest.splits.values() for name in split.checksums}
     assert {path.name for path in out.iterdir()} == {"manifest.json", "dataset.html", *files}
@@ -32,9 +31,8 @@ def test_dataset_holds_its_source(tmp_path, convert_idx, shards, expected):
         assert split.examples == len(labels) == sum(shard.examples for shard in split.shards)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_shards_by_size(tmp_path, convert_idx, packed):
-    make_idx(tmp_path / "source", size=(28, 28), packed=packed, train=4000, test=300)
+def test_shards_by_size(tmp_path, convert_idx):
+    make_idx(tmp_path / "source", size=(28, 28), train=4000, test=300)
     splits = convert_idx(shard_mb=0.5).splits
     sizes = [shard.bytes for shard in splits["train"].shards]
     assert 5 <= len(sizes) <= 9 and max(sizes) < 700_000 and len(splits["test"].shards) == 1

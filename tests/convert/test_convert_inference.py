@@ -112,9 +112,6 @@ def test_proposed_columns_and_inputs(propose):
         assert re.search(f"^{pattern}", text, re.MULTILINE), pattern
     with pytest.raises(UserError, match=r"schema\.yaml: line \d+: label: 'TODO' is not a mapping"):
         load(path)
-    text = text.replace("TODO", "{column: tip, classes: ['no', 'yes']}")
-    path.write_text(text.replace("  - {column: tip, vocabulary: 2}\n", ""))
-    assert load(path).label.column == "tip"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +123,6 @@ def test_proposed_columns_and_inputs(propose):
         "t.csv --shards 3": "--shards=3 means nothing to --infer-schema",
         "t.csv --dataset mnist": "--dataset mnist means nothing to --infer-schema",
         "t.csv --infer-schema t.csv": "t.csv: is there already; give another name",
-        "none": "none: no such file",
         "short.csv": "short.csv: ",
         "open.csv": "open.csv: ",
         "empty.csv": "empty.csv: no rows",
@@ -135,12 +131,8 @@ def test_proposed_columns_and_inputs(propose):
 def test_proposal_is_refused(tmp_path, monkeypatch, fails, flags, message):
     monkeypatch.chdir(tmp_path)
     write({"tip": ["no", "yes"] * 60, "name": [f"n{i}" for i in range(120)]}, tmp_path / "t.csv")
-    tables = {
-        "short": "a,b\n1,2\n3\n",
-        "open": 'a,b\n"1,2\n',
-        "empty": "a,b\n",
-    }
-    write_files(tmp_path, {f"{name}.csv": text for name, text in tables.items()})
+    tables = {"short.csv": "a,b\n1,2\n3\n", "open.csv": 'a,b\n"1,2\n', "empty.csv": "a,b\n"}
+    write_files(tmp_path, tables)
     known = "--dataset csv --infer-schema schema.yaml --source"
     assert message in fails(*known.split(), *flags.split())
     assert not (tmp_path / "schema.yaml").exists()
@@ -148,45 +140,30 @@ def test_proposal_is_refused(tmp_path, monkeypatch, fails, flags, message):
 
 @pytest.mark.parametrize(
     ("values", "pattern"),
-    [
+    {
         # Namibia's code is a country; in a column of numbers the same text is a gap.
-        (["NA", "DE", "FR"] * 20, "{type: string, default: ''}  # about 3 different, 0.0% miss"),
-        (["NA", "0", "0", *map(str, range(57))], "{type: int, default: 27, .*  # .*, 1.7% missing"),
-        (["01234", "99999", "10000"] * 20, "{type: string}  # about 3 different"),
-        (["00.5", "1.5", "7"] * 20, "{type: string}  # about 3 different"),
-    ],
-    ids=["country", "gap", "code", "part"],
+        "NA|DE|FR": "{type: string, default: ''}  # about 3 different, 0.0% miss",
+        "NA|5|7": "{type: int, default: 0, .*  # .*, 33.3% missing",
+        "01234|99999|10000": "{type: string}  # about 3 different",
+        "00.5|1.5|7": "{type: string}  # about 3 different",
+        "1,5|-2.000,25|3,75": '.*"; a number has a point and no comma',
+        "31.12.2023|1/2/2024|01.02.2024 10:15": '.*"; a time is written 2024-01-31',
+        "yes|No|YES": '.*"; the type bool reads it too',
+        "it was a good ride|the car was very late|ok": '.*"; if it is free text, take words',
+        "Bonn|Ulm|yes": '.*"$',
+    }.items(),
 )
 def test_texts_are_read_as_meant(propose, values, pattern):
-    text = propose({"y": ["a", "b", "c"] * 20, "x": values}, "csv", "--label", "y").read_text()
-    assert re.search(f"\n  x: {pattern}", text)
-
-
-@pytest.mark.parametrize(
-    ("values", "hint"),
-    [
-        (["1,5", "-2.000,25", "3,75"], "a number has a point and no comma"),
-        (["31.12.2023", "1/2/2024", "01.02.2024 10:15"], "a time is written 2024-01-31"),
-        (["yes", "No", "YES"], "the type bool reads it too"),
-        (["it was a good ride", "the car was very late", "ok"], "if it is free text, take words"),
-        (["Bonn", "Ulm", "yes"], ""),
-    ],
-    ids=["comma", "date", "truth", "text", "names"],
-)
-def test_text_of_other_kind_is_noted(propose, values, hint):
-    table = {"y": ["a", "b", "c"] * 20, "x": values * 20}
-    (line,) = re.findall("  x: .*", propose(table, "csv", "--label", "y").read_text())
-    assert re.search(f'"; {hint}' if hint else '"$', line), line
+    table = {"y": ["a", "b", "c"] * 20, "x": values.split("|") * 20}
+    text = propose(table, "csv", "--label", "y").read_text()
+    assert re.search(f"^  x: {pattern}", text, re.MULTILINE), text
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_delimiter_is_proposed(tmp_path, delimiter):
-    rows = [
-        ["size", "colour"],
-        *([f"{i}.5", "red" if i % 2 else '"green, dark"'] for i in range(60)),
-    ]
     path = tmp_path / "t.csv"
-    path.write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    text = "size,colour\n" + '1.5,red\n2.5,"green; dark|\t"\n' * 30
+    path.write_text(text.replace(",", delimiter))
     schema = yaml.safe_load(infer(tmp_path, "csv", path).read_text())
     assert schema["delimiter"] == delimiter
     assert schema["columns"] == {"size": {"type": "float"}, "colour": {"type": "string"}}

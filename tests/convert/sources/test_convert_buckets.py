@@ -38,11 +38,16 @@ def test_bucket_is_read_once(tmp_path, bucket, flags, bytes_read):
 
 
 @pytest.mark.parametrize("change", [lambda path: path.write_bytes(b"!"), pathlib.Path.unlink])
-@pytest.mark.parametrize("flags", ["images", "tfrecord"], indirect=True)
-def test_changed_or_deleted_file_is_named(bucket, tmp_path, flags, change):
+@pytest.mark.parametrize(
+    ("flags", "place"),
+    [("idx", "{}/source"), ("images", "gs://demo/data"), ("tfrecord", "gs://demo/data")],
+    indirect=["flags"],
+)
+def test_changed_or_deleted_file_is_named(bucket, tmp_path, flags, change, place):
+    place = place.format(tmp_path)
     opening = Opening(directory=str(tmp_path), splits=Splits())
-    examples = find_source(**flags).open("gs://demo/data", opening)
-    for path in (bucket / "data").rglob("*.*"):
+    examples = find_source(**flags).open(place, opening)
+    for path in [*bucket.glob("data/**/*.*"), *tmp_path.glob("source/train*")]:
         change(path)
-    with pytest.raises(UserError, match=r"^gs://demo/data/.*: it has changed or gone since"):
+    with pytest.raises(UserError, match=f"^{place}/.*: it has changed or gone since"):
         list(examples.blocks(examples.pieces[0]))

@@ -30,13 +30,12 @@ def read(root, *, shards=None, **options):
     return read_all(FolderSource(**options), str(root), shards=shards)
 
 
-def test_images_of_one_size(tmp_path, capsys):
+def test_images_of_one_size(tmp_path):
     files = many("bus train")  # No folder of a split, though it is called so.
     opened = read(write_files(tmp_path, files))
     (image,) = opened.examples.inputs
     assert (image.encoding, image.shape, image.value_range) == (None, (6, 5, 3), (0.0, 255.0))
     assert opened.examples.class_names == ("bus", "train")
-    assert "images of 6 x 5 pixels are stored as pixels, 6 x 5 x 3" in capsys.readouterr().out
     columns = opened.splits["train"]
     pairs = sorted(zip(columns["label"], columns["image"].tolist(), strict=True))
     pixels = [np.asarray(Image.open(tmp_path / name)).tolist() for name in files]
@@ -50,9 +49,7 @@ def test_images_of_several_sizes(tmp_path, capsys):
     opened = read(write_files(tmp_path, files))
     (image,) = opened.examples.inputs
     assert (image.encoding, image.shape) == ("image", (224, 224, 3))
-    printed = capsys.readouterr().out
-    assert "2 sizes from 6 x 5 to 70 x 80" in printed
-    assert f"orientation of 1 images is not applied, first of {tmp_path}/a/phone.jpg" in printed
+    assert "orientation of 1 images is not applied" in capsys.readouterr().out
     assert sorted(opened.splits["train"]["image"].to_pylist()) == sorted(files.values())
     assert opened.examples.most["image"] == max(map(len, files.values()))
 
@@ -63,16 +60,14 @@ def test_images_of_several_sizes(tmp_path, capsys):
         (9, "RGBA", {"encoding": "source"}, "image"),
         (170, "P", {}, None),
         (171, "RGB", {}, "image"),
-        (171, "LA", {}, None),
-        (171, "RGB", {"encoding": "raw"}, None),
-        (171, "1", {"image_size": (8, 9)}, None),
+        (171, "LA", {"encoding": "raw", "image_size": (8, 9)}, None),
     ],
 )
 def test_storage_follows_size_and_options(tmp_path, width, mode, options, encoding):
     root = write_files(tmp_path, many(count=1, height=128, width=width, mode=mode))
     (image,) = read(root, **options).examples.inputs
     assert image.encoding == encoding
-    channels = 1 if mode in ("1", "LA") else 3
+    channels = 1 if mode == "LA" else 3
     assert image.shape == (*options.get("image_size", (128, width)), channels)
 
 
@@ -83,18 +78,16 @@ def test_split_folders_are_kept(tmp_path, capsys):
     write_files(tmp_path, dict.fromkeys([*strays, ".git/1.png", "val/a/.hidden.png"], b""))
     counts = [(split, len(columns["label"])) for split, columns in read(tmp_path).splits.items()]
     assert counts == [("train", 24), ("validation", 2), ("test", 6)]
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"{tmp_path}: left out: {', '.join(strays)} (only PNG")
-    assert lines[1] == f"{tmp_path}: left out: val/b (no PNG or JPEG files in these folders)"
+    printed = capsys.readouterr().out
+    assert f"{tmp_path}: left out: {', '.join(strays)} (only PNG" in printed
+    assert "left out: val/b (no PNG" in printed
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"1.png": picture("")}, "no PNG or JPEG files"),
         (many("a"), "has one class"),
         ({**many(prefix="train/"), **many("c", 1, "test/")}, "class 'c' has no im"),
-        ({**many(prefix="train/"), "test/1.png": picture("")}, "/test: no PNG"),
         ({**many(prefix="train/"), **many(prefix="val/"), **many(prefix="valid/")}, "keep one"),
         ({**many(), "a/x.png": picture("", 7, 7)}, "/a/x.png is 7 x 7.*--image-size"),
         ({**many(), "b/x.png": encode_image(PIXELS, "GIF")}, "/b/x.png: is no PNG"),
@@ -112,7 +105,6 @@ def test_pieces_and_blocks_lose_nothing(tmp_path):
     write_files(tmp_path, {**many(count=4, prefix="train/"), **many(count=1, prefix="val/")})
     one, other = (read(tmp_path, image_size=(900, 900), shards=shards) for shards in (1, 99))
     assert len(other.examples.pieces) == 8 + 2
-    assert [len(columns["label"]) for columns in one.splits.values()] == [8, 2]
     np.testing.assert_equal(other.splits, one.splits)
 
 
@@ -138,9 +130,8 @@ def test_resize_is_same_everywhere():
     assert images.decode(data, "place", channels=3, size=(1, 1000)).shape == (1, 1000, 3)
 
 
-@pytest.mark.parametrize("most", [299, 599])
-def test_too_many_pixels_are_refused(monkeypatch, most):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)
+def test_too_many_pixels_are_refused(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 599)
     with pytest.raises(UserError, match=r"^place: .*(too many|exceeds)"):
         images.require_whole(encode_image(PIXELS), "place")
 

@@ -128,24 +128,36 @@ def test_csv_fault_is_named_with_line(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
+CELLS = {  # Of each type the stored values of right texts, and wrong texts.
+    "int": (
+        {" 7\t": 7, "-07": -7, "": None},
+        "0x10|+1|1_0|1e3|1.0|NA|-|٣|1\x0b|9223372036854775808",
+    ),
+    "float": (
+        {"+.5e-3 ": np.float32(5e-4), "1e-999": 0, "5.": 5, "1E2": 100, "-9.00": None},
+        "0x1p3|infinity|nan|.|1e|\xa01|+-1|1_0|1e39",
+    ),
+    "bool": ({" YES": "true", "F": "false", "t": "true", "0": "false"}, "maybe|2"),
+    "time": (
+        {"2024-01-31": 1706659200, "1969-12-31 23:59:59.5": -1, "1970-01-01T01:00+01:00": 0},
+        "2024-02-30|2024-01-01T24:00| 2024-02-03",
+    ),
+}
+
+
 @pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("kind", CELLS)
 @pytest.mark.long
-def test_csv_numbers_are_plain_decimals(tmp_path, quote):
-    good = {
-        "i": {" 7\t": 7, "-07": -7, "": None},
-        "f": {"+.5e-3 ": np.float32(5e-4), "1e-999": 0, "5.": 5, "1E2": 100},
-    }
-    bad = {
-        "i": "0x10 +1 1_0 1e3 1.0 NA - ٣ 1\x0b 9223372036854775808",
-        "f": "0x1p3 infinity nan . 1e \xa01 +-1 1_0 1e39",
-    }
-    for column, other in ("fi", "if"):
-        content = f"{column},{other},s,y\n1,2,x,0\n{quote}%s{quote},1,x,1\n"
-        for text, value in good[column].items():
-            assert rows(read_csv(tmp_path, content % text))[1][column] == value
-        for text in bad[column].split(" "):
-            with pytest.raises(UserError, match=f"line 3: {column}: "):
-                read_csv(tmp_path, content % text)
+def test_cell_is_value_of_type(tmp_path, kind, quote):
+    types = columns(f="float", x=f"{kind}?", y="int")
+    schema = make_schema(columns=types, missing=("", "-9"))
+    content = f"x,f,y\n,1,0\n{quote}%s{quote},1,1\n"
+    good, bad = CELLS[kind]
+    for text, value in good.items():
+        assert rows(read_csv(tmp_path, content % text, schema))[1]["x"] == value
+    for text in bad.split("|"):
+        with pytest.raises(UserError, match="line 3: x: "):
+            read_csv(tmp_path, content % text, schema)
 
 
 @settings(max_examples=2 * settings.default.max_examples)

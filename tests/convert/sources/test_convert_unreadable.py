@@ -1,7 +1,6 @@
 """An error of a source that cannot be read names its path, and not the output."""
 
 import os
-import re
 import shutil
 
 import kinds
@@ -31,10 +30,7 @@ def test_unreadable_path_is_named(tmp_path, fails, kind, place, link):
 @pytest.mark.parametrize("kind", ["csv", "parquet", "tfrecord"])
 def test_other_files_are_named_once(tmp_path, capsys, kind):
     flags, source = kinds.make(kind, tmp_path), tmp_path / "source"
-    strays = [f"c{i}.csv.bz2" for i in range(7)]
-    write_files(source, dict.fromkeys([*strays, ".hidden", "_SUCCESS"], ""))
+    write_files(source, dict.fromkeys(["c.csv.bz2", ".hidden", "_SUCCESS"], ""))
     os.mkfifo(source / f"2023.{kind}")
     convert_to(tmp_path / "out", **flags)
-    (line,) = re.findall("^.*: left out: .*$", capsys.readouterr().out, re.MULTILINE)
-    names = ", ".join([f"2023.{kind}", *strays[:4]])
-    assert line.startswith(f"{source}: left out: {names} and 3 more (")
+    assert capsys.readouterr().out.count(f"left out: 2023.{kind}, c.csv.bz2 (") == 1
