@@ -20,14 +20,19 @@ deep: [{column: fare, numeric: z_score}]
 FARES = np.random.default_rng(0).gamma(2, 5, 300).astype(np.float32)
 
 
-def convert_fares(directory, fares):
+LABELS = {"odd": "row % 2 = 1", "early": "row < 99"}
+
+
+def convert_fares(directory, fares, label=SCHEMA["label"]):
     """Converts a table with these fares and the number of the row."""
     rows = [{"fare": fare, "row": i} for i, fare in enumerate(fares)]
-    return convert_to(directory / "out", **trips.write(directory, rows, SCHEMA), shards=2)
+    source = trips.write(directory, rows, {**SCHEMA, "label": label})
+    return convert_to(directory / "out", **source, shards=2)
 
 
-def test_summaries_are_of_all_values(tmp_path):
-    manifest = convert_fares(tmp_path, ["" if fare < 5 else fare for fare in FARES])
+@pytest.mark.parametrize("label", [SCHEMA["label"], {"multi_label": LABELS}])
+def test_summaries_are_of_all_values(tmp_path, label):
+    manifest = convert_fares(tmp_path, ["" if fare < 5 else fare for fare in FARES], label)
     for split, described in manifest.splits.items():
         records = read_split(tmp_path / "out", split)
         fares = np.array([row["fare"] for row in records if row["fare"] != -1])
@@ -35,8 +40,9 @@ def test_summaries_are_of_all_values(tmp_path):
         assert summary.missing == len(records) - len(fares) > 0
         assert (summary.min, summary.max) == (fares.min(), fares.max())
         assert (summary.mean, summary.std) == pytest.approx((fares.mean(), fares.std()), rel=1e-12)
-        labels = [row["label"] for row in records]
-        assert described.class_histogram == tuple(np.bincount(labels))
+        labels = np.array([row["label"] for row in records])
+        counts = np.bincount(labels) if labels.ndim == 1 else labels.sum(axis=0)
+        assert described.class_histogram == tuple(counts)
 
 
 def test_normalised_column_needs_values(tmp_path):
