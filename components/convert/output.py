@@ -274,7 +274,9 @@ def flush_shards(output: str, shards: Iterable[Shard]) -> None:
     Raises:
       OSError: If a file is missing, or cannot be written to the disk.
     """
-    map_in_threads(flush, [f"{output}/{name}" for shard in shards for name in shard.checksums])
+    for shard in shards:
+        for name in shard.checksums:
+            flush(f"{output}/{name}")
 
 
 def publish(output: str, manifest: Manifest) -> None:
