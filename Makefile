@@ -49,7 +49,7 @@ test-clusters: setup  ## real clusters and pipeline runs on this machine
 test-cloud-ci: setup  ## the most important tests on the fake Vertex AI
 	@$(MAKE) --no-print-directory test-cloud ARGS='-m "cloud_ci and not smoke"'
 
-test-slow: setup  ## the longer tests, and many examples of each property
+test-slow: setup $(VENV)-beam/.installed  ## the longer tests, and many examples of each property
 	@$(PY) -m pytest -q -m slow tests
 	@$(PY) -m pytest -q -n auto --dist loadfile --hypothesis-profile many -m "hypothesis and not slow" tests
 
