@@ -27,9 +27,10 @@ def owner_pid(environ: Mapping[str, str]) -> int | None:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """Returns a descriptor that becomes readable when the process ends.
+    """Returns a descriptor that becomes readable when the process ends; None if none can be opened.
 
-    Returns None if there is no such process, or if this system has no such descriptors; Linux has.
+    That is so if there is no such process, no descriptor is left, or the system has no such ones;
+    Linux has.
     """
     try:
         return os.pidfd_open(pid)

@@ -216,7 +216,7 @@ def taken_by(model_dir: str) -> tuple[list[str], list[Feature]]:
 
 
 def records_of(model_dir: str) -> TrainedOn | None:
-    """Returns the records that a model was trained on; None if the model has no file of them.
+    """Returns hashes of the records that a model was trained on; None if it has no file of them.
 
     Raises:
       UserError: If that file cannot be used.

@@ -43,7 +43,7 @@ def compile_specs(image: str, output_dir: str, **options: Any) -> list[pathlib.P
 
 
 def main() -> int:
-    """Writes the specs that the command line asks for. Returns the exit code, 0.
+    """Writes the pipeline's specs to the folder of the command line. Returns the exit code, 0.
 
     Raises:
       UserError: If the command line or a file that it names is wrong, or a spec cannot be written.

@@ -93,11 +93,11 @@ class AsyncSteps:
         return Window(steps=steps, sums=sums, seconds=seconds, warm=warm, stop=stop)
 
     def _sums(self, result: tf.distribute.coordinator.RemoteValue) -> tuple[float, ...]:
-        """Waits for the result of a call.
+        """Waits for the result of a call, and returns it as `Window.sums`.
 
         TensorFlow shows a result as soon as the call is done. If the worker ends before the chief
-        has a copy, fetching fails here while the coordinator repeats the call, so that error is
-        ignored; only one that ends the job is raised.
+        has a copy, fetching fails here while the coordinator repeats the call, so it is tried
+        again; only an error that ends the job is raised.
         """
         while True:
             is_final = self._coordinator.done()  # Raises an error that ends the job.

@@ -240,6 +240,7 @@ def sha256_of(place: File | Path) -> str:
     Raises:
       FileNotFoundError: If there is no such file.
       FileChangedError: If it is not the listed version any more.
+      UserError: If the store refuses the request.
       ConnectionError: If the store does not answer.
     """
     with open_file(place) as data:

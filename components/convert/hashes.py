@@ -55,7 +55,10 @@ def string_digests(strings: Sequence[bytes]) -> np.ndarray:
 
 
 def _words(column: Column) -> Iterator[np.ndarray]:
-    """Yields unsigned integers, [N, words] of at most 32 bits each, that hold a column's values."""
+    """Yields arrays, uint32 or uint8 [N, words], that side by side hold a column's N values.
+
+    A string is held as its checksum and its length.
+    """
     count = len(column)
     if not isinstance(column, np.ndarray):
         # Short strings are often categories, of which each different one is hashed once. For long

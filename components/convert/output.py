@@ -250,7 +250,7 @@ def require_room(output: str, num_bytes: int) -> None:
     """Checks that the output's disk has room for the rest of a conversion.
 
     Args:
-      output: Local directory of the dataset.
+      output: Local directory of the dataset, which exists.
       num_bytes: Approximate number of bytes that are still to be written.
 
     Raises:

@@ -167,7 +167,10 @@ class Layout:
 
 
 def _string_heads(field: Field, lengths: np.ndarray) -> np.ndarray:
-    """Returns the protobuf tags and lengths in front of each string of a field, uint8 [N, bytes].
+    """Returns what stands in front of each string of a field, uint8 [N, bytes].
+
+    These are the field's name, and protobuf's tags and lengths. Lengths are padded, so that all
+    rows have one size.
 
     Args:
       field: The field.

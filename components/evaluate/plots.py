@@ -54,7 +54,7 @@ def plot(title: str, description: str, lines: Sequence[Line], **axes: Any) -> ma
 
 
 def evaluation_plots(e: Mapping[str, Any]) -> list[markupsafe.Markup]:
-    """Returns the plots of an evaluation: ROC curve, precision and recall, calibration.
+    """Returns the plots of an evaluation: ROC curve, precision and recall, calibration by target.
 
     Args:
       e: The content of `evaluation.json`. Without the figures of a curve its plot is left out.

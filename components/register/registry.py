@@ -195,8 +195,8 @@ class Registry(abc.ABC):
     ) -> bool:
         """Makes a version the champion, and the present champion the previous one.
 
-        Before that, a server of the version is started, and has to answer as its facts say, if they
-        have requests; and unless `instead_of` rules the change out already.
+        Before that, a server of the version is started, and has to answer as its facts say if they
+        have requests. There is no server if `instead_of` rules the change out already.
 
         Args:
           name: Name of the model.

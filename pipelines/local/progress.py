@@ -94,7 +94,7 @@ class Progress(Live):
 
         Yields:
           The step, whenever it starts, makes progress in training, or ends. A step that is still
-          running when the output ends has failed.
+          running when the output ends has failed, and is yielded once more.
         """
         for raw in lines:
             # All lines go to the log of the run. Those between the start and the end of a step are

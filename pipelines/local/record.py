@@ -105,8 +105,7 @@ def begin(runs_dir: pathlib.Path, arguments: Mapping[str, Any], **facts: Any) ->
 def lock(run_dir: pathlib.Path) -> int:
     """Locks the record of a run. Waits while another process holds the lock.
 
-    The lock also tells containers, and other machines that share the directory, that the run goes
-    on.
+    Containers, and other machines that share the directory, see by the lock that the run goes on.
 
     Returns:
       A file descriptor. The lock lasts until it is closed or this process ends, however it ends.

@@ -26,7 +26,10 @@ _LAST_LINES = 12
 
 
 def mistakes(output: str) -> list[str]:
-    """Returns the errors that the user can repair, in the output of a step or of a training."""
+    """Returns the errors that the user can repair, in the output of a step or of a training.
+
+    They are in their order there, perhaps repeated, without the words in front of them.
+    """
     return _REPAIRABLE.findall(output)
 
 

@@ -24,9 +24,9 @@ def batches(
     start: int = 0,
     stop: int | None = None,
 ) -> Iterator[Columns]:
-    """Yields the examples of a split in batches, as columns [batch_size, *shape] by feature name.
+    """Yields the examples of a split in batches, as tensors [batch_size, *shape] by feature name.
 
-    Columns have their feature's dtype, and image files are decoded. The last batch may be shorter.
+    Tensors have their feature's dtype, and image files are decoded. The last batch may be shorter.
     One batch is in memory at a time.
 
     Args:
@@ -41,6 +41,7 @@ def batches(
       UserError: If the split is empty, a file is missing or not the one in the manifest, or a
         record does not have its checksum.
       ConnectionError: If a store does not answer when files are compared with the manifest.
+      tf.errors.OpError: If reading fails otherwise, or an image file cannot be decoded.
     """
     for examples in _examples(manifest, data_dir, split, batch_size, start, stop):
         yield decode_files(parse(examples, manifest), manifest)

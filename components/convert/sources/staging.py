@@ -124,7 +124,8 @@ class Staging:
         Blank lines are no rows. Errors name the file as `name`.
 
         Raises:
-          UserError: If the file is empty, its header or a quote is wrong, or too many rows are.
+          UserError: If the file is empty, its header or a quote is wrong, or more rows are wrong
+            than may be left out, those of all files counted.
         """
         with about(name):
             header_end, header = read_header(path, delimiter)

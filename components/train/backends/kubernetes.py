@@ -197,7 +197,9 @@ class KubernetesBackend(Backend):
         return KILLED if client.is_any_killed else 0
 
     def logs(self, job_dir: str) -> Iterator[tuple[str, str]]:
-        """Yields the log lines of all pods that exist, one pod after another.
+        """Yields the replica and the text of each log line of all pods that have started.
+
+        One pod comes after another.
 
         Raises:
           UserError: If no job ran there, or Kubernetes refuses a request.

@@ -88,7 +88,8 @@ def end_message(event: Event) -> str:
 
     Args:
       event: Fields of an event `end`: `why`, `seconds` and `step` (which may be None), or those of
-        a replica that is to blame. An `end` of a launcher that failed itself lacks them.
+        a replica that is to blame. An `end` of a launcher that failed itself lacks them, and must
+        not be given.
     """
     if "replica" in event:
         return "\n  ".join([f"{failure_message(event)}; its last lines:", *event["tail"]])

@@ -78,7 +78,7 @@ class Budget:
 
     @property
     def backoff_s(self) -> float:
-        """Seconds before the next start: 0.5 after one failure in a row, then up to 5; else 0."""
+        """Seconds before the next start: 0, or after failures in a row 0.5, 1.5, 3.5, then 5."""
         return min(_LONGEST_BACKOFF_S, _BACKOFF_S * (2**self.fruitless - 1))
 
     def noted(self, step: int | None) -> Self:

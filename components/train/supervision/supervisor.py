@@ -247,7 +247,7 @@ class _Job:
             self._ending |= {"why": why, "exit_code": KILLED}
 
     def _finish(self, grace_period_s: float, **ending: Any) -> None:
-        """Ends the job: stops all replicas, and starts none again.
+        """Ends the job: stops all replicas, without waiting for them, and starts none again.
 
         Args:
           grace_period_s: Seconds from SIGTERM to SIGKILL.
