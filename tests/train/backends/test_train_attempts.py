@@ -25,13 +25,17 @@ NON_ZERO = "The replica workerpool0-0 exited with a non-zero status of 1."
         *((code, "", Ending.LOST) for code in (10, 13, 14)),
         (3, "Internal error occurred for the current attempt.", Ending.LOST),
         (13, NON_ZERO, Ending.FAILED),
+        (0, "429 Quota exceeded for limit 'X requests per minute'", Ending.LOST),
     ],
 )
 def test_job_error_maps_to_ending(code, message, expected):
     job = v1.CustomJob(state="JOB_STATE_FAILED", error={"code": code, "message": message})
     assert ending(job) is expected
-    job.state = "JOB_STATE_EXPIRED"  # It may have waited too long for its machines.
-    assert ending(job) is Ending.STOCKOUT
+
+
+def test_expired_job_had_no_machines():
+    assert ending(v1.CustomJob(state="JOB_STATE_EXPIRED")) is Ending.STOCKOUT
+    assert ending(v1.CustomJob(state="JOB_STATE_PARTIALLY_SUCCEEDED")) is Ending.FAILED
 
 
 def cluster(choices, replicas, max_restarts):

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,24 +85,19 @@ def test_only_own_restarts_are_own(cluster):
         assert bool(rules) is (role != "evaluator")
 
 
-@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
-def test_shipped_cluster_is_planned(path):
-    cluster = load_cluster(path)
-    for role, spec, container in containers(planned(cluster)):
-        pool = cluster.pools[role]
-        gpus = container["resources"].get("limits", {}).get("nvidia.com/gpu", 0)
-        assert (spec["completions"], gpus) == (pool.replicas, pool.gpus)
-        assert not pool.machine or "cpu" in container["resources"]["requests"]
-
-
 def test_settings_reach_manifest():
-    cluster = Cluster.read({"strategy": "one_device", "chief": {}, "scheduling": {"timeout": "1h"}})
+    gpus = {"type": "NVIDIA_TESLA_T4", "count": 2}
+    chief = {"machine": "n1-standard-8", "accelerator": gpus}
+    limits = {"timeout": "1h"}
+    cluster = Cluster.read({"strategy": "mirrored", "chief": chief, "scheduling": limits})
     jobset = planned(cluster, queue="q", claim="data:/mnt/data")
     [(_, spec, container)] = containers(jobset)
     pod = spec["template"]["spec"]
     assert jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q"
     assert spec["activeDeadlineSeconds"] == 3600
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "data"}
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
+    assert "cpu" in container["resources"]["requests"]
     assert container["volumeMounts"][0]["mountPath"] == "/mnt/data"
     assert "TF_CONFIG" not in environment(container, 0)
 

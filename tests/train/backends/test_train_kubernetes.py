@@ -1,15 +1,20 @@
 """Tests of the kubernetes back end without a cluster; tests/kubernetes has those with one."""
 
-import http.server
-import json
-import threading
-
 import pytest
 
 from common.errors import UserError
 from components.train.__main__ import main
+from tests.cloud.front import Answer, Front
 
 STATUS = ["--backend", "kubernetes", "--status", "gs://b/j"]
+
+
+CONFIG = """
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:%d"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
 
 
 @pytest.fixture
@@ -17,25 +22,9 @@ def answer(tmp_path, monkeypatch):
     """Has an API server of this machine answer every request with a status and text."""
 
     def answer(status, text):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, *_):
-                pass
-
-        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        config = {
-            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:%d"}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
+        server = Front(0, lambda _: Answer(status, text.encode()))
         path = tmp_path / "kubeconfig"
-        path.write_text(json.dumps(config) % server.server_port)
+        path.write_text(CONFIG % server.server_port)
         monkeypatch.setenv("KUBECONFIG", str(path))
         return server
 
@@ -44,7 +33,7 @@ def answer(tmp_path, monkeypatch):
 
 def test_missing_credentials_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    with pytest.raises(UserError, match="no access to a Kubernetes cluster"):
+    with pytest.raises(UserError, match=r"no access to a Kubernetes cluster .*; set KUBECONFIG"):
         main(STATUS)
 
 
@@ -65,6 +54,8 @@ def test_answer_becomes_one_line(answer, status, text, kind, error):
 
 
 def test_silent_server_is_named(answer):
-    answer(200, "").server_close()
+    server = answer(200, "")
+    server.shutdown()
+    server.server_close()
     with pytest.raises(ConnectionError, match="Kubernetes"):
         main(STATUS)

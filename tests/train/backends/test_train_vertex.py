@@ -12,7 +12,6 @@ from train_vertex import trainings
 
 from common.errors import UserError
 from components.train.__main__ import main
-from components.train.backends.vertex_client import ending
 
 STOCKOUT = (0, "Resources are insufficient in region: us-central1. Try a different region.")
 FAILED = (9, "The replica workerpool1-0 exited with a non-zero status of 7.")
@@ -72,19 +71,6 @@ def test_missing_machines_or_quota_changes_machines(training, capfd):
     printed = capfd.readouterr().out
     assert printed.count("worker/0 | worker-0 of 2\n") == 15
     assert "launcher | done after 1800.0 s, at step 9" in printed
-
-
-@pytest.mark.parametrize(
-    ("state", "message", "how"),
-    [
-        ("EXPIRED", "", "stockout"),
-        ("PARTIALLY_SUCCEEDED", "", "failed"),
-        ("FAILED", "429 Quota exceeded for limit 'X requests per minute'", "lost"),
-    ],
-)
-def test_state_of_job_is_ending(state, message, how):
-    job = v1.CustomJob(state=f"JOB_STATE_{state}", error={"message": message})
-    assert ending(job) == how
 
 
 def test_failure_shows_replica_and_last_lines(training, capfd):
