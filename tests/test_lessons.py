@@ -1,4 +1,4 @@
-"""The lessons and examples: their commands are run, and print what the pages say.
+"""The README, lessons and examples: their commands are run, and print what the pages say.
 
 Each page is one session of a shell in a folder that looks like a clone. Downloads are replaced by
 small files of the same kind. A line `...` of the expected output stands for any lines.
@@ -7,7 +7,6 @@ small files of the same kind. A line `...` of the expected output stands for any
 import json
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -30,6 +29,14 @@ MASKED = re.compile(
 IN_CI = ("own-program", "your-table")
 IN_CONTAINERS = re.compile(r"--backend docker|jobs/box")
 END = "the block has ended:"
+# What stands for a reader's own names in the README. A line that would send something only shows
+# what it would send.
+EXAMPLES = {
+    "@sha256:...": f"@sha256:{'0' * 64}",
+    "--wait": "--dry-run",
+    "PROJECT": "my-project",
+    "BUCKET": "my-bucket",
+}
 
 
 def mask(line):
@@ -122,37 +129,51 @@ def blocks(page, sources):
     return BLOCKS.findall(text)
 
 
+def marks(page):
+    """Returns where a page is run: in CI, with an engine, or else by `make test-slow`."""
+    marks = [pytest.mark.pipeline if page.parent.name in IN_CI else pytest.mark.slow]
+    if any(IN_CONTAINERS.search(commands) for commands, _ in BLOCKS.findall(page.read_text())):
+        marks.append(pytest.mark.docker)
+    return marks
+
+
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(
-            page,
-            id=f"{page.parent.name}-{page.stem}",
-            # The others are for `make test-slow`.
-            marks=getattr(pytest.mark, "pipeline" if page.parent.name in IN_CI else "slow"),
-        )
-        for page in PAGES
-    ],
+    [pytest.param(page, id=f"{page.parent.name}-{page.stem}", marks=marks(page)) for page in PAGES],
 )
 def test_commands_print_what_page_says(page, shell, sources):
+    """Blocks with containers are run where the image is."""
+    inspected = shell(f"docker image inspect {DEFAULT_IMAGE} && echo THERE || true")
     for commands, expected in blocks(page, sources):
-        if not IN_CONTAINERS.search(commands):
+        if "THERE\n" in inspected or not IN_CONTAINERS.search(commands):
             assert_printed(expected, shell(commands))
 
 
-@pytest.mark.docker
-def test_containers_print_what_page_says(shell, sources):
-    if not shutil.which("docker"):
-        pytest.skip("no container engine here")
-    inspected = subprocess.run(["docker", "image", "inspect", DEFAULT_IMAGE], capture_output=True)
-    if inspected.returncode:
-        pytest.skip(f"no image {DEFAULT_IMAGE} here; make test-docker builds it")
-    (data, _), *others = blocks(ROOT / "docs" / "lessons" / "3-mnist.md", sources)
-    shell(data)
-    in_containers = [block for block in others if IN_CONTAINERS.search(block[0])]
-    assert len(in_containers) == 2
-    for commands, expected in in_containers:
-        assert_printed(expected, shell(commands))
+@pytest.mark.slow
+def test_running_page_commands_work(shell, tmp_path):
+    package = tmp_path / "clone/src/mytrainer"
+    package.mkdir(parents=True)
+    (package / "task.py").write_text("import os; print(os.environ['TF_CONFIG'])")
+    text = (ROOT / "docs" / "RUNNING.md").read_text()
+    # Those of runs of the pipeline, which have names to be filled in, are in tests/pipelines.
+    for command in re.findall(r"^\.venv/bin/python -m .*$", text, re.MULTILINE):
+        # Of a job that has ended there is nothing to stop, which is a mistake of the user's.
+        shell(f"{command} || [ $? = 2 ]" if "--stop" in command else command)
+
+
+@pytest.mark.pipeline
+def test_readme_commands_work_as_written(shell, tmp_path):
+    """All but those with containers, and the server: see tests/docker."""
+    text = (ROOT / "README.md").read_text()
+    for name, example in EXAMPLES.items():
+        text = text.replace(name, example)
+    for line in re.findall(r"^\.venv/bin/python.*", text, re.MULTILINE):
+        if not re.search("(?<!-)docker|serve", line):
+            shell(line)
+    evaluation = json.loads((tmp_path / "clone/eval/d/evaluation.json").read_text())
+    assert evaluation["metrics"]["accuracy"] >= 0.9  # 300 steps on parameter servers
+    summary = max((tmp_path / "clone/runs").glob("*/summary.json"))
+    assert json.loads(summary.read_text())["status"] == "succeeded"
 
 
 @pytest.mark.slow
