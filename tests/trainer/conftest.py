@@ -1,5 +1,5 @@
 import pytest
-from trainer_jobs import Job
+from trainer_jobs import CLUSTERS, Job
 
 from common.manifest import Manifest
 
@@ -28,3 +28,20 @@ def make(digits, tmp_path):
 def job(make):
     """One of them."""
     return make()
+
+
+@pytest.fixture(scope="session")
+def undisturbed(request, tmp_path_factory):
+    """Returns jobs that nothing has disturbed, by cluster, flags and dataset; each is run once."""
+    jobs: dict[tuple, Job] = {}
+
+    def run(how, flags, data="digits"):
+        key = how, flags, data
+        if key not in jobs:
+            directory = tmp_path_factory.mktemp("undisturbed") / how
+            jobs[key] = Job(request.getfixturevalue(data), directory)
+            roles, more = CLUSTERS[how]
+            jobs[key].run(*roles, flags=flags + more)
+        return jobs[key]
+
+    return run

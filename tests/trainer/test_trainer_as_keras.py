@@ -88,16 +88,15 @@ def test_training_agrees_with_keras(data, table, case):
 
 
 @pytest.mark.cluster
-def test_replicas_agree_with_keras(make, data, table):
+def test_replicas_agree_with_keras(undisturbed, data, table):
     """The score of the validation split, and the metrics of the first step."""
     build = registry.builder("ten_models:masked", table, {})
     split = build.prepare(records.load(table, str(data), "validation"))
     flags = "--model ten_models:masked --batch-size 33 --eval-batch-size 16 --deterministic"
     flags += " --class-weights yes=0.5 --train-steps 12"
     first_steps = []
-    for roles, more in CLUSTERS.values():
-        job = make(data=data)
-        job.run(*roles, flags=flags + more)
+    for how in CLUSTERS:
+        job = undisturbed(how, flags, "data")
         model = of_keras(job.trained(build(), 12), keras.optimizers.SGD())
         expected = model.evaluate(
             split["numbers"], split["label"][:, None], batch_size=16, return_dict=True, verbose=0

@@ -1,8 +1,8 @@
-"""Several replicas learn what one does, and a resumed job what an uninterrupted one does."""
+"""Several replicas learn what one does."""
 
 import numpy as np
 import pytest
-from trainer_jobs import CLUSTERS, Job
+from trainer_jobs import CLUSTERS
 
 pytestmark = pytest.mark.cluster
 SGD, TABLE = "--optimizer sgd --learning-rate 0.01", "--batch-size 65"
@@ -32,22 +32,6 @@ OFTEN = {
 }
 
 
-@pytest.fixture(scope="module")
-def alone(request, tmp_path_factory):
-    """Returns the job of a name on one device, each run once."""
-    jobs: dict[str, Job] = {}
-
-    def run(name):
-        if name not in jobs:
-            data, flags, steps, _ = JOBS[name]
-            directory = tmp_path_factory.mktemp("alone") / "job"
-            jobs[name] = Job(request.getfixturevalue(data), directory)
-            jobs[name].run("chief", flags=f"{flags} --deterministic --train-steps {steps}")
-        return jobs[name]
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("name", "how"),
     [
@@ -56,8 +40,10 @@ def alone(request, tmp_path_factory):
         for how in list(CLUSTERS)[1:]
     ],
 )
-def test_replicas_learn_as_one(make, alone, name, how):
-    (_, flags, steps, near), (roles, more), one = JOBS[name], CLUSTERS[how], alone(name)
+def test_replicas_learn_as_one(make, undisturbed, name, how):
+    data, flags, steps, near = JOBS[name]
+    one = undisturbed("one_device", f"{flags} --deterministic --train-steps {steps}", data)
+    roles, more = CLUSTERS[how]
     several = make(data=one.data)
     several.run(*roles, flags=f"{flags} {more} --train-steps {steps}")
     actual = several.variables(steps)
@@ -69,12 +55,3 @@ def test_replicas_learn_as_one(make, alone, name, how):
     assert first == pytest.approx(expected, rel=rel)
     score, expected = (job.read("validation.json")["latest"]["loss"] for job in (several, one))
     assert score == pytest.approx(expected, abs=near)
-
-
-def test_resumed_own_optimizer_has_same_bits(job, alone):
-    _, flags, steps, _ = JOBS["own optimizer"]
-    for until in (steps // 2, steps):
-        job.run("chief", flags=f"{flags} --deterministic --train-steps {until}")
-    assert job.digest(steps) == alone("own optimizer").digest(steps)
-    # The count, and a momentum of each weight.
-    assert sum("optimizer" in key for key in job.variables(steps)) == 7

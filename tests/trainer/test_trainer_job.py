@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from parsed import options
-from trainer_jobs import CLUSTERS, Job, kill_at_random
+from trainer_jobs import CLUSTERS, kill_at_random
 
 from tests.root import ROOT
 from trainer.data import records
@@ -29,13 +29,15 @@ SMOOTH = " --optimizer sgd --learning-rate 0.001"
 # instructions for it bfloat16 is slow.
 STATEFUL = " --precision bfloat16 --optimizer adamw --clip-norm 0.05 --batch-size 16"
 OWN = ("functional", "sequential", "subclassed", "penalised", "batch_norm", "frozen")
-MODELS = {"cnn": "", "stateful": STATEFUL} | {n: f" --model own_models:{n}" for n in OWN}
+MODELS = {"cnn": "", "stateful": STATEFUL, "own optimizer": " --model fine_tuned:subclassed"}
+MODELS |= {n: f" --model own_models:{n}" for n in OWN}
 SYNCHRONOUS = list(CLUSTERS)[:3]
 SLOW = pytest.mark.slow
 OFTEN = {
     *((how, "cnn") for how in SYNCHRONOUS),
     ("two_workers", "stateful"),
     ("two_workers", "functional"),
+    ("one_device", "own optimizer"),
     ("one_device", "sequential"),
     ("mirrored", "subclassed"),
     ("two_workers", "batch_norm"),
@@ -46,24 +48,9 @@ CELLS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def straight(digits, tmp_path_factory):
-    """Returns jobs that nothing has disturbed, each run once."""
-    jobs: dict[tuple, Job] = {}
-
-    def run(how, flags=""):
-        if (how, flags) not in jobs:
-            jobs[how, flags] = Job(digits, tmp_path_factory.mktemp("straight") / how)
-            roles, more = CLUSTERS[how]
-            jobs[how, flags].run(*roles, flags=EXACT + more + flags)
-        return jobs[how, flags]
-
-    return run
-
-
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=SLOW), pytest.param(2, marks=SLOW)])
 @pytest.mark.parametrize(("how", "model"), CELLS)
-def test_killed_job_resumes_to_same_bits(job, straight, images, how, model, seed):
+def test_killed_job_resumes_to_same_bits(job, undisturbed, images, how, model, seed):
     """Our own model gets its split from memory before the kill, and from mapped files after it."""
     roles, flags = CLUSTERS[how]
     flags = EXACT + flags + MODELS[model]
@@ -78,7 +65,7 @@ def test_killed_job_resumes_to_same_bits(job, straight, images, how, model, seed
     # One interval, and another one if the last checkpoint was still being written.
     assert died_at - newest <= 2 * EVERY
     assert job.events("done")[0]["steps"] == STEPS - newest
-    assert job.digest(STEPS) == straight(how, MODELS[model]).digest(STEPS)
+    assert job.digest(STEPS) == undisturbed(how, EXACT + MODELS[model]).digest(STEPS)
     # The export has the precision of the job, and is loaded into a process of another.
     image = next(records.batches(images, str(job.data), "test", 50))["image"]
     trained = job.trained(options(flags).on(images).builder(images)(), STEPS)
@@ -88,16 +75,16 @@ def test_killed_job_resumes_to_same_bits(job, straight, images, how, model, seed
 
 
 @pytest.mark.parametrize("then", [["chief"], ["chief", "worker", "worker"]], ids=["one", "three"])
-def test_job_resumes_with_other_replicas(job, straight, then):
-    undisturbed = straight("two_workers", SMOOTH)
-    shutil.copytree(undisturbed.directory, job.directory)
+def test_job_resumes_with_other_replicas(job, undisturbed, then):
+    whole = undisturbed("two_workers", EXACT + SMOOTH)
+    shutil.copytree(whole.directory, job.directory)
     (job.directory / "DONE.json").unlink()
     for file in job.directory.glob(f"checkpoints/ckpt-{STEPS}.*"):
         file.unlink()
     job.run(*then, flags=EXACT + SMOOTH)
     assert job.steps("resume") == [STEPS - EVERY]
     actual = job.variables(STEPS)
-    for name, value in undisturbed.variables(STEPS).items():
+    for name, value in whole.variables(STEPS).items():
         np.testing.assert_allclose(actual[name], value, rtol=0, atol=1e-5, err_msg=name)
 
 
@@ -110,7 +97,7 @@ def test_changed_global_batch_is_refused(job):
 
 
 @pytest.mark.smoke
-def test_sigterm_to_replica_saves_one_step(job, straight):
+def test_sigterm_to_replica_saves_one_step(job, undisturbed):
     job.start("chief", "worker", flags=EXACT)
     job.until_step(EVERY)
     job.terminate("worker-0")
@@ -119,7 +106,7 @@ def test_sigterm_to_replica_saves_one_step(job, straight):
     assert job.steps("preempted") == job.steps("preempted", "worker-0") == [step]
     assert f"saved at step {step}" in job.output()
     job.run("chief", "worker", flags=EXACT)
-    assert job.digest(STEPS) == straight("two_workers").digest(STEPS)
+    assert job.digest(STEPS) == undisturbed("two_workers", EXACT).digest(STEPS)
 
 
 def test_lost_replica_is_one_line(job):
@@ -205,14 +192,14 @@ def test_parameter_servers_count_steps_over_resume(job):
     assert record["step"] == last and record["accuracy"] > 0.9
 
 
-def test_sync_ignores_parameter_servers(job, straight):
+def test_sync_ignores_parameter_servers(job, undisturbed):
     job.start("chief", "worker", "ps", flags=f"{EXACT} --sync --strategy parameter_server")
     assert job.wait() == {"chief-0": 0, "worker-0": 0, "ps-0": 0}
-    assert job.digest(STEPS) == straight("two_workers").digest(STEPS)
+    assert job.digest(STEPS) == undisturbed("two_workers", EXACT).digest(STEPS)
 
 
-def test_full_disk_keeps_checkpoint_before(job, straight):
-    shutil.copytree(straight("one_device").directory, job.directory)
+def test_full_disk_keeps_checkpoint_before(job, undisturbed):
+    shutil.copytree(undisturbed("one_device", EXACT).directory, job.directory)
     # As far as a process can make one: no file may grow beyond this.
     limit = (200_000, resource.RLIM_INFINITY)
     flags = f"{EXACT} --train-steps {STEPS + EVERY}"

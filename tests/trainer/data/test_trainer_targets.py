@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import reader_of
 
-from components.convert.convert import convert
-from components.convert.options import Options
+from common.manifest import Manifest
 from trainer.data import records
 
 FLOATS = st.floats(-3e38, 3e38) | st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -78,10 +77,9 @@ def test_rows_are_those_of_file(task, rows, has_texts, batch):
 
     with tempfile.TemporaryDirectory() as place:
         table = [{name: row[name] for name in kinds} for row in rows]
-        files = trips.write(pathlib.Path(place), table, schema)
         fractions = {"test_fraction": 0.2, "validation_fraction": 0.2}
-        manifest = convert(Options(**files, output=f"{place}/data", shards=2, **fractions))
-        read = readings(manifest, f"{place}/data", batch)
+        data = trips.make(pathlib.Path(place), table, schema, **fractions)
+        read = readings(Manifest.load(data), str(data), batch)
         seen = {name: [*itertools.chain(*map(check, batches))] for name, batches in read.items()}
     for name, numbers in seen.items():
         assert {*numbers} == {*seen[name.split()[0]]}
