@@ -23,7 +23,6 @@ from common.storage.files import (
     list_files,
     list_folder,
     open_file,
-    open_files,
     open_random_access,
     read_bytes,
     read_json,
@@ -159,13 +158,6 @@ def test_missing_file_is_named(folder):
         open_file(f"{folder}/none")
     delete_files([f"{folder}/none"])
     assert read_bytes(f"{folder}/none") is None and read_json(f"{folder}/none") is None
-
-
-def test_open_files_in_turn(disk, folder):
-    fill(disk, **{f"{number:02}": bytes([number]) * 9 for number in range(40)})
-    assert [data.read(1) for data in open_files(list_files(folder), 1)] == [
-        bytes([number]) for number in range(40)
-    ]
 
 
 def test_small_file_is_read(disk, folder):

@@ -4,34 +4,31 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn import metrics
 
 from trainer.tasks.of_dataset import Binary, Classification, MultiLabel, Regression
 
 EXAMPLES = 400
 
 
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def cross_entropy(logits, labels):
-    return -np.log(np.where(labels == 1, sigmoid(logits), 1 - sigmoid(logits)))
-
-
-def area(scores, labels):
-    return (scores[labels == 1][:, None] > scores[labels == 0]).mean()
-
-
-def judged(losses, right, auc):
-    return {"loss": losses.mean(), "accuracy": right.mean(), "auc": auc}
-
-
-def missed(error, loss):
+def classified(truths, logits):
+    """Returns the means over labels 0 and 1, [N, k], of what scikit-learn measures of each."""
+    shares = 1 / (1 + np.exp(-logits))
+    pairs = [*zip(truths.T, shares.T, strict=True)]
     return {
-        "loss": loss,
-        "mae": np.abs(error).mean(),
-        "mse": (error**2).mean(),
-        "rmse": (error**2).mean() ** 0.5,
+        "loss": np.mean([metrics.log_loss(*pair) for pair in pairs]),
+        "accuracy": (truths == (shares > 0.5)).mean(),
+        "auc": np.mean([metrics.roc_auc_score(*pair) for pair in pairs]),
+    }
+
+
+def missed(labels, outputs, spreads):
+    mse = metrics.mean_squared_error(labels, outputs)
+    return {
+        "loss": metrics.mean_squared_error(labels / spreads, outputs / spreads),
+        "mae": metrics.mean_absolute_error(labels, outputs),
+        "mse": mse,
+        "rmse": mse**0.5,
     }
 
 
@@ -39,18 +36,8 @@ DRAW, ABC = np.random.default_rng(1), ("a", "b", "c")
 NUMBERS = DRAW.normal(size=(EXAMPLES, 3)).astype(np.float32)
 TRUTHS = (NUMBERS + DRAW.normal(size=(EXAMPLES, 3)) > 0).astype(np.int64)
 REALS = (NUMBERS * 2 + DRAW.normal(size=(EXAMPLES, 3))).astype(np.float32)
-ONE, FIRST, YES, ERROR = NUMBERS[:, 0], NUMBERS[:, :1], TRUTHS[:, 0], NUMBERS - REALS
+FIRST, YES, REAL = NUMBERS[:, :1], TRUTHS[:, 0], REALS[:, 0]
 TWO = (NUMBERS[:, :2] + np.eye(2)[YES]).astype(np.float32)
-SHARES = np.exp(TWO) / np.exp(TWO).sum(axis=1, keepdims=True)
-SURE, AREAS = (
-    -np.log(SHARES[np.arange(EXAMPLES), YES]),
-    [area(NUMBERS[:, i], TRUTHS[:, i]) for i in range(3)],
-)
-HUBER = np.where(np.abs(ERROR) <= 1, ERROR**2 / 2, np.abs(ERROR) - 0.5)[:, 0].mean()
-MAPE = {"mape": np.abs(ERROR[:, 0] / REALS[:, 0]).mean() * 100}
-CLASSES, LOGIT, LABELS = Classification(("no", "yes")), Binary(("no", "yes")), MultiLabel(ABC)
-BITS = cross_entropy(NUMBERS, TRUTHS)
-NUMBER, SEVERAL = Regression(("a",), (2.0,)), Regression(ABC, (1.0, 2.0, 4.0))
 OWN = Regression(
     ("a",),
     (1.0,),
@@ -59,23 +46,25 @@ OWN = Regression(
     rank_by="mape",
     lower_is_better={"mape"},
 )
+HUBER = {"loss": float(keras.losses.Huber()(REALS[:, :1], FIRST))}
+MAPE = {"mape": 100 * metrics.mean_absolute_percentage_error(REAL, FIRST)}
 CASES = {  # the task, outputs, labels, and the expected score
     "classes": (
-        CLASSES,
+        Classification(("no", "yes")),
         TWO,
         YES,
-        judged(SURE, SHARES.argmax(axis=1) == YES, area(SHARES[:, 1], YES)),
+        classified(YES[:, None], TWO[:, 1:] - TWO[:, :1]),
     ),
-    "binary": (LOGIT, FIRST, YES, judged(BITS[:, 0], (ONE > 0) == YES, AREAS[0])),
-    "several labels": (
-        LABELS,
+    "binary": (Binary(("no", "yes")), FIRST, YES, classified(YES[:, None], FIRST)),
+    "several labels": (MultiLabel(ABC), NUMBERS, TRUTHS, classified(TRUTHS, NUMBERS)),
+    "a number": (Regression(("a",), (2.0,)), FIRST, REAL, missed(REALS[:, :1], FIRST, 2)),
+    "several numbers": (
+        Regression(ABC, (1.0, 2.0, 4.0)),
         NUMBERS,
-        TRUTHS,
-        judged(BITS, (NUMBERS > 0) == TRUTHS, np.mean(AREAS)),
+        REALS,
+        missed(REALS, NUMBERS, [1, 2, 4]),
     ),
-    "a number": (NUMBER, FIRST, REALS[:, 0], missed(ERROR[:, 0], (ERROR[:, 0] ** 2).mean() / 4)),
-    "several numbers": (SEVERAL, NUMBERS, REALS, missed(ERROR, (ERROR**2 / [1, 4, 16]).mean())),
-    "own": (OWN, FIRST, REALS[:, 0], missed(ERROR[:, 0], HUBER) | MAPE),
+    "own": (OWN, FIRST, REAL, missed(REALS[:, :1], FIRST, 1) | HUBER | MAPE),
 }
 
 
@@ -96,10 +85,8 @@ def test_task_scores_by_definition(case):
     states = sum(states_of(*map(tf.constant, batch)).numpy() for batch in batches)
     assert len(states) == task.num_states
     score = {"loss": loss, **task.results(states)}
-    assert score.pop("auc", None) == pytest.approx(expected.get("auc"), abs=1e-3)
-    assert score == pytest.approx(
-        {name: expected[name] for name in expected.keys() - {"auc"}}, rel=1e-4
-    )
+    # During training the area is one of 200 thresholds.
+    assert score == pytest.approx(expected, rel=2e-3)
 
 
 def test_task_measures_answers_alike(case):
