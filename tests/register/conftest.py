@@ -58,19 +58,11 @@ def job(tmp_path):
 
 
 @pytest.fixture
-def evaluated(
-    job,
-):
+def evaluated(job):
     """Makes a job with an evaluation in which any lead counts; returns directory and content."""
 
-    def make(
-        name="job",
-        accuracy=0.9,
-        *,
-        champion=None,
-        settings=None,
-    ):
-        directory = job(name, **settings or {})
+    def make(name="job", accuracy=0.9, champion=None, **settings):
+        directory = job(name, **settings)
         words = f"accuracy {accuracy:.4f} reaches the threshold"
         comparisons = [Comparison(who="threshold", passed=True, words=words)]
         if champion:
@@ -79,17 +71,10 @@ def evaluated(
                 Comparison(who=CHAMPION, passed=best, words="the comparison with the champion")
             )
         evaluation = {
-            "metrics": {"accuracy": accuracy, "loss": 0.5, "examples": 100},
+            "metrics": {"accuracy": accuracy},
             "metric": "accuracy",
-            "baseline": {"rule": "nothing", "accuracy": -1.0, "loss": -1.0},
-            "model_digest": tree_digest(directory / "model"),
             "dataset": "digits",
-            "fingerprint": "f" * 64,
-            "split": "test",
-            "task": "classification",
-            "features": {"image": "uint8[8, 8, 1]"},
-            "class_names": ["0", "1"],
-            "targets": [],
+            "model_digest": tree_digest(directory / "model"),
             "champion": champion,
             "decision": decide("accuracy", comparisons),
         }

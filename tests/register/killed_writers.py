@@ -1,24 +1,20 @@
 """Writers of one registry that are killed at random.
 
-`python killed_writers.py REGISTRY MODEL_DIR WRITERS KILLS SEED`.
-
 Each operation that has returned is a line in the file `done` beside the registry.
 """
 
-import os
+import multiprocessing
 import pathlib
 import random
-import signal
-import sys
 import time
 
 from common.errors import UserError
 from components.register.directory import DirectoryRegistry
 
 
-def write(root, model, chance, done):
+def write(root, model, seed, done):
     """Adds, promotes, rolls back and deletes until it is killed."""
-    store = DirectoryRegistry(root)
+    store, chance = DirectoryRegistry(root), random.Random(seed)
     with done.open("a", buffering=1) as file:
         while True:
             verb = chance.choice(("add", "add", "promote", "rollback", "delete"))
@@ -38,25 +34,24 @@ def write(root, model, chance, done):
             file.write(f"{verb} {version}\n")
 
 
-def main(root, model, writers, kills, seed):
-    """Keeps so many writers running until so many were killed, each after one more operation."""
-    chance, running, done = random.Random(seed), [], pathlib.Path(root).parent / "done"
+def run(root, model, kills, writers=8):
+    """Keeps the writers running until so many were killed, each after one more operation."""
+    chance, running, done = random.Random(0), [], pathlib.Path(root).parent / "done"
     done.touch()
+    processes = multiprocessing.get_context("forkserver")
     for started in range(kills):
         while len(running) < writers:
-            if not (pid := os.fork()):
-                write(root, model, random.Random(chance.random()), done)
-            running.append(pid)
-            chance.random()  # The next one does something else.
+            process = processes.Process(target=write, args=(root, model, chance.random(), done))
+            process.start()
+            running.append(process)
         while len(done.read_bytes().splitlines()) <= started:
             time.sleep(0.01)
         time.sleep(chance.uniform(0, 0.1))
-        os.kill(pid := running.pop(chance.randrange(writers)), signal.SIGKILL)
-        os.waitpid(pid, 0)
-    for pid in running:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        kill(running.pop(chance.randrange(writers)))
+    for process in running:
+        kill(process)
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
+def kill(process):
+    process.kill()
+    process.join()

@@ -1,9 +1,7 @@
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
+import killed_writers
 import pytest
 
 from common.errors import UserError
@@ -31,20 +29,12 @@ def entries(root):
     return sorted(path.name for path in (root / "m").iterdir())
 
 
-def test_layout_is_tensorflow_servings(root, model, registry):
-    registry.register("m", model, {})
-    # TensorFlow Serving takes every directory whose name is a number for a version.
-    assert [name for name in entries(root) if name.isdigit()] == ["1"]
-    assert {*os.listdir(root / "m/1")} == {"saved_model.pb", "variables", "version.json"}
-
-
 @pytest.mark.parametrize(
     "kills",
     [pytest.param(20, marks=pytest.mark.cluster), pytest.param(200, marks=pytest.mark.slow)],
 )
 def test_killed_writers_lose_nothing(root, model, registry, kills):
-    program = pathlib.Path(__file__).with_name("killed_writers.py")
-    subprocess.run([sys.executable, program, root, model, "8", str(kills), "0"], check=True)
+    killed_writers.run(str(root), model, kills)
     last = registry.register("m", model, {})  # Whoever writes next ends what was begun.
 
     added, deleted, aliases, events = [], [], {}, []
@@ -61,7 +51,8 @@ def test_killed_writers_lose_nothing(root, model, registry, kills):
             aliases = {alias: event[alias] for alias in (CHAMPION, PREVIOUS) if event[alias]}
     assert len(set(added)) == len(added) and len(set(deleted)) == len(deleted) and added[-1] == last
     left = set(added) - set(deleted)
-    # A copy that was killed before it had our mark might be somebody else's, and stays.
+    # TensorFlow Serving takes every directory whose name is a number for a version. A copy that
+    # was killed before it had our mark might be somebody else's, and stays.
     marked = {name for name in entries(root) if not name.startswith(".partial-")}
     assert marked == left | {".lock", "aliases.json", "history.jsonl"}
     assert {version.number for version in registry.versions("m")} == left

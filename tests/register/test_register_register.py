@@ -27,7 +27,7 @@ def test_version_keeps_its_evaluation(evaluated, place, monkeypatch):
     facts = read(place, register(model_dir=f"{directory}/model", **about))
     del evaluation["champion"]
     assert {key: facts[key] for key in evaluation} == evaluation
-    assert (facts["version"], facts["name"], facts["code_version"]) == ("1", "m", "abc123")
+    assert (facts["name"], facts["code_version"], facts["steps"]) == ("m", "abc123", 30)
 
 
 def test_evaluation_of_other_model_refused(evaluated, place, refused):
