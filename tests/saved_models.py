@@ -60,7 +60,6 @@ def make_model(scored, tmp_path_factory):
         confidence=0.91,
         class_names=scored.manifest.class_names,
         size=8,
-        dtype="uint8",
         outputs=("probabilities", "class_index", "class_name"),
     ):
         """A model that gives the right class `confidence`, and all others equal shares of the rest.
@@ -75,9 +74,7 @@ def make_model(scored, tmp_path_factory):
         chosen, names = tf.constant(answers), tf.constant(class_names)
 
         def serve(image):
-            seen = tf.cast(tf.reshape(image, [-1, 1, size * size]), tf.uint8)[
-                :, :, : table.shape[1]
-            ]
+            seen = tf.reshape(image, [-1, 1, size * size])[..., : table.shape[1]]
             index = tf.gather(chosen, tf.argmax(tf.reduce_all(seen == table, axis=2), axis=1))
             probabilities = tf.one_hot(index, classes, confidence, (1 - confidence) / (classes - 1))
             given = {
@@ -89,7 +86,7 @@ def make_model(scored, tmp_path_factory):
 
         module = tf.Module()
         module.serve = tf.function(
-            serve, input_signature=[tf.TensorSpec([None, size, size, 1], dtype, name="image")]
+            serve, input_signature=[tf.TensorSpec([None, size, size, 1], tf.uint8, name="image")]
         )
         module.weight = tf.Variable(np.float32(wrong))
         path = tmp_path_factory.mktemp("models") / "model"

@@ -133,8 +133,7 @@ def test_deep_json_is_refused():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[" * 20_000 + "]" * 20_000, "recursion depth"),
-        ("- " * 20_000 + "x", "recursion depth"),
+        ("[" * 20_000, "recursion depth"),
         ("a: &a [1]\nb: *a", "line 2, column 4: aliases are not read; repeat the values"),
     ],
 )

@@ -149,7 +149,7 @@ def test_endpoints_without_requests_go(vertex, bucket, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--project p --delete", "or --project, --location and --bucket"),
+        ("--project p", "or --project, --location and --bucket"),
         (f"{FLAGS[:-9]}demo", "--bucket demo: give gs://BUCKET"),
         (FLAGS.replace("demo-project", "other"), "vertex://other/us-central1: 403"),
     ],

@@ -1,13 +1,12 @@
 """One declaration gives parser, checks and the way back."""
 
 import dataclasses
-import io
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.cli import Flags, Parser, confirm, flag
+from common.cli import Flags, Parser, flag
 from common.errors import UserError
 from common.flags import at_least, share
 
@@ -87,11 +86,3 @@ def test_mistyped_flag_gets_suggestion(flag, hint):
         Options.parse(["--output=x", flag], "test")
     message = str(refused.value)
     assert message.endswith(f"{hint} (see test --help)") and message.count("mean") == bool(hint)
-
-
-@pytest.mark.parametrize("answer", ["yes\n", " Y\n", "n\n", "\n", ""])
-def test_confirmation_needs_yes(monkeypatch, answer):
-    terminal = io.StringIO(answer)
-    terminal.isatty = lambda: True
-    monkeypatch.setattr("sys.stdin", terminal)
-    assert confirm("delete it") is (answer.strip().lower() in ("y", "yes"))

@@ -64,10 +64,11 @@ def test_plan_accepts_what_steps_would(data):
 )
 def test_splits_with_one_class_refused(table, counts, message, split):
     """Training and test split need at least two classes each that have examples."""
-    splits = {}
-    for name in ("train", "test"):
-        histogram = counts if name == split else (1, 0, 1)
-        splits[name] = Split(examples=sum(histogram), class_histogram=histogram, shards=())
+    histograms = {"train": (1, 0, 1), "test": (1, 0, 1), split: counts}
+    splits = {
+        name: Split(examples=sum(each), class_histogram=each, shards=())
+        for name, each in histograms.items()
+    }
     with pytest.raises(UserError, match=message):
         check_splits(dataclasses.replace(table, splits=splits, class_names=("a", "b", "c")))
 

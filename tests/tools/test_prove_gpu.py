@@ -47,9 +47,6 @@ def test_machine_without_gpus_proves_nothing(prove, trained):
     trained(0)
     with pytest.raises(UserError, match="TensorFlow sees no GPU here"):
         prove("--data-dir d")
-    code, results = prove(f"--data-dir d --allow-cpu --only {' '.join(program.JOBS)}")
-    statuses = {each["status"] for each in results.values()}
-    assert (code, statuses) == (0, {"ran on a processor", "not shown"})
 
 
 @pytest.mark.parametrize(
@@ -68,12 +65,10 @@ def test_job_needs_its_gpus(prove, trained, gpus, wrong, status):
 
 
 @pytest.mark.cluster
-def test_job_on_processor_runs_or_fails(prove):
+def test_job_runs_on_processor(prove):
     code, results = prove("--allow-cpu --only one --steps 100")
     assert (code, results["one"]["status"]) == (0, "ran on a processor")
     assert results["one"]["examples_per_s"] > 0
-    code, results = prove("--allow-cpu --only one --data-dir nowhere")
-    assert code == 1 and "nowhere" in results["one"]["why"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Losses, metrics and weights are those of plain Keras, on any number of replicas."""
+"""Losses, metrics and weights are those of plain Keras."""
 
 import keras
 import numpy as np
@@ -6,7 +6,6 @@ import pytest
 import ten_models
 import tensorflow as tf
 from parsed import options
-from trainer_jobs import CLUSTERS
 
 from trainer import learning
 from trainer.data import example_weights, records
@@ -85,24 +84,3 @@ def test_training_agrees_with_keras(data, table, case):
         assert seen == pytest.approx(expected, rel=1e-4)
     for one, other in zip(ours.get_weights(), inner.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
-
-
-@pytest.mark.cluster
-def test_replicas_agree_with_keras(undisturbed, data, table):
-    """The score of the validation split, and the metrics of the first step."""
-    build = registry.builder("ten_models:masked", table, {})
-    split = build.prepare(records.load(table, str(data), "validation"))
-    flags = "--model ten_models:masked --batch-size 33 --eval-batch-size 16 --deterministic"
-    flags += " --class-weights yes=0.5 --train-steps 12"
-    first_steps = []
-    for how in CLUSTERS:
-        job = undisturbed(how, flags, "data")
-        model = of_keras(job.trained(build(), 12), keras.optimizers.SGD())
-        expected = model.evaluate(
-            split["numbers"], split["label"][:, None], batch_size=16, return_dict=True, verbose=0
-        )
-        latest = job.read("validation.json")["latest"]
-        assert {name: latest[name] for name in expected} == pytest.approx(expected, rel=1e-4)
-        step = job.events("step")[0]
-        first_steps.append({name: step[name] for name in expected})
-    assert first_steps == [pytest.approx(first_steps[0], rel=1e-4)] * len(CLUSTERS)

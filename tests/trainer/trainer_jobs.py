@@ -125,10 +125,6 @@ class Job:
         """SIGTERM, as a preempted machine sends it."""
         self._replicas[name].terminate()
 
-    def pid(self, name):
-        """Returns the process id of a replica that runs."""
-        return self._replicas[name].pid
-
     def until(self, condition):
         """Waits until the condition holds; fails if a replica ends before."""
         deadline = time.monotonic() + LIMIT_S
