@@ -101,15 +101,13 @@ def convert(feature, cells):
     if feature.default is not None:
         is_true = feature.default == "true"
         column["default"] = is_true if feature.type == "bool" else feature.default
-    schema = {
-        "name": "t",
-        "origin": "t",
-        "columns": {"x": column, "n": {"type": "int"}, "said": {"type": "string"}},
-        "label": {"column": "said", "classes": ["no", "yes"]},
+    schema = trips.SCHEMA | {
+        "columns": {"x": column, "n": {"type": "int"}, "tip": {"type": "string"}},
         "missing": [*feature.missing],
+        "deep": [],
         "wide": [{"column": "n", "numeric": "z_score"}],
     }
-    rows = [{"x": cell, "n": 7 + i, "said": "yes"} for i, cell in enumerate(cells)]
+    rows = [{"x": cell, "n": 7 + i, "tip": "yes"} for i, cell in enumerate(cells)]
     with tempfile.TemporaryDirectory() as directory:
         files = trips.write(pathlib.Path(directory), rows, schema)
         source = TextSource(name="csv", schema=files["schema"])

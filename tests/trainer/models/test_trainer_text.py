@@ -38,13 +38,9 @@ def test_words_are_counted_as_by_keras(texts):
 
 def converted(directory, comments, words):
     """Converts comments, of which each other one is for a tip."""
-    schema = {
-        "name": "comments",
-        "origin": "made up",
-        "columns": {"comment": {"type": "string"}, "tip": {"type": "string"}},
-        "label": {"column": "tip", "classes": ["no", "yes"]},
-        "deep": [{"column": "comment", "words": words}],
-    }
+    columns = {"comment": {"type": "string"}, "tip": {"type": "string"}}
+    deep = [{"column": "comment", "words": words}]
+    schema = {**trips.SCHEMA, "columns": columns, "deep": deep, "wide": []}
     tips = itertools.cycle(["no", "yes"])
     rows = [{"comment": text, "tip": tip} for text, tip in zip(comments, tips, strict=False)]
     return trips.make(directory, rows, schema)
