@@ -18,7 +18,6 @@ NON_ZERO = "The replica workerpool0-0 exited with a non-zero status of 1."
     ("code", "message", "expected"),
     [
         (9, NON_ZERO, Ending.FAILED),
-        (9, "Resources are insufficient in region: us-east1.", Ending.STOCKOUT),
         (8, "Out of machines", Ending.STOCKOUT),
         (9, "The following quota metrics exceed quota limits: n1_cpus", Ending.STOCKOUT),
         (14, "STOCKOUT: workerpool1-0 was preempted", Ending.STOCKOUT),
@@ -73,7 +72,6 @@ def order_after(past, num_earlier=0, **limits):
         ("0 2 9", {}, "would fail again", 2),
         ("0 stockout 9, 0 lost 0, 0 137 9", {}, "after preemptions is left", 137),
         ("0 lost 0, 0 137 9, 0 stockout 9", {}, "after preemptions is left", 75),
-        ("0 cancelled 9", {}, "cancelled", 143),
         ("0 stockout 0, 1 succeeded 9", {"machine_hours": 2}, "done", 0),
         ("1 cancelled 9", {"timeout_s": 3605}, "used up: 3,600 of 3,605 s", 124),
         ("1 failed 9", {"machine_hours": 2}, "used up: 2.00 of 2", 124),
