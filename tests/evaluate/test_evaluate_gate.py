@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from components.evaluate.__main__ import main
@@ -194,6 +194,16 @@ def test_record_order_irrelevant(task, n, seed):
     one = compared(*arrays, task=task, swaps=19)
     other = compared(*(array[order] for array in arrays), task=task, swaps=19)
     assert (one.p, one.passed, one.metric) == (other.p, other.passed, other.metric)
+
+
+@given(st.sampled_from([TWO, LABELS]), st.integers(10, 40), st.integers(0, 2**32))
+def test_auc_scale_irrelevant(task, n, seed):
+    """Scores that are a growing function of others are as good, whatever the other scores."""
+    ours, theirs, labels = answered(task, n, seed)
+    one = compared(ours, theirs, labels, task=task, swaps=19)
+    other = compared(0.001 * ours**3, theirs, labels, task=task, swaps=19)
+    assume(one.metric == "auc")  # Records of one class have none.
+    assert (one.p, one.passed) == (other.p, other.passed)
 
 
 @pytest.mark.parametrize(

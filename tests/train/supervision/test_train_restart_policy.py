@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.train.supervision.restart_policy import Budget, Follows, decide, kind_of
@@ -28,6 +28,8 @@ PREEMPTIONS = (129, 130, 137, 143)
 CODES = st.sampled_from([1, 1, 139, *PREEMPTIONS])  # 139 is SIGSEGV.
 
 
+@example(most=5, is_silent=False, ends=[(1, 1), (1, 0), (143, 0), (1, 0)])
+@example(most=5, is_silent=False, ends=[(1, 2), (1, -2), (1, 1)])
 @given(
     most=st.integers(0, 5),
     is_silent=st.booleans(),
