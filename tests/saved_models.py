@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A converted dataset, and its test split as TensorFlow's own reader sees it."""
+    """A converted dataset, and its test split."""
 
     path: pathlib.Path
     manifest: Manifest
@@ -30,20 +30,12 @@ class Dataset:
 @pytest.fixture(scope="session")
 def scored(tmp_path_factory):
     """The embedded digits."""
-    import numpy as np
-    import tensorflow as tf
+    from trainer.data import records
 
     path = tmp_path_factory.mktemp("scored") / "digits"
     manifest = convert_quietly(Options(output=str(path), shards=4))
-    files = tf.data.TFRecordDataset([str(file) for file in sorted(path.glob("test-*.tfrecord"))])
-    features = {
-        "image": tf.io.FixedLenFeature([], tf.string),
-        "label": tf.io.FixedLenFeature([], tf.int64),
-    }
-    records = [tf.io.parse_single_example(record, features) for record in files]
-    images = np.stack([np.frombuffer(r["image"].numpy(), np.uint8) for r in records])
-    images = images.reshape(-1, 8, 8, 1)
-    labels = np.array([int(r["label"]) for r in records])
+    columns = records.load(manifest, str(path), "test")
+    images, labels = columns["image"].numpy(), columns["label"].numpy()
     return Dataset(path=path, manifest=manifest, images=images, labels=labels)
 
 

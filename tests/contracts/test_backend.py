@@ -3,6 +3,7 @@
 tests/docker runs real containers. Jobs of Kubernetes need `make test-kubernetes`.
 """
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -19,7 +20,6 @@ from components.train.supervision.output import Output
 from tests.train.train_clients import Clients
 from tests.train.train_vertex import IMAGE, trainings
 
-LOCAL = ("process", "docker", "ssh")
 MISTAKE = (
     9,
     "The replica workerpool0-0 exited with a non-zero status of 2. Termination reason: Error.",
@@ -53,27 +53,26 @@ class Bench:
     ]
 )
 def bench(request, tmp_path, monkeypatch):
-    backend = BACKENDS[request.param]
-    if request.param in LOCAL:
-        clients = Clients.install(tmp_path, monkeypatch)
-        more = {"hosts": str(clients.path / "hosts")} if request.param == "ssh" else {}
-        made = backend(backend.Options(**more))
-        yield Bench(backend=made, job_dir=str(tmp_path / "job"), end_with=lambda _: None)
-        return
-    if request.param == "kubernetes":
-        cluster = request.getfixturevalue("kubernetes_cluster")
-        monkeypatch.setenv("KUBECONFIG", str(cluster.plane.kubeconfig("launcher")))
-        made = backend(backend.Options(image="none"))
-        yield Bench(backend=made, job_dir=str(tmp_path / "job"), end_with=lambda _: None)
-        return
-    vertex, bucket = (request.getfixturevalue(name) for name in ("vertex", "bucket"))
-    with trainings(vertex, bucket, tmp_path, monkeypatch) as training:
-        options = backend.Options(image=IMAGE, project=vertex.project)
+    name, backend, options = request.param, BACKENDS[request.param], {}
+    about = {"job_dir": str(tmp_path / "job"), "end_with": lambda _: None}
+    with contextlib.ExitStack() as stack:
+        if name == "kubernetes":
+            cluster = request.getfixturevalue("kubernetes_cluster")
+            monkeypatch.setenv("KUBECONFIG", str(cluster.plane.kubeconfig("launcher")))
+            options = {"image": "none"}
+        elif name == "vertex":
+            vertex, bucket = (request.getfixturevalue(each) for each in ("vertex", "bucket"))
+            training = stack.enter_context(trainings(vertex, bucket, tmp_path, monkeypatch))
+            options = {"image": IMAGE, "project": vertex.project}
 
-        def end_with(exit_code):
-            training.endings = [MISTAKE if exit_code else (0, "", 9)]
+            def end_with(exit_code):
+                training.endings = [MISTAKE if exit_code else (0, "", 9)]
 
-        yield Bench(backend=backend(options), job_dir="gs://demo/job", end_with=end_with)
+            about = {"job_dir": "gs://demo/job", "end_with": end_with}
+        else:
+            clients = Clients.install(tmp_path, monkeypatch)
+            options = {"hosts": str(clients.path / "hosts")} if name == "ssh" else {}
+        yield Bench(backend=backend(backend.Options(**options)), **about)
 
 
 def test_plan_starts_nothing(bench, tmp_path):

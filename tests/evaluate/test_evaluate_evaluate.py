@@ -78,7 +78,7 @@ def test_page_escapes_names(scored, make_model, evaluate):
     evaluation = evaluate(make_model(wrong=30), scored.path)
     names = ["<script>alert(1)</script>", *"123456789"]
     page = report.page({**evaluation, "dataset": "<script>alert(2)", "class_names": names})
-    assert "<script>alert" not in page
+    assert "<script>alert" not in page and "Decision: promote<" in page
 
 
 @pytest.fixture

@@ -72,6 +72,8 @@ def test_failed_registration_leaves_nothing(root, model, registry):
     with pytest.raises(UserError, match=r"cannot write to the registry .*broken"):
         registry.register("m", model, {})
     assert entries(root) == [".lock"]
+    with pytest.raises(UserError, match="no SavedModel here"):
+        registry.register("m", f"{root}/none", {})
 
 
 def test_number_of_lost_version_is_taken(root, model, registry, capsys):

@@ -2,20 +2,17 @@
 
 from unittest import mock
 
-import keras
 import memory_store
 import numbered
 import numpy as np
 import pytest
 import tensorflow as tf
+from saved_models import export_untrained
 
 from common import provenance
 from components.convert.convert import convert
 from components.convert.options import Options
 from trainer.data import records
-from trainer.export import export
-from trainer.models import registry
-from trainer.nn.weights import named
 
 SIZES = [(24, 32), (40, 60), (61, 40), (12, 16), (7, 90), (90, 7), (480, 640)]
 
@@ -25,37 +22,33 @@ def manifest(tmp_path_factory):
     return numbered.dataset(tmp_path_factory.mktemp("data") / "numbered", 8, classes=2)
 
 
-def export_filled(manifest, directory, value=None):
-    """Exports a model whose weights are all the value, or random."""
-    build = registry.builder("numbered:network", manifest, {})
-    values = {name: weight.numpy() for name, weight in named(build()).items()}
-    if value is not None:
-        values = {name: np.full_like(weight, value) for name, weight in values.items()}
-    export(values, build, manifest, str(directory))
+def export_network(manifest, directory, seed=1):
+    return export_untrained(manifest, directory, "numbered:network", seed)
 
 
-def value_of(directory):
+def weight_of(directory):
     return tf.saved_model.load(str(directory)).variables[0].numpy().min()
 
 
 @pytest.mark.cluster
 def test_export_replaces_model(manifest, store, tmp_path, monkeypatch):
-    export_filled(manifest, tmp_path / "model", 1.0)
-    export_filled(manifest, tmp_path / "model", 2.0)
-    assert value_of(tmp_path / "model") == 2.0
+    before, after = (
+        weight_of(export_network(manifest, tmp_path / "model", seed)) for seed in (1, 2)
+    )
+    assert before != after
     monkeypatch.setattr(tf.io.gfile, "rename", None)  # in a store it is a copy of every file
-    export_filled(manifest, store / "model", 2.0)
-    assert value_of(store / "model") == 2.0 and not (store / "model.partial").exists()
+    export_network(manifest, store / "model", 2)
+    assert weight_of(store / "model") == after and not (store / "model.partial").exists()
 
 
 def test_failed_export_keeps_model(manifest, tmp_path, monkeypatch):
-    export_filled(manifest, tmp_path / "model", 1.0)
+    before = weight_of(export_network(manifest, tmp_path / "model"))
     with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
         patch.setattr(provenance, "write", mock.Mock(side_effect=OSError("the disk is full")))
-        export_filled(manifest, tmp_path / "model", 2.0)
-    assert value_of(tmp_path / "model") == 1.0
+        export_network(manifest, tmp_path / "model", 2)
+    assert weight_of(tmp_path / "model") == before
     with pytest.raises(OSError, match="not implemented"):
-        export_filled(manifest, memory_store.AWAY, 2.0)
+        export_network(manifest, memory_store.AWAY)
 
 
 @pytest.mark.cluster
@@ -74,8 +67,7 @@ def test_image_files_are_answered_as_pixels(tmp_path, encoding, of_spread):
     )
     files = records.load(source, f"{tmp_path}/source", "train")["image"]
     pixels = records.batches(manifest, f"{tmp_path}/{encoding}", "train", 500)
-    keras.utils.set_random_seed(1)
-    export_filled(manifest, tmp_path / "model")
+    export_network(manifest, tmp_path / "model")
     signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
     answers = signatures["serving_default"](image=next(pixels)["image"])  # in the same order
     of_files = signatures["image_bytes"](image_bytes=files)
@@ -87,5 +79,5 @@ def test_image_files_are_answered_as_pixels(tmp_path, encoding, of_spread):
 
 @pytest.mark.cluster
 def test_odd_pixels_are_not_of_files(images, tmp_path):
-    export_filled(images, tmp_path / "model")  # of numbers from 0 to 16
+    export_network(images, tmp_path / "model")  # of numbers from 0 to 16
     assert [*tf.saved_model.load(str(tmp_path / "model")).signatures] == ["serving_default"]
