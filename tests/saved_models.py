@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+ANSWERS = "probabilities", "class_index", "class_name"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset:
     """A converted dataset, and its test split."""
@@ -39,10 +42,26 @@ def scored(tmp_path_factory):
     return Dataset(path=path, manifest=manifest, images=images, labels=labels)
 
 
+def save_model(directory, inputs, class_names, probabilities, outputs=ANSWERS):
+    """Saves a model whose probabilities are what a function gives for the inputs by name."""
+    import tensorflow as tf
+
+    def serve(**columns):
+        shares = probabilities(**columns)
+        index = tf.argmax(shares, axis=1)
+        names = tf.gather(tf.constant(class_names), index)
+        answers = {"probabilities": shares, "class_index": index, "class_name": names}
+        return {name: answers[name] for name in outputs}
+
+    specs = {f.name: tf.TensorSpec([None, *f.shape], f.dtype, f.name) for f in inputs}
+    signature = tf.function(serve).get_concrete_function(**specs)
+    tf.saved_model.save(tf.Module(), str(directory), signatures={"serving_default": signature})
+    return directory
+
+
 @pytest.fixture(scope="session")
 def make_model(scored, tmp_path_factory):
     """Writes a SavedModel that knows the test images by heart."""
-    import numpy as np
     import tensorflow as tf
 
     @functools.cache
@@ -52,7 +71,7 @@ def make_model(scored, tmp_path_factory):
         confidence=0.91,
         class_names=scored.manifest.class_names,
         size=8,
-        outputs=("probabilities", "class_index", "class_name"),
+        outputs=ANSWERS,
     ):
         """A model that gives the right class `confidence`, and all others equal shares of the rest.
 
@@ -62,28 +81,16 @@ def make_model(scored, tmp_path_factory):
         classes = len(class_names)
         answers = scored.labels.copy()
         answers[:wrong] = (answers[:wrong] + 1) % classes
-        table = tf.constant(scored.images.reshape(len(answers), -1))
-        chosen, names = tf.constant(answers), tf.constant(class_names)
+        table, chosen = tf.constant(scored.images.reshape(len(answers), -1)), tf.constant(answers)
 
-        def serve(image):
+        def probabilities(image):
             seen = tf.reshape(image, [-1, 1, size * size])[..., : table.shape[1]]
             index = tf.gather(chosen, tf.argmax(tf.reduce_all(seen == table, axis=2), axis=1))
-            probabilities = tf.one_hot(index, classes, confidence, (1 - confidence) / (classes - 1))
-            given = {
-                "probabilities": probabilities,
-                "class_index": index,
-                "class_name": tf.gather(names, index),
-            }
-            return {key: given[key] for key in outputs}
+            return tf.one_hot(index, classes, confidence, (1 - confidence) / (classes - 1))
 
-        module = tf.Module()
-        module.serve = tf.function(
-            serve, input_signature=[tf.TensorSpec([None, size, size, 1], tf.uint8, name="image")]
-        )
-        module.weight = tf.Variable(np.float32(wrong))
+        image = dataclasses.replace(scored.manifest.feature("image"), shape=(size, size, 1))
         path = tmp_path_factory.mktemp("models") / "model"
-        tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
-        return path
+        return save_model(path, [image], class_names, probabilities, outputs)
 
     return make
 

@@ -7,6 +7,7 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 import trips
+from saved_models import save_model
 
 from common.manifest import Manifest
 from components.evaluate import component
@@ -18,25 +19,17 @@ from tests.convert.dataset_files import convert_to, idx_bytes, write_files
 
 @pytest.fixture(scope="module")
 def model(data, tmp_path_factory):
-    """Writes a model that predicts by company and, by the weight `miles`, by distance."""
+    """Writes a model that predicts by company and, by a weight, by distance."""
     manifest = Manifest.load(data)
 
-    def make(miles):
-        def serve(**features):
-            company = features["company"]
+    def make(weight):
+        def probabilities(company, miles, **_):
             logit = tf.where(company == "Blue", 3.0, tf.where(company == "Green", 0.0, -3.0))
-            chance = tf.sigmoid(logit + miles * tf.minimum(features["miles"], 3.0))
-            probabilities = tf.stack([1 - chance, chance], axis=1)
-            index = tf.argmax(probabilities, axis=1)
-            names = tf.gather(manifest.class_names, index)
-            return {"probabilities": probabilities, "class_index": index, "class_name": names}
+            chance = tf.sigmoid(logit + weight * tf.minimum(miles, 3.0))
+            return tf.stack([1 - chance, chance], axis=1)
 
-        specs = {f.name: tf.TensorSpec([None], f.dtype, f.name) for f in manifest.inputs}
-        signature = tf.function(serve).get_concrete_function(**specs)
         path = tmp_path_factory.mktemp("model")
-        signatures = {"serving_default": signature}
-        tf.saved_model.save(tf.Module(), str(path), signatures=signatures)
-        return path
+        return save_model(path, manifest.inputs, manifest.class_names, probabilities)
 
     return make
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from saved_models import export_untrained
+from saved_models import export_untrained, save_model
 
 from common.errors import UserError
 from components.evaluate.evaluate import evaluate
@@ -72,18 +72,10 @@ def test_model_needing_own_code_refused(table, judged, registry, tmp_path):
     def positive(miles):
         return np.stack([miles * 0, miles * 0 + 1], axis=1)
 
-    def serve(**columns):
-        shares = tf.ensure_shape(
-            tf.numpy_function(positive, [columns["miles"]], tf.float32), [None, 2]
-        )
-        index = tf.argmax(shares, axis=1)
-        names = tf.gather(table.class_names, index)
-        return {"probabilities": shares, "class_index": index, "class_name": names}
+    def probabilities(miles, **_):
+        return tf.ensure_shape(tf.numpy_function(positive, [miles], tf.float32), [None, 2])
 
-    model = f"{tmp_path}/model"
-    specs = {f.name: tf.TensorSpec([None], f.dtype, name=f.name) for f in table.inputs}
-    signature = tf.function(serve).get_concrete_function(**specs)
-    tf.saved_model.save(tf.Module(), model, signatures={"serving_default": signature})
+    model = save_model(f"{tmp_path}/model", table.inputs, table.class_names, probabilities)
     # Here it works: the function is still known to this process.
     with pytest.raises(UserError, match=r"its server refuses what it answered .*pyfunc_"):
         promoted(model, judged(model), registry)
