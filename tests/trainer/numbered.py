@@ -1,87 +1,36 @@
-"""Datasets whose examples say which they are."""
+"""Small datasets of images of noise, or of image files, whose labels say which example it is."""
 
 import io
-import math
 import pathlib
 
 import numpy as np
-import pyarrow as pa
 from PIL import Image
 
-from common.manifest import Feature, Manifest, Split
-from components.convert.hashes import content_hashes
-from components.convert.records import Field, Layout
-from components.convert.shards import ShardWriter
+from tests.convert.dataset_files import convert_to, make_idx, write_files
 from trainer.data.placement import Choice, provide_files
 from trainer.data.reader import open_reader
 
-SHAPE = (2, 3, 1)
 
-
-def dataset(
-    directory,
-    examples,
-    *,
-    shards=3,
-    shape=SHAPE,
-    files=None,
-    classes=None,
-):
-    """Writes a training split, and a test split of the same files.
-
-    The image of example i begins with the bytes of i.
+def dataset(directory, examples, *, shards=3, size=(2, 3), files=None, classes=None):
+    """Converts images to a training split; returns the manifest.
 
     Args:
-      directory: New.
+      directory: New; what is converted is beside it.
       examples: How many.
       shards: How many.
-      shape: That a model gets.
-      files: Image files in place of such images.
+      size: Height and width that a model gets.
+      files: Image files in place of noise; without them there is such a test split too.
       classes: Example i has label i modulo that; without it label i.
     """
-    directory.mkdir()
-    classes = classes or examples
-    kind, size = ("string", max(map(len, files))) if files else ("bytes", math.prod(shape))
-    fields = [Field(name="image", kind=kind, num_bytes=size)]
-    layout = Layout([*fields, Field(name="label", kind="int64", num_bytes=3)])
-    written = []
-    for i, rows in enumerate(np.array_split(np.arange(examples), shards)):
-        if files:
-            images = pa.array([files[row] for row in rows], pa.large_binary())
-        else:
-            images = np.zeros((len(rows), size), np.uint8)
-            images[:, :4] = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
-            images = images.reshape(-1, *shape)
-        writer = ShardWriter(f"{directory}/train-{i:05d}-of-{shards:05d}", layout)
-        hashes = content_hashes(len(rows), {"image": images})
-        writer.append({"image": images, "label": rows % classes}, hashes)
-        written.append(writer.close())
-    split = Split(examples=examples, class_histogram=(examples,), shards=tuple(written))
-
-    def feature(name, **options):
-        place = {"offset": layout.offsets.get(name), "num_bytes": layout.widths.get(name)}
-        return Feature(name=name, **place, **options)
-
-    image = {"dtype": "uint8", "shape": shape, "encoding": "image" if files else None}
-    manifest = Manifest(
-        name="numbered",
-        origin="made up",
-        features=(
-            feature("image", value_range=(0.0, 255.0), **image),
-            feature("label", dtype="int64", value_range=(0.0, classes - 1.0)),
-        ),
-        label="label",
-        class_names=tuple(map(str, range(classes))),
-        record_bytes=layout.record_bytes,
-        splits={
-            "train": split,
-            "validation": Split(examples=0, class_histogram=(0,), shards=()),
-            "test": split,
-        },
-        arguments={},
-    )
-    manifest.save(directory)
-    return manifest
+    source, classes = directory.with_name("source"), classes or examples
+    options = {"dataset": "idx"}
+    if files:
+        write_files(source, {f"{i % classes:03}/{i}.png": file for i, file in enumerate(files)})
+        options = {"dataset": "images", "encoding": "source", "test_fraction": 0.0}
+        options["image_size"] = "{}x{}".format(*size)
+    else:
+        make_idx(source, size=size, classes=classes, train=examples, test=examples)
+    return convert_to(directory, source=source, shards=shards, validation_fraction=0.0, **options)
 
 
 def reader_of(manifest, directory, mode, batch, **options):

@@ -5,7 +5,6 @@ import re
 import shutil
 
 import keras
-import numbered
 import numpy as np
 import pytest
 
@@ -45,14 +44,15 @@ def test_all_replicas_begin_with_same_weights(make, images):
     assert f"init_from: '{first.directory}' -> None" in several.output()
 
 
-def test_page_fine_tunes_backbone(tmp_path, monkeypatch):
+def test_page_fine_tunes_backbone(images, tmp_path, monkeypatch):
     page = (ROOT / "docs" / "MODELS.md").read_text()
     (code,) = [b for b in re.findall("```python\n(.*?)```", page, re.S) if "def frozen" in b]
     (tmp_path / "tuned.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     options = {"alpha": 0.35, "include_top": False, "weights": None}
     keras.applications.MobileNetV2((32, 32, 3), **options).save(tmp_path / "backbone.keras")
-    manifest = numbered.dataset(tmp_path / "data", 64, shape=(32, 32, 3), classes=10)
+    image = dataclasses.replace(images.feature("image"), shape=(32, 32, 3))
+    manifest = dataclasses.replace(images, features=(image, images.feature("label")))
     for name, trainable in (("frozen", 2), ("thawed", 158)):
         model = registry.builder(f"tuned:{name}", manifest, {})()
         note = warm_start.take(str(tmp_path / "backbone.keras"), model)

@@ -38,7 +38,7 @@ def test_crops_are_uniform():
 )
 def test_augmentation_precedes_prepare(tmp_path, files):
     """A model gets the same pixels in every mode, augmented as the dataset has them."""
-    manifest = dataset(tmp_path / "data", 20, shape=(8, 8, 1), files=files)
+    manifest = dataset(tmp_path / "data", 20, size=(8, 8), files=files)
 
     def scale(columns):
         return {"image": tf.cast(columns["image"], tf.float32) / 128 - 1}

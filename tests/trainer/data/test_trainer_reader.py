@@ -14,7 +14,7 @@ def test_exchanged_files_are_error(tmp_path, cache):
 
     When a job starts, and between that and the opening of the files.
     """
-    manifest = dataset(tmp_path / "data", 39, shape=(64, 64, 3))
+    manifest = dataset(tmp_path / "data", 39, size=(64, 64))
     provide = functools.partial(provided, manifest, tmp_path / "data", cache and tmp_path / cache)
     place = provide()
     one, *_, other = sorted(place.glob("train-*.tfrecord"))
@@ -28,7 +28,7 @@ def test_exchanged_files_are_error(tmp_path, cache):
 
 @pytest.mark.cluster
 def test_mapped_split_takes_little_memory(tmp_path):
-    manifest = dataset(tmp_path / "data", 60_000, shape=(32, 32, 3), classes=10)
+    manifest = dataset(tmp_path / "data", 60_000, size=(64, 48), classes=10)
     size = sum(shard.bytes for shard in manifest.split("train").shards)
     taken = {}
     for mode in ("mapped", "resident"):
