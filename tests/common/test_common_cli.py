@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.cli import Flags, Parser, flag
+from common.cli import Flags, flag
 from common.errors import UserError
 from common.flags import at_least, share
 
@@ -59,18 +59,6 @@ def test_wrong_value_is_refused_everywhere(name, value):
     assert str(value) in str(refused.value)
     with pytest.raises(UserError, match=f"--{name}"):
         Options.parse(["--output=x", f"--{name}={value}"], "test")
-
-
-def test_fields_may_be_left_out():
-    parser = Parser(prog="test")
-    Options.add_flags(parser, but=("output", "count"))
-    with pytest.raises(UserError, match="unrecognized arguments: --count"):
-        parser.parse_args(["--count", "3"])
-    options = Options.of(parser.parse_args(["--paths", "a"]), output="o", paths=["b"])
-    assert options == Options(output="o", paths="b")
-    assert options.as_flags(but=("output",)) == ["--paths=b"]
-    with pytest.raises(UserError, match="required: --output"):
-        Options.parse([], "test")
 
 
 @pytest.mark.parametrize(

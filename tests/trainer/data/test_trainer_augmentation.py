@@ -45,8 +45,8 @@ def test_augmentation_precedes_prepare(tmp_path, files):
 
     def batch(mode, prepare, augment="crop_flip"):
         options = {"prepare": prepare, "augment": augment}
-        reader = reader_of(manifest, tmp_path / "data", mode, 9, **options)
-        return reader.batch(reader.load(), tf.constant(3, tf.int64), 0, 9)
+        reader = reader_of(manifest, tmp_path / "data", mode, 20, **options)
+        return reader.batch(reader.load(), tf.constant(3, tf.int64), 0, 20)
 
     expected = scale(batch("resident", dict))["image"]
     for mode in ("resident", "mapped"):
