@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 
 import pytest
-from train_settings import GIVEN
 
 from common.errors import UserError
 from components.train.__main__ import BACKENDS, parse
@@ -12,9 +11,21 @@ from components.train.__main__ import BACKENDS, parse
 FLAGS = sorted(
     {field.name for backend in BACKENDS.values() for field in dataclasses.fields(backend.Options)}
 )
-VALUES = {"code": "", "max_machine_hours": "5", "grace_period_s": "60"}  # An empty one is set, too.
-VALUES |= {"claim": "data:/data", "project": "my-project", "region": "us-central1"}
-VALUES |= {name: value[0] if isinstance(value, tuple) else value for name, value in GIVEN.items()}
+PLACE = "projects/p/locations/us-central1"
+VALUES = {
+    "code": "",  # An empty one is set, too.
+    "max_machine_hours": "5",
+    "grace_period_s": "60",
+    "claim": "data:/data",
+    "project": "my-project",
+    "region": "us-central1",
+    "training_service_account": "trains@p.iam.gserviceaccount.com",
+    "network": "projects/1/global/networks/n",
+    "encryption_key": f"{PLACE}/keyRings/r/cryptoKeys/k",
+    "labels": "team=blue",
+    "env": "TEXT=a = b",
+    "tensorboard": f"{PLACE}/tensorboards/1",
+}
 CONTROL = ["--status=job", "--stop=job", "--logs=job"]
 
 

@@ -1,5 +1,4 @@
 import pytest
-from train_settings import GIVEN
 
 from common.errors import UserError
 from components.train.backends.job_settings import JobSettings
@@ -7,14 +6,14 @@ from components.train.backends.vertex import request
 from components.train.cluster.cluster_file import Cluster
 
 DESCRIBING = ("TF_CONFIG", "CLUSTER_SPEC", "TRAINER_THREADS", "AIP_MODEL_DIR", "CLOUD_ML_JOB_ID")
-CLUSTER = Cluster(strategy="one_device", chief={"machine": "n1-standard-4"})
 
 
 def test_key_arrives_in_job():
     """The other settings are arguments as the pipeline has them, whose requests are reviewed."""
-    settings = JobSettings(encryption_key=GIVEN["encryption_key"])
-    body = request("name", settings.arguments(CLUSTER))
-    assert body["encryptionSpec"] == {"kmsKeyName": GIVEN["encryption_key"]}
+    cluster = Cluster(strategy="one_device", chief={"machine": "n1-standard-4"})
+    key = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
+    body = request("name", JobSettings(encryption_key=key).arguments(cluster))
+    assert body["encryptionSpec"] == {"kmsKeyName": key}
 
 
 @pytest.mark.parametrize(
