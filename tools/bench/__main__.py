@@ -8,10 +8,10 @@ and the median of the ratios is what counts. `python -m tools.bench convert` run
 import argparse
 
 from common.machine import processor, usable_cores
-from tools.bench import convert, read, train
+from tools.bench import convert, train
 from tools.bench.race import Contestants, race
 
-BENCHES: dict[str, Contestants] = {**convert.RACES, **read.RACES, **train.RACES}
+BENCHES: dict[str, Contestants] = {**convert.RACES, **train.RACES}
 
 
 def main():

@@ -10,11 +10,12 @@ import keras
 import numpy as np
 
 from common.manifest import Manifest
-from tools.bench.read import reader_of
 from tools.bench.serve import serve
 from tools.bench.wide_deep_peer import ordinary_columns, ordinary_model
 from trainer import learning, main_loop, options
 from trainer.data import records
+from trainer.data.placement import budget, choose, provide_files
+from trainer.data.reader import open_reader
 from trainer.models import registry, resnet
 from trainer.sync_steps import SyncSteps
 from trainer.train_step import TrainStep
@@ -37,7 +38,14 @@ def _ours(opts, manifest, steps):
         global_batch=batch,
         seed=0,
     )
-    reader = reader_of(opts.data_dir, opts.reader, global_batch=batch, prepare=build.prepare)
+    choice = choose(
+        manifest,
+        data_dir=opts.data_dir,
+        budget_bytes=budget(1, on_gpus=False),
+        wish=opts.reader,
+    )
+    files = provide_files(choice, manifest)
+    reader = open_reader(files, manifest, seed=0, global_batch=batch, prepare=build.prepare)
     loop = SyncSteps(strategy, step, reader, True)
     reached = 0
 

@@ -15,11 +15,6 @@ import tensorflow as tf
 _BATCH = 10_000  # rows that a reader gives at once
 
 
-def example(image, label):
-    """An image as a serialized `tf.train.Example`."""
-    return _serialized({"image": _text(image), "label": _integer(label)})
-
-
 def writer(images, labels, root):
     """A lap that writes a new file."""
     path = root / "usual.tfrecord"
@@ -28,7 +23,7 @@ def writer(images, labels, root):
         path.unlink(missing_ok=True)
         with tf.io.TFRecordWriter(str(path)) as file:
             for image, label in zip(images, labels, strict=True):
-                file.write(example(image.tobytes(), label))
+                file.write(_serialized({"image": _text(image.tobytes()), "label": _integer(label)}))
         return len(labels)
 
     return lap
