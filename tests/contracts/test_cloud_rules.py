@@ -12,10 +12,8 @@ from google.cloud import aiplatform_v1 as v1
 
 from common.cli import as_list
 from common.errors import UserError
-from components.deploy.deploy import Deployment
 from components.deploy.options import Options as DeployOptions
 from components.register import serving
-from components.register.register import register
 from components.register.registry import check_name
 from components.train.__main__ import main as train
 from components.train.backends.attempts import first_attempt
@@ -327,37 +325,6 @@ def test_pipeline_of_product_is_accepted(sent):
     schedule = v1.Schedule(VALID["schedules"])
     schedule.create_pipeline_job_request = create
     assert sent("schedules", schedule).status == 200
-    # The constants of the pipeline's batch prediction, as Google's component sends them.
-    spec = body["pipelineJob"]["pipelineSpec"]["components"]
-    [inputs] = [
-        tasks["model-batch-predict"]["inputs"]["parameters"]
-        for each in spec.values()
-        if "model-batch-predict" in (tasks := each.get("dag", {}).get("tasks", {}))
-    ]
-    given = {k: v["runtimeValue"]["constant"] for k, v in inputs.items() if "runtimeValue" in v}
-    counts = ("starting_replica_count", "max_replica_count")
-    job = v1.BatchPredictionJob(
-        VALID["batchPredictionJobs"],
-        labels=given["labels"],
-        service_account=given["service_account"],
-        dedicated_resources={
-            "machine_spec": {"machine_type": given["machine_type"]},
-            **{name: int(given[name]) for name in counts},
-        },
-    )
-    assert sent("batchPredictionJobs", job).status == 200
-
-
-def test_model_of_product_is_accepted(evaluated, vertex_place, uploaded, vertex):
-    vertex.endpoints.start = lambda model: (mock.Mock(), "")
-    directory, evaluation = evaluated("r1")
-    model_dir = uploaded(directory / "model", "r1")
-    place = {"registry": vertex_place, "name": "taxi"}
-    register(model_dir=model_dir, evaluation=evaluation, run="r1", image=IMAGE, **place)
-    options = DeployOptions(**place | {"name": "taxi@1"}, traffic=100, service_account=ACCOUNT)
-    Deployment(options).deploy()
-    [endpoint] = vertex.endpoints.items.values()
-    assert endpoint.traffic_split
 
 
 @pytest.mark.parametrize("verb", VALID)
@@ -556,59 +523,9 @@ def test_machines_are_those_of_product():
             check_machine(machine)
 
 
-def test_client_says_what_is_required():
-    fields = [rule["field"] for rule in rules.rules(v1.CustomJob) if rule["rule"] == "required"]
-    assert fields == ["display_name", "job_spec"]
-
-
-POOL = "job_spec.worker_pool_specs.0"
-PIPELINE_JOB, UPLOAD = "pipelineJobs", "models:upload"
-POOLS = VALID["customJobs"].job_spec.worker_pool_specs
-UPPER_CASE = {f"LABEL{i}": "A" for i in range(100)}
-
-
-@pytest.mark.parametrize(
-    ("verb", "path", "value", "field"),
-    [
-        ("customJobs", "display_name", None, "display_name"),
-        ("customJobs", "job_spec", None, "job_spec"),
-        ("customJobs", "job_spec.worker_pool_specs", [], "job_spec.worker_pool_specs"),
-        ("customJobs", "job_spec.worker_pool_specs", POOLS[:1] * 5, "job_spec.worker_pool_specs"),
-        ("customJobs", f"{POOL}.replica_count", 3, "replica_count"),
-        ("customJobs", f"{POOL}.machine_spec.machine_type", "nonsense-7", "machine_spec"),
-        ("customJobs", f"{POOL}.container_spec.image_uri", None, "image_uri"),
-        ("customJobs", "job_spec.service_account", None, "job_spec.tensorboard"),
-        ("customJobs", "job_spec.psc_interface_config", {"network_attachment": "a"}, "network"),
-        ("customJobs", "job_spec.network", "projects/demo-project/global/networks/vpc", "network"),
-        ("customJobs", "labels", UPPER_CASE, "labels"),
-        (PIPELINE_JOB, "pipeline_spec", None, "pipeline_spec"),
-        (PIPELINE_JOB, "runtime_config", None, "runtime_config"),
-        (PIPELINE_JOB, "labels", UPPER_CASE, "labels"),
-        (UPLOAD, "display_name", None, "display_name"),
-        (UPLOAD, "container_spec", None, "container_spec"),
-        (UPLOAD, "container_spec.image_uri", "ubuntu", "image_uri"),
-        (UPLOAD, "artifact_uri", "/models/taxi", "artifact_uri"),
-    ],
-)
-def test_known_mistake_is_refused(sent, verb, path, value, field):
-    message = type(VALID[verb])(VALID[verb])
-    put(message, path, value)
-    with pytest.raises(exceptions.InvalidArgument, match=rf"Field: ([\w.\[\]]+\.)?{field};"):
-        sent(verb, message)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"displayNam": "a"}, "displayNam"),
-        ({"jobSpec": {"scheduling": {"strategy": "CHEAP"}}}, "strategy"),
-        ({"jobSpec": {"workerPoolSpecs": [{"replicaCount": "two"}]}}, "replicaCount"),
-    ],
-)
-def test_unreadable_request_is_refused_naming_field(wrong, field):
-    body = json.dumps(wrong).encode()
-    sent = Request("POST", "", f"/v1/{PARENT}/customJobs", {}, {}, body)
-    with pytest.raises(exceptions.InvalidArgument, match=field):
+def test_unknown_field_is_refused():
+    sent = Request("POST", "", f"/v1/{PARENT}/customJobs", {}, {}, b'{"displayNam": "a"}')
+    with pytest.raises(exceptions.InvalidArgument, match="displayNam"):
         Vertex().answer(sent)
 
 
@@ -618,7 +535,7 @@ def test_each_rule_is_broken_by_request():
         for verb in VALID
         for rule, _, _, message in broken(verb)
     ]
-    assert len(cases) >= 100
+    assert len({*cases}) == 137  # A rule that is lost is noticed here.
     listed = {
         (id(rule), f"{kind}.{rule['field']}")
         for rule in rules.RULES
