@@ -504,19 +504,18 @@ def is_refused(field, message):
     return False
 
 
-def test_machines_are_those_of_product():
-    offered = {
+def machines(table):
+    """Returns the triples of machine, GPU and number of GPUs in a table."""
+    return {
         (machine, gpu.replace("ACCELERATOR_TYPE_UNSPECIFIED", ""), count)
-        for machine, gpus in rules.MACHINES["training"].items()
+        for machine, gpus in table.items()
         for gpu, counts in gpus.items()
         for count in counts
     }
-    ours = {
-        (machine, gpu, count)
-        for machine, gpus in GPUS.items()
-        for gpu, counts in gpus.items()
-        for count in counts
-    }
+
+
+def test_machines_are_those_of_product():
+    offered, ours = machines(rules.MACHINES["training"]), machines(GPUS)
     assert not ours - offered
     for machine in {machine for machine, gpu, _ in offered - ours if gpu != "NVIDIA_TESLA_P100"}:
         with pytest.raises(UserError, match=r"a TPU|needs a reservation"):
