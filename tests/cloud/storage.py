@@ -15,7 +15,6 @@ from google.api_core import exceptions
 from tests.cloud.front import Answer
 from tests.cloud.iam import Iam
 
-_REWRITTEN = 1 << 20  # bytes by one call, from one bucket into another
 _CHUNK = 256 * 1024  # each part of a resumable upload but the last is a multiple of it
 _BUCKET = r"/storage/v1/b/([^/]+)"
 _OBJECT = rf"{_BUCKET}/o/([^/]+)"
@@ -30,7 +29,7 @@ class Storage:
         # With the permission for the bucket, or for the object, that the path names first.
         self._routes = [
             ("POST|PUT", rf"/upload{_BUCKET}/o", self._upload, ""),
-            ("GET", rf"{_BUCKET}(?:/storageLayout)?", self._bucket, "buckets.get"),
+            ("GET", _BUCKET, self._bucket, "buckets.get"),
             ("GET", rf"{_BUCKET}/iam/testPermissions", self._permissions, ""),
             ("GET", rf"{_BUCKET}/o", self._list, "objects.list"),
             ("POST", rf"{_OBJECT}/rewriteTo/b/([^/]+)/o/([^/]+)", self._copy, "objects.get"),
@@ -77,12 +76,8 @@ class Storage:
 
     def _copy(self, request, bucket, name, to_bucket, to_name):
         _, data = self._objects.read(bucket, name, {})
-        copied = int(request.query.get("rewriteToken", 0)) + _REWRITTEN
-        about = {"totalBytesRewritten": str(copied), "objectSize": str(len(data))}
-        if bucket != to_bucket and copied < len(data):
-            return Answer(200, {**about, "done": False, "rewriteToken": str(copied)})
         resource = self._put(request, to_bucket, to_name, data, request.query)
-        return Answer(200, {**about, "done": True, "resource": resource})
+        return Answer(200, {"done": True, "resource": resource})
 
     def _media(self, request, bucket, name):
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")

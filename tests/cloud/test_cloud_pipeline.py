@@ -100,38 +100,11 @@ def test_run_ends_with_champion_that_predicts(cloud, versions, cluster, store_fa
     assert not strangers(cloud.log()), "docs/PROJECT.md does not say which role they need"
 
 
-def test_partial_prediction_ends_run(cloud, versions):
-    """A row of the second request is no image, and Google's launcher waits for another state."""
-    rows = [{"image": np.zeros((8, 8, 1), int).tolist()}] * 64 + [{"image": "none"}]
-    (cloud.files / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    flags = f"--train-steps 100 --set predict=gs://{cloud.bucket}/rows.jsonl"
-    run = cloud.finish(cloud.start(ONE, flags), code=1)
-    assert "model-batch-predict: partially_succeeded, for which its step would" in run.printed
-    assert f"{run.run_id}: cancelled" in run.printed and len(versions()) == 1
-    [results] = run.job_dir.glob("predictions/*/prediction.results-*")
-    assert len(results.read_text().splitlines()) == 64
-
-
 @pytest.mark.cloud_ci
 def test_rejected_model_gets_no_version(cloud, versions):
     flags = "--train-steps 20 --min-accuracy 0.9999 --fail-on-reject"
     run = cloud.finish(cloud.start(ONE, flags), code=3)
     assert "rejected: accuracy" in run.printed and not versions()
-
-
-def test_better_version_succeeds_after_cleanup(cloud, versions):
-    first = cloud.submit(ONE, "--train-steps 30")
-    place = f"--project demo-project --location us-central1 --bucket gs://{cloud.bucket}"
-    cleanup = f"-m components.cleanup {place} --run {first.run_id} --keep-versions 1"
-    assert "checkpoints of a finished job" in cloud.printed(f"{cleanup} --delete --yes")
-    assert "0 items" in cloud.printed(cleanup) and cloud.steps(first.job_dir) == -1
-    second = cloud.submit(ONE, "--train-steps 400")
-
-    previous, better = (set(version.version_aliases) for version in versions())
-    assert {"champion", "default"} <= better and previous == {"previous"}
-    log = (cloud.work / "logs" / second.run_id / "pipeline.log").read_text()
-    executed = re.findall(r"Executing task \S*'([\w-]+)'", log)
-    assert "evaluate" in executed and "convert" not in executed  # It was in the cache.
 
 
 @pytest.mark.parametrize("how", ["cancelled", "training_cancelled", "launcher_killed"])

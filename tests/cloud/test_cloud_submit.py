@@ -43,6 +43,9 @@ def test_scheduled_runs_are_versions(cloud, versions):
     assert [version.labels["run"] for version in versions()] == runs
     assert sum("champion" in version.version_aliases for version in versions()) == 1
     assert all((cloud.files / "runs" / run / "job" / "DONE.json").is_file() for run in runs)
+    log = (cloud.work / "logs" / runs[1] / "pipeline.log").read_text()
+    executed = re.findall(r"Executing task \S*'([\w-]+)'", log)
+    assert "evaluate" in executed and "convert" not in executed  # It was in the cache.
 
 
 def test_cancelled_run_is_resumed(cloud):
