@@ -52,16 +52,11 @@ class Submitted:
 
 @functools.cache
 def _granted():
-    """Returns what deploy/setup grants for a bucket `the-bucket`, as JSON, and a user's roles.
-
-    After docs/PROJECT.md a user needs what the account of builds has.
-    """
+    """Returns the bindings that deploy/setup makes for a bucket `the-bucket`."""
     with tempfile.TemporaryDirectory() as home:
         project = Project.begin(pathlib.Path(home), "demo-project", {})
         project.setup("--bucket the-bucket")
-        bindings = project.bindings()
-    yours = [bound for bound in bindings if bound[2].endswith(BUILD)]
-    return json.dumps(bindings), json.dumps(yours).replace(BUILD, YOU)
+        return project.bindings()
 
 
 class Cloud:
@@ -82,18 +77,19 @@ class Cloud:
     def allow(self, *without, bindings=None):
         """Makes the cloud enforce what deploy/setup grants, but for one resource, role, account.
 
-        Other `bindings` may stand in the place of those of deploy/setup; a user's are added.
+        Other `bindings` may stand in the place of those of deploy/setup. After docs/PROJECT.md a
+        user needs what the account of builds has.
         """
-        granted, yours = (
-            json.loads(text.replace("the-bucket", self.bucket)) for text in _granted()
-        )
-        bindings = granted if bindings is None else bindings
-        kept = [
-            bound
-            for bound in (*bindings, *yours)
-            if (bound[0], bound[1][len("roles/") :], bound[2].partition(":")[2]) != without
+        granted = json.dumps(bindings or _granted()).replace("the-bucket", self.bucket)
+        bound = json.loads(granted) + [
+            each for each in json.loads(granted.replace(BUILD, YOU)) if each[2].endswith(YOU)
         ]
-        assert len(kept) == len(bindings) + len(yours) - bool(without)
+        kept = [
+            each
+            for each in bound
+            if (each[0], each[1][len("roles/") :], each[2].partition(":")[2]) != without
+        ]
+        assert len(kept) == len(bound) - bool(without)
         self.ask("PUT", f"iam/{self.bucket}", json=kept)
 
     def needs(self):
