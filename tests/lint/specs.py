@@ -3,9 +3,9 @@
 Without arguments it compiles all specs and looks at them. Each rule is a trap that was fallen
 into: kfp.local 2.17 or the Google components 2.22 accept the spec and then do something else. What
 they do only at run time (a parameter that is NaN, a text with a quote that a condition looks at) no
-spec shows; what the compiler refuses needs no rule. A spec whose file's name ends with
-`-local.yaml` runs here only, one with `-kubeflow.yaml` on Kubeflow Pipelines, any other also on
-Vertex AI.
+spec shows; what the compiler refuses, or ends a run with an error, needs no rule. A spec whose
+file's name ends with `-local.yaml` runs here only, one with `-kubeflow.yaml` on Kubeflow Pipelines,
+any other also on Vertex AI.
 """
 
 import pathlib
@@ -24,8 +24,6 @@ from pipelines.compile import compile_specs
 from pipelines.training import BACKENDS
 
 _IMAGE = "python-lint@sha256:" + "0" * 64
-# bytes; inputs and source travel as arguments of a command, of which Linux takes 128 KiB
-_MAX_TEXT = 100_000
 # All that kfp.local fills in.
 _FILLED = re.compile(
     r"(inputs|outputs|outputMetadataUri|pipeline_((job|task)_(name|uuid)|root))\b(?!.*json_escape)"
@@ -36,7 +34,6 @@ _CONDITION = re.compile(
     r"|-?\b\d[\d.e+-]*|&&|\|\||[=!<>]=?|[()\s]"
 )
 _GOOGLE = "google_cloud_pipeline_components.container."
-_LIGHTWEIGHT = "program_path=$(mktemp"  # how kfp starts a component that is a function
 
 
 def lint(spec, backend="vertex"):
@@ -117,21 +114,15 @@ def _text(text):
     for placeholder in re.findall(r"\{\{\$\.(.*?)\}\}", text):
         if not _FILLED.match(placeholder):
             yield f"placeholder {placeholder} is not filled in here; pass a parameter"
-    if len(text.encode()) > _MAX_TEXT:
-        yield f"{len(text.encode())} bytes do not fit into a command; write them to an artifact"
 
 
 def _launched(task, command):
     """Returns the job that Google's launchers make of a task."""
     given = task.get("inputs", {}).get("parameters", {})
-    constants = {
-        name: value.get("runtimeValue", {}).get("constant") for name, value in given.items()
-    }
     if _GOOGLE in command:
-        for name, value in constants.items():
-            if isinstance(value, dict | list) and any(
-                not part and part is not None for part in _parts(value)
-            ):
+        for name, value in given.items():
+            parts = _parts(value.get("runtimeValue", {}).get("constant"))
+            if not all(part or part is None for part in parts):
                 yield f"{name!r} holds something empty, so pools shift; leave it out"
     if f"{_GOOGLE}v1.custom_job" in command:
         if "retryPolicy" in task:
@@ -151,12 +142,8 @@ def _executor(executor, backend):
         yield "sets the uri of an artifact, which no other step finds; write to its path"
     if "pip install" in command:
         yield "installs packages when it starts; put them into the image"
-    if "{{" in image + str(container.get("resources")):
-        yield "image or resources are known when it runs; give them when compiling"
-    elif _GOOGLE not in command and backend != "local" and "@sha256:" not in image:
+    if _GOOGLE not in command and backend != "local" and "@sha256:" not in image:
         yield f"image {image} can be moved under a running schedule; give it by digest"
-    if _LIGHTWEIGHT not in command and (_GOOGLE not in command or backend != "vertex"):
-        yield "is a container component, and kfp runs functions here; leave target_image out"
 
 
 def _command(container):

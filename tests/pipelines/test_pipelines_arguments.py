@@ -3,12 +3,13 @@ import shutil
 
 import grimp
 import pytest
+import trips
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
 from components.convert.options import Options as ConvertOptions
-from components.convert.step import CODE, code_digest
+from components.convert.step import CODE, code_digest, locate
 from components.evaluate.options import Options as EvaluateOptions
 from components.register.registry import check_name
 from components.train.cluster.lookup import load_cluster
@@ -58,6 +59,14 @@ def test_seeds_reach_one_step_each():
         seeded = arguments(setting)
         assert [each for each in plain if seeded[each] != plain[each]] == [name]
     assert arguments("split_seed=0") == plain  # The same key of the cache.
+
+
+def test_schema_decides_name_of_dataset(tmp_path):
+    files = trips.write(tmp_path)
+    flags = ["--dataset=csv", f"--source={files['source']}"]
+    text = pathlib.Path(files["schema"]).read_text()
+    schemas = text, text.replace("made up", "elsewhere")
+    assert len({locate("runs", flags, schema) for schema in schemas}) == 2
 
 
 FRACTION = st.floats(0, 1, exclude_max=True)

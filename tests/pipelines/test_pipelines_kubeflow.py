@@ -1,18 +1,17 @@
 """The spec for Kubeflow Pipelines runs here, but for its back end, and is sent to a server."""
 
 import contextlib
-import http.server
 import json
 import pathlib
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from common.errors import UserError
 from pipelines import submit
 from tests.cloud.conftest import IMAGE, PIPELINE
+from tests.cloud.front import Answer, Front
 from tests.cloud.iam import host
 from tests.root import ROOT
 from trainer.job import done
@@ -34,28 +33,16 @@ def server(states):
     """
     requests, states = [], iter(states)
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            size = int(self.headers.get("Content-Length", 0))
-            body = json.loads(self.rfile.read(size) or "{}")
-            requests.append((self.path.partition("?")[0], body))
-            answer = {"experiments": [{"experiment_id": "e1", "display_name": "Default"}]}
-            if "/runs" in self.path:
-                state = "PENDING" if self.command == "POST" else next(states)
-                answer = {"run_id": "r1", "state": state}
-            self.send_response(200 if answer.get("state", "-") else 503)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
+    def answer(request):
+        requests.append(request)
+        if "/runs" not in request.path:
+            experiment = {"experiment_id": "e1", "display_name": "Default"}
+            return Answer(200, {"experiments": [experiment]})
+        state = "PENDING" if request.method == "POST" else next(states)
+        return Answer(200 if state else 503, {"run_id": "r1", "state": state})
 
-        do_POST = do_GET  # noqa: N815
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as serving:
-        threading.Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"http://localhost:{serving.server_address[1]}", requests
+    with Front(0, answer) as serving:
+        yield f"http://localhost:{serving.server_port}", requests
         serving.shutdown()
 
 
@@ -73,7 +60,7 @@ def test_run_is_started_and_awaited(flags, states, code, capsys):
     with server(states) as (url, requests):
         host = f"--kfp-host={url}"
         assert submit.main([host, *flags, *more, "train_args=--namespace team"]) == code
-    sent = next(body for path, body in requests if path.endswith("/runs") and body)
+    sent = json.loads(next(each.body for each in requests if each.method == "POST"))
     values = sent["runtime_config"]["parameters"]
     own = f"/mnt/data/runs/{sent['display_name']}/job"
     assert (values["job_dir"], values["registry"]) == (own, "/mnt/data/registry")

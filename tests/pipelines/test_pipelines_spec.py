@@ -32,17 +32,6 @@ def test_compiling_twice_gives_same_bytes(command, tmp_path):
     assert built[0] == built[1] and sorted(built[0]) == FILES
 
 
-def test_each_compiled_run_has_own_directory(specs):
-    tasks = dags(specs["vertex"][0])["comp-exit-handler-1"]
-    trained, located = (
-        tasks[name]["inputs"]["parameters"] for name in ("custom-training-job", "locate")
-    )
-    for parameter in (trained["display_name"], located["run_folder"]):
-        assert parameter["runtimeValue"]["constant"] == "{{$.pipeline_job_name}}"
-    directory = {"outputParameterKey": "job_dir", "producerTask": "locate"}
-    assert trained["base_output_directory"] == {"taskOutputParameter": directory}
-
-
 @pytest.mark.long
 def test_compile_without_image_is_noted(command, tmp_path):
     done = command("pipelines/compile.py", "--output-dir", tmp_path)
