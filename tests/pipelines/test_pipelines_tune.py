@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import pathlib
 import random
 import re
 import signal
@@ -183,85 +182,93 @@ def test_scattered_failures_end_no_study(tmp_path, monkeypatch):
     assert states == ["fail", "fail", "complete", "fail", "fail", "fail"]
 
 
+class Studied:
+    """A study of the model above; its file, trials, runs and registry are in one directory."""
+
+    def __init__(self, place, command):
+        self.place, self._command, self.output = place, command, place / "study"
+        self.line = ["pipelines/tune.py", place / "study.yaml", "--output", self.output]
+        self.line += ["--runs-dir", place / "runs", "--registry", place / "registry"]
+        self.env = {"PYTHONPATH": str(place)}
+        (place / "mine.py").write_text(MODEL)
+
+    def write(self, content):
+        (self.place / "study.yaml").write_text(yaml.safe_dump({"asks": "?", **content}))
+
+    def tune(self, *flags, code=0):
+        return self._command(*self.line, *flags, code=code, **self.env)
+
+    def trials(self):
+        return list(csv.DictReader((self.output / "study.csv").open()))
+
+    def events(self, kind):
+        """Returns the trial of each event of this kind in the journals."""
+        files = self.output.glob("trial-*/journal-*")
+        lines = [(path.parent.name, line) for path in files for line in path.open()]
+        return [trial for trial, line in lines if f'"event": "{kind}"' in line]
+
+
+@pytest.fixture
+def studied(tmp_path, command):
+    return Studied(tmp_path, command)
+
+
 @pytest.mark.pipeline
-def test_failed_trials_are_shown_and_passed(tmp_path, command):
+def test_failed_trials_are_shown_and_passed(studied, tmp_path):
     """Five errors of a user's code in a row stop the study, and the same command goes on."""
-    (tmp_path / "mine.py").write_text(MODEL)
     cluster = yaml.safe_load((ROOT / "clusters" / "local.yaml").read_text())
     cluster["scheduling"] = {"max_restarts": 0}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(cluster))
     common = {"model": "mine:net", "train_steps": 10, "cluster": str(tmp_path / "cluster.yaml")}
     # The last fault is there for a second training beside the fifth one that fails.
-    space = {"fault": [1, 2, 3, 4, 5, 6, 0]}
-    study = {"asks": "?", "run": common, "space": space, "parallel": 2}
-    file = tmp_path / "study.yaml"
-    line = [file, "--output", tmp_path / "study", "--runs-dir", tmp_path / "runs"]
-    env = {"PYTHONPATH": str(tmp_path)}
-    file.write_text(yaml.safe_dump(study))
+    study = {"run": common, "space": {"fault": [1, 2, 3, 4, 5, 6, 0]}, "parallel": 2}
+    studied.write(study)
 
-    stopped = command("pipelines/tune.py", *line, code=2, **env)
+    stopped = studied.tune(code=2)
     assert "5 trials failed one after the other" in stopped.stderr
     assert re.search(r"trial \d: fail, RuntimeError: no layer \d \(exit code 1\)", stopped.stdout)
-    printed = command("pipelines/tune.py", *line, **env).stdout
-    assert "best: trial 6, fault 0" in printed
-    trials = list(csv.DictReader((tmp_path / "study" / "study.csv").open()))
+    assert "best: trial 6, fault 0" in studied.tune().stdout
+    trials = studied.trials()
     assert [trial["state"] for trial in trials] == ["fail"] * 6 + ["complete"]
     assert trials[0]["error"] == "RuntimeError: no layer 1 (exit code 1)"
 
-    others = {"space": {"fault": [0], "width": [8]}}, {"sampler": "random", "trials": 1}
-    for other, named in zip(others, ("space", "sampler"), strict=True):
-        file.write_text(yaml.safe_dump(study | other))
-        error = command("pipelines/tune.py", *line, code=2, **env).stderr
-        assert f"study with another {named}; give --output" in error
+    for other, message in (
+        ({"space": {"fault": [0], "width": [8]}}, "study with another space; give --output"),
+        ({"sampler": "random", "trials": 1}, "study with another sampler"),
+        ({"run": common | {"train_steps": 11}}, "study with another run"),
+        ({"prune": True}, "prune: give eval_every_steps"),
+    ):
+        studied.write(study | other)
+        assert message in studied.tune(code=2).stderr
 
 
 @pytest.mark.pipeline
-def test_kills_lose_no_trial(tmp_path, command):
+def test_kills_lose_no_trial(studied, tmp_path):
     """A study of an own model is stopped and killed; its best trial becomes the champion."""
-    (tmp_path / "mine.py").write_text(MODEL)
     common = {"model": "mine:net", "train_steps": 60, "cluster": "clusters/local.yaml"}
     common |= {"eval_every_steps": 20, "checkpoint_num_steps": 20, "min_accuracy": 0.1}
-    study = {"asks": "?", "run": common, "sampler": "tpe", "trials": 3, "prune": True}
+    study = {"run": common, "sampler": "tpe", "trials": 3, "prune": True}
     study["space"] = {"width": {"range": [8, 64]}, "learning_rate": {"log": [1e-4, 1e-2]}}
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
-    output = tmp_path / "study"
-    line = [tmp_path / "study.yaml", "--output", output, "--runs-dir", tmp_path / "runs"]
-    line += ["--registry", tmp_path / "registry"]
-    env = {"PYTHONPATH": str(tmp_path)}
+    studied.write(study)
     chance = random.Random(0)
 
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
-        process = subprocess.Popen(
-            [sys.executable, "pipelines/tune.py", *map(str, line)],
-            cwd=ROOT,
-            env={**os.environ, **env},
-        )
-        goal = len(events(output, "evaluation")) + chance.randrange(1, 4)
+        line, env = map(str, studied.line), {**os.environ, **studied.env}
+        process = subprocess.Popen([sys.executable, *line], cwd=ROOT, env=env)
+        goal = len(studied.events("evaluation")) + chance.randrange(1, 4)
         wait_until(
-            lambda goal=goal, p=process: len(events(output, "evaluation")) >= goal or p.poll() == 0,
+            lambda goal=goal, p=process: len(studied.events("evaluation")) >= goal or p.poll() == 0,
             limit_s=300,
         )
         process.send_signal(number)
         assert process.wait() in (0, 128 + number, -number)
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study | {"parallel": 2}))
-    printed = command("pipelines/tune.py", *line, "--then", "register", **env).stdout
-    trials = list(csv.DictReader((output / "study.csv").open()))
+    studied.write(study | {"parallel": 2})
+    printed, trials = studied.tune("--then", "register").stdout, studied.trials()
     assert [trial["trial"] for trial in trials] == ["0", "1", "2"]
     assert {trial["state"] for trial in trials} <= {"complete", "pruned"}
-    ended = events(output, "done")
+    ended = studied.events("done")
     assert len(ended) == len({*ended}) == sum(trial["state"] == "complete" for trial in trials)
     best = max(trials, key=lambda trial: float(trial["accuracy"]))
     assert f"best: trial {best['trial']}" in printed
     version = json.loads((tmp_path / "registry" / "digits" / "1" / "version.json").read_text())
     assert version["settings"]["width"] == int(best["width"])
-    for changed, message in (({"train_steps": 61}, "run"), ({"eval_every_steps": 0}, "prune")):
-        content = yaml.safe_dump(study | {"run": common | changed})
-        (tmp_path / "study.yaml").write_text(content)
-        assert message in command("pipelines/tune.py", *line, code=2, **env).stderr
-
-
-def events(output: pathlib.Path, kind: str) -> list[str]:
-    """Returns the trial of each event of this kind in the journals of a study."""
-    files = output.glob("trial-*/journal-*")
-    lines = [(file.parent.name, line) for file in files for line in file.read_text().splitlines()]
-    return [trial for trial, line in lines if f'"event": "{kind}"' in line]
