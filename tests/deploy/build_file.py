@@ -88,31 +88,12 @@ class BuildFile:
         for image in self.content.get("images", ()):
             push = ["docker", "push", "--quiet", self.elsewhere(self._filled(image))]
             subprocess.run(push, check=True, capture_output=True)
-        for path in self.objects():
-            pathlib.Path(target := self.elsewhere(path)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(workspace / "build" / pathlib.Path(path).name, target)
-        return [*done, *self.content.keys() & {"images", "artifacts"}], output
-
-    def objects(self):
-        """Returns the URIs of the objects that `artifacts` become; their paths are in `build`."""
         objects = self.content.get("artifacts", {}).get("objects", {"paths": []})
-        return [
-            f"{self._filled(objects['location'])}/{path.removeprefix('build/')}"
-            for path in objects["paths"]
-        ]
-
-    def needs(self):
-        """Yields what the build's account needs for all that Cloud Build does beside the steps.
-
-        These are permission, resource (below the project, if its name is not its own) and object.
-        """
-        yield "logging.logEntries.create", self._filled("projects/$PROJECT_ID"), ""
-        for image in self.content.get("images", ()):
-            repository = "/".join(self._filled(image).split("/")[1:3])
-            yield "artifactregistry.repositories.uploadArtifacts", repository, ""
-        for path in self.objects():
-            bucket, _, name = path.removeprefix("gs://").partition("/")
-            yield "storage.objects.create", f"gs://{bucket}", name
+        for path in objects["paths"]:
+            folder = pathlib.Path(self.elsewhere(self._filled(objects["location"])))
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(workspace / path, folder)
+        return [*done, *self.content.keys() & {"images", "artifacts"}], output
 
     def _filled(self, text):
         values = {**BUILTIN, **self.content.get("substitutions", {}), **self.values}

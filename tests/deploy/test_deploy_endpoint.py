@@ -56,13 +56,16 @@ def deploy(registry, refused, capsys):
 def test_canary_rollback_undeploy_delete(deploy, vertex):
     deploy("rollback rides", "error: model 'rides' has no endpoint\n")
     deploy("deploy rides@7", "unknown version of model 'rides' '7'")
-    assert deploy("deploy rides@1 --machine n1-standard-4") == ["1 100"]
+    account = "serves@demo-project.iam.gserviceaccount.com"
+    flags = f"--machine n1-standard-4 --service-account {account}"
+    assert deploy(f"deploy rides@1 {flags}") == ["1 100"]
     deploy("rollback rides", "no version was deployed before")
     assert deploy("deploy rides@2 --traffic 10") == ["1 90", "2 10"]
     assert deploy("deploy rides@2 --traffic 60") == ["1 40", "2 60"]
     [endpoint] = vertex.endpoints.items.values()
-    machine = endpoint.deployed_models[0].dedicated_resources.machine_spec
-    assert machine.machine_type == "n1-standard-4"
+    deployed = endpoint.deployed_models[0]
+    assert deployed.dedicated_resources.machine_spec.machine_type == "n1-standard-4"
+    assert deployed.service_account == account
 
     def refuse(*_, **__):
         raise exceptions.PermissionDenied("not now")
