@@ -22,25 +22,6 @@ def test_newest_step_is_of_newest_journal(bucket):
     assert newest_step("gs://demo/job")["step"] == 7
 
 
-def test_step_is_shown_once(vertex, bucket, monkeypatch, capsys):
-    monkeypatch.setattr(watch, "POLL_S", 0.0)
-    (bucket / "job").mkdir()
-    (bucket / "job" / "journal-chief-0-0.jsonl").write_text('{"event": "step", "step": 7}')
-    states = iter(["RUNNING"] * 3 + ["SUCCEEDED"])
-
-    def answer(request, parent, id):
-        state = next(states)
-        task = {"task_name": "custom-training-job", "state": state}
-        name = f"{parent}/pipelineJobs/{id}"
-        details = {"task_details": [task]}
-        return v1.PipelineJob(name=name, state=f"PIPELINE_STATE_{state}", job_detail=details)
-
-    vertex.route("GET", "{parent}/pipelineJobs/{id}", answer)
-    watch.follow(f"{vertex.parent}/pipelineJobs/a", "gs://demo/job")
-    lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
-    assert lines == ["train: running", "train: step 7", "train: succeeded"]
-
-
 @pytest.mark.parametrize(
     ("task", "kind", "state"),
     [
@@ -53,25 +34,29 @@ def test_state_unknown_to_launcher_cancels(
     vertex, bucket, monkeypatch, capsys, task, kind, state, is_of_run
 ):
     """A job that ended before the run began is one of an earlier attempt."""
-    name, began = f"{vertex.parent}/pipelineJobs/a", now()
+    (bucket / "job").mkdir()
+    (bucket / "job" / "journal-chief-0-0.jsonl").write_text('{"event": "step", "step": 7}')
     details = {"task_details": [{"task_name": task, "state": "RUNNING"}]}
-    run = v1.PipelineJob(name=name, state="PIPELINE_STATE_RUNNING", job_detail=details)
-    run.labels, run.create_time = {"run": "r"}, began
-    vertex.pipeline_jobs.items[name] = run
-    job = kind(name="1", display_name="r")
-    job.state, job.labels = f"JOB_STATE_{state}", dict([MANAGED_BY])
-    job.create_time = began + datetime.timedelta(seconds=1 if is_of_run else -1)
-    jobs = vertex.custom_jobs if kind is v1.CustomJob else vertex.batches
-    jobs.items[job.name] = job
+    run = v1.PipelineJob(state="PIPELINE_STATE_RUNNING", job_detail=details)
+    run.name, run.labels, run.create_time = f"{vertex.parent}/pipelineJobs/a", {"run": "r"}, now()
+    vertex.pipeline_jobs.items[run.name] = run
+    job = kind(name="1", display_name="r", state=f"JOB_STATE_{state}", labels=dict([MANAGED_BY]))
+    job.create_time = run.create_time + datetime.timedelta(seconds=1 if is_of_run else -1)
+    (vertex.custom_jobs if kind is v1.CustomJob else vertex.batches).items["1"] = job
+    naps = []
 
-    def end(_):
-        if run.state.name == "PIPELINE_STATE_RUNNING":
+    def sleep(_):
+        naps.append(run.state.name)
+        if naps[2:] and not is_of_run:
             run.state = "PIPELINE_STATE_SUCCEEDED"
 
-    monkeypatch.setattr(watch.time, "sleep", end)
-    ended = watch.follow(name, "gs://demo/job")
+    monkeypatch.setattr(watch.time, "sleep", sleep)
+    ended = watch.follow(run.name, "gs://demo/job")
     assert watch.state_of(ended) == ("CANCELLED" if is_of_run else "SUCCEEDED")
-    assert (f"{state.lower()}, for which" in capsys.readouterr().out) == is_of_run
+    lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    step, newest = ("train", ["train: step 7"]) if kind is v1.CustomJob else (task, [])
+    why = f"{step}: {state.lower()}, for which its step would wait for ever; the run is cancelled"
+    assert lines == [f"{step}: running", *([why] if is_of_run else []), *newest]
 
 
 @pytest.mark.parametrize("place", ["data", "gs:///data", "s3://bucket/data"])
