@@ -21,9 +21,8 @@ from google.protobuf import empty_pb2, json_format
 from google.rpc import code_pb2
 
 from pipelines.local.progress import ANSI, step_event
-from tests.cloud.batches import Batches
 from tests.cloud.collection import Collection
-from tests.cloud.endpoints import Endpoints
+from tests.cloud.endpoints import Batches, Endpoints
 from tests.cloud.front import Answer, Request
 from tests.cloud.iam import denied
 from tests.cloud.machines import Run
