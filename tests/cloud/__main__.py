@@ -10,25 +10,22 @@ docs/CLOUD.md.
 """
 
 import argparse
-import fcntl
 import os
 import pathlib
-import shlex
 import shutil
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
 
 import psutil
 
+from tests.certificates import make_certificate
+from tests.root import ROOT
+
 _GOOGLES = "www storage oauth2 compute us-central1-aiplatform iam iamcredentials "
 _GOOGLES += "cloudresourcemanager logging"
 _HOSTS = (*(f"{name}.googleapis.com" for name in _GOOGLES.split()), "us-docker.pkg.dev")
-_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
-_NAMESPACES = "unshare --mount-proc --net --pid --fork --kill-child --propagation private "
 
 
 def main():
@@ -40,18 +37,18 @@ def main():
     args = p.parse_args()
     if args.entered:
         return _inside(args.work, args.command)
-    enter = shlex.split(_NAMESPACES + ("--user --map-root-user" if os.getuid() else ""))
-    tried = subprocess.run([*enter, "true"], capture_output=True, text=True)
-    if tried.returncode:
-        print(f"cloud skipped: no namespaces can be made here ({tried.stderr.strip()})")
-        return 0
     with tempfile.TemporaryDirectory(prefix="cloud-") as temporary:
         work = (args.work or pathlib.Path(temporary)).absolute()
         if (work / "cloud.log").exists():  # of an earlier one; what it knew of them has gone
             for name in ("buckets", "logs", "uploading"):
                 shutil.rmtree(work / name, ignore_errors=True)
-        (work / "buckets" / "demo").mkdir(parents=True, exist_ok=True)
-        again = [sys.executable, "-m", "tests.cloud", "--entered", "--work", str(work), "--"]
+        for name in ("buckets/demo", "root"):
+            (work / name).mkdir(parents=True, exist_ok=True)
+        names = f"localhost metadata.google.internal metadata {' '.join(_HOSTS)}"
+        (work / "hosts").write_text(f"127.0.0.1 {names}\n")
+        enter = ["sh", ROOT / "tests/namespaces.sh", "sh", ROOT / "tests/enter_root.sh"]
+        enter += [work / "root", "--", work / "hosts", "/etc/hosts", work / "buckets", "/gcs", "--"]
+        again = [sys.executable, "-m", "tests.cloud", "--entered", "--work", work, "--"]
         with subprocess.Popen([*enter, *again, *args.command]) as child:
             # unshare passes no signal on. SIGINT comes from a terminal, which tells the command
             # itself.
@@ -83,18 +80,9 @@ def _inside(work, command):
 
 
 def _prepare(work):
-    """Loopback device, names, certificate, file tree, and what Google's clients have to know."""
-    with socket.socket() as any_socket:
-        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
-    (work / "hosts").write_text(
-        f"127.0.0.1 localhost metadata.google.internal metadata {' '.join(_HOSTS)}\n"
-    )
-    certificate, key = work / "certificate.pem", work / "key.pem"
-    alternatives = ",".join(f"DNS:{name}" for name in _HOSTS)
-    line = shlex.split("openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=loopback")
-    line += ["-keyout", key, "-out", certificate, "-addext", f"subjectAltName={alternatives}"]
-    subprocess.run(line, check=True, stderr=subprocess.DEVNULL)
-    _change_root(work)
+    """Certificate, and what Google's clients have to know."""
+    certificate = work / "certificate.pem"
+    make_certificate(certificate, work / "key.pem", [f"DNS:{name}" for name in _HOSTS])
     proxies = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", *proxies):
         os.environ.pop(name, None)
@@ -108,27 +96,6 @@ def _prepare(work):
     mount = str(pathlib.Path(__file__).parent / "mount")  # has a module for each Python
     os.environ["PYTHONPATH"] = ":".join(filter(None, [mount, os.environ.get("PYTHONPATH")]))
     (work / "mount.log").write_text("")
-
-
-def _change_root(work):
-    """Goes to a root with all of this machine and `/gcs`; nothing is made outside."""
-    here, root = os.getcwd(), work / "root"
-    root.mkdir(exist_ok=True)
-    _mount("-t", "tmpfs", "tmpfs", root)
-    shown = {entry.name: entry for entry in pathlib.Path("/").iterdir()} | {"gcs": work / "buckets"}
-    for name, entry in shown.items():
-        if entry.is_symlink():
-            (root / name).symlink_to(os.readlink(entry))
-        elif entry.is_dir():
-            (root / name).mkdir()
-            _mount("--rbind", entry, root / name)
-    _mount("--bind", work / "hosts", root / "etc" / "hosts")
-    os.chroot(root)
-    os.chdir(here)
-
-
-def _mount(*arguments):
-    subprocess.run(["mount", *map(str, arguments)], check=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import socket
 import ssl
 import threading
 import urllib.parse
+from collections.abc import Iterator
 from concurrent import futures
 from typing import Any, NamedTuple
 from unittest import mock
@@ -44,7 +45,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """HTTP status, content (bytes, or what is sent as JSON), and headers."""
+    """HTTP status, content (bytes, an iterator of them, or what is sent as JSON), and headers."""
 
     status: int
     content: Any = b""
@@ -82,6 +83,14 @@ class _Requests(http.server.BaseHTTPRequestHandler):
     def _send(self, answer, part=1.0):
         """Sends an answer, or all that says how long it is and only a part of its content."""
         status, content, headers = answer
+        if isinstance(content, Iterator):
+            self.send_response(status)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for chunk in content:
+                self.wfile.write(chunk)
+                self.wfile.flush()
+            return
         if not isinstance(content, bytes):
             content = json.dumps(content).encode()
             headers = {**headers, "Content-Type": "application/json"}
@@ -128,7 +137,7 @@ class Front(http.server.ThreadingHTTPServer):
     def finish_request(self, request, client_address):
         """Answers a client, in a thread of its own."""
         if self._tls:
-            if b"\x02h2" in request.recv(4096, socket.MSG_PEEK):
+            if self._grpc[1] and b"\x02h2" in request.recv(4096, socket.MSG_PEEK):
                 grpc_server = socket.create_connection(self._grpc)
                 threading.Thread(target=_forward, args=(grpc_server, request), daemon=True).start()
                 _forward(request, grpc_server)

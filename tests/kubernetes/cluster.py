@@ -7,8 +7,7 @@ import pathlib
 import subprocess
 import sys
 
-import yaml
-from kubernetes import client
+from kubernetes import client, utils
 
 from components.train.backends.jobset import jobset_name
 from components.train.cluster.lookup import load_cluster
@@ -123,7 +122,6 @@ class Cluster:
     kubelet: Kubelet
     core: client.CoreV1Api
     objects: client.CustomObjectsApi
-    rbac: client.RbacAuthorizationV1Api
 
     def start(self, job_dir, pools, *flags, command=None, mounts=()):
         """Starts a training of the command, or else of a program that obeys `Job.order`."""
@@ -181,19 +179,11 @@ def start(programs, home):
     environment = {"PATH": path, "HOME": "/tmp", "CUDA_VISIBLE_DEVICES": "-1"}
     kubelet = Kubelet(api, home, {**environment, "TRAINER_THREADS": "1"})
     kubelet.start()
-    rbac = client.RbacAuthorizationV1Api(api)
-    role = yaml.safe_load((ROOT / "deploy/kubernetes/role.yaml").read_text())
-    rbac.create_namespaced_role("default", role)
-    binding = {
-        "metadata": {"name": "training"},
-        "roleRef": {"kind": "Role", "name": "training", "apiGroup": "rbac.authorization.k8s.io"},
-        "subjects": [{"kind": "User", "name": "launcher"}],
-    }
-    rbac.create_namespaced_role_binding("default", binding)
+    for path in (ROOT / "deploy/kubernetes/role.yaml", ROOT / "tests/kubernetes/binding.yaml"):
+        utils.create_from_yaml(api, path)
     return Cluster(
         plane=plane,
         kubelet=kubelet,
         core=client.CoreV1Api(api),
         objects=client.CustomObjectsApi(api),
-        rbac=rbac,
     )

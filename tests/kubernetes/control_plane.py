@@ -9,16 +9,16 @@ It runs in namespaces of its own (`run.sh`), and ends with them.
 
 import base64
 import pathlib
-import shlex
 import subprocess
 import time
 
 import yaml
-from kubernetes import client
+from kubernetes import client, config, utils
 from urllib3.exceptions import HTTPError
 
+from tests.certificates import make_certificate
+
 _API, _ETCD, _ETCD_PEERS, _WEBHOOKS, _CONTROLLERS, _HEALTH = range(16443, 16449)
-_URL = f"https://127.0.0.1:{_API}"
 _STARTED = (
     "job-controller,garbage-collector-controller,namespace-controller,serviceaccount-controller,"
     "disruption-controller,endpointslice-controller,ttl-after-finished-controller,"
@@ -51,10 +51,8 @@ class ControlPlane:
 
     def start(self):
         """Starts everything, and waits until JobSets are served."""
-        line = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=here -keyout tls.key "
-        line += "-out tls.crt -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
-        quiet = {"check": True, "stderr": subprocess.DEVNULL}
-        subprocess.run(shlex.split(line), cwd=self.home, **quiet)
+        names = ("DNS:localhost", "IP:127.0.0.1")
+        make_certificate(self.home / "tls.crt", self.home / "tls.key", names)
         (self.home / "tokens.csv").write_text(
             "".join(f"{user},{user},{user},{group}\n" for user, group in USERS.items())
         )
@@ -111,22 +109,19 @@ class ControlPlane:
     def kubeconfig(self, user):
         """Returns the path of a file by which clients act as a user."""
         path = self.home / f"{user}.yaml"
-        authority = base64.b64encode((self.home / "tls.crt").read_bytes()).decode()
-        cluster = {"server": _URL, "certificate-authority-data": authority}
-        config = {
+        cluster = {"server": f"https://127.0.0.1:{_API}", "certificate-authority": "tls.crt"}
+        settings = {
             "clusters": [{"name": "here", "cluster": cluster}],
             "users": [{"name": user, "user": {"token": user}}],
             "contexts": [{"name": user, "context": {"cluster": "here", "user": user}}],
             "current-context": user,
         }
-        path.write_text(yaml.safe_dump(config))
+        path.write_text(yaml.safe_dump(settings))
         return path
 
     def client(self, user):
         """Returns an API client that acts as a user."""
-        settings = client.Configuration(host=_URL, api_key={"authorization": f"Bearer {user}"})
-        settings.ssl_ca_cert, settings.retries = str(self.home / "tls.crt"), False
-        return client.ApiClient(settings)
+        return config.new_client_from_config(str(self.kubeconfig(user)))
 
     def _start(self, program, **flags):
         line = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
@@ -138,10 +133,8 @@ class ControlPlane:
     def _start_jobset(self):
         """Makes the kind known, has its webhooks called without a service, starts its program."""
         api = self.client("admin")
-        text = (self._programs / "jobset.x-k8s.io_jobsets.yaml").read_text()
-        client.ApiextensionsV1Api(api).create_custom_resource_definition(yaml.safe_load(text))
+        utils.create_from_yaml(api, self._programs / "jobset.x-k8s.io_jobsets.yaml")
         authority = base64.b64encode((self.home / "tls.crt").read_bytes()).decode()
-        admission = client.AdmissionregistrationV1Api(api)
         for kind in yaml.safe_load_all((self._programs / "manifests.yaml").read_text()):
             for hook in kind["webhooks"]:
                 path = hook["clientConfig"]["service"]["path"]
@@ -150,11 +143,8 @@ class ControlPlane:
                 if "pod" in path:  # As in the released manifests.
                     mark = {"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}
                     hook["objectSelector"] = {"matchExpressions": [mark]}
-            if kind["kind"].startswith("Mutating"):
-                admission.create_mutating_webhook_configuration(kind)
-            else:
-                admission.create_validating_webhook_configuration(kind)
-        config = {
+            utils.create_from_dict(api, kind)
+        settings = {
             "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
             "kind": "Configuration",
             "leaderElection": {"leaderElect": False},
@@ -163,7 +153,7 @@ class ControlPlane:
             "health": {"healthProbeBindAddress": f"127.0.0.1:{_HEALTH}"},
             "metrics": {"bindAddress": "0"},
         }
-        (self.home / "jobset.yaml").write_text(yaml.safe_dump(config))
+        (self.home / "jobset.yaml").write_text(yaml.safe_dump(settings))
         objects, kind = client.CustomObjectsApi(api), ("jobset.x-k8s.io", "v1alpha2")
         wait_for(lambda: objects.list_cluster_custom_object(*kind, "jobsets"), "JobSets")
         self._start("jobset", config="jobset.yaml", kubeconfig=self.kubeconfig("admin"))

@@ -6,20 +6,18 @@ period. It has no images, volumes, probes or resources. A pod sees all files of 
 """
 
 import dataclasses
-import http.server
 import itertools
 import pathlib
 import signal
-import ssl
 import subprocess
 import threading
 import time
-import urllib.parse
 from collections.abc import Iterable
 
 from kubernetes import client, watch
 from urllib3.exceptions import HTTPError
 
+from tests.cloud.front import Answer, Front
 from tests.kubernetes.control_plane import wait_for
 from tests.kubernetes.expand import expand, field
 from tests.root import ROOT
@@ -82,10 +80,7 @@ class Kubelet:
             f"ip link set {_BRIDGE} up",
         ):
             subprocess.run(line.split(), check=True)
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._log_handler())
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(self._home / "tls.crt", self._home / "tls.key")
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        server = Front(0, self._log, (self._home / "tls.crt", self._home / "tls.key"))
         self._core.create_node({"metadata": {"name": _NODE}})
         status = {
             "conditions": [{"type": "Ready", "status": "True"}],
@@ -93,8 +88,7 @@ class Kubelet:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": server.server_port}},
         }
         self._core.patch_node_status(_NODE, {"status": status})
-        for target in (server.serve_forever, self._watch):
-            threading.Thread(target=target, daemon=True).start()
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def processes(self, prefix):
         """Returns the processes of the running pods whose names begin so."""
@@ -244,28 +238,16 @@ class Kubelet:
     def _log_of(self, pod):
         return self._home / f"{pod.namespace}_{pod.name}.log"
 
-    def _log_handler(self):
-        kubelet = self
+    def _log(self, request):
+        """Answers with the log of a pod, which is sent while the pod runs if that is asked for."""
+        _, _, namespace, name, _ = request.path.split("/")
+        return Answer(200, self._lines(_Pod(namespace=namespace, name=name), request.query))
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                url = urllib.parse.urlparse(self.path)
-                _, _, namespace, name, _ = url.path.split("/")
-                query = urllib.parse.parse_qs(url.query)
-                pod = _Pod(namespace=namespace, name=name)
-                self.send_response(200)
-                self.end_headers()
-                with kubelet._log_of(pod).open("rb") as log:
-                    is_last = False
-                    while not is_last:
-                        is_last = "follow" not in query or not kubelet.processes(name)
-                        for line in log:
-                            text = line if "timestamps" in query else line.partition(b" ")[2]
-                            self.wfile.write(text)
-                        self.wfile.flush()
-                        time.sleep(0.1)
-
-            def log_message(self, *_):
-                pass
-
-        return Handler
+    def _lines(self, pod, query):
+        with self._log_of(pod).open("rb") as log:
+            is_last = False
+            while not is_last:
+                is_last = "follow" not in query or not self.processes(pod.name)
+                for line in log:
+                    yield line if "timestamps" in query else line.partition(b" ")[2]
+                time.sleep(0.1)

@@ -173,7 +173,10 @@ def test_role_grants_nothing_else():
 @pytest.mark.parametrize(("resource", "verb", "flag"), VERBS)
 def test_missing_permission_is_named(start, kubernetes_cluster, resource, verb, flag):
     job = start(SYNC)
-    rbac, name = kubernetes_cluster.rbac, ("training", "default")
+    rbac, name = (
+        client.RbacAuthorizationV1Api(kubernetes_cluster.core.api_client),
+        ("training", "default"),
+    )
     role = rbac.read_namespaced_role(*name)
     rules = [
         client.V1PolicyRule(api_groups=rule.api_groups, resources=rule.resources, verbs=[each])

@@ -1,13 +1,12 @@
 """The project's trainer on a Kubernetes cluster of this machine, disturbed as clusters do it."""
 
-import json
 import os
 import re
 import signal
 
 import pytest
 
-from tests.kubernetes.cluster import PS, SYNC
+from tests.kubernetes.cluster import SYNC
 from tests.kubernetes.control_plane import wait_for
 from tests.root import ROOT
 from tests.trainer import trainer_jobs
@@ -18,16 +17,10 @@ _STEPS = 200
 FLAGS = f"--deterministic --train-steps {_STEPS} --checkpoint-num-steps 20 --eval-every-steps 50"
 
 
-def start(cluster, digits, directory, pools):
+def start(cluster, digits, directory):
     job_dir = directory / "job"
     flags = ["--", f"--data-dir={digits}", f"--job-dir={job_dir}", *FLAGS.split()]
-    return cluster.start(job_dir, pools, command=flags, mounts=[digits])
-
-
-def wait_for_checkpoint(job):
-    """Waits until the job has a checkpoint, from which it can go on."""
-    path = job.job_dir / "checkpoints"
-    wait_for(lambda: list(path.glob("ckpt-*.index")), "a checkpoint", limit_s=120)
+    return cluster.start(job_dir, SYNC, command=flags, mounts=[digits])
 
 
 def kill(job, replica):
@@ -43,16 +36,10 @@ def weights_of(job):
     return trainer_jobs.Job(None, job.job_dir).digest(_STEPS)
 
 
-def suspend_and_resume(job):
-    job.suspend(True)
-    wait_for(lambda: not job.cluster.kubelet.processes(job.name), "the end of the pods")
-    job.suspend(False)
-
-
 @pytest.fixture(scope="module")
 def undisturbed_weights(kubernetes_cluster, digits, tmp_path_factory):
     directory = tmp_path_factory.mktemp("undisturbed")
-    return weights_of(start(kubernetes_cluster, digits, directory, SYNC))
+    return weights_of(start(kubernetes_cluster, digits, directory))
 
 
 @pytest.mark.parametrize(
@@ -61,15 +48,15 @@ def undisturbed_weights(kubernetes_cluster, digits, tmp_path_factory):
         lambda job: kill(job, "worker-1"),
         lambda job: kill(job, "chief-0"),
         lambda job: job.evict("worker-0"),
-        suspend_and_resume,
     ],
-    ids=["worker killed", "chief killed", "worker evicted", "suspended"],
+    ids=["worker killed", "chief killed", "worker evicted"],
 )
 def test_disturbed_job_learns_the_same(
     kubernetes_cluster, digits, tmp_path, undisturbed_weights, disturb
 ):
-    job = start(kubernetes_cluster, digits, tmp_path, SYNC)
-    wait_for_checkpoint(job)
+    job = start(kubernetes_cluster, digits, tmp_path)
+    checkpoints = job.job_dir / "checkpoints"
+    wait_for(lambda: list(checkpoints.glob("ckpt-*.index")), "a checkpoint", limit_s=120)
     disturb(job)
     assert weights_of(job) == undisturbed_weights
     assert job.status()["status"]["restarts"] >= 1
@@ -87,14 +74,3 @@ def test_page_leads_to_registered_model(kubernetes_cluster, tmp_path):
         code, out = kubernetes_cluster.run(*cluster, *flags)
         assert code == 0, out
     assert re.search(r"chief/0 \| .* promote +1 +accuracy", out)
-
-
-@pytest.mark.parametrize("replica", ["worker-1", "ps-0"])
-def test_job_with_parameter_servers_recovers(kubernetes_cluster, digits, tmp_path, replica):
-    job = start(kubernetes_cluster, digits, tmp_path, PS)
-    wait_for_checkpoint(job)
-    kill(job, replica)
-    code, out = job.end()
-    assert code == 0, out
-    assert json.loads((job.job_dir / "DONE.json").read_text())["step"] >= _STEPS
-    assert job.status()["status"].get("restarts", 0) == (replica == "ps-0")

@@ -7,34 +7,14 @@ the volumes of its pod. Of those there are claims and empty directories.
 
 import shutil
 import subprocess
-import time
 
 from tests.kubernetes.kubelet import Kubelet
 from tests.root import ROOT
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-_API = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "16443"}
-# Arguments: the root, directories that it shows although they may be in /tmp, `--`, sources and
-# targets of mounts, `--`, command. No mount shows outside, as each container has its own.
-_ENTER = """
-mount -t tmpfs none "$0" && mount --make-unbindable "$0"
-for path in /*; do
-    if [ -L "$path" ]; then cp -P "$path" "$0"
-    elif [ -d "$path" ] && [ "$path" != /tmp ] && [ "$path" != /run ]; then
-        mkdir "$0$path" && mount --rbind "$path" "$0$path"
-    fi
-done
-mkdir -m 1777 "$0/tmp" && mkdir "$0/run"
-while [ "$1" != -- ]; do
-    mkdir -p "$0$1" && mount --rbind "$1" "$0$1" && shift
-done
-shift && exec chroot "$0" sh -ec '
-while [ "$1" != -- ]; do
-    [ -e "$2" ] || mkdir -p "$2"
-    mount --bind "$1" "$2" && shift 2
-done
-shift && exec "$@"' sh "$@"
-"""
+_ENVIRONMENT = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "16443"}
+_ENVIRONMENT["HIDDEN"] = "/tmp /run"
+_ENTER = ROOT / "tests/enter_root.sh"
 
 
 class Node(Kubelet):
@@ -46,7 +26,7 @@ class Node(Kubelet):
 
     def __init__(self, api, home, programs, environment, hosts):
         """Keeps the settings of a `Kubelet`, and the directory of programs that pods may start."""
-        super().__init__(api, home, {**environment, **_API}, hosts)
+        super().__init__(api, home, {**environment, **_ENVIRONMENT}, hosts)
         self.shared = home / "claims"
         self._programs = programs
         (home / "root").mkdir()
@@ -68,20 +48,14 @@ class Node(Kubelet):
                 self._report(pod, "Failed", states, "127.0.0.1")
                 return
         running = {each["name"]: self._launch(body, each) for each in spec["containers"]}
-        states = {name: {"running": {}} for name in running}
-        self._report(pod, "Running", states, "127.0.0.1")
-        failed = False
-        while running:
-            time.sleep(0.1)
-            for name, process in list(running.items()):
-                if process.poll() is not None:
-                    del running[name]
-                    code = process.returncode
-                    failed = failed or code != 0
-                    code = 128 - code if code < 0 else code
-                    states[name] = {"terminated": {"exitCode": code}}
-                    phase = "Running" if running else "Failed" if failed else "Succeeded"
-                    self._report(pod, phase, states, "127.0.0.1")
+        self._report(pod, "Running", {name: {"running": {}} for name in running}, "127.0.0.1")
+        codes = {name: process.wait() for name, process in running.items()}
+        states = {
+            name: {"terminated": {"exitCode": 128 - code if code < 0 else code}}
+            for name, code in codes.items()
+        }
+        phase = "Failed" if any(codes.values()) else "Succeeded"
+        self._report(pod, phase, states, "127.0.0.1")
 
     def _launch(self, body, container):
         variables = self._variables(body, container)
@@ -113,10 +87,9 @@ class Node(Kubelet):
             source = source / mount.get("subPath", "")
             source.mkdir(parents=True, exist_ok=True)
             mounts.append((source, mount["mountPath"]))
-        pairs = [str(place) for mount in mounts for place in mount]
-        root = str(self._home / "root")
-        seen = [str(ROOT), str(self._programs)]
-        return ["sh", "-ec", _ENTER, root, *seen, "--", *pairs, "--", *words]
+        pairs = [place for mount in mounts for place in mount]
+        seen = [self._home / "root", ROOT, self._programs]
+        return ["sh", _ENTER, *seen, "--", *pairs, "--", *words]
 
     def _directory(self, uid, volume):
         """Returns the directory of a volume of a pod."""

@@ -4,7 +4,6 @@ A compiled spec becomes a workflow of Argo by the server's own compiler, and the
 launcher run its steps. Without the API server, no step is cached.
 """
 
-import base64
 import json
 import os
 import pathlib
@@ -13,7 +12,7 @@ import time
 import urllib.request
 
 import yaml
-from kubernetes import client
+from kubernetes import client, utils
 
 from common.errors import UserError
 from tests.kubernetes.control_plane import ControlPlane, wait_for
@@ -34,25 +33,6 @@ _CLOUD = (
     *("GCE_METADATA_HOST", "GCE_METADATA_IP", "PYTHONPATH"),
 )
 _WORKFLOWS = ("argoproj.io", "v1alpha1", NAMESPACE, "workflows")
-_RUNNER = "pipeline-runner"
-# By group: resources and verbs, as far as driver, launcher and Argo's executor need them.
-_RIGHTS = {
-    "": {
-        "secrets configmaps persistentvolumeclaims": "get list watch",
-        "pods pods/log": "get list watch patch",
-    },
-    "argoproj.io": {"workflows workflowtaskresults": "get list watch create update patch"},
-}
-_KINDS = {
-    "Workflow": "workflows",
-    "WorkflowTemplate": "workflowtemplates",
-    "CronWorkflow": "cronworkflows",
-    "ClusterWorkflowTemplate": "clusterworkflowtemplates",
-    "WorkflowEventBinding": "workfloweventbindings",
-    "WorkflowTaskResult": "workflowtaskresults",
-    "WorkflowTaskSet": "workflowtasksets",
-    "WorkflowArtifactGCTask": "workflowartifactgctasks",
-}
 _ENDED = ("Succeeded", "Failed", "Error")
 
 
@@ -85,9 +65,10 @@ class Server:
         node = Node(api, home, programs, {**environment, "TRAINER_THREADS": "1"}, hosts)
         node.start()
         self.shared = node.shared
-        self._core = client.CoreV1Api(api)
         self._objects = client.CustomObjectsApi(api)
-        self._prepare(api)
+        for path in ("tools/prove_kubeflow/namespace.yaml", "deploy/kubernetes/role.yaml"):
+            utils.create_from_yaml(api, ROOT / path, namespace=NAMESPACE)
+        wait_for(lambda: self._objects.list_namespaced_custom_object(*_WORKFLOWS), "Argo's kinds")
         metadata = ROOT / "tools/prove_kubeflow/metadata_server.py"
         self._start("metadata", python, metadata, _METADATA, home / "metadata.db")
         host, _, port = _STORE.partition(":")
@@ -158,54 +139,6 @@ class Server:
             jobset["metadata"]["name"]: jobset.get("status", {}).get("terminalState", "")
             for jobset in self._objects.list_namespaced_custom_object(*kind)["items"]
         }
-
-    def _prepare(self, api):
-        """Makes the namespace, Argo's kinds, the account of the steps, and the settings."""
-        self._core.create_namespace({"metadata": {"name": NAMESPACE}})
-        extensions = client.ApiextensionsV1Api(api)
-        for kind, plural in _KINDS.items():
-            version = {"name": "v1alpha1", "served": True, "storage": True}
-            fields = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-            version["schema"] = {"openAPIV3Schema": fields}
-            if kind in ("WorkflowTaskSet", "WorkflowArtifactGCTask"):
-                version["subresources"] = {"status": {}}
-            spec = {
-                "group": "argoproj.io",
-                "scope": "Cluster" if kind.startswith("Cluster") else "Namespaced",
-                "names": {"kind": kind, "plural": plural},
-                "versions": [version],
-            }
-            body = {"metadata": {"name": f"{plural}.argoproj.io"}, "spec": spec}
-            extensions.create_custom_resource_definition(body)
-        rules = [
-            {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
-            for group, rights in _RIGHTS.items()
-            for resources, verbs in rights.items()
-        ]
-        runner = {"metadata": {"name": _RUNNER}}
-        training = yaml.safe_load((ROOT / "deploy/kubernetes/role.yaml").read_text())
-        self._core.create_namespaced_service_account(NAMESPACE, runner)
-        rbac = client.RbacAuthorizationV1Api(api)
-        for role in ({**runner, "rules": rules}, training):
-            rbac.create_namespaced_role(NAMESPACE, role)
-            name = role["metadata"]["name"]
-            group = "rbac.authorization.k8s.io"
-            binding = {
-                "metadata": {"name": name},
-                "roleRef": {"kind": "Role", "name": name, "apiGroup": group},
-                "subjects": [{"kind": "ServiceAccount", "name": _RUNNER, "namespace": NAMESPACE}],
-            }
-            rbac.create_namespaced_role_binding(NAMESPACE, binding)
-        for name, data in {
-            "workflow-controller-configmap": {"executor": "image: argoexec\n"},
-            "kfp-launcher": {"defaultPipelineRoot": "minio://mlpipeline/v2/artifacts"},
-        }.items():
-            body = {"metadata": {"name": name}, "data": data}
-            self._core.create_namespaced_config_map(NAMESPACE, body)
-        keys = dict.fromkeys(("accesskey", "secretkey"), base64.b64encode(b"key").decode())
-        body = {"metadata": {"name": "mlpipeline-minio-artifact"}, "data": keys}
-        self._core.create_namespaced_secret(NAMESPACE, body)
-        wait_for(lambda: self._objects.list_namespaced_custom_object(*_WORKFLOWS), "Argo's kinds")
 
     def _start(self, name, *command):
         with (self._home / f"{name}.log").open("ab") as log:
