@@ -1,7 +1,9 @@
-"""A table of one's own goes through the pipeline with its schema."""
+"""Tables of one's own, and the model of docs/MODELS.md, go through the pipeline."""
 
 import json
 import pathlib
+import re
+import shlex
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 
 from pipelines.local import runner
 from pipelines.local.record import RunRecord
+from tests.root import ROOT
 
 SCHEMA = {
     "name": "products",
@@ -66,3 +69,20 @@ def test_regression_is_registered_and_predicts(command, tmp_path):
     errors = predictions["predictions"].to_numpy() - predictions["y"].to_numpy()
     assert len(errors) == 3000 and np.sqrt(np.mean(errors**2)) < 1.6
     assert "root mean squared error" in pathlib.Path(paths["report"]).read_text()
+
+
+@pytest.mark.pipeline
+def test_model_of_page_becomes_version(command, tmp_path):
+    page = (ROOT / "docs" / "MODELS.md").read_text()
+    model, prepare, _, task, *_ = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    training, pipeline, *_ = re.findall(r"```sh\n(.*?)\n```", page)
+    path, python, script, *flags = shlex.split(pipeline)
+    assert [path, python] == ["PYTHONPATH=.", ".venv/bin/python"]
+    assert shlex.split(training)[-len(flags) + 3 :] == flags[3:]  # The same training.
+
+    (tmp_path / "mine.py").write_text(f"{model}\n\n{prepare}\n\n{task}")
+    where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
+    done = command(script, *where, "--threshold", "top_3=0.5", *flags, PYTHONPATH=str(tmp_path))
+    assert "version 1 of 'mine', now the champion" in done.stdout
+    version = json.loads((tmp_path / "registry" / "mine" / "1" / "version.json").read_text())
+    assert 1 > version["metrics"]["top_3"] > version["metrics"]["accuracy"] > 0.6
