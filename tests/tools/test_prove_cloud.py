@@ -50,10 +50,8 @@ def test_claims_are_what_page_promises():
 @pytest.fixture
 def broken(vertex, monkeypatch):
     """Requests for the guesses, to a Vertex AI of this machine."""
-    monkeypatch.setattr(guesses, "_WAIT_S", 0.0)
-    place = {"place": "gs://demo/prove-000000", "project": vertex.project, "number": 123}
-    location = {"location": vertex.location, "image": IMAGE, "account": ACCOUNT}
-    values = guesses.values_for(name="prove-000000", **place, **location)
+    monkeypatch.setattr(guesses, "WAIT_S", 0.0)
+    values = guesses.values_for(ARGS, "prove-000000", 123)
     return guesses.Requests(requests.Session(), f"{vertex.url}/{vertex.location}", values)
 
 

@@ -185,15 +185,7 @@ def main():
         broken = guesses.Requests(
             AuthorizedSession(config.credentials),
             f"https://{config.get_client_options().api_endpoint}",
-            guesses.values_for(
-                name=directory,
-                place=f"{args.bucket}/{directory}",
-                project=args.project,
-                number=bucket.project_number,
-                location=args.location,
-                image=args.image,
-                account=args.service_account,
-            ),
+            guesses.values_for(args, directory, bucket.project_number),
         )
         answers = prove(made, bucket, directory, broken)
         print("rows for docs/PROOFS.md:")

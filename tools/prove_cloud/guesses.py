@@ -27,21 +27,27 @@ GUESSES = {
     if rule.get("guess")
     for kind in rule["kind"].split()
 }
-_WAIT_S, _LIMIT_S = 5, 300  # between two looks at an operation, and for it or a deletion
+WAIT_S, _LIMIT_S = 5, 300  # between two looks at an operation, and for it or a deletion
 
 
-def values_for(name, place, project, number, location, image, account):
-    """Returns what stands for the names of `guesses.yaml` that begin with `$`."""
+def values_for(args, name, number):
+    """Returns what stands for the names of `guesses.yaml` that begin with `$`.
+
+    Args:
+      args: Arguments of the command line.
+      name: Name of the directory in the bucket, and of what is made.
+      number: Number of the project.
+    """
     return {
         "NAME": name,
         "LONG": f"{name}-".ljust(140, "x"),
-        "PLACE": place,
-        "PROJECT": project,
+        "PLACE": f"{args.bucket}/{name}",
+        "PROJECT": args.project,
         "NUMBER": number,
-        "PARENT": f"projects/{project}/locations/{location}",
-        "ELSEWHERE": "europe-west4" if location != "europe-west4" else "us-central1",
-        "IMAGE": image,
-        "ACCOUNT": account or f"{number}-compute@developer.gserviceaccount.com",
+        "PARENT": f"projects/{args.project}/locations/{args.location}",
+        "ELSEWHERE": "europe-west4" if args.location != "europe-west4" else "us-central1",
+        "IMAGE": args.image,
+        "ACCOUNT": args.service_account or f"{number}-compute@developer.gserviceaccount.com",
     }
 
 
@@ -97,7 +103,7 @@ class Requests:
         while "/operations/" in about["name"] and not about.get("done"):
             if time.monotonic() > deadline:
                 return {"error": {"message": f"{about['name']} has not ended"}}
-            time.sleep(_WAIT_S)
+            time.sleep(WAIT_S)
             about = self._session.get(f"{self._url}/{about['name']}").json()
         return about
 
@@ -126,4 +132,4 @@ def remove(session, url):
         if time.monotonic() > deadline:
             print(f"left behind: {url} ({why})", file=sys.stderr)
             return
-        time.sleep(_WAIT_S)
+        time.sleep(WAIT_S)

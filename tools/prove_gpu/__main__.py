@@ -31,12 +31,12 @@ class Job:
     # At least; with fewer it is not run, unless processors are allowed and can do the same.
     gpus: int = 1
     on_cpu: bool = True
+    # Half as many steps, and then the rest, have to give the weights of all at once.
+    is_resumed: bool = False
 
 
 _FILE = pathlib.Path(__file__).with_name("jobs.yaml")
 JOBS = {name: Job(**fields) for name, fields in yaml.safe_load(_FILE.read_text()).items()}
-# Is no job: half as many steps, and then the rest, have the weights of all at once.
-RESUME = "resume"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Prover:
     steps: int
     gpu: str  # Its name; empty without one.
 
-    def train(self, name, job, steps, more=""):
+    def train(self, name, job, steps):
         """Trains up to step `steps`, or on to it. Returns the job's directory.
 
         Raises:
@@ -58,7 +58,7 @@ class Prover:
         cluster.write_text(yaml.safe_dump(job.cluster))
         model = "--model resnet --num-layers 20" if self.gpu else "--model cnn"
         paths = ["--data-dir", self.data_dir, "--job-dir", str(directory)]
-        flags = shlex.split(f"{model} --train-steps {steps} {job.flags} {more}")
+        flags = shlex.split(f"{model} --train-steps {steps} {job.flags}")
         done = subprocess.run(
             [sys.executable, "-m", "components.train", "--cluster", cluster, "--", *paths, *flags],
             cwd=ROOT,
@@ -81,20 +81,13 @@ class Prover:
             raise RuntimeError(f"no replica computed on a GPU: {'; '.join(used)}")
         if done["step"] < self.steps or not done["accuracy"] > 0.5:
             raise RuntimeError(f"step {done['step']} of {self.steps}, accuracy {done['accuracy']}")
+        if job.is_resumed:
+            for steps in (self.steps // 2, self.steps):
+                halves = self.train(f"{name}-halves", job, steps)
+            straight, resumed = weights(directory), weights(halves)
+            if differing := [key for key in straight if resumed[key] != straight[key]]:
+                raise RuntimeError(f"{len(differing)} variables differ, {differing[0]} among them")
         return {**{key: done[key] for key in ("examples_per_s", "accuracy")}, "devices": used}
-
-    def resume(self):
-        """Returns whether a resumed job has, to the last bit, the weights of one without a stop."""
-        for name, steps in (
-            ("straight", self.steps),
-            ("halves", self.steps // 2),
-            ("halves", self.steps),
-        ):
-            self.train(name, JOBS["one"], steps, "--deterministic")
-        straight, halves = (weights(self.place / name) for name in ("straight", "halves"))
-        if differing := [name for name, value in straight.items() if halves[name] != value]:
-            raise RuntimeError(f"{len(differing)} variables differ, {differing[0]} among them")
-        return {}
 
 
 def weights(job_dir):
@@ -133,9 +126,8 @@ def machine():
 
 
 def _args():
-    names = [*JOBS, RESUME]
     p = Parser(prog="make prove-gpu", description="Shows on GPUs what only they can.")
-    p.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
+    p.add_argument("--only", nargs="+", choices=JOBS, metavar="NAME", help=", ".join(JOBS))
     p.add_argument("--data-dir", default="", help="converted images (None: the embedded digits)")
     p.add_argument("--steps", type=int, default=400, help="of each job")
     p.add_argument("--output", default="build/prove-gpu.json", help="the JSON file")
@@ -160,19 +152,20 @@ def main():
             subprocess.run(convert, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         gpu = about["gpus"][0].get("device_name", "GPU") if gpus else ""
         prover = Prover(place=pathlib.Path(place), data_dir=data_dir, steps=args.steps, gpu=gpu)
-        for name in args.only or [*JOBS, RESUME]:
-            job = JOBS.get(name)
-            if job and (gpus < job.gpus if gpus else not job.on_cpu):
+        for name in args.only or JOBS:
+            job = JOBS[name]
+            if gpus < job.gpus if gpus else not job.on_cpu:
                 result = {"status": "not shown", "why": f"needs {job.gpus} GPUs"}
             else:
                 try:
-                    facts = prover.prove(name, job) if job else prover.resume()
-                    result = {"status": "proven" if gpus else "ran on a processor", **facts}
+                    status = "proven" if gpus else "ran on a processor"
+                    result = {"status": status, **prover.prove(name, job)}
                 except RuntimeError as error:
                     result = {"status": "FAILED", "why": str(error)}
             results[name] = result
-            shows = job.shows if job else "a resumed job has the weights of one without a stop"
-            print(f"{result['status']:20} {name:18} {shows}  {result.get('why', '')}", flush=True)
+            print(
+                f"{result['status']:20} {name:18} {job.shows}  {result.get('why', '')}", flush=True
+            )
     output = pathlib.Path(args.output)
     output.parent.mkdir(parents=True, exist_ok=True)
     report = {"machine": about, "steps": args.steps, "found": results}
