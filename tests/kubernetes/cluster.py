@@ -31,7 +31,7 @@ sys.exit(code)
 """
 SYNC = {"strategy": "multi_worker_mirrored", "chief": {}, "worker": {"replicas": 2}}
 PS = {"strategy": "parameter_server", "chief": {}, "worker": {"replicas": 2}, "ps": {}}
-_KIND = ("jobset.x-k8s.io", "v1alpha2", "default", "jobsets")
+KIND = ("jobset.x-k8s.io", "v1alpha2", "default", "jobsets")
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -95,15 +95,20 @@ class Job:
                 return line
         raise AssertionError(f"no {text!r} in {self.printed}")
 
-    def end(self):
-        """Waits for the end of the command; returns its exit code and output."""
+    def end(self, replica=None, exit_code=0):
+        """Waits for the end of the command; returns its exit code and output.
+
+        The program of a replica may be told to end before.
+        """
+        if replica:
+            self.order(replica, exit_code)
         self.printed += self.launcher.stdout.read()
         return self.launcher.wait(), self.printed
 
     def status(self):
         """Returns the JobSet as Kubernetes shows it; None if there is none."""
         try:
-            return self.cluster.objects.get_namespaced_custom_object(*_KIND, self.name)
+            return self.cluster.objects.get_namespaced_custom_object(*KIND, self.name)
         except client.ApiException as error:
             assert error.status == 404
             return None
@@ -111,7 +116,7 @@ class Job:
     def suspend(self, is_suspended):
         """Suspends or resumes the JobSet, as Kueue does."""
         patch = {"spec": {"suspend": is_suspended}}
-        self.cluster.objects.patch_namespaced_custom_object(*_KIND, self.name, patch)
+        self.cluster.objects.patch_namespaced_custom_object(*KIND, self.name, patch)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
