@@ -2,10 +2,10 @@
 
 Without arguments it compiles all specs and looks at them. Each rule is a trap that was fallen
 into: kfp.local 2.17 or the Google components 2.22 accept the spec and then do something else. What
-they do only at run time (a parameter that is NaN, a text with a quote that a condition looks at) no
-spec shows; what the compiler refuses, or ends a run with an error, needs no rule. A spec whose
-file's name ends with `-local.yaml` runs here only, one with `-kubeflow.yaml` on Kubeflow Pipelines,
-any other also on Vertex AI.
+they do only at run time (a parameter that is NaN) no spec shows; what the compiler refuses, or what
+the run of a test shows (a condition that is false here), needs no rule. A spec whose file's name
+ends with `-local.yaml` runs here only, one with `-kubeflow.yaml` on Kubeflow Pipelines, any other
+also on Vertex AI.
 """
 
 import pathlib
@@ -28,11 +28,6 @@ _IMAGE = "python-lint@sha256:" + "0" * 64
 _FILLED = re.compile(
     r"(inputs|outputs|outputMetadataUri|pipeline_((job|task)_(name|uuid)|root))\b(?!.*json_escape)"
 )
-# What a condition may hold. kfp.local turns && and the like into Python's words inside texts too.
-_CONDITION = re.compile(
-    r"inputs\.parameter_values\['[^']*'\]|'(?:(?!&&|\|\||!\s*\()[^'\\])*'|\b(?:true|false|int|double)\b"
-    r"|-?\b\d[\d.e+-]*|&&|\|\||[=!<>]=?|[()\s]"
-)
 _GOOGLE = "google_cloud_pipeline_components.container."
 
 
@@ -40,16 +35,13 @@ def lint(spec, backend="vertex"):
     """Returns the faults of a pipeline spec for a back end of the pipeline, a line each."""
     components, executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
     dags = {"root": spec["root"], **{name: c for name, c in components.items() if "dag" in c}}
-    tasks = {name for dag in dags.values() for name in dag["dag"]["tasks"]}
     found = [f"root: {problem}" for problem in _inputs(spec["root"].get("inputDefinitions", {}))]
     for dag_name, dag in dags.items():
         for name, task in dag["dag"]["tasks"].items():
             component = components[task["componentRef"]["name"]]
             container = executors.get(component.get("executorLabel"), {}).get("container", {})
             problems = (
-                *_condition(task, tasks),
                 *_given(task, component),
-                *_directories(component),
                 *_launched(task, _command(container)),
             )
             found.extend(f"{dag_name}/{name}: {problem}" for problem in problems)
@@ -63,17 +55,6 @@ def _inputs(definitions):
         yield from _constant(name, definition.get("defaultValue"))
 
 
-def _condition(task, tasks):
-    condition = task.get("triggerPolicy", {}).get("condition", "")
-    for channel in re.findall(r"pipelinechannel--([\w-]+)", condition):
-        if any(channel.startswith(f"{name}-") for name in tasks) and not channel.endswith(
-            "-Output"
-        ):
-            yield f"condition on the named output {channel!r} is false here; return one value"
-    if _CONDITION.sub("", condition):
-        yield f"condition is silently false here, by its quotes or signs: {condition}; use a word"
-
-
 def _given(task, component):
     given = task.get("inputs", {}).get("parameters", {})
     for name, value in given.items():
@@ -85,13 +66,6 @@ def _given(task, component):
                     f"{p} (by default; pass another)"
                     for p in _constant(name, definition.get("defaultValue"))
                 )
-
-
-def _directories(component):
-    inputs = component.get("inputDefinitions", {}).get("artifacts", {})
-    for name, definition in inputs.items():
-        if definition["artifactType"].get("schemaTitle") in ("system.Dataset", "system.Model"):
-            yield f"{name!r} is a directory, which Kubeflow copies to every step; pass its path"
 
 
 def _constant(name, value):
@@ -138,8 +112,6 @@ def _executor(executor, backend):
     command, image = _command(container), container["image"]
     for part in (*container.get("command", []), *container.get("args", [])):
         yield from _text(part)
-    if re.search(r"\.uri\s*=[^=]", command):
-        yield "sets the uri of an artifact, which no other step finds; write to its path"
     if "pip install" in command:
         yield "installs packages when it starts; put them into the image"
     if _GOOGLE not in command and backend != "local" and "@sha256:" not in image:

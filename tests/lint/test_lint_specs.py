@@ -4,7 +4,7 @@ import functools
 import pathlib
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from google_cloud_pipeline_components.v1.custom_job import CustomTrainingJobOp
@@ -29,16 +29,6 @@ def word() -> str:
     return "a"
 
 
-@step
-def share() -> float:
-    return 0.5
-
-
-@step
-def two() -> NamedTuple("Two", [("x", str), ("y", str)]):
-    return "a", "b"
-
-
 def eat(value: str):
     pass
 
@@ -47,24 +37,7 @@ def eat_things(value: dict = {"a": "b"}, values: list = ["a"]):  # noqa: B006
     pass
 
 
-def read(data: dsl.Input[dsl.Dataset]):
-    pass
-
-
-def write(data: dsl.Output[dsl.Artifact]):
-    data.uri = "/somewhere"
-
-
 taste, taste_things = step(eat), step(eat_things)
-
-
-def when(condition: Any) -> None:
-    with dsl.If(condition):
-        word()
-
-
-def quoted(text: str) -> Callable:
-    return lambda: when(word().output == text)
 
 
 def whole_number_by_default(counts: list = [2]):  # noqa: B006
@@ -81,8 +54,6 @@ def job(**options: Any) -> dsl.PipelineTask:
 
 # By what is told the pipelines of which it is.
 TRAPS: dict[str, list[Callable]] = {
-    "condition on the named output 'two-y'": [lambda: when(two().outputs["y"] == "b")],
-    "use a word": [quoted("it's"), quoted("a && b"), quoted("a\\n")],
     "'value' holds a parameter within a dict": [lambda: taste_things(value={"run": word().output})],
     "'values' holds a parameter within a list": [
         lambda: taste_things(values=[f"--run={word().output}"])
@@ -99,12 +70,6 @@ TRAPS: dict[str, list[Callable]] = {
     ],
     "'persistent_resource_id': placeholder pipeline_persistent_resource_id is not filled in here; "
     "pass": [lambda: job(persistent_resource_id="{{$.pipeline_persistent_resource_id}}")],
-    "'data' is a directory, which Kubeflow copies to every step; pass its path": [
-        lambda: step(read)(
-            data=dsl.importer(artifact_uri="gs://b/d", artifact_class=dsl.Dataset).output
-        )
-    ],
-    "sets the uri of an artifact": [lambda: step(write)()],
     "installs packages when it starts": [lambda: step(eat, packages_to_install=["a"])(value="a")],
     "'worker_pool_specs' holds something empty": [
         lambda: job(worker_pool_specs=[{"replica_count": "1"}, {}])
@@ -134,17 +99,11 @@ def test_trap_is_refused(told, function, tmp_path):
     assert len({line.split(": ")[1] for line in found}) == 1, found  # Nothing else is wrong.
 
 
-def harmless(run: str, count: int = 2, sure: bool = True, labels: dict = {}):  # noqa: B006
+def harmless(run: str, labels: dict = {}):  # noqa: B006
     """Pipeline that looks like the traps and is none."""
     taste(value="a").set_cpu_limit("2").set_retry(2).set_env_variable("A", "b")
-    with dsl.If(word().output == "it is"):
-        taste(
-            value=f"{run} in {dsl.PIPELINE_JOB_NAME_PLACEHOLDER} at {dsl.PIPELINE_ROOT_PLACEHOLDER}"
-        )
-    with dsl.Elif(share().output > 1e-3):
-        taste_things(value={"rate": 0.5, "on": True, "text": "3"}, values=[])
-    with dsl.Elif(count == -3), dsl.If(sure == True):  # noqa: E712 (kfp reads the comparison)
-        taste_things(value=labels)
+    taste(value=f"{run} in {dsl.PIPELINE_JOB_NAME_PLACEHOLDER} at {dsl.PIPELINE_ROOT_PLACEHOLDER}")
+    taste_things(value={"rate": 0.5, "on": True, "text": "3"}, values=[])
     job(labels=labels)
     dsl.importer(artifact_uri=word().output, artifact_class=dsl.Dataset)
 
