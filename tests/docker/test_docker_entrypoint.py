@@ -11,20 +11,11 @@ pytestmark = pytest.mark.docker
 USER = 12345  # nobody that the image knows
 ALONE = "--network none --read-only --tmpfs /tmp"
 LOCKED = f"{ALONE} --cap-drop ALL --user {USER}:{USER}"
-STEPS = ("convert", "train", "evaluate", "register", "predict", "serve", "deploy", "cleanup")
 
 
 def run(image, *command, engine=""):
     line = ["docker", "run", "--rm", *engine.split(), image, *command]
     return subprocess.run(line, capture_output=True, text=True)
-
-
-@pytest.mark.parametrize(
-    "module", [*(f"components.{step}" for step in STEPS), "trainer.task", "pipelines.doctor"]
-)
-def test_modules_run_by_name(image, module):
-    done = run(image, module, "--help", engine=LOCKED)
-    assert done.returncode == 0 and done.stdout.startswith("usage:"), done.stderr
 
 
 def test_command_runs_as_it_is(image):
