@@ -11,6 +11,7 @@ import urllib.parse
 import uuid
 
 from google.api_core import exceptions
+from requests_toolbelt import MultipartDecoder
 
 from tests.cloud.front import Answer
 from tests.cloud.iam import Iam
@@ -101,10 +102,8 @@ class Storage:
             return self._continue(request, bucket)
         about = {}
         if query["uploadType"] == "multipart":
-            boundary = re.search(r'boundary="?([^";]+)', request.headers["Content-Type"])[1]
-            _, about, body, _ = body.split(b"--" + boundary.encode(), 3)
-            about, body = (part.split(b"\r\n\r\n", 1)[1] for part in (about, body[:-2]))
-            about = json.loads(about)
+            parts = MultipartDecoder(body, request.headers["Content-Type"]).parts
+            about, body = json.loads(parts[0].content), parts[1].content
         elif query["uploadType"] == "resumable":
             about = json.loads(body or "{}")
         query = {**query, "name": query.get("name") or about["name"]}
