@@ -50,7 +50,7 @@ def test_mount_notes_what_disks_do(cloud):
 
 
 def test_kills_and_failing_store_change_nothing(cloud, digits):
-    """No bit of the weights changes, and no checkpoint is lost."""
+    """No bit of the weights changes, no checkpoint is lost, and no model is half there."""
     line = f"-m trainer.task --data-dir {digits} --train-steps 20000 --deterministic "
     line += "--batch-size 32 --checkpoint-num-steps 0 --checkpoint-secs 1 --export best "
     line += f"--eval-every-steps 2000 --job-dir gs://{cloud.bucket}"
@@ -71,5 +71,7 @@ def test_kills_and_failing_store_change_nothing(cloud, digits):
         assert process.wait() in (0, 143, -signal.SIGKILL)
         assert cloud.steps(job_dir) >= newest, "a checkpoint is gone"
         newest = cloud.steps(job_dir)
+        if (job_dir / "model" / "saved_model.pb").exists():
+            assert weights(job_dir)
     assert train("job").wait() == 0
     assert weights(cloud.files / "undisturbed") == weights(job_dir)
