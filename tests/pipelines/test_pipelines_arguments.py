@@ -131,10 +131,14 @@ def test_repeated_source_adds_to_others():
         (["--set", "predict=rows.csv"], "predict: --source /"),
         (["--registry", "/proc/registry"], "cannot write --registry /proc/registry: No such file"),
         (["--runner", "docker", "--image", "x"], "start Docker, or use --runner subprocess"),
+        (["--model=nowhere:net"], "No module named 'nowhere'"),
+        (["--model=own_models:nothing"], "nothing"),
+        (["--model=own_models:functional", "--", "--widht=3"], "unknown option 'widht'"),
     ],
 )
 def test_bad_input_makes_nothing(refused, monkeypatch, tmp_path, flags, message):
     monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "trainer"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     (tmp_path / "typo").write_text("strategy: one_device\nchef: {}\n")
     (tmp_path / "range").write_text("thresholds: {accuracy: 97}")
@@ -143,20 +147,6 @@ def test_bad_input_makes_nothing(refused, monkeypatch, tmp_path, flags, message)
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
     assert message in refused(run.main, *where, *flags)
     assert {path.name.upper() for path in tmp_path.iterdir()} == FILES
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--model=nowhere:net"], "No module named 'nowhere'"),
-        (["--model=own_models:nothing"], "nothing"),
-        (["--model=own_models:functional", "--widht=3"], "unknown option 'widht'"),
-    ],
-)
-def test_mistake_with_own_model_shows_first(flags, message, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "trainer"))
-    with pytest.raises(UserError, match=message):
-        run.describe(run.KEYS.model(trainer_flags=flags))
 
 
 def read(*words):

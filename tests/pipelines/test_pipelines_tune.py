@@ -143,15 +143,14 @@ def test_run_takes_finished_training_only(tmp_path, refused):
     assert not (tmp_path / "runs").exists()
 
 
-def test_study_refuses_directory_of_job(tmp_path, refused):
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [([], "a training job has this directory"), (["--backend=kubernetes"], "'kubernetes' (choose")],
+)
+def test_unfit_place_of_study_is_refused(tmp_path, refused, flags, message):
     (tmp_path / "job.json").touch()
-    line = [ROOT / "studies" / "digits.yaml", "--output", tmp_path]
-    assert "a training job has this directory" in refused(tune.main, *line)
-
-
-def test_study_refuses_kubernetes(refused):
-    line = [ROOT / "studies" / "digits.yaml", "--backend", "kubernetes"]
-    assert "'kubernetes' (choose from" in refused(tune.main, *line)
+    line = [ROOT / "studies" / "digits.yaml", "--output", tmp_path, *flags]
+    assert message in refused(tune.main, *line)
 
 
 @pytest.fixture
