@@ -81,40 +81,28 @@ def problems(answers):
     return ask
 
 
-def test_complete_project_is_right(problems):
-    assert problems() == []
-
-
 @pytest.mark.parametrize(
     ("lacking", "meaning", "repair"),
     [
-        (
-            {"permissions": WRITES},
-            "no aiplatform.customJobs.create, ",
-            "an owner: gcloud projects ",
-        ),
-        (
-            {"permissions": ALL[:-1]},
-            f"no {WRITES[-1]}; ",
-            "ask for the role ",
-        ),
+        ({"permissions": WRITES}, "no aiplatform.customJobs.create, ", "owner: gcloud projects "),
+        ({"permissions": ALL[:-1]}, f"no {WRITES[-1]}; ", "ask for the role "),
         (
             {"location": "EUROPE-WEST4"},
             "lies in europe-west4 and the run in us-central1",
             "gcloud storage buckets create",
         ),
+        (
+            {"project": "another"},
+            "project another in us-central1: there is no such thing",
+            "gcloud services enable",
+        ),
+        ({"bucket": "gs://another"}, "no bucket another; ", "gcloud storage buckets create"),
     ],
-    ids=["permissions", "bucket's permissions", "bucket elsewhere"],
 )
-def test_missing_right_names_its_repair(problems, lacking, meaning, repair):
-    [problem] = problems(**lacking)
+def test_lack_of_project_names_repair(problems, lacking, meaning, repair):
+    problem, *_ = problems(**lacking)
     assert meaning in problem and repair in problem
-
-
-def test_missing_project_or_bucket_is_named(problems):
-    problem = problems(project="another")[0]
-    assert "project another in us-central1: there is no such thing" in problem
-    assert problems(bucket="gs://another")[0].startswith("no bucket another; ")
+    assert problems() == []
 
 
 def test_run_without_packages_names_repair():
