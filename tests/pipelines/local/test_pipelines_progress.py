@@ -22,9 +22,17 @@ LOG = b"""\
 LINES = LOG.splitlines(keepends=True)
 
 
-def test_steps_are_read_from_log(tmp_path):
-    steps = Progress(tmp_path).follow(LINES)
-    assert [(step.name, step.status) for step in steps] == [
+def test_steps_are_read_and_shown(tmp_path):
+    steps = []
+    with open(tmp_path / "out", "w+") as out:
+        console = Console(force_terminal=True, width=100, file=out, color_system=None)
+        with Progress(tmp_path, console) as progress:
+            for step in progress.follow(LINES):
+                steps.append((step.name, step.status))
+                progress.refresh()
+        out.seek(0)
+        shown = out.read()
+    assert steps == [
         ("convert", "cached"),
         ("plan", "running"),
         ("plan", "succeeded"),
@@ -34,18 +42,8 @@ def test_steps_are_read_from_log(tmp_path):
         ("cleanup", "running"),
         ("cleanup", "failed"),  # The run was stopped before its end.
     ]
+    assert "✓ plan" in shown and "▸ train" in shown and "✗ train" in shown
+    assert "step 50/300  loss 0.2500  1234 examples/s" in shown
     assert "ValueError: no luck" in (tmp_path / "train.log").read_text()
     assert "planning \ufffd" in (tmp_path / "plan.log").read_text()
     assert "\x1b" not in (tmp_path / "pipeline.log").read_text()
-
-
-def test_progress_shows_training_on_terminal(tmp_path):
-    with open(tmp_path / "out", "w+") as out:
-        console = Console(force_terminal=True, width=100, file=out, color_system=None)
-        with Progress(tmp_path, console) as progress:
-            for _ in progress.follow(LINES):
-                progress.refresh()
-        out.seek(0)
-        shown = out.read()
-    assert "✓ plan" in shown and "▸ train" in shown and "✗ train" in shown
-    assert "step 50/300  loss 0.2500  1234 examples/s" in shown
