@@ -77,13 +77,12 @@ class Cloud:
     def allow(self, *without, bindings=None):
         """Makes the cloud enforce what deploy/setup grants, but for one resource, role, account.
 
-        Other `bindings` may stand in the place of those of deploy/setup. After docs/PROJECT.md a
-        user needs what the account of builds has.
+        Other `bindings` may stand in the place of those of deploy/setup; a user's are added. After
+        docs/PROJECT.md a user needs what the account of builds has.
         """
-        granted = json.dumps(bindings or _granted()).replace("the-bucket", self.bucket)
-        bound = json.loads(granted) + [
-            each for each in json.loads(granted.replace(BUILD, YOU)) if each[2].endswith(YOU)
-        ]
+        granted = json.dumps(_granted()).replace("the-bucket", self.bucket)
+        yours = [each for each in json.loads(granted.replace(BUILD, YOU)) if each[2].endswith(YOU)]
+        bound = [*(bindings or json.loads(granted)), *yours]
         kept = [
             each
             for each in bound
