@@ -67,12 +67,10 @@ def test_job_needs_its_gpus(prove, trained, gpus, name, wrong, status):
 
 
 @pytest.mark.cluster
-def test_job_on_processor_runs_or_fails(prove):
+def test_job_runs_on_processor(prove):
     code, results = prove("--allow-cpu --only one --steps 100")
     assert (code, results["one"]["status"]) == (0, "ran on a processor")
     assert results["one"]["examples_per_s"] > 0
-    code, results = prove("--allow-cpu --only one --data-dir nowhere")
-    assert code == 1 and "nowhere" in results["one"]["why"]
 
 
 @pytest.mark.slow
