@@ -70,7 +70,8 @@ class _Requests(http.server.BaseHTTPRequestHandler):
             code = int(error.code)
             wait_s = getattr(error, "retry_after_s", 0)
             headers = {"Retry-After": str(wait_s)} if wait_s else {}
-            about = {"error": {"code": code, "message": error.message}}
+            # An answer 304 has no content.
+            about = b"" if code == 304 else {"error": {"code": code, "message": error.message}}
             self._send(Answer(code, about, headers))
         except ResetError as reset:
             if reset.answer:

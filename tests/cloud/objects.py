@@ -66,6 +66,7 @@ class Objects:
             "name": name,
             "bucket": bucket,
             "generation": generation,
+            "metageneration": "1",
             "size": str(size),
             "updated": f"{at:%Y-%m-%dT%H:%M:%S.%fZ}",
             "crc32c": checksum,
@@ -75,7 +76,7 @@ class Objects:
     def get(self, bucket, name, query):
         """The object's resource, which has to be of the generation that the request wants."""
         known = self.find(bucket, name)
-        _require(known, query)
+        _require(known, query, exceptions.NotModified)
         if not known or query.get("generation", known["generation"]) != known["generation"]:
             raise exceptions.NotFound(f"No such object: {bucket}/{name}")
         return known
@@ -165,10 +166,14 @@ def _data(path, start=0, stop=None):
     return b"" if path.is_dir() else path.read_bytes()[start:stop]
 
 
-def _require(known, query):
-    """Compares the precondition; generation 0 stands for an object that is not there."""
-    if others := [key for key in query if re.match("if[A-Z]", key) and key != "ifGenerationMatch"]:
-        raise exceptions.MethodNotImplemented(f"not in this store: {others}")
-    generation = known["generation"] if known else "0"
-    if query.get("ifGenerationMatch", generation) != generation:
-        raise exceptions.PreconditionFailed("A precondition did not hold.")
+def _require(known, query, unchanged=exceptions.PreconditionFailed):
+    """Compares all preconditions; generation 0 stands for an object that is not there.
+
+    `unchanged` is how it is refused that the object is still the one that the request has.
+    """
+    for part in ("Generation", "Metageneration"):
+        value = known[part.lower()] if known else "0"
+        if query.get(f"if{part}Match", value) != value:
+            raise exceptions.PreconditionFailed("A precondition did not hold.")
+        if query.get(f"if{part}NotMatch") == value:
+            raise unchanged("A precondition did not hold.")
