@@ -25,12 +25,7 @@ from common.storage.files import parsed_json, read_bytes, write_bytes, write_tex
 
 RECORDS = "trained_on.npz"  # A job has this file too, in its own directory.
 # Names of signatures.
-SERVING_DEFAULT, RAW, FAULTS, IMAGE_BYTES = (
-    "serving_default",
-    "raw",
-    "faults",
-    "image_bytes",
-)
+SERVING_DEFAULT, RAW, IMAGE_BYTES = "serving_default", "raw", "image_bytes"
 _ASSETS, _FILE, _FORM = "assets.extra", "dataset.json", "form"
 # Arguments that decide which examples a split has. The test split is drawn first, so its fraction
 # also decides what is left for validation.

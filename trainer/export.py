@@ -11,9 +11,8 @@ For a table it takes every column that the model uses, with the values that the 
 texts or numbers that the schema lists as `missing`. It becomes the column's default, as in
 conversion; in a column without a default it is an error, since no model has learnt what it means.
 
-A table has two more signatures, which take each column as text, as in a cell of a CSV file, strings
-[N]. `raw` answers, and fails if any row has a mistake; `faults` returns the mistake in each row, an
-empty string for a correct one.
+A table has a second signature, `raw`, that takes each column as text, as in a cell of a CSV file,
+strings [N]. It fails if any row has a mistake; the message lists all of them.
 
     raw = loaded.signatures["raw"]
     raw(fare=tf.constant(["12.5", ""]), started=tf.constant(["2024-01-31 08:15", "2024-02-01"]))
@@ -35,11 +34,11 @@ import tensorflow as tf
 from common import provenance
 from common.errors import UserError, store_errors
 from common.manifest import Manifest
-from common.provenance import FAULTS, IMAGE_BYTES, RAW, SERVING_DEFAULT, TrainedOn
+from common.provenance import IMAGE_BYTES, RAW, SERVING_DEFAULT, TrainedOn
 from common.storage.files import write_text
 from common.storage.storage import is_remote
 from trainer.data import features
-from trainer.data.serving_preprocessing import parse_texts, refuse, serving_preprocessing
+from trainer.data.serving_preprocessing import serving_preprocessing
 from trainer.models.registry import Builder
 from trainer.nn import weights
 
@@ -82,7 +81,9 @@ def export(
     serve = signature(served, build, manifest)
     endpoints = {SERVING_DEFAULT: serve}
     if manifest.is_table:
-        endpoints |= _text_signatures(served, build, manifest)
+        text = tf.TensorSpec([None], tf.string)
+        texts = {column.name: text for column in manifest.source_columns}
+        endpoints[RAW] = signature(served, build, manifest, texts)
     elif (image := manifest.inputs[0]).value_range == _OF_A_FILE:
 
         def from_files(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -127,17 +128,22 @@ def export(
 
 
 def signature(
-    served: keras.Model, build: Builder, manifest: Manifest
+    served: keras.Model,
+    build: Builder,
+    manifest: Manifest,
+    specs: Mapping[str, tf.TensorSpec] | None = None,
 ) -> tf.types.experimental.PolymorphicFunction:
-    """Returns the traced function of the exported model's signature `serving_default`.
+    """Returns the traced function of a signature of the exported model.
 
-    It takes the values of the dataset's inputs (pixels for images) in their order, fills in the
-    defaults of missing ones, and returns the task's answers by name.
+    It takes columns or pixels in their order, fills in the defaults of missing values, and returns
+    the task's answers by name.
 
     Args:
       served: Model that answers.
       build: Its builder, which has its task and makes its inputs.
       manifest: Manifest of the dataset.
+      specs: Specs of the inputs by name; None for those of `serving_default`, which takes the
+        dataset's inputs with their own types.
     """
 
     def serve(**features: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -145,31 +151,8 @@ def signature(
             served(build.prepare(serving_preprocessing(manifest, features)), training=False)
         )
 
-    return _traced(
-        serve, {f.name: tf.TensorSpec([None, *f.shape], f.dtype) for f in manifest.inputs}
-    )
-
-
-def _text_signatures(
-    served: keras.Model, build: Builder, manifest: Manifest
-) -> dict[str, tf.types.experimental.PolymorphicFunction]:
-    """Returns the traced functions that take a table's columns as texts, by signature name.
-
-    These are `raw`, which returns the task's answers and fails if any row has a mistake, and
-    `faults`, which returns the first mistake in each row under that name, empty for a correct row.
-    """
-
-    def raw(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        columns, faults = parse_texts(manifest, texts)
-        is_wrong = faults != ""
-        refuse(is_wrong, tf.gather(faults, tf.argmax(is_wrong)))
-        return build.task.answer(served(build.prepare(columns), training=False))
-
-    def faults(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {FAULTS: parse_texts(manifest, texts)[1]}
-
-    specs = {column.name: tf.TensorSpec([None], tf.string) for column in manifest.source_columns}
-    return {RAW: _traced(raw, specs), FAULTS: _traced(faults, specs)}
+    specs = specs or {f.name: tf.TensorSpec([None, *f.shape], f.dtype) for f in manifest.inputs}
+    return _traced(serve, specs)
 
 
 def _traced(

@@ -115,7 +115,7 @@ def load(model_dir: str, records: EvalSet) -> Model:
         classes or targets.
     """
     manifest, task = records.manifest, records.task
-    model = Model.load(model_dir)
+    model = Model(model_dir)
     serve = model.signatures.get(SERVING_DEFAULT)
     outputs = serve.structured_outputs if serve else {}
     if missing := set(task.answers) - set(outputs):

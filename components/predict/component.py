@@ -9,27 +9,15 @@ def predict(registry: str, name: str, version: str, source: list[str], directory
       name: Name of the model.
       version: Number of the version.
       source: Files or folders, as `--source` of `components.predict`.
-      directory: Where to write `predictions.parquet`. Files of an earlier attempt are replaced.
+      directory: Where to write `predictions.parquet`. Nothing is done if an earlier
+        attempt has written it.
     """
-    import glob
     import os
 
     from components.predict.__main__ import main
     from components.predict.options import RUN_FILE
 
     output = f"{directory}/{RUN_FILE}"
-
-    for path in glob.glob(f"{glob.escape(os.path.splitext(output)[0])}.*"):
-        os.unlink(path)
-    main(
-        [
-            "--registry",
-            registry,
-            "--name",
-            f"{name}@{version}",
-            "--source",
-            *source,
-            "--output",
-            output,
-        ]
-    )
+    if not os.path.exists(output):
+        place = [f"--registry={registry}", f"--name={name}@{version}", f"--output={output}"]
+        main([*place, "--source", *source])

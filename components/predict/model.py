@@ -1,6 +1,6 @@
 """A loaded SavedModel, with what it takes.
 
-model = Model.load("job/model")
+model = Model("job/model")
 model.inputs("raw")                       # {"fare": TensorSpec([None], tf.string)}
 answers = model.ask("raw", {"fare": tf.constant(["12.5"])})
 answers["probabilities"]                  # [1, classes]
@@ -9,39 +9,53 @@ answers["probabilities"]                  # [1, classes]
 from __future__ import annotations
 
 import codecs
-import dataclasses
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from common import provenance
-from common.errors import UserError, unknown
-from common.manifest import Feature
+from common.errors import UserError, first_line, unknown
+from components.predict.options import ModelOptions
+from components.register.register import find_version
 from components.register.serving import VERSION
 from trainer import export
 
+_FAULT = re.compile(r"(.+) \(row (\d+)\)\n?")
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+
+class RefusalError(UserError):
+    """A model refuses rows; the message is the first reason that it gives.
+
+    Attributes:
+      faults: What is wrong with each row at fault, by its number from 0; empty if the model does
+        not say.
+    """
+
+    def __init__(self, error: tf.errors.InvalidArgumentError) -> None:
+        # The reason is the last line of TensorFlow's message before the stack of the graph.
+        line = str(error).split("\n\t")[0].strip().split("\n")[-1]
+        text = line.removeprefix("assertion failed: [").removesuffix("]")
+        # An assertion escapes line breaks and quotes.
+        reasons = codecs.escape_decode(text.encode())[0].decode(errors="replace")
+        super().__init__(first_line(reasons))
+        # Of several faults of a row, the first counts.
+        self.faults = {int(row): fault for fault, row in reversed(_FAULT.findall(reasons))}
+
+
 class Model:
     """An exported model.
 
     Attributes:
       directory: Directory that it was loaded from.
-      loaded: The object that TensorFlow loaded. It keeps the variables of the signatures alive.
       signatures: Functions by name, each from inputs [N, ...] by name to answers [N, ...] by name.
       columns: Columns of the table that it takes; none if it takes images, or if another program
         made it.
     """
 
-    directory: str
-    loaded: Any
-    signatures: Mapping[str, Any]
-    columns: Sequence[Feature]
-
-    @classmethod
-    def load(cls, directory: str) -> Self:
+    def __init__(self, directory: str) -> None:
         """Loads a model.
 
         Args:
@@ -53,13 +67,11 @@ class Model:
           ConnectionError: If a store does not answer.
         """
         inner = f"{directory}/{VERSION}"
-        if tf.saved_model.contains_saved_model(inner):
-            directory = inner
-        loaded = export.load(directory)
-        _, columns = provenance.taken_by(directory)
-        return cls(
-            directory=directory, loaded=loaded, signatures=loaded.signatures, columns=columns
-        )
+        self.directory = inner if tf.saved_model.contains_saved_model(inner) else directory
+        # The loaded object keeps the variables of the signatures alive.
+        self._loaded = export.load(self.directory)
+        self.signatures: Mapping[str, Any] = self._loaded.signatures
+        _, self.columns = provenance.taken_by(self.directory)
 
     def inputs(self, signature: str) -> Mapping[str, tf.TensorSpec]:
         """Returns the specs of a signature's inputs, [N, ...] each, by name.
@@ -81,39 +93,43 @@ class Model:
           inputs: All of its inputs, [N, ...] by name.
 
         Raises:
-          UserError: If the model refuses the inputs; the message is the model's reason.
+          RefusalError: If the model refuses the inputs.
           KeyError: If there is no such signature.
         """
         try:
             answers = self.signatures[signature](**inputs)
         except tf.errors.InvalidArgumentError as error:
-            raise UserError(_refusal(error)) from None
+            raise RefusalError(error) from None
         # TensorFlow gives them in another order in each process.
         return {name: answers[name].numpy() for name in sorted(answers)}
 
-    def require(self, signature: str, wanted: str, names: Collection[str] = ()) -> None:
+    def require(self, signature: str, content: str) -> None:
         """Checks that the model has a signature.
 
         Args:
           signature: Name of the signature.
-          wanted: What it should take, in words for the message.
-          names: Names of all of its inputs; empty if any will do.
+          content: What it takes, in words for the message.
 
         Raises:
-          UserError: If there is no such signature, or if it has other inputs.
+          UserError: If there is no such signature.
         """
-        takes = {name: sorted(self.inputs(name)) for name in self.signatures}
-        if signature not in takes or (names and takes[signature] != sorted(names)):
-            listed = "; ".join(f"{name} of {', '.join(inputs)}" for name, inputs in takes.items())
-            raise UserError(f"{self.directory} does not take {wanted}; its signatures are {listed}")
+        if signature not in self.signatures:
+            raise UserError(
+                f"{self.directory} does not take {content}; its signatures are "
+                f"{', '.join(sorted(self.signatures))}"
+            )
 
 
-def _refusal(error: tf.errors.InvalidArgumentError) -> str:
-    """Returns the reason for which a model refuses its inputs.
+def find_model(options: ModelOptions) -> tuple[str, str]:
+    """Returns the number of a version, and the directory of its SavedModel.
 
-    That is the last line of TensorFlow's message before the stack of the graph.
+    The number is `none` for a model of `model_dir`.
+
+    Raises:
+      UserError: If there is no such version, or its files are gone or cannot be read.
+      ConnectionError: If Vertex AI or a store does not answer.
     """
-    line = str(error).split("\n\t")[0].strip().splitlines()[-1]
-    text = line.removeprefix("assertion failed: [").removesuffix("]")
-    # An assertion escapes line breaks, and what is not ASCII.
-    return " ".join(codecs.escape_decode(text.encode())[0].decode(errors="replace").split())
+    if options.model_dir:
+        return "none", options.model_dir
+    version = find_version(options.registry, options.name)
+    return version.number, version.model_dir

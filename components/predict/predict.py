@@ -7,37 +7,34 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
-import contextlib
 import json
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
-from common.errors import UserError, first_line, writable
+from common.errors import UserError, reading, writable
 from common.machine import usable_cores
 from common.progress import track
-from common.provenance import FAULTS, RAW
 from components.convert.expressions import connect, literal
-from components.predict.model import Model
-from components.predict.options import FORMATS, Options
-from components.predict.rows import Batch, Rows, open_rows
-from components.register.register import find_version
+from components.predict.model import Model, RefusalError, find_model
+from components.predict.options import Options
+from components.predict.rows import Rows, open_rows
 
 _WAITING = 2  # Batches for each thread that are read ahead.
 # Result of a batch: the rows that were answered, with their answers; and the refused rows, each
 # with its `fault` and the number of its `row`, from 1.
-_Answers = tuple[pa.RecordBatch, list[dict[str, Any]]]
+_Answers = tuple[list[pa.RecordBatch], list[dict[str, Any]]]
 
 
 def predict(options: Options) -> tuple[int, int]:
-    """Writes a model's answers to rows, beside columns of the rows and in their order.
+    """Writes a model's answers to rows, beside the columns of the rows and in their order.
 
     Rows that the model refuses are left out. They are written to `options.errors_file` as JSON
-    lines, each with what is wrong. Without such rows there is no such file.
+    lines, each with what is wrong; without such rows that file is empty.
 
     Args:
       options: Model, rows and output.
@@ -46,184 +43,133 @@ def predict(options: Options) -> tuple[int, int]:
       The number of rows that were answered, and the number that were refused.
 
     Raises:
-      UserError: If the model or the source cannot be read, if an output exists already or cannot be
-        written, or if no row can be answered. Nothing new is left behind then.
+      UserError: If the model or the source cannot be read, if the output exists already or cannot
+        be written, or if no row can be answered. Nothing new is left behind then.
       ConnectionError: If Vertex AI or a store does not answer, likewise.
     """
-    output, errors = options.output, options.errors_file
-    for path in (output, errors):
-        if os.path.exists(path):
-            raise UserError(f"{path}: is there already; delete it, or give another --output")
-    model = Model.load(
-        options.model_dir or find_version(options.registry, options.name or "").model_dir
-    )
-    partial = f"{output}.partial"
-    counts = collections.Counter[str]()
-    try:
+    output = options.output
+    if os.path.exists(output):
+        raise UserError(f"{output}: is there already; delete it, or give another --output")
+    _, directory = find_model(options)
+    model = Model(directory)
+    num_right, num_wrong, fault = 0, 0, ""
+    writer: Any = None
+    with (
+        writable(f"--output {output}"),
+        # Beside the output, so that complete files only have to be renamed.
+        tempfile.TemporaryDirectory(prefix=".predictions-", dir=os.path.dirname(output)) as folder,
+    ):
+        staged, refused = f"{folder}/staged", f"{folder}/refused"
+        complete = f"{folder}/{os.path.basename(output)}"
         with (
-            writable(f"--output {output}"),
-            open(f"{errors}.partial", "w", encoding="utf-8") as wrong_rows,
+            open(refused, "w", encoding="utf-8") as wrong_rows,
             open_rows(options, model) as rows,
+            track("predicting", rows.count, "rows") as advance,
         ):
-            answered = _answered(model, rows, options.batch_size, counts, wrong_rows)
-            # The first batch has the types of the columns, which the writer has to know.
-            first = next(answered, None)
-            if first is None:
-                wrong_rows.flush()
-                raise UserError(_no_answers(f"{errors}.partial", rows))
-            _write(first, answered, partial, FORMATS[os.path.splitext(output)[1]])
-        os.rename(partial, output)
-        if counts["wrong"]:
-            os.rename(f"{errors}.partial", errors)
-    finally:
-        for path in (partial, f"{errors}.partial"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-    return counts["answered"], counts["wrong"]
+            for right, wrong in _answers(model, rows):
+                for batch in right:
+                    # Only the answers show the types of their columns.
+                    writer = writer or pa.ipc.new_stream(staged, batch.schema)
+                    writer.write_batch(batch)
+                    num_right += len(batch)
+                    advance(len(batch))
+                for row in wrong:
+                    fault = fault or f"; of the first: {row['fault']}"
+                    wrong_rows.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+                    num_wrong += 1
+                    advance(1)
+        if not num_right:
+            raise UserError(f"none of {num_wrong:,} rows can be answered{fault}")
+        writer.close()
+        # DuckDB can write all of the formats, and tells them by the file's name.
+        with (
+            reading(f"--output {output}", "give another one"),
+            pa.memory_map(staged) as file,
+            connect() as connection,
+        ):
+            connection.register("answers", pa.ipc.open_stream(file))
+            connection.execute(f"COPY answers TO {literal(complete)}")
+        os.rename(refused, options.errors_file)
+        os.rename(complete, output)
+    return num_right, num_wrong
 
 
-def _no_answers(errors: str, rows: Rows) -> str:
-    """Returns the message for a source of which no row can be answered.
-
-    Args:
-      errors: Path of the file of refused rows, of which the first line is shown.
-      rows: The rows.
-    """
-    with open(errors, encoding="utf-8") as file:
-        fault = json.loads(line)["fault"] if (line := file.readline()) else "there are no rows"
-    return f"none of {rows.count:,} rows can be answered; of the first: {fault}"
-
-
-def _answered(
-    model: Model, rows: Rows, size: int, counts: collections.Counter[str], wrong_rows: Any
-) -> Iterator[pa.RecordBatch]:
-    """Yields batches of answered rows in order, computed in as many threads as there are cores.
-
-    Refused rows are written to the file `wrong_rows` as JSON lines; a batch that has no other rows
-    is passed over. `counts` is updated with the numbers of rows as `answered` and `wrong`.
-    """
+def _answers(model: Model, rows: Rows) -> Iterator[_Answers]:
+    """Yields the result of each batch in order, computed in as many threads as there are cores."""
     pending: collections.deque[concurrent.futures.Future[_Answers]] = collections.deque()
     threads = usable_cores()
-    with (
-        concurrent.futures.ThreadPoolExecutor(threads) as pool,
-        track("predicting", rows.count, "rows") as advance,
-    ):
-
-        def take() -> Iterator[pa.RecordBatch]:
-            right, wrong = pending.popleft().result()
-            for row in wrong:
-                wrong_rows.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
-            counts.update(answered=len(right), wrong=len(wrong))
-            advance(len(right) + len(wrong))
-            if len(right):
-                yield right
-
-        # Batches are taken in the order in which they were submitted, so rows keep their order.
-        start = 1
-        for batch in rows.batches(size):
-            numbers = np.arange(start, start + len(batch.kept))
-            start += len(numbers)
-            pending.append(pool.submit(_answer, model, rows.signature, batch, numbers))
+    number = 1
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for kept, inputs in rows.batches:
+            pending.append(pool.submit(_answer, model, rows.signature, kept, inputs, number))
+            number += len(kept)
             if len(pending) > _WAITING * threads:
-                yield from take()
+                yield pending.popleft().result()
         while pending:
-            yield from take()
+            yield pending.popleft().result()
 
 
-def _answer(model: Model, signature: str, batch: Batch, numbers: np.ndarray) -> _Answers:
-    """Returns the result of a batch: kept columns and answers of its right rows, and the others.
+def _answer(
+    model: Model,
+    signature: str,
+    kept: pa.RecordBatch,
+    inputs: Mapping[str, np.ndarray],
+    number: int,
+) -> _Answers:
+    """Returns the result of a batch.
 
-    An answer is called `predicted_NAME` if a kept column has its name, with more of these before it
-    if one has that too.
+    If the model refuses the batch and names the rows at fault, the others are asked about once
+    more. If it names none, the batch is halved until the rows at fault are alone.
 
     Args:
       model: The model.
       signature: Name of its signature.
-      batch: Rows to answer.
-      numbers: Numbers of these rows in the source, int64 [N], from 1.
+      kept: Columns to write beside the answers, N rows.
+      inputs: Inputs of the signature, [N, ...] by name.
+      number: Number of the first row in the source, from 1.
     """
-    try:
-        answers = model.ask(signature, batch.inputs)
-    except UserError as error:
-        return _answer_right_ones(model, signature, batch, numbers, str(error))
-    columns = dict(zip(batch.kept.schema.names, batch.kept.columns, strict=True))
+    right: list[pa.RecordBatch] = []
+    faults: dict[int, str] = {}
+    waiting = [np.arange(len(kept))]
+    while waiting:
+        rows = waiting.pop()
+        try:
+            answers = model.ask(signature, {name: values[rows] for name, values in inputs.items()})
+            right.append(_beside(kept.take(pa.array(rows)), answers))
+        except RefusalError as refusal:
+            if named := refusal.faults:
+                faults |= {int(rows[i]): fault for i, fault in named.items()}
+                waiting.append(np.delete(rows, [*named]))
+            elif len(rows) > 1:
+                waiting += reversed(np.array_split(rows, 2))
+            else:
+                faults |= dict.fromkeys(rows.tolist(), str(refusal))
+    wrong = [
+        {"fault": fault, "row": number + row, **kept.slice(row, 1).to_pylist()[0]}
+        for row, fault in sorted(faults.items())
+    ]
+    return right, wrong
+
+
+def _beside(kept: pa.RecordBatch, answers: Mapping[str, np.ndarray]) -> pa.RecordBatch:
+    """Returns kept columns and answers side by side.
+
+    An answer is called `predicted_NAME` if a kept column has its name, with more of these before it
+    if one has that too.
+    """
+    columns = dict(zip(kept.schema.names, kept.columns, strict=True))
     # Answers of one number for a row come before those of several.
     for name, values in sorted(answers.items(), key=lambda answer: answer[1].ndim):
         while name in columns:
             name = f"predicted_{name}"
         columns[name] = _arrow(values)
-    return pa.RecordBatch.from_pydict(columns), []
-
-
-def _answer_right_ones(
-    model: Model, signature: str, batch: Batch, numbers: np.ndarray, fault: str
-) -> _Answers:
-    """Returns the result of a batch that the model has refused as a whole, with the `fault`.
-
-    The signature `raw` has a companion that says which rows are at fault. Otherwise the batch is
-    halved until the rows at fault are alone.
-    """
-    count = len(batch.kept)
-
-    def refused(i: int, fault: str) -> dict[str, Any]:
-        return {"fault": fault, "row": int(numbers[i]), **batch.kept.slice(i, 1).to_pylist()[0]}
-
-    if signature == RAW:
-        faults = model.ask(FAULTS, batch.inputs)[FAULTS]
-        parts = [np.flatnonzero(faults == b"")]
-        wrong = [refused(int(i), faults[i].decode()) for i in np.flatnonzero(faults)]
-    elif count == 1:
-        return batch.kept[:0], [refused(0, fault)]
-    else:
-        parts, wrong = np.array_split(np.arange(count), 2), []
-    right = []
-    for part in parts:
-        if len(part):
-            answered, faulty = _answer(model, signature, batch[part], numbers[part])
-            right += [answered] if len(answered) else []
-            wrong += faulty
-    return (
-        pa.Table.from_batches(right).combine_chunks().to_batches()[0] if right else batch.kept[:0]
-    ), wrong
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _arrow(values: np.ndarray) -> pa.Array:
-    """Returns answers [N] or [N, k] as an Arrow array of numbers, texts, or lists of numbers."""
-    if values.shape[1:] == (1,):
-        values = values[:, 0]
-    if values.dtype == object:
-        return pa.array(values.tolist(), pa.binary()).cast(pa.string())
-    flat = pa.array(values.reshape(-1))
-    return flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
-
-
-def _write(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], path: str, form: str) -> None:
-    """Writes batches of rows to a file with DuckDB, which can write all of the formats.
-
-    Args:
-      first: The first batch, which has the types of the columns.
-      others: All further batches.
-      path: Path of the file.
-      form: Options of DuckDB's COPY, such as `FORMAT parquet`.
-
-    Raises:
-      UserError: If DuckDB cannot write the file.
-      BaseException: What `others` raises.
-    """
-    faults: list[BaseException] = []
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            yield first
-            yield from others
-        except BaseException as error:  # DuckDB would replace it by an error of its own.
-            faults.append(error)
-            raise
-
-    answers = pa.RecordBatchReader.from_batches(first.schema, batches())
-    with connect() as connection:
-        connection.register("answers", answers)
-        try:
-            connection.execute(f"COPY answers TO {literal(path)} ({form})")
-        except duckdb.Error as error:
-            raise faults[0] if faults else UserError(f"{path}: {first_line(error)}") from None
+    """Returns answers [N, ...] as an Arrow array of numbers or texts, or of lists of these."""
+    array = pa.array(values.reshape(-1), pa.string() if values.dtype == object else None)
+    for size in reversed(values.shape[1:]):
+        if size > 1:
+            array = pa.FixedSizeListArray.from_arrays(array, size)
+    return array

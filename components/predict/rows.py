@@ -1,8 +1,8 @@
 """Rows to predict for, in batches: rows of tables, image files, or records of a converted dataset.
 
 with open_rows(options, model) as rows:
-    for batch in rows.batches(1024):
-        batch.kept, batch.inputs
+    for kept, inputs in rows.batches:
+        model.ask(rows.signature, inputs)
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ import contextlib
 import dataclasses
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 
 from common.cli import as_list
-from common.errors import UserError, about, readable, unknown
+from common.errors import UserError, about, readable
 from common.manifest import FILE, Feature, Manifest
 from common.provenance import IMAGE_BYTES, RAW, SERVING_DEFAULT
-from common.storage.files import open_files, stat_file
+from common.storage.files import read_bytes, stat_file
+from common.storage.storage import File, map_in_threads
 from components.convert.expressions import connect, literal, quoted
 from components.convert.sources.images import IMAGE_SUFFIXES
-from components.convert.sources.registry import find_source
 from components.convert.sources.tables import ENDINGS
 from components.convert.sources.views import create_view, what_is_wrong
 from components.predict.model import Model
 from components.predict.options import Options
 from trainer.data import records
 
+_IMAGES = "images"
+# Endings of the files of each kind, in the order in which kinds are looked for.
+_KINDS = {_IMAGES: tuple(suffix[1:] for suffix in IMAGE_SUFFIXES), **ENDINGS}
 # Expressions for types of DuckDB whose values it would write otherwise than a CSV file has them.
 _AS_IN_CSV = {
     "BLOB": "decode({})",
@@ -40,24 +42,9 @@ _AS_IN_CSV = {
     "TIMESTAMP WITH TIME ZONE": "CAST({} AS TIMESTAMP)",
 }
 _MEMORY = "512MB"  # Limit of DuckDB, which leaves most of the memory to TensorFlow.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Rows that the model is asked about together.
-
-    Attributes:
-      kept: Columns to write beside the answers, N rows.
-      inputs: Inputs of the model's signature, [N, ...] by name.
-    """
-
-    kept: pa.RecordBatch
-    inputs: Mapping[str, tf.Tensor]
-
-    def __getitem__(self, rows: np.ndarray) -> Batch:
-        """Returns the batch of some of its rows, by their indices, int64 [M]."""
-        inputs = {name: tf.gather(values, rows) for name, values in self.inputs.items()}
-        return Batch(kept=self.kept.take(pa.array(rows)), inputs=inputs)
+# Rows that the model is asked about together: N rows of the columns to write beside the answers,
+# and the inputs of the model's signature, [N, ...] by name.
+Batch = tuple[pa.RecordBatch, Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,159 +54,138 @@ class Rows:
     Attributes:
       count: Number of rows.
       signature: Name of the model's signature that takes them.
-      batches: Function from a number of rows to an iterator over batches of at most so many.
+      batches: The rows in batches.
     """
 
     count: int
     signature: str
-    batches: Callable[[int], Iterator[Batch]]
+    batches: Iterator[Batch]
 
 
 @contextlib.contextmanager
 def open_rows(options: Options, model: Model) -> Iterator[Rows]:
     """Opens the rows to predict for: a converted dataset, or files of images or tables.
 
-    A single source with a `manifest.json` is a dataset. Else, if any file is an image, only images
-    are read; else the files of the first kind of table, of CSV, JSON lines and Parquet, that occurs
-    in the sources. CSV and JSON files may be packed (`.gz`, `.zst`).
+    A single source with a `manifest.json` is a dataset. Else the files of the first kind are read,
+    of images, CSV, JSON lines and Parquet, that occurs in the sources. CSV and JSON files may be
+    packed (`.gz`, `.zst`).
 
     Args:
-      options: `source`, `split` and `keep` are used.
+      options: `source`, `split` and `batch_size` are used.
       model: Model to ask, which has to take such rows.
 
     Raises:
       UserError: If there are no files of a known kind, if the model does not take what they have,
-        if a column of `keep` is missing, or if they cannot be read; the latter also while the rows
-        are read.
+        or if they cannot be read; the latter also while the rows are read.
       ConnectionError: If a store does not answer, likewise.
     """
     paths = as_list(options.source)
     if len(paths) == 1 and stat_file(f"{paths[0]}/{FILE}"):
-        yield _records(paths[0], model, options.split)
+        yield _records(paths[0], model, options)
         return
     files = options.files()
-    names = [file.path.lower().removesuffix(".gz").removesuffix(".zst") for file in files]
-    if images := [
-        file for file, name in zip(files, names, strict=True) if name.endswith(IMAGE_SUFFIXES)
-    ]:
-        yield _images(images, model)
-        return
-    endings = {name.rpartition(".")[2] for name in names}
-    dataset = next((kind for kind, usual in ENDINGS.items() if endings & {*usual}), None)
-    if dataset is None:
+    endings = {_ending(file) for file in files}
+    kind = next((kind for kind, usual in _KINDS.items() if endings.intersection(usual)), None)
+    if kind is None:
         raise UserError(
-            f"--source {' '.join(paths)}: no converted dataset, no PNG or JPEG files, and none "
-            f"that end in {', '.join(itertools.chain(*ENDINGS.values()))}"
+            f"--source {' '.join(paths)}: no converted dataset, and no files that end in "
+            f"{' '.join(itertools.chain(*_KINDS.values()))}"
         )
-    model.require(RAW, f"rows of a table, as in {files[0].path}")
-    # The statistics in a Parquet file ignore NaN. With this optimizer DuckDB would conclude that
-    # there is none, and drop the check for it.
-    settings = {"memory_limit": _MEMORY, "disabled_optimizers": "statistics_propagation"}
+    files = [file for file in files if _ending(file) in _KINDS[kind]]
+    if kind == _IMAGES:
+        model.require(IMAGE_BYTES, "image files")
+        batches = _image_batches(files, options.batch_size)
+        yield Rows(count=len(files), signature=IMAGE_BYTES, batches=batches)
+        return
+    model.require(RAW, "rows of a table")
     with (
-        connect(**settings) as connection,
         tempfile.TemporaryDirectory() as folder,
+        # The statistics in a Parquet file ignore NaN. With this optimizer DuckDB would conclude
+        # that there is none, and drop the check for it.
+        connect(
+            memory_limit=_MEMORY,
+            temp_directory=folder,
+            disabled_optimizers="statistics_propagation",
+        ) as connection,
         about(paths[0]),
     ):
         try:
-            connection.execute(f"SET temp_directory = '{folder}'")
-            files = find_source(dataset, schema="-").files([*paths] if len(paths) > 1 else paths[0])
-            create_view(connection, dataset, files, folder)
-            yield _table(connection, dataset, model, as_list(options.keep))
+            create_view(connection, kind, files, folder)
+            yield _table(connection, kind, model, options.batch_size)
         except duckdb.Error as error:
             raise UserError(what_is_wrong(error)) from None
 
 
-def _table(
-    connection: duckdb.DuckDBPyConnection, dataset: str, model: Model, keep: Sequence[str]
-) -> Rows:
-    types = {name: str(kind) for name, kind, *_ in connection.sql("DESCRIBE source").fetchall()}
+def _ending(file: File) -> str:
+    return file.path.lower().removesuffix(".gz").removesuffix(".zst").rpartition(".")[2]
+
+
+def _table(connection: duckdb.DuckDBPyConnection, kind: str, model: Model, size: int) -> Rows:
+    types = {name: str(type_) for name, type_, *_ in connection.sql("DESCRIBE source").fetchall()}
     for column in model.columns:
         if column.header not in types:
             raise UserError(
                 f"no column {column.header!r}, which the model takes (it has {', '.join(types)})"
             )
-    for name in keep:
-        if name not in types:
-            raise unknown("column", name, types)
     # The model parses texts itself, so all columns that it takes are turned into texts.
-    kept = [*(keep or types)]
-    texts = [_text(column, types[column.header], dataset) for column in model.columns]
-    query = f"SELECT {', '.join([*map(quoted, kept), *texts])} FROM source"
-
-    def batches(size: int) -> Iterator[Batch]:
-        for batch in connection.sql(query).to_arrow_reader(size):
-            arrays = batch.columns[len(kept) :]
-            inputs = {
-                column.name: tf.constant(array.to_numpy(zero_copy_only=False))
-                for column, array in zip(model.columns, arrays, strict=True)
-            }
-            yield Batch(kept=batch.select(range(len(kept))), inputs=inputs)
-
+    texts = [_text(column, types[column.header or ""], kind) for column in model.columns]
     ((count,),) = connection.sql("SELECT count(*) FROM source").fetchall()
-    return Rows(count=count, signature=RAW, batches=batches)
+    table = connection.sql(f"SELECT *, {', '.join(texts)} FROM source").to_arrow_reader(size)
+
+    def batches() -> Iterator[Batch]:
+        for batch in table:
+            yield (
+                batch.select(range(len(types))),
+                {
+                    column.name: batch.column(i).to_numpy(zero_copy_only=False)
+                    for i, column in enumerate(model.columns, len(types))
+                },
+            )
+
+    return Rows(count=count, signature=RAW, batches=batches())
 
 
-def _text(column: Feature, kind: str, dataset: str) -> str:
+def _text(column: Feature, type_: str, kind: str) -> str:
     """Returns SQL for a column as texts, written as the cells of a CSV file.
 
     A missing cell of a CSV file becomes an empty text. Elsewhere it becomes the first text that the
-    model takes for a missing value, unless the empty text is one of them.
+    model takes for a missing value, and so does NaN.
 
     Args:
       column: The model's column.
-      kind: Type of the column in DuckDB.
-      dataset: Kind of the source, such as `csv`.
+      type_: Type of the column in DuckDB.
+      kind: Kind of the source, such as `csv`.
     """
-    x, missing = quoted(column.header or ""), column.missing or ()
-    if kind in ("FLOAT", "DOUBLE"):
-        x = f"if(isnan({x}), NULL, {x})"
-    text = f"CAST({_AS_IN_CSV.get(kind, '{}').format(x)} AS VARCHAR)"
-    if column.type == "int" and kind.startswith(("FLOAT", "DOUBLE", "DECIMAL")):
-        text = (
-            f"CASE WHEN {x} = trunc({x}) THEN CAST(CAST({x} AS HUGEINT) AS VARCHAR) ELSE {text} END"
-        )
-    absent = "" if dataset == "csv" or not missing or "" in missing else missing[0]
+    value = _AS_IN_CSV.get(type_, "{}").format(quoted(column.header or ""))
+    text = f"CAST({value} AS VARCHAR)"
+    if type_ != "VARCHAR":
+        # Whole numbers are floats where a column of pandas has gaps, and may be decimals.
+        text = rf"nullif(regexp_replace({text}, '\.0+$', ''), 'nan')"
+    absent = "" if kind == "csv" else (column.missing or ("",))[0]
     return f"coalesce({text}, {literal(absent)})"
 
 
-def _images(files: Sequence[Any], model: Model) -> Rows:
-    model.require(IMAGE_BYTES, f"image files, as {files[0].path}")
-
-    def batches(size: int) -> Iterator[Batch]:
-        contents = open_files(files)
-        for start in range(0, len(files), size):
-            paths = [file.path for file in files[start : start + size]]
-            data = []
-            for path, content in zip(paths, contents, strict=False):
-                with readable(path), content:
-                    data.append(content.read())
-            inputs = {IMAGE_BYTES: tf.constant(data)}
-            yield Batch(kept=pa.RecordBatch.from_pydict({"file": paths}), inputs=inputs)
-
-    return Rows(count=len(files), signature=IMAGE_BYTES, batches=batches)
+def _image_batches(files: Sequence[File], size: int) -> Iterator[Batch]:
+    for start in range(0, len(files), size):
+        paths = [file.path for file in files[start : start + size]]
+        with readable(paths[0]):
+            contents = map_in_threads(read_bytes, paths)
+        yield pa.RecordBatch.from_pydict({"file": paths}), {IMAGE_BYTES: np.array(contents, object)}
 
 
-def _records(directory: str, model: Model, split: str) -> Rows:
+def _records(directory: str, model: Model, options: Options) -> Rows:
     manifest = Manifest.load(directory)
-    names = {feature.name for feature in manifest.inputs}
-    model.require(
-        SERVING_DEFAULT, f"features {', '.join(sorted(names))}, as dataset {directory} has", names
-    )
+    label = manifest.label
+    names = [manifest.feature(name).name for name in model.inputs(SERVING_DEFAULT)]
 
-    def batches(size: int) -> Iterator[Batch]:
-        start = 0
-        for columns in records.batches(manifest, directory, split, size):
-            labels = columns[manifest.label].numpy()
-            kept = {
-                "record": np.arange(start, start + len(labels)),
-                manifest.label: labels.tolist(),
-            }
+    def batches() -> Iterator[Batch]:
+        numbers = itertools.count()
+        for columns in records.batches(manifest, directory, options.split, options.batch_size):
+            labels = columns[label].numpy().tolist()
             if manifest.class_names:
-                kept[manifest.label] = [manifest.class_names[label] for label in labels]
-            start += len(labels)
-            yield Batch(
-                kept=pa.RecordBatch.from_pydict(kept),
-                inputs={name: columns[name] for name in names},
-            )
+                labels = [manifest.class_names[each] for each in labels]
+            kept = {"record": [*itertools.islice(numbers, len(labels))], label: labels}
+            yield pa.RecordBatch.from_pydict(kept), {name: columns[name].numpy() for name in names}
 
-    return Rows(count=manifest.split(split).examples, signature=SERVING_DEFAULT, batches=batches)
+    count = manifest.split(options.split).examples
+    return Rows(count=count, signature=SERVING_DEFAULT, batches=batches())

@@ -3,29 +3,15 @@
 import dataclasses
 import os
 
-from common.cli import Flags, flag
-from common.flags import at_least, place, positive
+from common.cli import flag
+from common.flags import at_least, positive
+from components.predict.options import ModelOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Flags):
-    """Arguments of a server.
+class Options(ModelOptions):
+    """Arguments of a server. On Vertex AI, the environment names its port."""
 
-    On Vertex AI, environment variables give the model's directory and the port as defaults.
-    """
-
-    registry: str = flag(str, "a directory, or vertex://PROJECT/LOCATION", default="registry")
-    name: str = flag(
-        str,
-        "of the model, and which version (none: the champion)",
-        default="model",
-        metavar="NAME[@ALIAS]",
-    )
-    model_dir: str = flag(
-        place,
-        "a SavedModel, in place of a registered one",
-        default=os.environ.get("AIP_STORAGE_URI"),
-    )
     host: str = flag(
         str, "address to listen on; 127.0.0.1 for this machine alone", default="0.0.0.0"
     )

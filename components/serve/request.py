@@ -13,7 +13,7 @@ its value may stand alone. An absent key means null. The signature is the first 
 3. `image_bytes`, if the first row is {"b64": BASE64} or has an input of that name;
 4. `serving_default`.
 
-`raw` and `faults` take texts as the cells of a CSV file have them. Numbers and booleans become such
+`raw` takes texts as the cells of a CSV file have them. Numbers and booleans become such
 texts; null and NaN become the first text that stands for a missing value. In other signatures null
 is NaN for an input of floats, and an error for any other. Any text may be given as {"b64": BASE64};
 the model gets the decoded bytes.
@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, unknown
-from common.provenance import FAULTS, IMAGE_BYTES, RAW, SERVING_DEFAULT
+from common.provenance import IMAGE_BYTES, RAW, SERVING_DEFAULT
 from common.validation import show
 from components.predict.model import Model
 
@@ -61,7 +61,7 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
             signature = SERVING_DEFAULT
     specs = model.inputs(signature)
     only = min(specs) if len(specs) == 1 else "a value without a name"
-    missing = {c.name: (c.missing or ("",))[0] for c in model.columns if signature in (RAW, FAULTS)}
+    missing = {c.name: (c.missing or ("",))[0] for c in model.columns if signature == RAW}
     values = {name: list[Any]() for name in specs}
     for number, row in enumerate(rows):
         if not isinstance(row, dict) or "b64" in row:

@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import gc
 import logging
+import threading
+import time
 import warnings
 from typing import Any
 
@@ -25,8 +27,7 @@ from starlette.exceptions import HTTPException
 
 from common.errors import UserError, first_line, reading
 from common.provenance import SERVING_DEFAULT
-from components.predict.model import Model
-from components.register.register import find_version
+from components.predict.model import Model, find_model
 from components.serve.options import Options
 from components.serve.request import as_json, ask
 
@@ -39,7 +40,6 @@ class ServedModel(kserve.Model):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options.name.partition("@")[0], return_response_headers=True)
-        self.engine = True  # Makes KServe call `start_engine` when the server starts.
         self._options = options
         self._served: tuple[str, Any] = ("", None)  # No model before `load`.
 
@@ -57,16 +57,11 @@ class ServedModel(kserve.Model):
             stays.
           ConnectionError: If Vertex AI or a store does not answer, likewise.
         """
-        version, directory = "none", self._options.model_dir
-        if not directory:
-            found = find_version(self._options.registry, self._options.name)
-            version, directory = found.number, found.model_dir
+        version, directory = find_model(self._options)
         if version != self._served[0]:
-            model = Model.load(directory)
+            model = Model(directory)
             zeros = {
-                name: tf.constant(
-                    "0" if spec.dtype == tf.string else 0, spec.dtype, [1, *spec.shape[1:]]
-                )
+                name: tf.zeros([1, *spec.shape[1:]], spec.dtype)
                 for name, spec in model.inputs(SERVING_DEFAULT).items()
             }
             # A first call, so that clients need not wait for TensorFlow's preparations. The model
@@ -79,20 +74,15 @@ class ServedModel(kserve.Model):
         self.ready = True
         return True
 
-    async def start_engine(self) -> None:
-        """Starts a task that calls `load` every `poll_s` seconds until the server ends.
+    def follow_alias(self) -> None:
+        """Calls `load` every `poll_s` seconds, without an end.
 
-        KServe calls this and does not wait for the task. An error of `load` is logged, and the old
-        version stays.
+        An error of `load` is logged, and the old version stays.
         """
-        self._looks = asyncio.create_task(self._look())
-
-    async def _look(self) -> None:
-        # `load` may take seconds. In a thread, it does not keep requests waiting.
         while True:
-            await asyncio.sleep(self._options.poll_s)
+            time.sleep(self._options.poll_s)
             try:
-                await asyncio.to_thread(self.load)
+                self.load()
             except Exception as error:  # The old version goes on after any error.
                 logger.error("version %s still answers: %s", self._served[0], first_line(error))
 
@@ -169,6 +159,7 @@ def serve(options: Options) -> None:
     logger.addFilter(lambda record: not record.exc_info)
     model = ServedModel(options)
     model.load()
+    threading.Thread(target=model.follow_alias, daemon=True).start()
 
     @app.middleware("http")
     async def limit(request: Any, call_next: Any) -> JSONResponse:

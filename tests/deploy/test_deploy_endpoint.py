@@ -26,7 +26,7 @@ def registry(vertex, bucket, tmp_path):
     registry = f"vertex://{vertex.project}/{vertex.location}"
     for seed in (1, 2, 3, 4):
         model = export_untrained(manifest, bucket / "runs" / str(seed) / "model", seed=seed)
-        answered = sample(Model.load(model), manifest, "probabilities", None)
+        answered = sample(Model(model), manifest, "probabilities", None)
         if seed == 3:
             answered["answers"] = [[1 - share for share in row] for row in answered["answers"]]
         if seed == 4:

@@ -14,11 +14,19 @@ from components.predict.model import Model
 from tests.rides import convert_quietly, source, typed_rows
 
 
+class MadeUp(Model):
+    """A model that no file has."""
+
+    def __init__(self, signatures, columns):
+        self.signatures = signatures
+        self.columns = columns
+
+
 def model(signature, answer, name, columns=()):
     function = tf.function(lambda **inputs: {"output": answer(inputs[name])})
     spec = tf.TensorSpec([None], tf.string, name)
     signatures = {signature: function.get_concrete_function(**{name: spec})}
-    return Model(directory="model", loaded=None, signatures=signatures, columns=columns)
+    return MadeUp(signatures, columns)
 
 
 @pytest.mark.parametrize(("side", "count"), [(8, RECORDS), (512, BYTES // 512**2), (1100, 0)])
@@ -38,7 +46,7 @@ def test_images_bounded_in_bytes(side, count):
 def test_columns_of_every_type(tmp_path):
     """A model takes what is made up for its columns; of the first row, nothing with a default."""
     manifest = convert_quietly(source(tmp_path, typed_rows(60)))
-    model = Model.load(export_untrained(manifest, tmp_path / "model"))
+    model = Model(export_untrained(manifest, tmp_path / "model"))
     answered = sample(model, manifest, "probabilities", None)
     assert {*answered["instances"][0].values()} == {None}
     assert len(np.unique(answered["answers"], axis=0)) == RECORDS

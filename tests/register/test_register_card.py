@@ -30,7 +30,7 @@ def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
     if model == "wide_deep":
         assert '| `company` | `company` | string |  | `""` stands for it |' in text
         (request,) = re.findall("curl -d '(.*)' localhost", text)
-        loaded = Model.load(registry.find("m", "1").model_dir)
+        loaded = Model(registry.find("m", "1").model_dir)
         answers = ask(loaded, json.loads(request), max_rows=1)
         assert answers["class_name"][0].decode() in manifest.class_names
     (code,) = re.findall("```python\n(.*?)```", text, re.DOTALL)
