@@ -134,20 +134,23 @@ class Flags:
         return cls(**{name: _plain(given[name]) for name in names if name in given})
 
     @classmethod
-    def parse(cls, argv: Sequence[str], prog: str, **fixed: Any) -> Self:
-        """Parses the command line that a pipeline gives to its step.
+    def parse(
+        cls, argv: Sequence[str] | None, prog: str, description: str = "", **fixed: Any
+    ) -> Self:
+        """Parses a command line all of whose flags are fields, as of a pipeline's step.
 
         The flag `--help` prints the help and exits.
 
         Args:
-          argv: Arguments of the step, without the program's name.
+          argv: Arguments, without the program's name; None for those of this process.
           prog: Name of the program, for messages.
+          description: What it does, for the help.
           **fixed: Values of fields that the step sets itself; these get no flags.
 
         Raises:
           UserError: If a flag is unknown, is missing, or has a value that is not allowed.
         """
-        parser = Parser(prog=prog)
+        parser = Parser(prog=prog, description=description)
         cls.add_flags(parser, but=fixed)
         return cls.of(parser.parse_args(argv), **fixed)
 

@@ -1,7 +1,6 @@
 """Notices when another process ends, so that a process does not outlive the one that started it.
 
-    if pid := owner_pid(os.environ):
-        watch(pid, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    follow_owner()
 
 Imports no TensorFlow.
 """
@@ -9,6 +8,7 @@ Imports no TensorFlow.
 import contextlib
 import os
 import select
+import signal
 import threading
 from collections.abc import Callable, Mapping
 
@@ -38,7 +38,12 @@ def open_pidfd(pid: int) -> int | None:
         return None
 
 
-def watch(pid: int, on_death: Callable[[], object]) -> None:
+def kill_self() -> None:
+    """Ends this process by SIGKILL."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def watch(pid: int, on_death: Callable[[], object] = kill_self) -> None:
     """Calls `on_death` once, in a daemon thread, when process `pid` ends.
 
     It is called at once if there is no such process.
@@ -60,3 +65,13 @@ def watch(pid: int, on_death: Callable[[], object]) -> None:
         on_death()
 
     threading.Thread(target=wait, name=f"lifeline-{pid}", daemon=True).start()
+
+
+def follow_owner() -> None:
+    """Ends this process by SIGKILL when the one that it must not outlive ends, if there is one.
+
+    Raises:
+      UserError: If the environment variable `PIPELINE_OWNER_PID` is no process id.
+    """
+    if pid := owner_pid(os.environ):
+        watch(pid)

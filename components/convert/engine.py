@@ -97,7 +97,7 @@ def _work(
     # Ctrl-C reaches this process too, but its parent decides when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    lifeline.watch(parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    lifeline.watch(parent)
     while True:
         connection.send((position, *attempt(function, tasks[position])))
         position = connection.recv()

@@ -3,35 +3,40 @@
 from collections.abc import Sequence
 
 from common.cli import Parser, run_cli
-from components.deploy.deploy import Deployment
+from common.errors import UserError
+from common.google_cloud import refusals
+from components.deploy import deploy
 from components.deploy.options import Options
-
-_VERBS = {
-    "deploy": "gives a version machines and a share of the requests, or the share only if it has "
-    "machines",
-    "list": "lists the versions that have machines",
-    "rollback": "sends all requests to the version that was deployed before the one that they go "
-    "to",
-    "undeploy": "takes the machines of the versions that get no requests",
-    "delete": "deletes the endpoint, with all machines",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="components.deploy",
         description="Versions of a model that answer on a Vertex AI endpoint, one for each model. "
-        "Machines cost money while they are there. "
-        + "; ".join(f"{verb} {what}" for verb, what in _VERBS.items())
-        + ".",
+        "Machines cost money while they are there. deploy gives a version machines and a share of "
+        "the requests, or the share only if it has machines; list lists the versions that have "
+        "machines; rollback sends all requests to the version that was deployed before the "
+        "newest one; undeploy takes the machines of the versions that get no requests; delete "
+        "deletes the endpoint, with all machines.",
     )
-    parser.add_argument("verb", choices=_VERBS)
+    parser.add_argument("verb", choices=("deploy", "list", "rollback", "undeploy", "delete"))
     Options.add_flags(parser)
     args = parser.parse_args(argv)
-    deployment = Deployment(Options.of(args))
-    if args.verb != "list":
-        getattr(deployment, args.verb)()
-    print(deployment)
+    options = Options.of(args)
+    with refusals(options.registry):
+        endpoint = deploy.find_endpoint(options)
+        if args.verb == "deploy":
+            endpoint = deploy.deploy(options, endpoint)
+        if not endpoint:
+            raise UserError(f"model {options.model!r} has no endpoint")
+        if args.verb == "rollback":
+            deploy.rollback(endpoint)
+        elif args.verb == "undeploy":
+            deploy.undeploy(endpoint)
+        elif args.verb == "delete":
+            endpoint.delete(force=True)
+            return 0
+        print(deploy.listed(endpoint))
     return 0
 
 

@@ -1,10 +1,11 @@
 """A model's endpoint on Vertex AI: deployed versions, and their shares of the requests.
 
 options = Options(registry="vertex://my-project/us-central1", name="taxi@7", traffic=10)
-deployment = Deployment(options)
-deployment.deploy()        # Version 7 gets a tenth of the requests,
-deployment.rollback()      # gets none any more,
-deployment.undeploy()      # and has no machines any more.
+endpoint = deploy(options, find_endpoint(options))     # Version 7 gets a tenth of the requests,
+rollback(endpoint)                                     # gets none any more,
+undeploy(endpoint)                                     # and has no machines any more.
+
+The functions raise the errors of Google's client; `common.google_cloud.refusals` explains them.
 """
 
 from collections.abc import Mapping
@@ -13,188 +14,136 @@ from typing import Any
 from google.cloud import aiplatform
 
 from common.errors import UserError
-from common.google_cloud import MANAGED_BY, OURS, refusals
+from common.google_cloud import MANAGED_BY, OURS
 from common.pages import table
 from components.deploy.options import Options
 from components.register.answers import compare
 from components.register.register import find_version
 from components.register.registry import Version
+from components.register.serving import MODEL_ID_PREFIX
 from components.register.vertex import VertexRegistry
 
-_NEW = "0"  # Stands for the version that is being deployed in a split of the traffic.
 # A version's share says how many requests are needed, on average, until it answers one. At most
-# this multiple of that number is sent to check it.
-_PATIENCE = 5
+# this number over the share in percent is sent to check it, which is five times as many.
+_REQUESTS = 500
 
 
-class Deployment:
-    """The endpoint of a model. Labels mark it as made by this program.
+def find_endpoint(options: Options) -> aiplatform.Endpoint | None:
+    """Returns the endpoint of a model, which labels mark as made by this program; None without one.
 
-    Printed as a text, it lists the deployed versions.
+    Its project and location become the ones that Google's client uses.
 
     Raises:
-      UserError: From all methods, if there is no such version or endpoint, or if Vertex AI refuses
-        a request.
-      ConnectionError: From all methods, if Vertex AI does not answer.
-      GoogleAPICallError: From `rollback` and the conversion to a text, if the deployed versions
-        cannot be listed.
+      UserError: If the registry is not one on Vertex AI.
+    """
+    registry = VertexRegistry(options.registry)
+    aiplatform.init(project=registry.project, location=registry.location)
+    found = aiplatform.Endpoint.list(filter=f'{OURS} AND labels.name="{options.model}"')
+    return found[0] if found else None
+
+
+def deploy(options: Options, endpoint: aiplatform.Endpoint | None) -> aiplatform.Endpoint:
+    """Gives a version its share of the requests, on new machines if it is not deployed yet.
+
+    Afterwards the version is sent the requests of its evaluation, if that has recorded any. If it
+    does not answer as recorded, or if that cannot be found out, the deployment and the traffic
+    become as before, and the error is raised; a new endpoint stays.
+
+    Args:
+      options: The version and its share.
+      endpoint: Endpoint of the model; None to make one.
+
+    Returns:
+      The endpoint.
+
+    Raises:
+      UserError: If there is no such version, or it does not answer as recorded.
+    """
+    version = find_version(options.registry, options.name)
+    endpoint = endpoint or aiplatform.Endpoint.create(
+        display_name=options.model, labels=dict([MANAGED_BY], name=options.model)
+    )
+    before = endpoint.traffic_split
+    known = _deployed(endpoint).get(version.number)
+    # Vertex AI calls a version that is being deployed "0".
+    split = share(before, known or "0", options.traffic)
+    if known:
+        endpoint.update(traffic_split=split)
+    else:
+        endpoint.deploy(
+            aiplatform.Model(f"{MODEL_ID_PREFIX}{options.model}@{version.number}"),
+            traffic_split=split,
+            machine_type=options.machine,
+            max_replica_count=options.max_replicas,
+            service_account=options.service_account,
+        )
+    # A version that is found wrong is taken out again at once. Until then it may have answered
+    # requests of others.
+    try:
+        _check(endpoint, version, options.traffic)
+    except BaseException:  # Also if Vertex AI fails, or the user presses Ctrl-C.
+        if known:
+            endpoint.update(traffic_split=before)
+        else:
+            endpoint.undeploy(_deployed(endpoint)[version.number], traffic_split=before or None)
+        raise
+    return endpoint
+
+
+def rollback(endpoint: aiplatform.Endpoint) -> None:
+    """Sends all requests to the version that was deployed before the newest one.
+
+    Raises:
+      UserError: If there is no earlier deployment.
+    """
+    deployed = sorted(endpoint.list_models(), key=lambda each: each.create_time)
+    if len(deployed) < 2:
+        raise UserError(f"{endpoint.resource_name}: no version was deployed before the newest one")
+    endpoint.update(traffic_split={deployed[-2].id: 100})
+
+
+def undeploy(endpoint: aiplatform.Endpoint) -> None:
+    """Undeploys the versions that get no requests, so that their machines cost nothing."""
+    split = endpoint.traffic_split
+    for id in _deployed(endpoint).values():
+        if not split.get(id):
+            endpoint.undeploy(id)
+
+
+def listed(endpoint: aiplatform.Endpoint) -> str:
+    """Returns a table of the deployed versions and their shares of the requests."""
+    split = endpoint.traffic_split
+    rows = [(number, f"{split.get(id, 0)} %") for number, id in _deployed(endpoint).items()]
+    return f"{endpoint.resource_name}\n{table([('version', 'requests'), *rows])}"
+
+
+def _deployed(endpoint: aiplatform.Endpoint) -> dict[str, str]:
+    """Returns the ids of the deployed versions by number."""
+    return {each.model_version_id: each.id for each in endpoint.list_models()}
+
+
+def _check(endpoint: aiplatform.Endpoint, version: Version, traffic: int) -> None:
+    """Checks that a version answers as its evaluation recorded.
+
+    The endpoint chooses which version answers, so requests are repeated until it is this one. A
+    version whose evaluation has no recorded requests is not checked.
+
+    Raises:
+      UserError: If the version answers otherwise, refuses the requests, or is not the one that
+        answers in any of many attempts.
     """
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._name = options.name.partition("@")[0]
-        self._registry = VertexRegistry(options.registry)
-        self._place: dict[str, Any] = {
-            "project": self._registry.project,
-            "location": self._registry.location,
-        }
-        with refusals(options.registry):
-            found = aiplatform.Endpoint.list(
-                filter=f'{OURS} AND labels.name="{self._name}"', **self._place
-            )
-        self._endpoint = found[0] if found else None
-
-    def __str__(self) -> str:
-        if not self._endpoint:
-            return f"model {self._name!r} has no endpoint"
-        split = self._endpoint.traffic_split
-        rows = [("version", "requests", "machine")]
-        for each in self._endpoint.list_models():
-            machine = each.dedicated_resources.machine_spec.machine_type
-            rows.append((each.model_version_id, f"{split.get(each.id, 0)} %", machine))
-        return f"{self._endpoint.resource_name}\n{table(rows)}"
-
-    def deploy(self) -> None:
-        """Gives a version its share of the requests, on new machines if it is not deployed yet.
-
-        Makes the endpoint if the model has none. Afterwards the version is sent the requests of its
-        evaluation, if that has recorded any. If it does not answer as recorded, or if that cannot
-        be found out, the deployment and the traffic become as before, and the error is raised; a
-        new endpoint stays.
-
-        Raises:
-          UserError: If there is no such version, Vertex AI refuses a request, or the version does
-            not answer as recorded.
-          ConnectionError: If Vertex AI does not answer.
-        """
-        options = self._options
-        version = find_version(options.registry, options.name)
-        with refusals(options.registry):
-            self._endpoint = self._endpoint or aiplatform.Endpoint.create(
-                display_name=self._name,
-                labels=dict([MANAGED_BY]) | {"name": self._name},
-                **self._place,
-            )
-            before = self._endpoint.traffic_split
-            known = self._id_of(version)
-            split = share(before, known or _NEW, options.traffic)
-            if known:
-                self._endpoint.update(traffic_split=split)
-            else:
-                model = aiplatform.Model(
-                    f"{self._registry.resource_name(self._name)}@{version.number}", **self._place
-                )
-                self._endpoint.deploy(
-                    model,
-                    traffic_split=split,
-                    machine_type=options.machine,
-                    max_replica_count=options.max_replicas,
-                    service_account=options.service_account,
-                )
-            # A version that is found wrong is taken out again at once. Until then it may have
-            # answered requests of others.
-            try:
-                self._check(version)
-            except BaseException:  # Also if Vertex AI fails, or the user presses Ctrl-C.
-                if known:
-                    self._endpoint.update(traffic_split=before)
-                else:
-                    self._endpoint.undeploy(
-                        self._id_of(version) or "", traffic_split=before or None
-                    )
-                raise
-
-    def rollback(self) -> None:
-        """Sends all requests to the version that was deployed before the one that answers.
-
-        If several versions answer, the newest of them counts.
-
-        Raises:
-          UserError: If there is no earlier deployment, no version gets requests, or there is no
-            endpoint.
-        """
-        endpoint = self._found()
-        split, deployed = (
-            endpoint.traffic_split,
-            sorted(endpoint.list_models(), key=lambda each: each.create_time),
+    def ask(rows: list[Any]) -> Mapping[str, Any]:
+        for _ in range(_REQUESTS // traffic):
+            answer = endpoint.predict(rows)
+            if answer.model_version_id == version.number:
+                return {"predictions": answer.predictions}
+        raise UserError(
+            f"{endpoint.resource_name}: version {version.number} has answered no request"
         )
-        newest = max((i for i, each in enumerate(deployed) if split.get(each.id)), default=0)
-        if not newest:
-            raise UserError(
-                f"{endpoint.resource_name}: no version was deployed before the one that answers"
-            )
-        with refusals(self._options.registry):
-            endpoint.update(traffic_split={deployed[newest - 1].id: 100})
 
-    def undeploy(self) -> None:
-        """Undeploys the versions that get no requests, so that their machines cost nothing.
-
-        Raises:
-          UserError: If there is no endpoint, or Vertex AI refuses a request.
-          ConnectionError: If Vertex AI does not answer.
-        """
-        endpoint = self._found()
-        with refusals(self._options.registry):
-            split = endpoint.traffic_split
-            for each in endpoint.list_models():
-                if not split.get(each.id):
-                    endpoint.undeploy(each.id)
-
-    def delete(self) -> None:
-        """Undeploys all versions, and deletes the endpoint.
-
-        Raises:
-          UserError: If there is no endpoint, or Vertex AI refuses a request.
-          ConnectionError: If Vertex AI does not answer.
-        """
-        with refusals(self._options.registry):
-            self._found().delete(force=True)
-        self._endpoint = None
-
-    def _found(self) -> aiplatform.Endpoint:
-        # Here a missing endpoint is an error; `deploy` makes one instead.
-        if not self._endpoint:
-            raise UserError(str(self))
-        return self._endpoint
-
-    def _id_of(self, version: Version) -> str | None:
-        deployed = self._found().list_models()
-        return next((each.id for each in deployed if each.model_version_id == version.number), None)
-
-    def _check(self, version: Version) -> None:
-        """Checks that a version answers as its evaluation recorded.
-
-        The endpoint chooses which version answers, so requests are repeated until it is this one. A
-        version whose evaluation has no recorded requests is not checked.
-
-        Raises:
-          UserError: If the version answers otherwise, refuses the requests, or is not the one that
-            answers in any of many attempts.
-        """
-
-        endpoint = self._found()
-
-        def ask(rows: list[Any]) -> Mapping[str, Any]:
-            for _ in range(_PATIENCE * 100 // self._options.traffic):
-                answer = endpoint.predict(rows)
-                if answer.model_version_id == version.number:
-                    return {"predictions": answer.predictions}
-            raise UserError(
-                f"{endpoint.resource_name}: version {version.number} has answered no request"
-            )
-
-        if answered := version.facts.get("answered"):
-            compare(endpoint.resource_name, ask, {**answered, "latency_ms": None})
+    if answered := version.facts.get("answered"):
+        compare(endpoint.resource_name, ask, answered)
 
 
 def share(split: Mapping[str, int], id: str, percent: int) -> dict[str, int]:
@@ -206,12 +155,10 @@ def share(split: Mapping[str, int], id: str, percent: int) -> dict[str, int]:
       percent: Its share.
 
     Returns:
-      The new split, which sums up to 100. The other versions keep their ratios, but for rounding.
+      The new split, which sums up to 100. The other versions keep their ratios, rounded down; what
+      that leaves goes to the version.
     """
     others = {other: part for other, part in split.items() if other != id and part}
-    left, total, shares = 100 - percent, sum(others.values()), {}
-    # Each version gets its part of what is left, so rounding errors do not add up.
-    for other, part in others.items():
-        shares[other] = round(left * part / total)
-        left, total = left - shares[other], total - part
+    total = sum(others.values())
+    shares = {other: part * (100 - percent) // total for other, part in others.items()}
     return {**shares, id: 100 - sum(shares.values())}

@@ -14,9 +14,10 @@ from common.errors import UserError
 from common.manifest import Feature, Manifest, Summary
 from common.provenance import IMAGE_BYTES
 from components.predict.model import Model
-from components.serve.request import ask
+from components.serve.request import as_rows, ask
 
 RECORDS, BYTES = 16, 1 << 20  # Vertex AI accepts requests of up to 1.5 MB of JSON.
+_FIXED = {"string": "other", "bool": "false", "time": "2024-01-31"}
 
 
 def sample(
@@ -38,22 +39,20 @@ def sample(
       model refuses the records.
     """
     features = manifest.source_columns if model.columns else manifest.inputs
-    pixels = sum(math.prod(f.shape) for f in features if f.shape)
+    pixels = sum(math.prod(f.shape) for f in features)
     of_files = IMAGE_BYTES in model.signatures
     # As numbers of JSON, pixels take up to 4 characters each.
-    if not (count := min(RECORDS, (BYTES if of_files else BYTES // 4) // max(1, pixels))):
+    if not (count := min(RECORDS, (BYTES if of_files else BYTES // 4) // pixels)):
         return None
     random = np.random.default_rng(0)
     columns = {f.name: made_up(f, count, random) for f in features}
-    if not of_files:
-        values = (column.tolist() for column in columns.values())
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-        rows[0] |= {f.name: None for f in features if model.columns and f.default is not None}
-    else:
+    if of_files:
         (images,) = columns.values()
         rows = [
             {"b64": base64.b64encode(tf.io.encode_png(image).numpy()).decode()} for image in images
         ]
+    else:
+        rows = as_rows({name: column.tolist() for name, column in columns.items()})
     try:
         answers = ask(model, {"instances": rows}, count)[output]
     except UserError:  # The model may take only the texts of its vocabulary, for example.
@@ -77,8 +76,7 @@ def made_up(feature: Feature, count: int, random: np.random.Generator) -> np.nda
     if feature.shape:
         low, high = feature.value_range or (0, 1)
         return random.uniform(low, high, (count, *feature.shape)).astype(feature.dtype)
-    if feature.dtype == "string":
-        return np.array(["false" if feature.type == "bool" else "other"] * count)
+    if feature.type in _FIXED:
+        return np.full(count, _FIXED[feature.type])
     about = feature.statistics or Summary()
-    values = random.normal(about.mean or 0, about.std or 1, count).astype(feature.dtype)
-    return values.astype("datetime64[s]").astype(str) if feature.type == "time" else values
+    return random.normal(about.mean or 0, about.std or 1, count).astype(feature.dtype)

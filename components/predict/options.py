@@ -19,8 +19,8 @@ _OUTPUT = Kind(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelOptions(Flags):
-    """Arguments that say which model answers. On Vertex AI, the environment names its directory."""
+class VersionOptions(Flags):
+    """Arguments that say which version of a registered model it is."""
 
     registry: str = flag(str, "a directory, or vertex://PROJECT/LOCATION", default="registry")
     name: str = flag(
@@ -29,6 +29,17 @@ class ModelOptions(Flags):
         default="model",
         metavar="NAME[@VERSION]",
     )
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self.name.partition("@")[0]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions(VersionOptions):
+    """Arguments that say which model answers. On Vertex AI, the environment names its directory."""
+
     model_dir: str | None = flag(
         place,
         "a SavedModel, <job-dir>/model, in place of a registered one",

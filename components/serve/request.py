@@ -20,6 +20,7 @@ the model gets the decoded bytes.
 """
 
 import base64
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,12 @@ def ask(model: Model, request: Any, max_rows: int) -> dict[str, np.ndarray]:
     rows = _rows(request)
     if not 0 < len(rows) <= max_rows:
         raise UserError(f"{len(rows):,} rows; send 1 to {max_rows:,} at a time (--max-rows)")
-    match request:
-        case {"signature_name": name}:
-            signature = str(name)
-        case _ if model.columns:
-            signature = RAW
-        case _ if isinstance(rows[0], dict) and rows[0].keys() & {"b64", IMAGE_BYTES}:
-            signature = IMAGE_BYTES
-        case _:
-            signature = SERVING_DEFAULT
+    signature = SERVING_DEFAULT
+    if model.columns:
+        signature = RAW
+    elif isinstance(rows[0], dict) and rows[0].keys() & {"b64", IMAGE_BYTES}:
+        signature = IMAGE_BYTES
+    signature = str(request.get("signature_name", signature))
     specs = model.inputs(signature)
     only = min(specs) if len(specs) == 1 else "a value without a name"
     missing = {c.name: (c.missing or ("",))[0] for c in model.columns if signature == RAW}
@@ -98,7 +96,7 @@ def as_json(answers: dict[str, np.ndarray], by_row: bool) -> dict[str, Any]:
     if len(result) == 1:
         (result,) = result.values()
     elif by_row:
-        result = _transpose(result)
+        result = as_rows(result)
     return {"predictions" if by_row else "outputs": result}
 
 
@@ -111,16 +109,17 @@ def _rows(request: Any) -> list[Any]:
     match request:
         case {"instances": [*rows]}:
             return rows
-        case {"inputs": dict(columns)}:
-            for name, values in columns.items():
-                if not isinstance(values, list) or len(values) != len(next(iter(columns.values()))):
-                    raise UserError(f"{name}: give a list, as long as that of each other column")
-            return _transpose(columns)
-    raise UserError('send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}')
+        case {"inputs": dict(columns)} if all(isinstance(each, list) for each in columns.values()):
+            with contextlib.suppress(ValueError):  # For lists of different lengths.
+                return as_rows(columns)
+    raise UserError(
+        'send {"instances": [ROW, ...]} or {"inputs": {NAME: [VALUE, ...], ...}}, with lists of '
+        "one length"
+    )
 
 
-def _transpose(columns: dict[str, Any]) -> list[Any]:
-    """Turns lists of equal length by column into a list of rows, dicts by column."""
+def as_rows(columns: dict[str, Any]) -> list[Any]:
+    """Returns lists of equal length by column as a list of rows, objects by column."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -139,10 +138,9 @@ def _value(spec: tf.TensorSpec, missing: str | None, value: Any) -> Any:
     if missing is not None:
         if value is None or value != value:
             value = missing
-        elif isinstance(value, float) and value.is_integer():
-            value = f"{value:.0f}"  # Vertex AI turns the integer 5 into 5.0.
         elif isinstance(value, int | float):
-            value = str(value).lower()  # Booleans are written as in JSON.
+            # Booleans are written as in JSON. Vertex AI turns the integer 5 into 5.0.
+            value = str(value).lower().removesuffix(".0")
     if spec.dtype == tf.string:
         return (
             base64.b64decode(value["b64"], validate=True)

@@ -8,7 +8,6 @@ serve(Options(name="trips@champion", port=8080))          # until SIGTERM or Ctr
 import asyncio
 import contextlib
 import gc
-import logging
 import threading
 import time
 import warnings
@@ -16,17 +15,15 @@ from typing import Any
 
 import kserve
 import orjson
-import tensorflow as tf
-import uvicorn
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from kserve.logging import logger, trace_logger
-from kserve.model_server import app
+from kserve.logging import logger
+from kserve.model_server import DataPlane, ModelRepositoryExtension, RESTServer, app
 from kserve.utils.numpy_codec import from_np_dtype
 from starlette.exceptions import HTTPException
 
 from common.errors import UserError, first_line, reading
-from common.provenance import SERVING_DEFAULT
+from common.provenance import IMAGE_BYTES
 from components.predict.model import Model, find_model
 from components.serve.options import Options
 from components.serve.request import as_json, ask
@@ -39,7 +36,7 @@ class ServedModel(kserve.Model):
     """
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options.name.partition("@")[0], return_response_headers=True)
+        super().__init__(options.model, return_response_headers=True)
         self._options = options
         self._served: tuple[str, Any] = ("", None)  # No model before `load`.
 
@@ -60,19 +57,15 @@ class ServedModel(kserve.Model):
         version, directory = find_model(self._options)
         if version != self._served[0]:
             model = Model(directory)
-            zeros = {
-                name: tf.zeros([1, *spec.shape[1:]], spec.dtype)
-                for name, spec in model.inputs(SERVING_DEFAULT).items()
-            }
-            # A first call, so that clients need not wait for TensorFlow's preparations. The model
-            # may well refuse such a row.
+            # A first request, so that clients need not wait for TensorFlow's preparations. The
+            # model may well refuse such a row.
+            row = {"b64": ""} if IMAGE_BYTES in model.signatures else {}
             with contextlib.suppress(UserError):
-                model.ask(SERVING_DEFAULT, zeros)
+                ask(model, {"instances": [row]}, 1)
             self._served = (version, model)
-            logger.info("version %s answers, from %s", version, directory)
+            print(f"version {version} answers, from {directory}")
             gc.collect()  # TensorFlow's objects of the old version are in reference cycles.
-        self.ready = True
-        return True
+        return super().load()
 
     def follow_alias(self) -> None:
         """Calls `load` every `poll_s` seconds, without an end.
@@ -102,34 +95,25 @@ class ServedModel(kserve.Model):
           V2 a `kserve.InferResponse`.
 
         Raises:
-          HTTPException: With status 400 if something is wrong with the request.
-        """
-        # Both are read at once, since `load` may replace them while the model answers.
-        version, model = self._served
-        response_headers["x-model-version"] = version
-        try:
-            return await asyncio.to_thread(self._answer, model, payload)
-        except ValueError as error:
-            raise HTTPException(400, first_line(error)) from None
-
-    def _answer(self, model: Model, payload: Any) -> Any:
-        """Returns the answer to a request, as `predict` does. It runs in a thread.
-
-        Raises:
           ValueError: If something is wrong with the request; a UserError is one.
         """
-        max_rows = self._options.max_rows
-        if not isinstance(payload, kserve.InferRequest):
-            request = orjson.loads(payload) if isinstance(payload, bytes) else payload
-            return as_json(ask(model, request, max_rows), "instances" in request)
-        columns = {}
-        for column in payload.inputs:
-            with reading(column.name, "send data of its datatype and shape"):
-                columns[column.name] = column.as_numpy().tolist()
-        answers = ask(model, {"inputs": columns}, max_rows)
+        # Both are read at once, since `load` may replace them while the model answers.
+        response_headers["x-model-version"], model = self._served
+        request = orjson.loads(payload) if isinstance(payload, bytes) else payload
+        is_v2 = isinstance(payload, kserve.InferRequest)
+        if is_v2:
+            columns = {}
+            for column in payload.inputs:
+                with reading(column.name, "send data of its datatype and shape"):
+                    columns[column.name] = column.as_numpy().tolist()
+            request = {"inputs": columns}
+        # In a thread, so that other requests need not wait for the model.
+        answers = await asyncio.to_thread(ask, model, request, self._options.max_rows)
+        if not is_v2:
+            return as_json(answers, "instances" in request)
         outputs = [
-            kserve.InferOutput(name, [*a.shape], from_np_dtype(a.dtype), a)
-            for name, a in answers.items()
+            kserve.InferOutput(name, [*answer.shape], from_np_dtype(answer.dtype), answer)
+            for name, answer in answers.items()
         ]
         return kserve.InferResponse(
             payload.id or "", self.name, outputs, requested_outputs=payload.request_outputs
@@ -137,47 +121,42 @@ class ServedModel(kserve.Model):
 
 
 def serve(options: Options) -> None:
-    """Loads the model, and answers requests until SIGTERM or SIGINT.
+    """Loads the model, and answers requests until SIGTERM or SIGINT, which then take effect.
 
     Requests that are running at that moment are still answered.
 
     Raises:
       UserError: If there is no such model, or if it cannot be loaded.
       ConnectionError: If Vertex AI or a store does not answer while it is loaded.
+      SystemExit: If the port cannot be used.
     """
     warnings.simplefilter("ignore")  # KServe calls functions that FastAPI has deprecated.
-    # KServe has no option for the address to listen on, and listens on all of them.
-    config = uvicorn.Config
-    uvicorn.Config = lambda served, **settings: config(  # type: ignore[assignment,misc]
-        served, **{**settings, "host": options.host}
-    )
-    server = kserve.ModelServer(options.port, enable_grpc=False)
-    for each in (trace_logger, logging.getLogger("uvicorn.access")):
-        each.setLevel("WARNING")  # At lower levels they log four lines for each request.
     # KServe logs a traceback for each wrong request, of which the client is told. Other errors are
     # logged by uvicorn.
     logger.addFilter(lambda record: not record.exc_info)
     model = ServedModel(options)
+    models = kserve.ModelRepository()
+    models.update(model)
+    server = RESTServer(app, DataPlane(models), ModelRepositoryExtension(models), options.port)
+    server.config.host = options.host  # KServe has no option for the address to listen on.
+    port = server.config.bind_socket()
     model.load()
     threading.Thread(target=model.follow_alias, daemon=True).start()
 
     @app.middleware("http")
     async def limit(request: Any, call_next: Any) -> JSONResponse:
+        headers = request.headers
         # A request in chunks has no length that could be checked before it is read.
-        length = request.headers.get(
-            "content-length", "inf" if "transfer-encoding" in request.headers else 0
-        )
+        length = headers.get("content-length", "inf" if "transfer-encoding" in headers else 0)
         if float(length) > options.max_request_mb * 1e6:
             return _error(
                 413,
                 f"send a Content-Length of at most {options.max_request_mb:g} MB "
                 "(--max-request-mb)",
             )
-        # Clients may neither use KServe's API to load models nor send tensors in binary form.
-        if (
-            "/repository/" in request.url.path
-            or "inference-header-content-length" in request.headers
-        ):
+        # Clients may neither use KServe's API to load models nor send tensors in binary form, of
+        # which it checks little.
+        if "/repository/" in request.url.path or "inference-header-content-length" in headers:
             return _error(403, "clients load nothing, and send tensors as JSON")
         try:
             async with asyncio.timeout(options.timeout_s):
@@ -189,12 +168,13 @@ def serve(options: Options) -> None:
 
     @app.exception_handler(HTTPException)
     @app.exception_handler(RequestValidationError)
+    @app.exception_handler(ValueError)
     async def refuse(_: Any, error: Any) -> JSONResponse:
-        if isinstance(error, HTTPException):
-            return _error(error.status_code, error.detail)
-        return _error(400, "{loc}: {msg}".format(**error.errors()[0]))
+        if isinstance(error, RequestValidationError):
+            error = "{loc}: {msg}".format(**error.errors()[0])
+        return _error(getattr(error, "status_code", 400), first_line(error))
 
-    server.start([model])
+    server.run([port])
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -86,9 +86,7 @@ def run(plan: Plan, output: Output, patience: Patience = _DEFAULTS) -> int:
         job = _Job(plan, patience, output, record, guard, signals)
         stack.callback(job.reap)
         stack.enter_context(contextlib.closing(guard))
-        if owner := lifeline.owner_pid(os.environ):
-            # The guard then removes the replicas.
-            lifeline.watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        lifeline.follow_owner()  # If it ends this process, the guard removes the replicas.
         environ = {**os.environ, MARK: guard.mark("setup")}
         for command in plan.setup:
             process = subprocess.run(
