@@ -18,9 +18,12 @@ FALSE = ("false", "f", "no", "n", "0")
 EITHER = f"{' '.join(TRUE)} or {' '.join(FALSE)}"
 WHOLE_NUMBER = r"[ \t]*-?[0-9]+[ \t]*"
 NUMBER = r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*"
-_CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
-_MONTH_DAY = r"(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
-ISO_8601 = rf"\d{{4}}-{_MONTH_DAY}([T ]{_CLOCK}(:[0-5]\d(\.\d+)?)?(Z|[+-]{_CLOCK})?)?"
+# The groups are year, month, day, hour, minute, second, and the zone's sign, hours and minutes.
+ISO_8601 = (
+    r"(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+    r"(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.\d+)?)?"
+    r"(?:Z|([+-])([01]\d|2[0-3]):([0-5]\d))?)?"
+)
 KINDS = {  # Descriptions of a valid value, by the type of its column.
     "float": "finite 32-bit number",
     "int": "64-bit whole number",

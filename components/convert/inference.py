@@ -24,7 +24,7 @@ from common.storage.files import write_text
 from components.convert.expressions import connect, quoted, unquoted
 from components.convert.options import Options, Proposal
 from components.convert.sources.registry import find_source
-from components.convert.sources.views import TABLES, create_view, what_is_wrong
+from components.convert.sources.views import TABLES, create_view, table_errors
 
 # Texts that may stand for a missing value.
 _MARKS = ("NA", "N/A", "NaN", "nan", "NULL", "null")
@@ -200,12 +200,9 @@ def write(options: Options, proposal: Proposal) -> None:
     ):
         files = find_source(dataset, schema="-").files(options.source)
         source = as_list(options.source)[0]
-        with about(source):
-            try:
-                delimiter = create_view(connection, dataset, files, folder)
-                text = _schema(connection, dataset, source, proposal.label, delimiter)
-            except duckdb.Error as error:
-                raise UserError(what_is_wrong(error)) from None
+        with about(source), table_errors():
+            delimiter = create_view(connection, dataset, files, folder)
+            text = _schema(connection, dataset, source, proposal.label, delimiter)
     with writable(f"--infer-schema {path}"):
         write_text(path, text)
     print(f"{path}: look through it, then convert with --schema {path}", flush=True)

@@ -2,30 +2,26 @@
 
 from collections.abc import Sequence
 
-from common.cli import Parser, run_cli
+from common.cli import run_cli
 from common.quiet import import_keras, without_advice
 from components.predict.options import Options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(
-        prog="components.predict",
-        description="Writes what a model predicts for rows of tables, images, or records of a "
+    options = Options.parse(
+        argv,
+        "components.predict",
+        "Writes what a model predicts for rows of tables, images, or records of a "
         "converted dataset. A row that it refuses is left out, and listed in FILE.errors.jsonl "
         "with what is wrong.",
     )
-    Options.add_flags(parser)
-    options = Options.of(parser.parse_args(argv))
     with without_advice():
         import_keras()
         from components.predict.predict import predict
     answered, wrong = predict(options)
     print(f"{options.output}: predictions for {answered:,} rows")
     if wrong:
-        print(
-            f"{wrong:,} of {answered + wrong:,} rows are wrong and left out; "
-            f"{options.errors_file} lists them"
-        )
+        print(f"{options.errors_file}: {wrong:,} rows are wrong and left out")
     return 0
 
 

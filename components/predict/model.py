@@ -103,22 +103,6 @@ class Model:
         # TensorFlow gives them in another order in each process.
         return {name: answers[name].numpy() for name in sorted(answers)}
 
-    def require(self, signature: str, content: str) -> None:
-        """Checks that the model has a signature.
-
-        Args:
-          signature: Name of the signature.
-          content: What it takes, in words for the message.
-
-        Raises:
-          UserError: If there is no such signature.
-        """
-        if signature not in self.signatures:
-            raise UserError(
-                f"{self.directory} does not take {content}; its signatures are "
-                f"{', '.join(sorted(self.signatures))}"
-            )
-
 
 def find_model(options: ModelOptions) -> tuple[str, str]:
     """Returns the number of a version, and the directory of its SavedModel.

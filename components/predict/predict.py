@@ -26,7 +26,7 @@ from components.predict.rows import Rows, open_rows
 
 _WAITING = 2  # Batches for each thread that are read ahead.
 # Result of a batch: the rows that were answered, with their answers; and the refused rows, each
-# with its `fault` and the number of its `row`, from 1.
+# with its `fault` and the number of its `row` in the batch, from 1.
 _Answers = tuple[list[pa.RecordBatch], list[dict[str, Any]]]
 
 
@@ -67,27 +67,24 @@ def predict(options: Options) -> tuple[int, int]:
             track("predicting", rows.count, "rows") as advance,
         ):
             for right, wrong in _answers(model, rows):
+                start = num_right + num_wrong
                 for batch in right:
                     # Only the answers show the types of their columns.
                     writer = writer or pa.ipc.new_stream(staged, batch.schema)
                     writer.write_batch(batch)
                     num_right += len(batch)
-                    advance(len(batch))
                 for row in wrong:
                     fault = fault or f"; of the first: {row['fault']}"
-                    wrong_rows.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
-                    num_wrong += 1
-                    advance(1)
+                    row["row"] += start
+                    print(json.dumps(row, default=str, ensure_ascii=False), file=wrong_rows)
+                num_wrong += len(wrong)
+                advance(num_right + num_wrong - start)
         if not num_right:
             raise UserError(f"none of {num_wrong:,} rows can be answered{fault}")
         writer.close()
         # DuckDB can write all of the formats, and tells them by the file's name.
-        with (
-            reading(f"--output {output}", "give another one"),
-            pa.memory_map(staged) as file,
-            connect() as connection,
-        ):
-            connection.register("answers", pa.ipc.open_stream(file))
+        with reading(f"--output {output}", "give another one"), connect() as connection:
+            connection.register("answers", pa.ipc.open_stream(pa.OSFile(staged)))
             connection.execute(f"COPY answers TO {literal(complete)}")
         os.rename(refused, options.errors_file)
         os.rename(complete, output)
@@ -98,11 +95,9 @@ def _answers(model: Model, rows: Rows) -> Iterator[_Answers]:
     """Yields the result of each batch in order, computed in as many threads as there are cores."""
     pending: collections.deque[concurrent.futures.Future[_Answers]] = collections.deque()
     threads = usable_cores()
-    number = 1
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         for kept, inputs in rows.batches:
-            pending.append(pool.submit(_answer, model, rows.signature, kept, inputs, number))
-            number += len(kept)
+            pending.append(pool.submit(_answer, model, rows.signature, kept, inputs))
             if len(pending) > _WAITING * threads:
                 yield pending.popleft().result()
         while pending:
@@ -114,19 +109,19 @@ def _answer(
     signature: str,
     kept: pa.RecordBatch,
     inputs: Mapping[str, np.ndarray],
-    number: int,
 ) -> _Answers:
     """Returns the result of a batch.
 
     If the model refuses the batch and names the rows at fault, the others are asked about once
-    more. If it names none, the batch is halved until the rows at fault are alone.
+    more. If it names none, the batch is halved until the rows at fault are alone. An answer is
+    called `predicted_NAME` if a kept column has its name, with more of these before it if one has
+    that too.
 
     Args:
       model: The model.
       signature: Name of its signature.
       kept: Columns to write beside the answers, N rows.
       inputs: Inputs of the signature, [N, ...] by name.
-      number: Number of the first row in the source, from 1.
     """
     right: list[pa.RecordBatch] = []
     faults: dict[int, str] = {}
@@ -135,7 +130,12 @@ def _answer(
         rows = waiting.pop()
         try:
             answers = model.ask(signature, {name: values[rows] for name, values in inputs.items()})
-            right.append(_beside(kept.take(pa.array(rows)), answers))
+            batch = kept.take(pa.array(rows))
+            for name, values in answers.items():
+                while name in batch.schema.names:
+                    name = f"predicted_{name}"
+                batch = batch.append_column(name, _arrow(values))
+            right.append(batch)
         except RefusalError as refusal:
             if named := refusal.faults:
                 faults |= {int(rows[i]): fault for i, fault in named.items()}
@@ -145,25 +145,10 @@ def _answer(
             else:
                 faults |= dict.fromkeys(rows.tolist(), str(refusal))
     wrong = [
-        {"fault": fault, "row": number + row, **kept.slice(row, 1).to_pylist()[0]}
+        {"fault": fault, "row": row + 1, **kept.slice(row, 1).to_pylist()[0]}
         for row, fault in sorted(faults.items())
     ]
     return right, wrong
-
-
-def _beside(kept: pa.RecordBatch, answers: Mapping[str, np.ndarray]) -> pa.RecordBatch:
-    """Returns kept columns and answers side by side.
-
-    An answer is called `predicted_NAME` if a kept column has its name, with more of these before it
-    if one has that too.
-    """
-    columns = dict(zip(kept.schema.names, kept.columns, strict=True))
-    # Answers of one number for a row come before those of several.
-    for name, values in sorted(answers.items(), key=lambda answer: answer[1].ndim):
-        while name in columns:
-            name = f"predicted_{name}"
-        columns[name] = _arrow(values)
-    return pa.RecordBatch.from_pydict(columns)
 
 
 def _arrow(values: np.ndarray) -> pa.Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from common.cli import as_list
-from common.errors import UserError, about, readable
+from common.errors import UserError, about, readable, unknown
 from common.manifest import FILE, Feature, Manifest
 from common.provenance import IMAGE_BYTES, RAW, SERVING_DEFAULT
 from common.storage.files import read_bytes, stat_file
@@ -27,7 +28,7 @@ from common.storage.storage import File, map_in_threads
 from components.convert.expressions import connect, literal, quoted
 from components.convert.sources.images import IMAGE_SUFFIXES
 from components.convert.sources.tables import ENDINGS
-from components.convert.sources.views import create_view, what_is_wrong
+from components.convert.sources.views import create_view, table_errors
 from components.predict.model import Model
 from components.predict.options import Options
 from trainer.data import records
@@ -84,56 +85,47 @@ def open_rows(options: Options, model: Model) -> Iterator[Rows]:
         yield _records(paths[0], model, options)
         return
     files = options.files()
-    endings = {_ending(file) for file in files}
-    kind = next((kind for kind, usual in _KINDS.items() if endings.intersection(usual)), None)
-    if kind is None:
+    for kind in _KINDS:
+        ending = re.compile(rf"\.({'|'.join(_KINDS[kind])})(\.gz|\.zst)?$", re.IGNORECASE)
+        if chosen := [file for file in files if ending.search(file.path)]:
+            break
+    else:
         raise UserError(
-            f"--source {' '.join(paths)}: no converted dataset, and no files that end in "
-            f"{' '.join(itertools.chain(*_KINDS.values()))}"
+            f"--source {' '.join(paths)}: no converted dataset, and no files of {', '.join(_KINDS)}"
         )
-    files = [file for file in files if _ending(file) in _KINDS[kind]]
+    signature = IMAGE_BYTES if kind == _IMAGES else RAW
+    if signature not in model.signatures:
+        raise UserError(
+            f"{model.directory} does not take {kind}; its signatures are "
+            f"{', '.join(sorted(model.signatures))}"
+        )
     if kind == _IMAGES:
-        model.require(IMAGE_BYTES, "image files")
-        batches = _image_batches(files, options.batch_size)
-        yield Rows(count=len(files), signature=IMAGE_BYTES, batches=batches)
+        yield Rows(
+            count=len(chosen),
+            signature=signature,
+            batches=_image_batches(chosen, options.batch_size),
+        )
         return
-    model.require(RAW, "rows of a table")
     with (
         tempfile.TemporaryDirectory() as folder,
-        # The statistics in a Parquet file ignore NaN. With this optimizer DuckDB would conclude
-        # that there is none, and drop the check for it.
-        connect(
-            memory_limit=_MEMORY,
-            temp_directory=folder,
-            disabled_optimizers="statistics_propagation",
-        ) as connection,
+        connect(memory_limit=_MEMORY, temp_directory=folder) as connection,
         about(paths[0]),
+        table_errors(),
     ):
-        try:
-            create_view(connection, kind, files, folder)
-            yield _table(connection, kind, model, options.batch_size)
-        except duckdb.Error as error:
-            raise UserError(what_is_wrong(error)) from None
+        create_view(connection, kind, chosen, folder)
+        yield _table(connection.view("source"), kind, model, options.batch_size)
 
 
-def _ending(file: File) -> str:
-    return file.path.lower().removesuffix(".gz").removesuffix(".zst").rpartition(".")[2]
-
-
-def _table(connection: duckdb.DuckDBPyConnection, kind: str, model: Model, size: int) -> Rows:
-    types = {name: str(type_) for name, type_, *_ in connection.sql("DESCRIBE source").fetchall()}
+def _table(source: duckdb.DuckDBPyRelation, kind: str, model: Model, size: int) -> Rows:
+    types = dict(zip(source.columns, map(str, source.types), strict=True))
     for column in model.columns:
         if column.header not in types:
-            raise UserError(
-                f"no column {column.header!r}, which the model takes (it has {', '.join(types)})"
-            )
+            raise unknown("column that the model takes:", column.header or "", types)
     # The model parses texts itself, so all columns that it takes are turned into texts.
     texts = [_text(column, types[column.header or ""], kind) for column in model.columns]
-    ((count,),) = connection.sql("SELECT count(*) FROM source").fetchall()
-    table = connection.sql(f"SELECT *, {', '.join(texts)} FROM source").to_arrow_reader(size)
 
     def batches() -> Iterator[Batch]:
-        for batch in table:
+        for batch in source.project(f"*, {', '.join(texts)}").to_arrow_reader(size):
             yield (
                 batch.select(range(len(types))),
                 {
@@ -142,7 +134,7 @@ def _table(connection: duckdb.DuckDBPyConnection, kind: str, model: Model, size:
                 },
             )
 
-    return Rows(count=count, signature=RAW, batches=batches())
+    return Rows(count=len(source), signature=RAW, batches=batches())
 
 
 def _text(column: Feature, type_: str, kind: str) -> str:
@@ -169,7 +161,8 @@ def _image_batches(files: Sequence[File], size: int) -> Iterator[Batch]:
     for start in range(0, len(files), size):
         paths = [file.path for file in files[start : start + size]]
         with readable(paths[0]):
-            contents = map_in_threads(read_bytes, paths)
+            # The model refuses an empty text, which stands for a file that is gone.
+            contents = [content or b"" for content in map_in_threads(read_bytes, paths)]
         yield pa.RecordBatch.from_pydict({"file": paths}), {IMAGE_BYTES: np.array(contents, object)}
 
 
@@ -182,10 +175,9 @@ def _records(directory: str, model: Model, options: Options) -> Rows:
         numbers = itertools.count()
         for columns in records.batches(manifest, directory, options.split, options.batch_size):
             labels = columns[label].numpy().tolist()
-            if manifest.class_names:
-                labels = [manifest.class_names[each] for each in labels]
             kept = {"record": [*itertools.islice(numbers, len(labels))], label: labels}
             yield pa.RecordBatch.from_pydict(kept), {name: columns[name].numpy() for name in names}
 
-    count = manifest.split(options.split).examples
-    return Rows(count=count, signature=SERVING_DEFAULT, batches=batches())
+    return Rows(
+        count=manifest.split(options.split).examples, signature=SERVING_DEFAULT, batches=batches()
+    )

@@ -85,7 +85,7 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
     ]
     write_csv(tmp_path / "r.csv", rows)
     predictions = predict(model, tmp_path / "r.csv", tmp_path / "p.parquet", "--batch-size", "64")
-    assert "6 of 300 rows are wrong and left out" in capsys.readouterr().out
+    assert "6 rows are wrong and left out" in capsys.readouterr().out
     right = [row["id"] for row in rows if row["stops"] != "many"]
     assert [row["id"] for row in predictions] == right
     first = predictions[0]
@@ -102,7 +102,7 @@ def test_predict_keeps_all_and_lists_wrong_rows(rides, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("header", "stops", "flags", "message"),
     [
-        ("Fare", 1, [], "no column 'Fare (USD)', which the model takes (it has Fare, stops"),
+        ("Fare", 1, [], "the model takes: 'Fare (USD)'; did you mean 'Fare'"),
         ("Fare (USD)", "x", [], "none of 2 rows can be answered; of the first: Stops: 'x' is no"),
         ("Fare (USD)", 1, ["--source", "nothing.csv"], "nothing.csv: no such file"),
         (
@@ -143,7 +143,7 @@ def test_predict_images(tmp_path, capsys):
     model = export_untrained(manifest, tmp_path / "model", "cnn")
     paths[0].write_bytes(b"no image")
     predictions = predict(model, tmp_path / "source", tmp_path / "p.csv", "--batch-size", "16")
-    assert "1 of 40 rows are wrong and left out" in capsys.readouterr().out
+    assert "1 rows are wrong and left out" in capsys.readouterr().out
     assert len(predictions) == 39 and predictions[0]["file"].endswith("a/02.png")
     assert {row["class_name"] for row in predictions} <= {"a", "b"}
     wrong = json.loads((tmp_path / "p.errors.jsonl").read_text())
@@ -155,7 +155,7 @@ def test_predict_model_for_other_rows(rides, scored, make_model, tmp_path, refus
     write_csv(tmp_path / "r.csv", rides[0])
     flags = ["--source", tmp_path / "r.csv", "--output", tmp_path / "p.csv"]
     line = refused(main, "--model-dir", make_model(), *flags)
-    assert "does not take rows of a table" in line
+    assert "does not take csv; its signatures are " in line
     predictions = predict(make_model(), scored.path, tmp_path / "p.csv")
     right = sum(row["label"] == int(row["class_name"]) for row in predictions)
     assert right == len(scored.labels)

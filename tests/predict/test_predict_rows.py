@@ -40,7 +40,7 @@ def test_typed_value_becomes_cell(array, kind, texts, tmp_path):
     """Cells of a CSV file, which the model then reads as the converter does."""
     pq.write_table(pa.table({"x": array, "kept": range(len(array))}), tmp_path / "x.parquet")
     column = Feature(name="x", header="x", dtype="string", type=kind, missing=("-", "NA"))
-    model = SimpleNamespace(columns=[column], require=lambda *_: None)
+    model = SimpleNamespace(columns=[column], signatures=["raw"])
     source = str(tmp_path / "x.parquet")
     options = Options(model_dir="-", source=source, output="-.csv")
     with open_rows(options, model) as rows:

@@ -54,59 +54,53 @@ def serving_preprocessing(
     if not manifest.is_table:
         return dict(columns)
     served = dict(columns)
-    faults = []
+    faults = [tf.constant([], tf.string)]
     for name, cells in columns.items():
         feature = manifest.feature(name)
         kind, missing = feature.type or "", feature.missing or ()
         values, is_missing = cells, tf.not_equal(cells, cells)  # Only NaN differs from itself.
-        if cells.dtype != feature.dtype:
+        if cells.dtype == tf.string:
             is_missing = _is_in(cells, missing)
             pattern, valid, parse = _PARSERS[kind]
             # A valid text takes the place of a missing one, until this gets its default.
             texts = tf.where(is_missing, valid, cells)
             is_text = tf.strings.regex_full_match(texts, pattern)
             values, is_valid = parse(tf.where(is_text, texts, valid))
-            faults.append((name, cells, ~(is_text & is_valid), f"is no {KINDS[kind]}"))
-        elif kind == "string":
-            faults.append((name, cells, cells != _utf8(cells), f"is no {KINDS[kind]}"))
-        is_missing |= _is_in(values, marks(missing, feature.dtype))
+            faults.append(_describe(name, cells, ~(is_text & is_valid), f"is no {KINDS[kind]}"))
+        if feature.dtype != "string":
+            is_missing |= _is_in(values, marks(missing, feature.dtype))
         if feature.default is None:
-            faults.append((name, cells, is_missing, ABSENT))
+            faults.append(_describe(name, cells, is_missing, ABSENT))
         else:
             values = tf.where(is_missing, tf.constant(feature.default, values.dtype), values)
         if values.dtype.is_floating:
-            faults.append((name, cells, tf.math.is_inf(values), "is infinite"))
-        if kind == "bool":
-            plain = tf.strings.lower(tf.strings.strip(values))
-            is_true = _is_in(plain, TRUE)
-            faults.append((name, cells, ~(is_true | _is_in(plain, FALSE)), f"is no {KINDS[kind]}"))
-            values = tf.where(is_true, TRUE[0], FALSE[0])
+            faults.append(_describe(name, cells, tf.math.is_inf(values), "is infinite"))
         served[name] = values
         for indicator in manifest.inputs:
             if indicator.indicates == name:
                 served.setdefault(indicator.name, tf.cast(is_missing, tf.int64))
-    _refuse(faults)
+    listed = tf.strings.reduce_join(tf.concat(faults, 0), separator="\n")
+    tf.debugging.Assert(listed == "", [listed])
     return served
 
 
-def _refuse(faults: list[tuple[str, tf.Tensor, tf.Tensor, str]]) -> None:
-    """Adds an operation that fails if any value is wrong, and lists all that are.
+def _describe(name: str, cells: tf.Tensor, is_wrong: tf.Tensor, fault: str) -> tf.Tensor:
+    """Returns a line for each wrong value of a column, strings [number of wrong values].
 
     Args:
-      faults: Kinds of faults: name of a column, its cells [N], a mask of the wrong ones, bool [N],
-        and what is wrong with them.
+      name: Name of the column.
+      cells: Its values as they came, [N].
+      is_wrong: Mask of the wrong ones, bool [N].
+      fault: What is wrong with them.
     """
-    lines = [tf.constant([], tf.string)]
-    for name, cells, is_wrong, words in faults:
-        rows = tf.where(is_wrong)[:, 0]
-        text = tf.strings.regex_replace(
-            _utf8(tf.strings.as_string(tf.gather(cells, rows))), r"\s+", " "
-        )
-        text = tf.strings.substr(text, 0, _SHOWN, unit="UTF8_CHAR")
-        row = tf.strings.as_string(rows)
-        lines.append(tf.strings.join([f"{name}: '", text, f"' {words} (row ", row, ")"]))
-    listed = tf.strings.reduce_join(tf.concat(lines, 0), separator="\n")
-    tf.debugging.Assert(listed == "", [listed])
+    rows = tf.where(is_wrong)[:, 0]
+    text = tf.strings.regex_replace(
+        _utf8(tf.strings.as_string(tf.gather(cells, rows))), r"\s+", " "
+    )
+    text = tf.strings.substr(text, 0, _SHOWN, unit="UTF8_CHAR")
+    return tf.strings.join(
+        [f"{name}: '", text, f"' {fault} (row ", tf.strings.as_string(rows), ")"]
+    )
 
 
 def _utf8(texts: tf.Tensor) -> tf.Tensor:
@@ -115,19 +109,7 @@ def _utf8(texts: tf.Tensor) -> tf.Tensor:
 
 def _is_in(values: tf.Tensor, others: tuple[str | int | float, ...]) -> tf.Tensor:
     """Returns a mask of the values [N] that equal any of the others."""
-    if not others:
-        return tf.zeros_like(values, tf.bool)
     return tf.reduce_any(tf.equal(values[:, tf.newaxis], tf.constant(others, values.dtype)), axis=1)
-
-
-def _parse_float(texts: tf.Tensor) -> tuple[tf.Tensor, bool]:
-    # Texts become float64 first, as in the converter. Direct conversion to float32 would now and
-    # then give the next number.
-    return tf.cast(tf.strings.to_number(texts, tf.float64), tf.float32), True
-
-
-def _parse_int(texts: tf.Tensor) -> tuple[tf.Tensor, bool]:
-    return tf.strings.to_number(texts, tf.int64), True
 
 
 def _parse_time(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -141,23 +123,15 @@ def _parse_time(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
       UTC; and a mask, bool [N], of the texts whose months have such a day. The seconds of any other
       text are meaningless.
     """
-    for pattern, replacement in (
-        (r"\.\d+", ""),
-        (r"^(.{10})$", r"\1T00:00"),
-        (r"^(.{16})(Z|[+-].*)?$", r"\1:00\2"),
-        (r"^(.{19})Z?$", r"\1+00:00"),
-    ):
-        texts = tf.strings.regex_replace(texts, pattern, replacement)
-
-    def number(start: int, length: int = 2) -> tf.Tensor:
-        return tf.strings.to_number(tf.strings.substr(texts, start, length), tf.int64)
-
+    # A field that is left out becomes 0.
+    fields = tf.strings.regex_replace(texts, ISO_8601, r"\1 \2 \3 0\4 0\5 0\6 \70\8 \70\9")
+    numbers = tf.strings.to_number(tf.strings.split(fields).to_tensor(shape=(None, 8)), tf.int64)
+    year, month, day, hour, minute, second, east_hour, east_minute = tf.unstack(numbers, 8, axis=1)
     # With years that begin in March, the leap day is the last one of its year.
-    months = 12 * number(0, 4) + number(5) - 3
-    before, day = _days_before(months), number(8)
-    west = tf.where(tf.strings.substr(texts, 19, 1) == "-", tf.constant(1, tf.int64), -1)
-    minutes = 60 * (number(11) + west * number(20)) + number(14) + west * number(23)
-    seconds = 86_400 * (before + day) + 60 * minutes + number(17)
+    months = 12 * year + month - 3
+    before = _days_before(months)
+    minutes = 60 * (hour - east_hour) + minute - east_minute
+    seconds = 86_400 * (before + day) + 60 * minutes + second
     return seconds, day <= _days_before(months + 1) - before
 
 
@@ -172,9 +146,25 @@ def _days_before(months: tf.Tensor) -> tf.Tensor:
     return 365 * year + year // 4 - year // 100 + year // 400 + in_year - 719_469
 
 
-# By type: a pattern of the texts, a valid text, and the function that parses texts [N].
+def _parse_bool(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    plain = tf.strings.lower(tf.strings.strip(texts))
+    is_true = _is_in(plain, TRUE)
+    return tf.where(is_true, TRUE[0], FALSE[0]), is_true | _is_in(plain, FALSE)
+
+
+_ANY = "(?s).*"
+# By type: a pattern of the texts, a valid text, and a function of texts [N] that match, which
+# returns their values and a mask of the valid ones.
 _PARSERS = {
-    "float": (NUMBER, "0", _parse_float),
-    "int": (WHOLE_NUMBER, "0", _parse_int),
+    # Texts become float64 first, as in the converter. Direct conversion to float32 would now and
+    # then give the next number.
+    "float": (
+        NUMBER,
+        "0",
+        lambda texts: (tf.cast(tf.strings.to_number(texts, tf.float64), tf.float32), True),
+    ),
+    "int": (WHOLE_NUMBER, "0", lambda texts: (tf.strings.to_number(texts, tf.int64), True)),
     "time": (ISO_8601, "1970-01-01", _parse_time),
+    "string": (_ANY, "", lambda texts: (texts, texts == _utf8(texts))),
+    "bool": (_ANY, FALSE[0], _parse_bool),
 }

@@ -6,9 +6,10 @@
 Files that are packed or in a bucket are copied to the folder first.
 """
 
+import contextlib
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import duckdb
 
@@ -77,6 +78,14 @@ def create_view(
     return None if delimiter == usual else delimiter
 
 
-def what_is_wrong(error: duckdb.Error) -> str:
-    """Returns the first lines of an error as one; they say what is wrong, and in which line."""
-    return " ".join(" ".join(str(error).splitlines()[:3]).split())
+@contextlib.contextmanager
+def table_errors() -> Iterator[None]:
+    """Context manager that turns DuckDB's errors into ones that say what is wrong, and where.
+
+    Raises:
+      UserError: In place of a `duckdb.Error` in the block, with its first lines as one.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        raise UserError(" ".join(" ".join(str(error).splitlines()[:3]).split())) from None
