@@ -15,8 +15,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Versions of a model that answer on a Vertex AI endpoint, one for each model. "
         "Machines cost money while they are there. deploy gives a version machines and a share of "
         "the requests, or the share only if it has machines; list lists the versions that have "
-        "machines; rollback sends all requests to the version that was deployed before the "
-        "newest one; undeploy takes the machines of the versions that get no requests; delete "
+        "machines; rollback sends all requests to the version that was deployed before the one "
+        "that they go to; undeploy takes the machines of the versions that get no requests; delete "
         "deletes the endpoint, with all machines.",
     )
     parser.add_argument("verb", choices=("deploy", "list", "rollback", "undeploy", "delete"))
@@ -29,14 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             endpoint = deploy.deploy(options, endpoint)
         if not endpoint:
             raise UserError(f"model {options.model!r} has no endpoint")
-        if args.verb == "rollback":
-            deploy.rollback(endpoint)
-        elif args.verb == "undeploy":
-            deploy.undeploy(endpoint)
-        elif args.verb == "delete":
+        if args.verb in ("rollback", "undeploy"):
+            getattr(deploy, args.verb)(endpoint)
+        if args.verb == "delete":
             endpoint.delete(force=True)
-            return 0
-        print(deploy.listed(endpoint))
+        else:
+            print(deploy.listed(endpoint))
     return 0
 
 

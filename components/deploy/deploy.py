@@ -39,7 +39,7 @@ def find_endpoint(options: Options) -> aiplatform.Endpoint | None:
     registry = VertexRegistry(options.registry)
     aiplatform.init(project=registry.project, location=registry.location)
     found = aiplatform.Endpoint.list(filter=f'{OURS} AND labels.name="{options.model}"')
-    return found[0] if found else None
+    return next(iter(found), None)
 
 
 def deploy(options: Options, endpoint: aiplatform.Endpoint | None) -> aiplatform.Endpoint:
@@ -91,15 +91,21 @@ def deploy(options: Options, endpoint: aiplatform.Endpoint | None) -> aiplatform
 
 
 def rollback(endpoint: aiplatform.Endpoint) -> None:
-    """Sends all requests to the version that was deployed before the newest one.
+    """Sends all requests to the version that was deployed before the one that answers.
+
+    If several get requests, the newest of them counts.
 
     Raises:
       UserError: If there is no earlier deployment.
     """
+    split = endpoint.traffic_split
     deployed = sorted(endpoint.list_models(), key=lambda each: each.create_time)
-    if len(deployed) < 2:
-        raise UserError(f"{endpoint.resource_name}: no version was deployed before the newest one")
-    endpoint.update(traffic_split={deployed[-2].id: 100})
+    newest = max((i for i, each in enumerate(deployed) if split.get(each.id)), default=0)
+    if not newest:
+        raise UserError(
+            f"{endpoint.resource_name}: no version was deployed before the one that answers"
+        )
+    endpoint.update(traffic_split={deployed[newest - 1].id: 100})
 
 
 def undeploy(endpoint: aiplatform.Endpoint) -> None:
@@ -111,10 +117,12 @@ def undeploy(endpoint: aiplatform.Endpoint) -> None:
 
 
 def listed(endpoint: aiplatform.Endpoint) -> str:
-    """Returns a table of the deployed versions and their shares of the requests."""
-    split = endpoint.traffic_split
-    rows = [(number, f"{split.get(id, 0)} %") for number, id in _deployed(endpoint).items()]
-    return f"{endpoint.resource_name}\n{table([('version', 'requests'), *rows])}"
+    """Returns a table of the deployed versions, their shares of the requests, and machines."""
+    split, rows = endpoint.traffic_split, [("version", "requests", "machine")]
+    for each in endpoint.list_models():
+        machine = each.dedicated_resources.machine_spec.machine_type
+        rows.append((each.model_version_id, f"{split.get(each.id, 0)} %", machine))
+    return f"{endpoint.resource_name}\n{table(rows)}"
 
 
 def _deployed(endpoint: aiplatform.Endpoint) -> dict[str, str]:
@@ -155,10 +163,12 @@ def share(split: Mapping[str, int], id: str, percent: int) -> dict[str, int]:
       percent: Its share.
 
     Returns:
-      The new split, which sums up to 100. The other versions keep their ratios, rounded down; what
-      that leaves goes to the version.
+      The new split, which sums up to 100. The other versions keep their ratios, but for rounding.
     """
     others = {other: part for other, part in split.items() if other != id and part}
-    total = sum(others.values())
-    shares = {other: part * (100 - percent) // total for other, part in others.items()}
+    left, total, shares = 100 - percent, sum(others.values()), {}
+    # Each version gets its part of what is left, so rounding errors do not add up.
+    for other, part in others.items():
+        shares[other] = round(left * part / total)
+        left, total = left - shares[other], total - part
     return {**shares, id: 100 - sum(shares.values())}

@@ -46,6 +46,7 @@ def sample(
         return None
     random = np.random.default_rng(0)
     columns = {f.name: made_up(f, count, random) for f in features}
+    rows: list[Any]
     if of_files:
         (images,) = columns.values()
         rows = [
@@ -53,6 +54,7 @@ def sample(
         ]
     else:
         rows = as_rows({name: column.tolist() for name, column in columns.items()})
+        rows[0] |= {f.name: None for f in features if model.columns and f.default is not None}
     try:
         answers = ask(model, {"instances": rows}, count)[output]
     except UserError:  # The model may take only the texts of its vocabulary, for example.

@@ -9,15 +9,15 @@ def predict(registry: str, name: str, version: str, source: list[str], directory
       name: Name of the model.
       version: Number of the version.
       source: Files or folders, as `--source` of `components.predict`.
-      directory: Where to write `predictions.parquet`. Nothing is done if an earlier
-        attempt has written it.
+      directory: Where to write `predictions.parquet`. One of an earlier attempt, perhaps by
+        another version, is replaced.
     """
-    import os
+    import pathlib
 
     from components.predict.__main__ import main
     from components.predict.options import RUN_FILE
 
     output = f"{directory}/{RUN_FILE}"
-    if not os.path.exists(output):
-        place = [f"--registry={registry}", f"--name={name}@{version}", f"--output={output}"]
-        main([*place, "--source", *source])
+    pathlib.Path(output).unlink(missing_ok=True)
+    place = [f"--registry={registry}", f"--name={name}@{version}", f"--output={output}"]
+    main([*place, "--source", *source])

@@ -126,9 +126,8 @@ def serve(options: Options) -> None:
     Requests that are running at that moment are still answered.
 
     Raises:
-      UserError: If there is no such model, or if it cannot be loaded.
+      UserError: If the port cannot be used, there is no such model, or it cannot be loaded.
       ConnectionError: If Vertex AI or a store does not answer while it is loaded.
-      SystemExit: If the port cannot be used.
     """
     warnings.simplefilter("ignore")  # KServe calls functions that FastAPI has deprecated.
     # KServe logs a traceback for each wrong request, of which the client is told. Other errors are
@@ -139,7 +138,12 @@ def serve(options: Options) -> None:
     models.update(model)
     server = RESTServer(app, DataPlane(models), ModelRepositoryExtension(models), options.port)
     server.config.host = options.host  # KServe has no option for the address to listen on.
-    port = server.config.bind_socket()
+    try:
+        port = server.config.bind_socket()
+    except SystemExit:
+        raise UserError(
+            f"--port {options.port} of {options.host}: cannot be used; give another one"
+        ) from None
     model.load()
     threading.Thread(target=model.follow_alias, daemon=True).start()
 

@@ -102,12 +102,11 @@ def test_unfit_version_is_taken_back(deploy, vertex, line, problem):
     st.integers(1, 100),
 )
 def test_shares_add_up(split, id, percent):
-    """A version gets its percentage, rounded up; the others share what is left as before."""
+    """A version gets its percentage; the others share what is left as before."""
     shares = share(split, id, percent)
     others = {other: part for other, part in split.items() if other != id and part}
     assert sum(shares.values()) == 100 and min(shares.values()) >= 0
-    least = percent if others else 100
-    assert least <= shares[id] < least + max(1, len(others))
+    assert shares[id] == (percent if others else 100)
     for other, part in others.items():
         assert abs(shares[other] - (100 - percent) * part / sum(others.values())) < 1.5
 
