@@ -103,6 +103,8 @@ def main():
             f"PROGRAMS={programs}: {', '.join(missing)} missing; put it there, "
             "tools/prove_kubeflow/__main__.py says of which projects"
         )
+    if ROOT.is_relative_to("/tmp"):
+        raise UserError(f"{ROOT}: pods have a /tmp of their own; clone the project elsewhere")
     home = _HOME / "run"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
