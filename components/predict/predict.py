@@ -22,7 +22,7 @@ from common.progress import track
 from components.convert.expressions import connect, literal
 from components.predict.model import Model, RefusalError, find_model
 from components.predict.options import Options
-from components.predict.rows import Rows, open_rows
+from components.predict.rows import MEMORY, Rows, open_rows
 
 _WAITING = 2  # Batches for each thread that are read ahead.
 # Result of a batch: the rows that were answered, with their answers; and the refused rows, each
@@ -83,7 +83,10 @@ def predict(options: Options) -> tuple[int, int]:
             raise UserError(f"none of {num_wrong:,} rows can be answered{fault}")
         writer.close()
         # DuckDB can write all of the formats, and tells them by the file's name.
-        with reading(f"--output {output}", "give another one"), connect() as connection:
+        with (
+            reading(f"--output {output}", "give another one"),
+            connect(memory_limit=MEMORY, temp_directory=folder) as connection,
+        ):
             connection.register("answers", pa.ipc.open_stream(pa.OSFile(staged)))
             connection.execute(f"COPY answers TO {literal(complete)}")
         os.rename(refused, options.errors_file)

@@ -42,7 +42,7 @@ _AS_IN_CSV = {
     "TIME": "epoch_us({}) // 1000000",
     "TIMESTAMP WITH TIME ZONE": "CAST({} AS TIMESTAMP)",
 }
-_MEMORY = "512MB"  # Limit of DuckDB, which leaves most of the memory to TensorFlow.
+MEMORY = "512MB"  # Limit of DuckDB, which leaves most of the memory to TensorFlow.
 # Rows that the model is asked about together: N rows of the columns to write beside the answers,
 # and the inputs of the model's signature, [N, ...] by name.
 Batch = tuple[pa.RecordBatch, Mapping[str, Any]]
@@ -108,7 +108,7 @@ def open_rows(options: Options, model: Model) -> Iterator[Rows]:
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        connect(memory_limit=_MEMORY, temp_directory=folder) as connection,
+        connect(memory_limit=MEMORY, temp_directory=folder) as connection,
         about(paths[0]),
         table_errors(),
     ):
