@@ -26,7 +26,7 @@ from common.cli import Flags, Parser, as_list, flag, run_cli
 from common.container_engine import DEFAULT_IMAGE, check_engine, remove_containers
 from common.errors import UserError, about, writable
 from common.flags import job_directory, local
-from common.lifeline import OWNER_PID, owner_pid, watch
+from common.lifeline import OWNER_PID, follow_owner
 from common.storage.files import copy_tree
 from common.storage.storage import is_remote
 from components.convert.step import locate
@@ -84,8 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       UserError: If a key or the source cannot be used, or if a file cannot be written.
       ConnectionError: If the source is in a bucket that does not answer.
     """
-    if owner := owner_pid(os.environ):
-        watch(owner, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    follow_owner()
     config = KEYS.read(_parser().parse_args(argv))
     return execute(_prepare(config), config.fail_on_reject)
 

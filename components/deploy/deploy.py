@@ -38,8 +38,8 @@ def find_endpoint(options: Options) -> aiplatform.Endpoint | None:
     """
     registry = VertexRegistry(options.registry)
     aiplatform.init(project=registry.project, location=registry.location)
-    found = aiplatform.Endpoint.list(filter=f'{OURS} AND labels.name="{options.model}"')
-    return next(iter(found), None)
+    endpoints = aiplatform.Endpoint.list(filter=f'{OURS} AND labels.name="{options.model}"')
+    return next(iter(endpoints), None)
 
 
 def deploy(options: Options, endpoint: aiplatform.Endpoint | None) -> aiplatform.Endpoint:
@@ -64,10 +64,10 @@ def deploy(options: Options, endpoint: aiplatform.Endpoint | None) -> aiplatform
         display_name=options.model, labels=dict([MANAGED_BY], name=options.model)
     )
     before = endpoint.traffic_split
-    known = _deployed(endpoint).get(version.number)
+    deployed_id = _deployed(endpoint).get(version.number)
     # Vertex AI calls a version that is being deployed "0".
-    split = share(before, known or "0", options.traffic)
-    if known:
+    split = share(before, deployed_id or "0", options.traffic)
+    if deployed_id:
         endpoint.update(traffic_split=split)
     else:
         endpoint.deploy(
@@ -82,7 +82,7 @@ def deploy(options: Options, endpoint: aiplatform.Endpoint | None) -> aiplatform
     try:
         _check(endpoint, version, options.traffic)
     except BaseException:  # Also if Vertex AI fails, or the user presses Ctrl-C.
-        if known:
+        if deployed_id:
             endpoint.update(traffic_split=before)
         else:
             endpoint.undeploy(_deployed(endpoint)[version.number], traffic_split=before or None)

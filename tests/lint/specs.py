@@ -35,7 +35,7 @@ def lint(spec, backend="vertex"):
     """Returns the faults of a pipeline spec for a back end of the pipeline, a line each."""
     components, executors = spec.get("components", {}), spec["deploymentSpec"]["executors"]
     dags = {"root": spec["root"], **{name: c for name, c in components.items() if "dag" in c}}
-    found = [f"root: {problem}" for problem in _inputs(spec["root"].get("inputDefinitions", {}))]
+    faults = [f"root: {problem}" for problem in _inputs(spec["root"].get("inputDefinitions", {}))]
     for dag_name, dag in dags.items():
         for name, task in dag["dag"]["tasks"].items():
             component = components[task["componentRef"]["name"]]
@@ -44,10 +44,10 @@ def lint(spec, backend="vertex"):
                 *_given(task, component),
                 *_launched(task, _command(container)),
             )
-            found.extend(f"{dag_name}/{name}: {problem}" for problem in problems)
+            faults.extend(f"{dag_name}/{name}: {problem}" for problem in problems)
     for name, executor in executors.items():
-        found.extend(f"{name}: {problem}" for problem in _executor(executor, backend))
-    return found
+        faults.extend(f"{name}: {problem}" for problem in _executor(executor, backend))
+    return faults
 
 
 def _inputs(definitions):
@@ -56,12 +56,12 @@ def _inputs(definitions):
 
 
 def _given(task, component):
-    given = task.get("inputs", {}).get("parameters", {})
-    for name, value in given.items():
+    parameters = task.get("inputs", {}).get("parameters", {})
+    for name, value in parameters.items():
         yield from _constant(name, value.get("runtimeValue", {}).get("constant"))
     if "executorLabel" in component:
         for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():
-            if name not in given:
+            if name not in parameters:
                 yield from (
                     f"{p} (by default; pass another)"
                     for p in _constant(name, definition.get("defaultValue"))
@@ -92,16 +92,16 @@ def _text(text):
 
 def _launched(task, command):
     """Returns the job that Google's launchers make of a task."""
-    given = task.get("inputs", {}).get("parameters", {})
+    parameters = task.get("inputs", {}).get("parameters", {})
     if _GOOGLE in command:
-        for name, value in given.items():
+        for name, value in parameters.items():
             parts = _parts(value.get("runtimeValue", {}).get("constant"))
             if not all(part or part is None for part in parts):
                 yield f"{name!r} holds something empty, so pools shift; leave it out"
     if f"{_GOOGLE}v1.custom_job" in command:
         if "retryPolicy" in task:
             yield "set_retry looks at the failed job once more; submit the run again"
-        if "restart_job_on_worker_restart" not in given:
+        if "restart_job_on_worker_restart" not in parameters:
             yield "replicas wait for a lost one; pass restart_job_on_worker_restart"
 
 
@@ -145,9 +145,9 @@ def main(paths):
     with tempfile.TemporaryDirectory() as directory:
         job = JobSettings().arguments(load_cluster(DEFAULT_CLUSTER))
         specs = [pathlib.Path(p) for p in paths] or compile_specs(_IMAGE, directory, job=job)
-        found = [problem for path in specs for problem in lint_file(path)]
-    print("\n".join(found), end="\n" if found else "")
-    return bool(found)
+        faults = [problem for path in specs for problem in lint_file(path)]
+    print("\n".join(faults), end="\n" if faults else "")
+    return bool(faults)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def job(**options: Any) -> dsl.PipelineTask:
     return CustomTrainingJobOp(**{**RESTARTS, **options})
 
 
-# By what is told the pipelines of which it is.
+# Pipelines by the message that each of them gets.
 TRAPS: dict[str, list[Callable]] = {
     "'value' holds a parameter within a dict": [lambda: taste_things(value={"run": word().output})],
     "'values' holds a parameter within a list": [
@@ -90,13 +90,13 @@ def linted(function: Callable, directory: pathlib.Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("told", "function"),
-    [(told, function) for told, functions in TRAPS.items() for function in functions],
+    ("message", "function"),
+    [(message, function) for message, functions in TRAPS.items() for function in functions],
 )
-def test_trap_is_refused(told, function, tmp_path):
-    found = linted(function, tmp_path)
-    assert told in found[0] and "; " in found[0]
-    assert len({line.split(": ")[1] for line in found}) == 1, found  # Nothing else is wrong.
+def test_trap_is_refused(message, function, tmp_path):
+    faults = linted(function, tmp_path)
+    assert message in faults[0] and "; " in faults[0]
+    assert len({line.split(": ")[1] for line in faults}) == 1, faults  # Nothing else is wrong.
 
 
 def harmless(run: str, labels: dict = {}):  # noqa: B006

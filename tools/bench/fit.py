@@ -64,7 +64,9 @@ def _batch_norm(*, decay, epsilon):
 
 
 def _keras(opts, manifest, steps):
-    """Compiles once, and fits an epoch of `steps` batches a lap, shuffled.
+    """Returns a function that trains a Keras model by `fit`, with `steps` shuffled batches a call.
+
+    It returns the number of examples.
 
     The network is ours, with Keras' own batch normalisation, as a user of Keras writes it.
     """

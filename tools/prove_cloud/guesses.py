@@ -78,7 +78,10 @@ class Requests:
         }
 
     def send(self, path, body):
-        """Sends a request. Returns why it was refused, at once or late; empty if it was taken."""
+        """Sends a request, and waits for its operation if it began one.
+
+        Returns the message with which either was refused; empty if both succeeded.
+        """
         body = yaml.safe_load(self._filled(yaml.safe_dump(body)))
         path = self._filled(path)
         parent = path if path.startswith("projects/") else f"{self.values['PARENT']}/{path}"

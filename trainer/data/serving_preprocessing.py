@@ -51,9 +51,9 @@ def serving_preprocessing(
         each wrong value, with the name of its column and the number of its row, from 0. TensorFlow
         itself refuses whole numbers of more than 64 bits, without these.
     """
-    if not manifest.is_table:
-        return dict(columns)
     served = dict(columns)
+    if not manifest.is_table:
+        return served
     faults = [tf.constant([], tf.string)]
     for name, cells in columns.items():
         feature = manifest.feature(name)

@@ -18,7 +18,6 @@ network or machine had stopped for a while, kills itself.
 import contextlib
 import fcntl
 import os
-import signal
 import socket
 import sys
 import threading
@@ -31,6 +30,7 @@ from pydantic import BaseModel, Field
 
 from common import locks
 from common.errors import UserError
+from common.lifeline import kill_self
 from common.storage.files import write_bytes
 from common.storage.storage import is_remote, storage_of
 
@@ -276,7 +276,7 @@ def leased(job_dir: str) -> Iterator[None]:
             if not lease.beat():
                 text = f"error: another launcher has taken over {job_dir}; this one is killed"
                 print(text, file=sys.stderr, flush=True)
-                os.kill(os.getpid(), signal.SIGKILL)
+                kill_self()
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()
