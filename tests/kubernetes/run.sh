@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds a Kubernetes control plane, and runs a command in namespaces of its own, with the directory of the programs in
-# CONTROL_PLANE. Where Go or namespaces cannot be had, or with ONLY_BUILT nothing has been built yet, says so and exits
-# with $SKIPPED, or with 0 without it.
+# CONTROL_PLANE. Where Go, ip or namespaces cannot be had, or with ONLY_BUILT nothing has been built yet, says so and
+# exits with $SKIPPED, or with 0 without it.
 # usage: sh tests/kubernetes/run.sh COMMAND...
 set -eu
 root=$PWD
@@ -11,6 +11,7 @@ skip() {
     exit "${SKIPPED:-0}"
 }
 command -v go >/dev/null || skip "there is no Go; install Go 1.26 and run it again"
+command -v ip >/dev/null || skip "there is no program ip; install iproute2 and run it again"
 SKIPPED=1 sh ../namespaces.sh true || exit "${SKIPPED:-0}"
 key=$(cat go.mod go.sum | sha256sum | cut -c -12)
 programs=${XDG_CACHE_HOME:-$HOME/.cache}/tfrecord-training-pipeline/kubernetes-$key
