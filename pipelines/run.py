@@ -144,9 +144,7 @@ def describe(config: Config, *, reads: bool = True) -> dict[str, Any]:
     """
     cluster_file = config.cluster or DEFAULT_CLUSTER
     cluster = load_cluster(cluster_file, as_list(config.trainer_flags))
-    sources = as_list(config.source)
-    if config.dataset != "bigquery":  # BigQuery's source is a query and not a path.
-        sources = [_absolute(path) for path in sources]
+    sources = [_absolute(path) for path in as_list(config.source)]
     predict = [_absolute(path) for path in as_list(config.predict)]
     if predict:
         with about("predict"):  # A missing file has to show before the training.

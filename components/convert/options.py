@@ -11,12 +11,6 @@ from components.convert.sources.registry import SOURCES, TFDS
 _MOST_SHARDS = 99_999  # The names of shards have five digits.
 _MOST_PROCESSES = 1_024
 _SIZE = re.compile(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
-_source = Kind(
-    str, lambda text: " " in text or place.holds(text), "a path or gs://BUCKET/NAME, or a query"
-)
-_folder = Kind(
-    str, re.compile("gs://[^/]+(/.*)?").fullmatch, "a folder of a bucket, gs://BUCKET/DIR"
-)
 _size = Kind(
     str, lambda text: bool(_SIZE.fullmatch(text)), "HEIGHTxWIDTH in pixels, such as 224x224"
 )
@@ -41,17 +35,16 @@ class Options(Flags):
         metavar="NAME",
     )
     source: str | tuple[str, ...] | None = flag(
-        _source,
+        place,
         "files of any other dataset, here or gs://BUCKET/NAME: a directory or an archive; "
         "of tables and tfrecord one or more files or directories; "
-        "of bigquery a query, or PROJECT.DATASET.TABLE; "
         f"without it {', '.join(OFFERED)} and {TFDS} datasets are downloaded",
         metavar="PATH",
         several=True,
     )
     schema: str | None = flag(
         local,
-        f"what --dataset bigquery, csv, jsonl, parquet or tfrecord holds, or {TFDS} other than "
+        f"what --dataset csv, jsonl, parquet or tfrecord holds, or {TFDS} other than "
         "images with classes",
         metavar="FILE",
     )
@@ -65,11 +58,6 @@ class Options(Flags):
         ("raw", "source"),
         "how image files are stored: pixels, or the files as they are; without it pixels if "
         "--image-size is given or all have one size of at most 64 KiB",
-    )
-    export_dir: str | None = flag(
-        _folder,
-        "of bigquery: where its Parquet files are kept, and looked for",
-        metavar="gs://BUCKET/DIR",
     )
     output: str = flag(place, "new or empty directory for the result", required=True, metavar="DIR")
     shards: int | None = flag(
@@ -119,7 +107,7 @@ class Options(Flags):
         The size of images is (height, width).
         """
         size = tuple(map(int, self.image_size.split("x"))) if self.image_size else None
-        plain = ("schema", "encoding", "export_dir", "skip_bad")
+        plain = ("schema", "encoding", "skip_bad")
         return {"image_size": size, **{name: getattr(self, name) for name in plain}}
 
     @property

@@ -151,7 +151,7 @@ class Source(abc.ABC):
       takes: Names of the options that the source accepts. Each is a field, which is None if the
         option is not given: `schema`, path of a schema file; `skip_bad`, largest number of wrong
         rows that are left out; `image_size`, (height, width) that a model gets of image files;
-        `encoding`, how image files are stored, `raw` or `source`; `export_dir`, folder of a bucket.
+        `encoding`, how image files are stored, `raw` or `source`.
       schema: Schema of the files, or path of the schema file; None if the source needs none, or
         none is given.
     """

@@ -155,13 +155,7 @@ def prepare(config: Config) -> Submission:
     settings = dataclasses.replace(JobSettings.of(config), training_service_account=trained_by)
     settings.check(config.location)
     plan_vertex(cluster, config.image, [])  # Raises an error for pools that cannot run there.
-    sources = as_list(config.source)
-    if config.dataset == "bigquery":
-        config = config.model_copy(
-            update={"export_dir": config.export_dir or f"{config.bucket}/exports"}
-        )
-    else:
-        sources = [require_bucket(source) for source in sources]
+    sources = [require_bucket(source) for source in as_list(config.source)]
     predict = as_list(config.predict)
     if others := [path for path in predict if not re.fullmatch(rf"{_BUCKET}.+\.jsonl", path)]:
         raise UserError(

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from components.convert.options import Options
 from components.train.backends.attempts import first_attempt
 from pipelines import submit
 from pipelines.cloud_options import KEYS
@@ -34,18 +33,6 @@ def prepared(*flags):
 
 def request(submission):
     return submission.request("a", first_attempt([], submission.bounds))
-
-
-def test_query_reaches_step_unchanged(tmp_path):
-    schema = tmp_path / "schema.yaml"
-    schema.write_text(
-        """{name: trips, origin: o, columns: {fare: {type: float}, tip: {type: float}},
-        label: {regression: tip}, deep: [{column: fare, numeric: z_score}]}"""
-    )
-    query = "SELECT fare, tip FROM `p.d.t`"
-    values = prepared("--dataset=bigquery", f"--schema={schema}", f"--source={query}").values
-    options = Options.parse(values["convert_args"], "step", output="-")
-    assert (options.source, options.export_dir) == (query, "gs://my-bucket/exports")
 
 
 def test_dry_run_shows_what_is_sent(vertex, capsys):

@@ -16,7 +16,6 @@ from typing import Any
 from common.errors import UserError, readable, unknown
 from components.convert.source import Paths, Source, digest_of, downloads_dir
 from components.convert.sources.arrays import ARRAYS
-from components.convert.sources.bigquery import BigQuerySource
 from components.convert.sources.downloads import OFFERED, download
 from components.convert.sources.images import FolderSource
 from components.convert.sources.tables import ParquetSource, TextSource
@@ -36,7 +35,6 @@ SOURCES: Mapping[str, Source] = {
         TextSource(name="csv", takes=_TEXT_OPTIONS),
         TextSource(name="jsonl", takes=_TEXT_OPTIONS, json=True),
         ParquetSource(),
-        BigQuerySource(),
         FolderSource(),
         TfrecordSource(),
     )
@@ -98,14 +96,13 @@ def source_digest(dataset: str, paths: Paths, schema: str | None = None) -> str:
       schema: Path of the schema file.
 
     Returns:
-      SHA-256 (hexadecimal) over the schema, and names and contents of the files; for BigQuery, over
-      the times of the tables' last changes in place of these. For files that are offered for
-      download it is known without them.
+      SHA-256 (hexadecimal) over the schema, and names and contents of the files. For files that are
+      offered for download it is known without them.
 
     Raises:
       UserError: If there is no such dataset, it takes no schema and one is given, or its files
         cannot be read.
-      ConnectionError: If BigQuery or a store does not answer.
+      ConnectionError: If a store does not answer.
     """
     if paths is None and dataset in OFFERED:
         return digest_of((file.name, file.sha256) for file in OFFERED[dataset])

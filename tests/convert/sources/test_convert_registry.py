@@ -10,7 +10,6 @@ OPTIONS = {
     "image_size": (4, 5),
     "encoding": "raw",
     "skip_bad": 3,
-    "export_dir": "gs://b/d",
 }
 
 
