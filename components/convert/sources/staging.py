@@ -99,11 +99,7 @@ class Staging:
         self._schema, self._skip_bad = schema, skip_bad
         self.left_out, self.skipped = 0, list[str]()
         self._pending: list[pa.Table] = []
-        self._connection = connect(
-            memory_limit="1GB",
-            temp_directory=os.path.dirname(path),
-            disabled_optimizers="common_subexpressions",
-        )
+        self._connection = connect(memory_limit="1GB", temp_directory=os.path.dirname(path))
         label = pa.float32() if schema.label.task == REGRESSION else pa.int64()
         fields = [(column.name, _STORED[column.dtype]) for column in schema.stored]
         fields += [(f"label.{i}", label) for i in range(max(1, len(schema.label.targets)))]

@@ -194,6 +194,24 @@ def test_damaged_csv_loses_no_row(tmp_path_factory, table, edits):
         assert [[row["a"], row["b"] or ""] for row in read_rows] == strict
 
 
+@pytest.mark.long
+def test_large_csv_keeps_order(tmp_path):
+    """Rows stay in order, even where several threads read them and an expression has a list."""
+    num_rows = 2_000_000  # The threads read 32 MB at a time.
+    with open(tmp_path / "t.csv", "w") as file:
+        file.write("i,b,s,y\n")
+        file.writelines(f"{i},yes,{'x' * 40},1\n" for i in range(num_rows))
+    schema = make_schema(
+        columns=columns(i="int", b="bool", s="string", y="int"),
+        deep=(Input(column="i", numeric="z_score"),),
+        filter="s NOT IN ('a', 'b', 'c', 'd', 'e')",
+    )
+    examples = read(TextSource(name="csv", schema=schema), tmp_path / "t.csv", tmp_path)
+    blocks = (block for piece in examples.pieces for block in examples.blocks(piece))
+    numbers = np.concatenate([block.columns["i"] for block in blocks])
+    np.testing.assert_array_equal(numbers, np.arange(num_rows))
+
+
 @pytest.mark.parametrize(
     ("line", "fault"),
     {
