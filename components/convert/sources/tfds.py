@@ -11,8 +11,8 @@ Prepared files are TFRecord files, and are read as such, without TensorFlow. A d
 in another process, `python -m components.convert.sources.tfds NAME DATA_DIR MANUAL_DIR`, because
 this process may have to fork, which does not work with TensorFlow's threads.
 
-A dataset with an 8-bit image and a `ClassLabel` needs no schema. For any other dataset, only a
-schema can say what a model makes of its features.
+A dataset with an 8-bit image and a `ClassLabel` needs no schema. For other datasets with images, a
+schema says what is predicted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from components.convert.splits import NAMES
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder, DatasetInfo
 
-    from components.convert.schema import ImageSchema, TableSchema
+    from components.convert.schema import ImageSchema
 
 TFDS = "tfds:"
 _WIDTH = 400  # Most characters of a text from TFDS or a dataset's code in an error.
@@ -55,8 +55,7 @@ class TfdsSource(Source):
     """A dataset of TensorFlow Datasets; its name is `tfds:NAME[/CONFIG][:VERSION]`.
 
     Attributes:
-      schema: Path of the schema file of the records, of a table or of images; None for an 8-bit
-        image with a class.
+      schema: Path of the schema file of the images; None for an 8-bit image with a class.
       image_size: Height and width that a model gets; None to choose them by the images.
       encoding: `raw` to store pixels, `source` to store image files; None to choose by size.
     """
@@ -289,7 +288,7 @@ class TfdsSource(Source):
         # TFDS would try to reach the hosts for minutes, without a message.
         downloads.require_reachable(missing, prefix if source_dir else "")
 
-    def _schema(self, info: DatasetInfo) -> TableSchema | ImageSchema:
+    def _schema(self, info: DatasetInfo) -> ImageSchema:
         """Returns the given schema, or that of an 8-bit image and a `ClassLabel`.
 
         Without a schema file, these are the features in `supervised_keys`, or else the only ones of
@@ -299,10 +298,11 @@ class TfdsSource(Source):
           UserError: If the schema file cannot be used. Without one, if there are not exactly one
             such image and one such label; the message lists the features.
         """
-        from components.convert.schema import ImageSchema, load
+        from components.convert.schema import ImageSchema
+        from components.convert.sources.tfrecords import image_schema
 
         if self.schema:
-            return load(self.schema)
+            return image_schema(self.schema, self.name)
         features = _flat(info.features)
         candidates = [key for key in features if key in (info.supervised_keys or features)]
         images = [key for key in candidates if type(features[key]).__name__ == "Image"]
@@ -312,7 +312,7 @@ class TfdsSource(Source):
                 f"{key}: {shorten(repr(feature), _WIDTH)}" for key, feature in features.items()
             )
             raise UserError(
-                f"dataset {self.name!r} needs --schema FILE, of a table or of images, for it is "
+                f"dataset {self.name!r} needs --schema FILE of images, for it is "
                 f"not one 8-bit image with one ClassLabel; its features are {listed}"
             )
         return ImageSchema.read(

@@ -1,10 +1,10 @@
-"""TFRecord files of other programs: records of `tf.train.Example` with images or rows of a table.
+"""TFRecord files of other programs: records of `tf.train.Example` with images.
 
     source = TfrecordSource(schema="flowers.yaml")
     examples = source.open("downloads/flowers", opening)
 
-The name of a file, or else those of its folders, says to which split it belongs. The header of a
-column is the key of its feature; `sizes[2]` is the third value of the feature `sizes`.
+The name of a file, or else those of its folders, says to which split it belongs. A target may be
+one of several values: `sizes[2]` is the third one of the feature `sizes`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import gzip
 import io
-import itertools
 import math
 import re
 import zlib
@@ -39,11 +38,10 @@ from components.convert.source import (
     relative_names,
 )
 from components.convert.sources.images import ImageExamples, Picture
-from components.convert.sources.tables import open_typed
 from components.convert.splits import NAMES, SPLITS
 
 if TYPE_CHECKING:  # Slow to import, and most datasets have none.
-    from components.convert.schema import ImageSchema, TableSchema
+    from components.convert.schema import ImageSchema
 
 _SPLITS = {**NAMES, "eval": "test", "evaluation": "test"}
 # If a folder has files with `.tfrec` in their names, as is usual, all others are something else.
@@ -54,14 +52,12 @@ _PATTERNS = {
 _MAX_BYTES = 1 << 31  # Protobuf messages are smaller.
 _GZIP = b"\x1f\x8b\x08"
 _FIRST_BYTES = 65_536  # Bytes that are fetched at once if only the first record is needed.
-_GROUP_BYTES = 1_000_000  # Bytes of the records whose rows are held together.
-_KINDS = {"int": "int64", "float": "float"}  # By type of a column; others are read from bytes.
 _HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?\Z")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfrecordSource(Source):
-    """TFRecord files, with the schema file of a table or of images."""
+    """TFRecord files, with the schema file of their images."""
 
     name: str = "tfrecord"
     takes = frozenset({"schema", "image_size", "encoding"})
@@ -85,12 +81,9 @@ class TfrecordSource(Source):
           UserError: If the names of the files do not say clearly which splits they are for, there
             are no files or no schema, or the records are not what the schema says.
         """
-        from components.convert.schema import load
-
         splits = _split_files(self._list_files(paths, print_others=True))
-        return open_records(
-            load(self.schema or ""), splits, opening, self.image_size, self.encoding
-        )
+        schema = image_schema(self.schema or "", self.name)
+        return open_records(schema, splits, opening, self.image_size, self.encoding)
 
     def _list_files(self, paths: Paths, *, print_others: bool) -> list[File]:
         inside = functools.partial(list_inside, patterns=_PATTERNS, print_others=print_others)
@@ -109,17 +102,34 @@ class TfrecordSource(Source):
         return files
 
 
+def image_schema(path: str, dataset: str) -> ImageSchema:
+    """Reads a schema file of images in records.
+
+    Raises:
+      UserError: If the file cannot be used, or is of a table.
+    """
+    from components.convert.schema import ImageSchema, load
+
+    schema = load(path)
+    if not isinstance(schema, ImageSchema):
+        raise UserError(
+            f"{path}: is of a table; dataset {dataset!r} needs a schema of images, as a table is "
+            "read from CSV, JSON lines or Parquet"
+        )
+    return schema
+
+
 def open_records(
-    schema: TableSchema | ImageSchema,
+    schema: ImageSchema,
     splits: Mapping[str, Sequence[File]],
     opening: Opening,
     size: tuple[int, int] | None,
     encoding: str | None,
 ) -> Examples:
-    """Opens TFRecord files as images or as a table, as the schema says.
+    """Opens TFRecord files as images, as the schema says.
 
     Args:
-      schema: Schema of a table or of images.
+      schema: Schema of the images.
       splits: Files by split, `train` among them.
       opening: Settings and resources of the conversion.
       size: Height and width that a model gets of image files; None if it is not given.
@@ -129,15 +139,11 @@ def open_records(
       UserError: If there are no records for training, the records are not what the schema says, or
         `size` or `encoding` is given and there are no image files.
     """
-    from components.convert.schema import TableSchema
-
     first = _first_record(splits["train"])
-    if (size or encoding) and (isinstance(schema, TableSchema) or schema.shape):
+    if (size or encoding) and schema.shape:
         raise UserError(
             f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding"
         )
-    if isinstance(schema, TableSchema):
-        return _open_table(schema, splits, opening)
     keys = {
         _parse_header(header)[0]
         for header in (schema.image, schema.label, *schema.targets.values())
@@ -227,65 +233,6 @@ def _target(record: Record, header: str, task: str) -> int | float:
     return value
 
 
-def _open_table(
-    schema: TableSchema, splits: Mapping[str, Sequence[File]], opening: Opening
-) -> Examples:
-    """Copies a table's columns to Parquet files in `opening.directory`, and opens these.
-
-    Raises:
-      UserError: If the schema has a delimiter, a file is damaged, or the records are not what the
-        schema says, or have other features and it does not ignore these.
-    """
-    if schema.delimiter:
-        raise UserError(
-            f"dataset {schema.name!r} is no CSV files; leave delimiter out of its schema"
-        )
-    all_files = itertools.chain(*splits.values())
-    sources = {f"{opening.directory}/{i}.parquet": file for i, file in enumerate(all_files)}
-    opening.map(lambda path: _write_parquet(schema, sources[path], path), [*sources])
-    paths = iter(sources)
-    return open_typed(
-        schema,
-        {split: [(next(paths), {}) for _ in files] for split, files in splits.items()},
-        opening,
-        lambda path, row: next(itertools.islice(read_records(sources[path]), row, None)).place,
-    )
-
-
-def _write_parquet(schema: TableSchema, file: File, path: str) -> None:
-    """Writes the columns to a Parquet file, under their headers; null where a record has no value.
-
-    A `UserError` is raised if the file is damaged or its features are not what the schema says.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds = {column.header: _KINDS.get(column.type, "bytes") for column in schema.columns.values()}
-    fields = pa.schema(
-        [(header, kind.replace("bytes", "binary")) for header, kind in kinds.items()]
-    )
-    keys = {_parse_header(header)[0] for header in kinds}
-    with pq.ParquetWriter(path, fields) as writer:
-        for _, group in itertools.groupby(
-            read_records(file), lambda record: record.start // _GROUP_BYTES
-        ):
-            rows = []
-            for record in group:
-                others = record.features.keys() - keys
-                if others and not schema.ignore_others:
-                    raise record.error(
-                        f"{unknown('feature', min(others), keys)}; add it to the schema, or "
-                        "'other_columns: ignore'"
-                    )
-                rows.append(
-                    {
-                        header: record.value(header, kind, required=False)
-                        for header, kind in kinds.items()
-                    }
-                )
-            writer.write_batch(pa.RecordBatch.from_pylist(rows, fields))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Record:
     """A record.
@@ -309,21 +256,18 @@ class Record:
         """Returns an error whose message begins with the place of the record."""
         return UserError(f"{self.place}: {message}")
 
-    def value(self, header: str, *kinds: str, required: bool = True) -> Any:
+    def value(self, header: str, *kinds: str) -> Any:
         """Returns the only value of a feature, or the one at an index.
 
         Args:
           header: Key of the feature, with an index for one of several values, as in `sizes[2]`.
           *kinds: Kinds that the feature may have.
-          required: Whether the feature must have values; if not, None is returned for one without.
 
         Raises:
           UserError: If the value is missing, not the only one, or of another kind.
         """
         key, index = _parse_header(header)
         kind, values = self.features.get(key, ("", ()))
-        if not values and not required:
-            return None
         chosen = values if index is None else values[index : index + 1]
         if kind in kinds and len(chosen) == 1:
             return chosen[0]

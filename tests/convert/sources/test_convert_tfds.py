@@ -107,7 +107,7 @@ def test_missing_schema_lists_features(prepared, other, supervised):
     features = {"image": IMAGE, "label": CLASS, "other": other}
     example = {name: np.zeros(kind.shape, kind.np_dtype) for name, kind in features.items()}
     data_dir = prepared(features, {"train": [example]}, supervised)
-    message = r"needs --schema FILE, .*are image: Image\(.*, label: ClassLabel"
+    message = r"needs --schema FILE of images, .*are image: Image\(.*, label: ClassLabel"
     with pytest.raises(UserError, match=message):
         read_all(TINY, str(data_dir))
 

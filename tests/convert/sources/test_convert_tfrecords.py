@@ -17,20 +17,6 @@ from components.convert.sources import tfrecords
 from components.convert.sources.registry import find_source
 
 RANDOM = np.random.default_rng(0)
-TABLE = """
-name: trips
-origin: made up
-columns:
-  fare: {type: float}
-  seconds: {type: int, default: -1, header: trip/seconds}
-  company: {type: string, default: nobody}
-  east: {type: float, header: "at[0]"}
-  north: {type: float, header: "at[1]"}
-  kind: {type: int}
-label: {column: kind, classes: [bad, good]}
-deep: [{column: fare, numeric: z_score}, {column: seconds, numeric: z_score}]
-missing: ["", nan, "99"]
-"""
 FILES = (
     "{name: dots, origin: made up, image: file, label: y, classes: [rose, lily, tulip], "
     "label_offset: 1}"
@@ -53,12 +39,6 @@ def read(tmp_path):
     return run
 
 
-def row(i, **changes):
-    company = f"Ü{i % 7}".encode()
-    values = {"fare": i / 4, "at": [i + 0.5, -float(i)], "kind": i % 2, "company": company}
-    return {**values, "trip/seconds": i * 1000 - 5, **changes}
-
-
 def dots(i, kind="PNG"):
     """Returns a record with an image, as a file and as pixels, and things to predict of it."""
     pixels = np.full((4, 5, 3), i, np.uint8)
@@ -70,23 +50,6 @@ def dots(i, kind="PNG"):
         "box": [i / 7, 1.0],
         "tags": [float(i % 2), float(i > 5)],
     }
-
-
-def test_table_values_and_defaults(tmp_path, read):
-    rows = [row(i) for i in range(30)]
-    rows[4]["trip/seconds"] = ()
-    rows[7]["trip/seconds"] = 99
-    rows[5]["company"] = b""
-    del rows[6]["company"]
-    one = write_records(tmp_path / "a.tfrecord", rows[:11])
-    opened = read(TABLE, one, write_records(tmp_path / "b.tfrecord.gz", rows[11:]))
-    columns = {name: values.tolist() for name, values in opened.splits["train"].items()}
-    assert columns["seconds"] == [-1 if i in (4, 7) else i * 1000 - 5 for i in range(30)]
-    assert columns["company"] == [record.get("company") or b"nobody" for record in rows]
-    pairs = zip(columns["east"], columns["north"], columns["label"], strict=True)
-    assert [*pairs] == [(i + 0.5, -i, i % 2) for i in range(30)]
-    (block,) = opened.blocks["train"]
-    assert (block.missing["seconds"].sum(), block.missing["company"].sum()) == (2, 2)
 
 
 def test_image_files_keep_bytes(tmp_path, read):
@@ -156,24 +119,33 @@ def test_missing_schema_lists_features(tmp_path):
 @pytest.mark.parametrize(
     ("text", "change", "message"),
     [
-        (TABLE, {"kind": 2}, "kind: '2' is no class"),
-        (TABLE, {"at": 0.5}, "at holds 1 float value, none at [1]"),
-        (TABLE, {"company": b"\xff\xfe"}, "is no text in UTF-8"),
-        (TABLE, {"color": 1}, "unknown feature 'color'"),
+        (FILES, {"y": b"lilly"}, "unknown class 'lilly'; did you mean 'lily'"),
+        (FILES, {"y": ()}, "y holds no value, not one int64 or bytes"),
         (FILES, {"y": 4}, "y is 4, no class of 1 to 3"),
         (FILES, {"file": b"GIF89a"}, "is no PNG or JPEG"),
         (PIXELS, {"pixels": bytes(59)}, "59 bytes, not the 60"),
         (AGES, {"age": float("nan")}, "age is nan"),
         (TAGS, {"tags": [1, 2]}, "tags is 2"),
+        (TAGS, {"tags": 1}, "tags holds 1 int64 value, none at [1]"),
     ],
 )
 def test_wrong_record_is_named(tmp_path, read, text, change, message):
-    good = row(1) if text == TABLE else dots(1)
+    good = dots(1)
     path = write_records(tmp_path / "x.tfrecord", [good, {**good, **change}, good])
     second = 16 + struct.unpack_from("<Q", path.read_bytes())[0]
     pattern = re.escape(f"{path}: record at byte {second}: ") + ".*" + re.escape(message)
     with pytest.raises(UserError, match=pattern):
         read(text, write_records(tmp_path / "before.tfrecord", [good]), path)
+
+
+def test_schema_of_table_is_refused(tmp_path, read):
+    table = """
+        {name: t, origin: o, columns: {fare: {type: float}, tip: {type: float}},
+        label: {regression: tip}, deep: [{column: fare, numeric: z_score}]}
+    """
+    path = write_records(tmp_path / "x.tfrecord", [dots(1)])
+    with pytest.raises(UserError, match=r"schema.yaml: is of a table; .* CSV, JSON lines or Par"):
+        read(table, path)
 
 
 @pytest.mark.parametrize(
