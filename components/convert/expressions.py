@@ -31,11 +31,10 @@ SQL_TYPES = {
     "bool": "BOOLEAN",
     "time": "BIGINT",
 }
-# SQL types of the values that an expression may have, as patterns.
-_GIVES = {
-    "condition": "BOOLEAN",
-    "number": r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL\(.*\)",
-}
+# Patterns of SQL types: of whole and of all numbers, and of the values an expression may have.
+INTEGERS = r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?"
+NUMBERS = rf"{INTEGERS}|FLOAT|DOUBLE|DECIMAL\(.*\)"
+_GIVES = {"condition": "BOOLEAN", "number": NUMBERS}
 # Classes of nodes that the syntax tree of an expression may have.
 _NODES = {
     "BETWEEN",

@@ -86,8 +86,8 @@ class Options(Flags):
     split_seed: int = flag(_seed, "decides which examples these are, and nothing else", default=0)
     skip_bad: int | None = flag(
         at_least(1),
-        "of csv, jsonl and taxi: leave out rows that are wrong, so many at most; without it the "
-        "first one is an error",
+        "of tables: leave out rows that are wrong, so many at most; without it the first one is an "
+        "error",
     )
     processes: int | None = flag(
         at_least(1, _MOST_PROCESSES),

@@ -18,23 +18,21 @@ from components.convert.source import Paths, Source, digest_of, downloads_dir
 from components.convert.sources.arrays import ARRAYS
 from components.convert.sources.downloads import OFFERED, download
 from components.convert.sources.images import FolderSource
-from components.convert.sources.tables import ParquetSource, TextSource
+from components.convert.sources.tables import ENDINGS, TableSource
 from components.convert.sources.tfds import TFDS as TFDS
 from components.convert.sources.tfds import TfdsSource
 from components.convert.sources.tfrecords import TfrecordSource
 
 _SCHEMAS = pathlib.Path(__file__).parents[1] / "schemas"
-_TEXT_OPTIONS = frozenset({"schema", "skip_bad"})
+_TABLE_OPTIONS = frozenset({"schema", "skip_bad"})
 
 SOURCES: Mapping[str, Source] = {
     source.name: source
     for source in (
         *ARRAYS.values(),
-        TextSource(name="taxi", schema=_SCHEMAS / "taxi.yaml"),
-        TextSource(name="taxi_cents", schema=_SCHEMAS / "taxi_cents.yaml"),
-        TextSource(name="csv", takes=_TEXT_OPTIONS),
-        TextSource(name="jsonl", takes=_TEXT_OPTIONS, json=True),
-        ParquetSource(),
+        TableSource(name="taxi", schema=_SCHEMAS / "taxi.yaml"),
+        TableSource(name="taxi_cents", schema=_SCHEMAS / "taxi_cents.yaml"),
+        *(TableSource(name=kind, takes=_TABLE_OPTIONS, kind=kind) for kind in ENDINGS),
         FolderSource(),
         TfrecordSource(),
     )

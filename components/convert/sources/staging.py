@@ -1,9 +1,9 @@
 """Staging of tables: DuckDB checks, labels and filters rows, which go to an Arrow file.
 
     with Staging(schema, "train.arrow") as staging:
-        staging.add_csv(path, "trips.csv", ",")                 # A file of this machine.
+        staging.add_csv(path, "trips.csv", ",")         # A file of this machine.
         staging.add_json(path, "trips.jsonl")
-        staging.add_batch(batch, texts, lambda row: f"{path}: row {row + 1:,}")
+        staging.add_parquet(path, "trips.parquet")
     staging.left_out, staging.skipped
 
 The file has the schema's stored columns by name, null where a value is missing, and the label as
@@ -16,19 +16,27 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from common.errors import UserError, about, first_line
 from common.manifest import REGRESSION
 from common.spellings import ABSENT, FALSE, ISO_8601, KINDS, NUMBER, TRUE, WHOLE_NUMBER, marks
-from components.convert.expressions import connect, literal, quoted, references, unquoted
+from components.convert.expressions import (
+    INTEGERS,
+    NUMBERS,
+    connect,
+    literal,
+    quoted,
+    references,
+    unquoted,
+)
 from components.convert.schema import FLOAT32_MAX, TableSchema
 from components.convert.sources.text_rows import (
     MAX_BYTES,
@@ -36,6 +44,7 @@ from components.convert.sources.text_rows import (
     check_names,
     check_quotes,
     csv_relation,
+    parquet_relation,
     read_csv,
     read_header,
     read_json,
@@ -47,19 +56,16 @@ BATCH_BYTES, GROUP_BYTES = 64 << 20, 4 << 20
 # Number of the rows that are written together, and of those that DuckDB hands over at a time.
 _GROUP_ROWS, _READ_ROWS = 1 << 14, 2048
 _LEFT_OUT = -1  # Takes the place of a check's number in a row that the filter leaves out.
+_FLOATS = ("FLOAT", "DOUBLE")
 _CELL_BYTES = 50  # Size of a Python string without its characters.
-_NUMBERS = (pt.is_integer, pt.is_floating, pt.is_decimal)
-_TEXTS = (
-    *(pt.is_string, pt.is_large_string, pt.is_string_view),
-    *(pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary),
-)
-# By the type of a column: predicates of the Arrow types that it takes, and what these are in words.
+# By the type of a column: a pattern of DuckDB's types that it takes, and what these are in words.
+# Texts are taken too, as in CSV files.
 _TAKES = {
-    "float": (_NUMBERS, "numbers"),
-    "int": ((*_NUMBERS, pt.is_time), "whole numbers, and times of day as seconds since midnight"),
-    "string": (_TEXTS, "texts"),
-    "bool": ((pt.is_boolean, pt.is_integer, *_TEXTS), "booleans, 0 and 1, and texts that say so"),
-    "time": ((pt.is_timestamp, pt.is_date, *_TEXTS), "timestamps, dates, and texts as in ISO 8601"),
+    "float": (NUMBERS, "numbers"),
+    "int": (rf"{NUMBERS}|TIME(_NS)?", "whole numbers, and times of day as seconds since midnight"),
+    "string": ("VARCHAR", "texts"),
+    "bool": (f"BOOLEAN|{INTEGERS}", "booleans, 0 and 1"),
+    "time": ("TIMESTAMP.*|DATE", "timestamps and dates"),
 }
 
 
@@ -132,18 +138,15 @@ class Staging:
         relation = csv_relation(
             path, names, header_end, delimiter, null="\0", is_parallel=not has_quotes
         )
-        query, _ = self._query(
-            relation, {column: (f"c{i}", pa.string()) for column, i in columns.items()}
-        )
+        fields = {column: (f"c{i}", "VARCHAR") for column, i in columns.items()}
         # DuckDB is fast, but does not say in which line a wrong row is. From the batch with the
         # first one on, the reader below takes over.
         with contextlib.suppress(duckdb.Error, pa.ArrowException, OSError):
-            for batch in self._connection.sql(query).to_arrow_reader(_READ_ROWS):
-                values = pa.Table.from_batches([batch])
-                if _wrong_rows(values):
+            for values, wrong in self._check(relation, fields, "0"):
+                if wrong:
                     break
+                num_rows += len(values)
                 self._take(values)
-                num_rows += len(batch)
             else:
                 return
         rows = read_csv(path, delimiter, len(header), columns)
@@ -159,30 +162,36 @@ class Staging:
         """
         self._add_rows(read_json(path, self._schema), [*self._schema.columns], name)
 
-    def add_batch(
-        self,
-        batch: pa.RecordBatch | pa.Table,
-        texts: Mapping[str, str | None],
-        locate: Callable[[int], str],
-    ) -> None:
-        """Adds rows with typed values, whose columns `check_columns` has accepted.
+    def add_parquet(self, path: str, name: str) -> None:
+        """Adds the rows of a Parquet file. Errors name the file as `name`.
 
-        Args:
-          batch: The rows; the names of their columns are the headers.
-          texts: Further columns by header: a text that all rows have, whatever the column's type,
-            or None.
-          locate: Returns the place of a row for messages, given its position in the batch.
+        Folders in the path may give columns by names such as `year=2024`.
 
         Raises:
-          UserError: If more rows are wrong than may be left out.
+          UserError: If the file is damaged, encrypted or no Parquet file, its columns are not what
+            the schema says, or more rows are wrong than may be left out.
+          MemoryError: If a row group is too large.
         """
-        arrays = {}
-        for name, column in self._schema.columns.items():
-            if column.header in texts:
-                arrays[name] = pa.repeat(pa.scalar(texts[column.header], pa.string()), len(batch))
-            else:
-                arrays[name] = _plain(batch.column(column.header), column.type)
-        self._add(pa.table(arrays), locate)
+        relation, fields = parquet_relation(path), {}
+        try:
+            table = self._connection.sql(f"FROM {relation}")
+            with about(name):
+                check_names(table.columns, self._schema)
+                kinds = dict(zip(table.columns, map(str, table.types), strict=True))
+                for column in self._schema.columns.values():
+                    kind, (accepted, takes) = kinds[column.header].strip('"'), _TAKES[column.type]
+                    if not re.fullmatch(f"{accepted}|VARCHAR|NULL", kind):
+                        raise UserError(
+                            f"column {column.header!r} is {kind}; type {column.type} takes {takes}"
+                        )
+                    fields[column.name] = _plain(quoted(column.header), kind, column.type)
+            self._add(relation, fields, "file_row_number + 1", f"{name}: row")
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError from error
+        except duckdb.Error as error:
+            raise UserError(
+                f"{name}: cannot be read as a Parquet file ({first_line(error)})"
+            ) from None
 
     def skip(self, message: str) -> None:
         """Notes a wrong row, which is left out; the message has its place, and what is wrong.
@@ -237,36 +246,49 @@ class Staging:
             if not numbers:
                 return
             arrays = [pa.array(column, pa.string()) for column in zip(*values, strict=True)]
-            self._add(
-                pa.table(arrays, names=columns),
-                lambda row: f"{name}: line {numbers[row]}",  # noqa: B023  # Called at once.
-            )
+            table = pa.table([*arrays, pa.array(numbers)], [*columns, ".line"])
+            self._connection.register("rows", table)
+            fields = {column: (quoted(column), "VARCHAR") for column in columns}
+            self._add("rows", fields, '".line"', f"{name}: line")
 
-    def _add(self, table: pa.Table, locate: Callable[[int], str]) -> None:
-        """Adds the rows of a table with the schema's columns by name; `skip` is told of wrong rows.
+    def _add(
+        self, rows: str, fields: Mapping[str, tuple[str, str]], number: str, place: str
+    ) -> None:
+        """Adds the rows of a relation; `skip` is told of wrong rows.
 
-        `locate` returns the place of a row for messages, given its position in the table.
+        Args:
+          rows: SQL of the relation.
+          fields: As in `_check`.
+          number: SQL of a row's number in messages.
+          place: What stands before the number in messages.
         """
-        query, checks = self._query(
-            "rows", {field.name: (quoted(field.name), field.type) for field in table.schema}
-        )
-        self._connection.register("rows", table)
-        try:
-            values = self._connection.sql(query).to_arrow_table()
-        except (duckdb.DataError, duckdb.InvalidInputException) as error:
-            # An expression cannot be computed for some row, and DuckDB does not say for which:
-            # halving the rows finds it.
-            if len(table) == 1:
-                return self.skip(f"{locate(0)}: {first_line(error)}")
-            half = len(table) // 2
-            self._add(table[:half], locate)
-            return self._add(table[half:], lambda row: locate(half + row))
-        for row in _wrong_rows(values):
-            number, text = values[".fault"][row].as_py().values()
-            check = checks[number]
-            message = check.absent if text is None else f"{text[:40]!r} {check.message}"
-            self.skip(f"{locate(row)}: {check.name}: {message}")
-        self._take(values)
+        for values, wrong in self._check(rows, fields, number):
+            for row, fault in wrong:
+                self.skip(f"{place} {row}: {fault}")
+            self._take(values)
+
+    def _check(
+        self, rows: str, fields: Mapping[str, tuple[str, str]], number: str
+    ) -> Iterator[tuple[pa.Table, list[tuple[int, str]]]]:
+        """Yields the rows of a relation in order, some at a time, as `_query` has them.
+
+        With them come the wrong ones: the number of each, and what is wrong.
+
+        Args:
+          rows: SQL of the relation.
+          fields: By name of each of the schema's columns, the SQL of its values in the relation,
+            and their type in DuckDB.
+          number: SQL of a row's number.
+        """
+        query, checks = self._query(rows, fields, number)
+        for batch in self._connection.sql(query).to_arrow_reader(_READ_ROWS):
+            values, wrong = pa.Table.from_batches([batch]), []
+            is_wrong = pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)
+            for row in pc.indices_nonzero(is_wrong).to_pylist():
+                i, text, place = values[".fault"][row].as_py().values()
+                what = checks[i].absent if text is None else f"{text[:40]!r} {checks[i].message}"
+                wrong.append((place, f"{checks[i].name}: {what}"))
+            yield values, wrong
 
     def _take(self, values: pa.Table) -> None:
         """Adds the rows of a query's result that have no fault to the file.
@@ -287,22 +309,24 @@ class Staging:
         self._pending = []
 
     def _query(
-        self, rows: str, fields: Mapping[str, tuple[str, pa.DataType]]
+        self, rows: str, fields: Mapping[str, tuple[str, str]], number: str
     ) -> tuple[str, list[_Check]]:
         """Builds the query that checks rows, and computes what is stored of them.
 
         Args:
           rows: SQL of a relation with the rows.
           fields: By name of each of the schema's columns, the SQL of its values in the relation,
-            and their type.
+            and their type in DuckDB.
+          number: SQL of a row's number.
 
         Returns:
           The query, and its checks. The query has the stored columns, the columns of the label, and
           `.fault`. This is null for a right row. For any other row, it has `check`, the number of
-          the first check that the row fails, or `_LEFT_OUT`; and `text`, the wrong value.
+          the first check that the row fails, or `_LEFT_OUT`; `text`, the wrong value; and `row`,
+          the number of the row.
         """
         schema = self._schema
-        raw, values, checks, final = [], [], [], {}
+        raw, values, checks, final = [f'{number} AS ".row"'], [], [], {}
         predicted, labels, outputs, label_checks = self._label()
         label_columns = schema.label.columns  # Computed once, because that parses SQL.
         for i, (name, column) in enumerate(schema.columns.items()):
@@ -330,6 +354,11 @@ class Staging:
         named = [f"{final[name]} AS {quoted(name)}" for name in sorted(used)]
         wrong = ", ".join(check.wrong for check in checks)
         named.append(f'list_position([{wrong}], true) AS ".first"')
+        if schema.filter:
+            # The line break ends a comment that the filter may end with.
+            predicted.append(f'TRY(CASE WHEN ({schema.filter}\n) THEN 1 ELSE 0 END) AS ".kept"')
+            uncomputable = "cannot be computed for the values of this row"
+            label_checks.insert(0, _Check("filter", '".kept" IS NULL', "NULL", "", uncomputable))
         inner = f"SELECT {', '.join(raw)} FROM {rows}"
         # Each layer is computed from the columns of those before it.
         for layer in (values, named, predicted, labels):
@@ -338,8 +367,7 @@ class Staging:
         texts = ", ".join(f"CAST({check.text} AS VARCHAR)" for check in checks)
         faults = [_when('".first" > 0', '".first" - 1', f'[{texts}][".first"]')]
         if schema.filter:
-            # The line break ends a comment that the filter may end with.
-            faults.append(_when(f"({schema.filter}\n) IS NOT TRUE", _LEFT_OUT, "NULL"))
+            faults.append(_when('".kept" = 0', _LEFT_OUT, "NULL"))
         faults += [
             _when(check.wrong, i, check.text) for i, check in enumerate(label_checks, len(checks))
         ]
@@ -396,91 +424,43 @@ class Staging:
         return predicted, labels, outputs, checks
 
 
-def check_columns(given: pa.Schema, texts: Mapping[str, Any], schema: TableSchema) -> None:
-    """Checks the names and types of the columns of rows that are to be added.
-
-    Args:
-      given: Names and types of the columns that a file has.
-      texts: Values, as `Staging.add_batch` takes them, of columns that have one text or None in all
-        rows, by header. Only the headers are checked.
-      schema: Schema of the table.
-
-    Raises:
-      UserError: If a column of the schema is missing or there more than once in `given` and `texts`
-        together, if one of them is not in the schema and the schema does not ignore others, or if
-        the schema's type of a column never takes values of the file's type, as `float` takes no
-        dates.
-    """
-    check_names([*given.names, *texts], schema)
-    for column in schema.columns.values():
-        if column.header not in texts:
-            kind = _value_type(given.field(column.header).type)
-            accepted, takes = _TAKES[column.type]
-            if not pt.is_null(kind) and not any(is_such(kind) for is_such in accepted):
-                raise UserError(
-                    f"column {column.header!r} is {kind}, and type {column.type} takes {takes}"
-                )
+def _plain(x: str, kind: str, type_: str) -> tuple[str, str]:
+    """Returns SQL of the values of a Parquet column, and their type; decimals become texts."""
+    if kind != "NULL" and not kind.startswith("DECIMAL"):
+        return x, kind
+    # DuckDB converts a decimal to a number near it, not always to the nearest.
+    text = f"CAST({x} AS VARCHAR)"
+    return f"regexp_replace({text}, '[.]0*$', '')" if type_ == "int" else text, "VARCHAR"
 
 
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pt.is_dictionary(kind) else kind
-
-
-def _plain(array: pa.Array, type_: str) -> pa.Array:
-    """Returns the values of a column in types that DuckDB reads without a change.
-
-    Texts become bytes, decimals become texts, and floats get 64 bits.
-    """
-    kind = _value_type(array.type)
-    if pt.is_null(kind):
-        return array.cast(pa.string())
-    if any(is_text(kind) for is_text in _TEXTS):
-        return array.cast(kind).cast(pa.large_binary())
-    if pt.is_floating(kind):
-        return array.cast(pa.float64())
-    if pt.is_decimal(kind):
-        # Arrow and DuckDB convert a decimal to a number near it, not always to the nearest.
-        texts = array.cast(pa.string())
-        whole = r"^(-?\d+)\.0*$|^(-?0)E[-+]?\d+$"
-        return pc.replace_substring_regex(texts, whole, r"\1\2") if type_ == "int" else texts
-    return array.cast(kind)
-
-
-def _decoded(x: str, kind: pa.DataType) -> str:
-    if pt.is_string(kind):
-        return x
-    return f"TRY(decode({x}))" if pt.is_large_binary(kind) else f"CAST({x} AS VARCHAR)"
-
-
-def _without_missing(x: str, kind: pa.DataType, type_: str, missing: Sequence[str]) -> str:
+def _without_missing(x: str, kind: str, type_: str, missing: Sequence[str]) -> str:
     """Returns SQL of the values with null for NaN and for texts that stand for a missing value."""
-    if pt.is_floating(kind):
-        return f"nullif({x}, 'nan')"
-    if not missing or not (pt.is_string(kind) or pt.is_large_binary(kind) or type_ == "bool"):
+    if kind in _FLOATS:
+        # By the statistics of a file, which leave NaN out, DuckDB would optimise `x = 'nan'` away.
+        return f"CASE WHEN NOT isnan({x}) THEN {x} END"
+    if not missing or (kind != "VARCHAR" and type_ != "bool"):
         return x
-    if len(missing) == 1 and pt.is_string(kind):
-        return f"nullif({x}, {literal(missing[0])})"
     nulls = " ".join(f"WHEN {literal(text)} THEN NULL" for text in missing)
-    return f"CASE {_decoded(x, kind)} {nulls} ELSE {x} END"
+    return f"CASE CAST({x} AS VARCHAR) {nulls} ELSE {x} END"
 
 
-def _value(x: str, kind: pa.DataType, type_: str) -> str:
+def _value(x: str, kind: str, type_: str) -> str:
     """Returns SQL of the values in the type of the schema, null where they are no such values."""
-    text, is_text = _decoded(x, kind), pt.is_string(kind)
+    text, is_text = f"CAST({x} AS VARCHAR)", kind == "VARCHAR"
     if type_ == "string":
-        return text if is_text else f"CASE WHEN octet_length({x}) <= {MAX_BYTES} THEN {text} END"
+        return f"CASE WHEN strlen({x}) <= {MAX_BYTES} THEN {x} END"
     if type_ == "bool":
         word = f"lower(trim({text}, ' \t\n\v\f\r'))"
         true, false = (", ".join(map(literal, spellings)) for spellings in (TRUE, FALSE))
         return f"CASE WHEN {word} IN ({true}) THEN true WHEN {word} IN ({false}) THEN false END"
-    if pt.is_time(kind):
+    if kind in ("TIME", "TIME_NS"):
         return f"epoch_us({x}) // 1000000"
     if type_ == "time":
         iso_8601 = (
             f"CASE WHEN regexp_full_match({text}, '{ISO_8601}') THEN TRY_CAST({text} AS "
             "TIMESTAMPTZ) END"
         )
-        moment = x if pt.is_temporal(kind) else iso_8601
+        moment = iso_8601 if is_text else x
         return f"epoch_us(date_trunc('second', CAST({moment} AS TIMESTAMP))) // 1000000"
     if is_text:
         # DuckDB's cast would also take 1_000, +-1 and other white space. A CASE WHEN would refuse
@@ -489,25 +469,15 @@ def _value(x: str, kind: pa.DataType, type_: str) -> str:
     cast = f"TRY_CAST({x} AS {'DOUBLE' if type_ == 'float' else 'BIGINT'})"
     return (
         f"CASE WHEN {x} = trunc({x}) THEN {cast} END"
-        if pt.is_floating(kind) and type_ == "int"
+        if kind in _FLOATS and type_ == "int"
         else cast
     )
 
 
 def _when(condition: str, check: int | str, text: str) -> str:
     """Returns a WHEN branch of the CASE expression that computes `.fault`."""
-    return f"WHEN {condition} THEN {{'check': {check}, 'text': CAST({text} AS VARCHAR)}}"
-
-
-def _wrong_rows(values: pa.Table) -> list[int]:
-    """Returns the positions in a query's result of wrong rows: those that fail a check.
-
-    A row that the filter leaves out is not wrong, unless one of its columns fails a check: columns
-    are checked before the filter, and the label after it.
-    """
-    return pc.indices_nonzero(
-        pc.greater(pc.struct_field(values[".fault"], "check"), _LEFT_OUT)
-    ).to_pylist()
+    fields = f"'check': {check}, 'text': CAST({text} AS VARCHAR), 'row': \".row\""
+    return f"WHEN {condition} THEN {{{fields}}}"
 
 
 def _about(rows: Iterator[Row], name: str) -> Iterator[Row]:

@@ -1,29 +1,28 @@
 """Tables in CSV files, lines of JSON and Parquet files, with a schema that describes the columns.
 
-    source = TextSource(name="csv", schema="trips.yaml")
+    source = TableSource(name="csv", schema="trips.yaml")
     examples = source.open("trips.csv", opening)
 
-All rows are staged first, in one file for each split. Pieces are ranges of rows of these files.
+All rows are staged first, in one file. Pieces are ranges of its rows.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import heapq
 import os
 import re
+import shutil
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import numpy as np
 
-from common.errors import UserError, about, readable
+from common.errors import UserError, readable
 from common.manifest import Encoding, Feature
-from common.storage.files import open_random_access, require_file, stat_file
+from common.storage.files import stat_file
 from common.storage.storage import MAX_THREADS, File, FileChangedError, map_in_threads
 from components.convert.hashes import content_hashes
 from components.convert.records import lengths
@@ -36,7 +35,6 @@ from components.convert.source import (
     Piece,
     Source,
     list_inside,
-    unique_files,
 )
 from components.convert.sources.unpacking import plain_path
 from components.convert.splits import SPLITS, Splits
@@ -53,31 +51,24 @@ ENDINGS = {
     "jsonl": ("jsonl", "ndjson"),
     "parquet": ("parquet", "parq", "pq"),
 }
-_PARQUET = re.compile(rf".*\.({'|'.join(ENDINGS['parquet'])})", re.IGNORECASE | re.DOTALL)
-_NULL = "__HIVE_DEFAULT_PARTITION__"  # Stands for a missing value in the name of a folder.
-# Most bytes and rows of a Parquet file that are read together, and bytes of all read buffers.
-_BATCH_BYTES, _BATCH_ROWS, _HELD_BYTES = 16 << 20, 1 << 15, 32 << 20
 _PUNCTUATION = string.punctuation.encode()
 _TASK_ROWS = 1 << 18  # Rows that one process surveys at a time.
-# A Parquet file, or its path, and columns that it does not have itself, such as those in the names
-# of its folders.
-Part = tuple[File | str, Mapping[str, str | None]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextSource(Source):
-    """A table in CSV files, or in files that have a JSON object on each line.
+class TableSource(Source):
+    """A table in files: CSV, lines of JSON objects, or Parquet.
 
     Attributes:
       schema: Schema of the table, or path of the schema file.
-      json: Whether the files are lines of JSON.
+      kind: Kind of the files, a key of `ENDINGS`.
       skip_bad: Largest number of wrong rows that are left out; None for 0.
     """
 
     name: str
     schema: Any = None
     takes: frozenset[str] = frozenset({"skip_bad"})
-    json: bool = False
+    kind: str = "csv"
     skip_bad: int | None = None
 
     def files(self, paths: Paths) -> list[File]:
@@ -94,28 +85,26 @@ class TextSource(Source):
         from components.convert.schema import table_schema
         from components.convert.sources.staging import Staging
 
-        schema = table_schema(self.schema, self.name, delimited=not self.json)
+        schema = table_schema(self.schema, self.name, delimited=self.kind == "csv")
         files = self._files(paths, print_others=True)
-        with Staging(schema, _staged(opening, "train"), skip_bad=self.skip_bad or 0) as staging:
+        staged = os.path.join(opening.directory, "train.arrow")
+        with Staging(schema, staged, skip_bad=self.skip_bad or 0) as staging:
             for file, path in _plain_files(files, opening.directory):
                 with readable(file.path):
-                    if self.json:
+                    if self.kind == "csv":
+                        delimiter = schema.delimiter or delimiter_of(file.path)
+                        staging.add_csv(path, file.path, delimiter)
+                    elif self.kind == "jsonl":
                         staging.add_json(path, file.path)
                     else:
-                        staging.add_csv(
-                            path, file.path, schema.delimiter or delimiter_of(file.path)
-                        )
-        return _examples(schema, {"train": staging}, opening, files[0].path)
+                        staging.add_parquet(path, file.path)
+        return _examples(schema, staging, staged, opening, files[0].path)
 
     def _files(self, paths: Paths, *, print_others: bool) -> list[File]:
-        kind, endings = (
-            ("files of JSON lines", ENDINGS["jsonl"])
-            if self.json
-            else ("CSV files", ENDINGS["csv"])
-        )
-        pattern = re.compile(rf".*\.({'|'.join(endings)})(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
+        endings = ENDINGS[self.kind]
+        pattern = re.compile(rf"(?is).*\.({'|'.join(endings)})(\.gz|\.zst)?")
         named = f"*.{' or *.'.join(endings)} files, or such with .gz or .zst behind"
-        wanted = f"FILE..., its {kind} or a directory of them"
+        wanted = f"FILE..., its *.{endings[0]} files or a directory of them"
         files = self.locate_files(
             paths, wanted, lambda f: list_inside(f, {named: pattern}, print_others=print_others)
         )
@@ -130,157 +119,21 @@ class TextSource(Source):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ParquetSource(Source):
-    """A table in Parquet files, whose folders may give columns by names such as `year=2024`.
-
-    Attributes:
-      schema: Schema of the table, or path of the schema file.
-    """
-
-    name: str = "parquet"
-    schema: Any = None
-    takes: frozenset[str] = frozenset({"schema"})
-
-    def files(self, paths: Paths) -> list[File]:
-        """Returns the files of the table; a folder stands for the files below it, sorted by path.
-
-        Raises:
-          UserError: If a path has no such files, or a file is given twice.
-        """
-        return [file for file, _ in self.parts(paths)]
-
-    def open(self, paths: Paths, opening: Opening) -> Examples:
-        """Checks and stages all rows; a `UserError` if they are not what the schema says."""
-        from components.convert.schema import table_schema
-
-        schema = table_schema(self.schema, self.name, delimited=False)
-        return open_typed(schema, {"train": self.parts(paths, print_others=True)}, opening)
-
-    def parts(
-        self, paths: Paths, *, print_others: bool = False
-    ) -> list[tuple[File, dict[str, str | None]]]:
-        """Returns the files of `files`, each with the columns that the names of its folders give.
-
-        These are texts by name of the column, None for a missing value. Only folders below one of
-        the paths count. A path without files, or a file that is given twice, is a `UserError`.
-        """
-        parts = []
-        for path, file in self.locate(paths, "FILE..., its Parquet files or a directory of them"):
-            inside = (
-                [file]
-                if file
-                else list_inside(path, {"*.parquet files": _PARQUET}, print_others=print_others)
-            )
-            parts += [(inner, _folder_values(inner.path.removeprefix(path))) for inner in inside]
-        unique_files([file for file, _ in parts])
-        return parts
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TableExamples(Examples):
     """Staged rows of a table.
 
     Attributes:
       schema: Schema of the table.
-      paths: Path of the staged file of each split.
+      path: Path of the staged file.
     """
 
     schema: TableSchema
-    paths: Mapping[str, str]
+    path: str
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Yields the rows of a piece in order, a few megabytes at a time."""
-        for batch in _read_staged(self.paths[piece.split], *piece.part).to_batches():
+        for batch in _read_staged(self.path, *piece.part).to_batches():
             yield _block(self.schema, batch)
-
-
-def open_typed(
-    schema: TableSchema,
-    parts: Mapping[str, Sequence[Part]],
-    opening: Opening,
-    describe_row: Callable[[str, int], str] = lambda path, row: f"{path}: row {row + 1:,}",
-) -> TableExamples:
-    """Checks and stages the rows of Parquet files.
-
-    Args:
-      schema: Schema of the table.
-      parts: By split, its files, each with columns that it does not have itself: by header, one
-        text for all rows, None for a missing value.
-      opening: Settings and resources of the conversion.
-      describe_row: Returns the place of a row for messages, given the path of its file and its
-        position there.
-
-    Raises:
-      UserError: If a file is damaged, a row or column is not what the schema says, or no rows
-        are left.
-    """
-    from components.convert.sources.staging import Staging
-
-    staged = {}
-    for split, files in parts.items():
-        with Staging(schema, _staged(opening, split)) as staged[split]:
-            for file, texts in files:
-                _add_parquet(staged[split], require_file(file), texts, schema, describe_row)
-    first = next(file for files in parts.values() for file, _ in files)
-    return _examples(schema, staged, opening, require_file(first).path)
-
-
-def _add_parquet(
-    staging: Staging,
-    file: File,
-    texts: Mapping[str, str | None],
-    schema: TableSchema,
-    describe_row: Callable[[str, int], str],
-) -> None:
-    from components.convert.sources.staging import check_columns
-
-    wanted = [column.header for column in schema.columns.values() if column.header not in texts]
-    start = 0
-    with _open_parquet(file, _HELD_BYTES // max(1, len(wanted))) as data:
-        with about(file.path):
-            check_columns(data.schema_arrow, texts, schema)
-        groups = [data.metadata.row_group(i) for i in range(data.num_row_groups)]
-        num_bytes = sum(group.total_byte_size for group in groups)
-        # By the average of the file's rows, a batch has at most `_BATCH_BYTES`.
-        batch_size = min(_BATCH_ROWS, _BATCH_BYTES * data.metadata.num_rows // max(1, num_bytes))
-        for batch in data.iter_batches(
-            batch_size=max(1, batch_size), columns=wanted, use_threads=False
-        ):
-            staging.add_batch(
-                batch,
-                texts,
-                lambda row: describe_row(file.path, start + row),  # noqa: B023  # Called at once.
-            )
-            start += len(batch)
-
-
-@contextlib.contextmanager
-def _open_parquet(file: File, buffer_bytes: int) -> Iterator[Any]:
-    """Yields a `pyarrow.parquet.ParquetFile` with a read buffer of this size for each column.
-
-    Raises:
-      UserError: If the file is damaged, encrypted, or no Parquet file, even if that shows only in
-        the block. Errors of the system and of memory stay as they are.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with open_random_access(file) as content:
-            yield pq.ParquetFile(
-                content,
-                buffer_size=buffer_bytes,
-                pre_buffer=False,
-                page_checksum_verification=True,
-                coerce_int96_timestamp_unit="us",
-            )
-    except pa.ArrowMemoryError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
-            raise  # It is of the system: Arrow's own errors are plain `OSError`s without a number.
-        what = " ".join(str(error).split())
-        raise UserError(f"{file.path}: damaged, encrypted or no Parquet file ({what})") from None
 
 
 def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, str]]:
@@ -295,14 +148,15 @@ def _plain_files(files: Sequence[File], directory: str) -> Iterator[tuple[File, 
     """
 
     def path_of(i: int) -> str:
-        return plain_path(files[i], os.path.join(directory, f"unpacked-{i}"))
+        # The names of folders stay, since they may give columns.
+        return plain_path(files[i], f"{directory}/unpacked-{i}{os.path.abspath(files[i].path)}")
 
     for first in range(0, len(files), MAX_THREADS):
         batch = range(first, min(first + MAX_THREADS, len(files)))
         for i, path in zip(batch, map_in_threads(path_of, batch), strict=True):
             yield files[i], path
             if path != files[i].path:
-                os.unlink(path)
+                shutil.rmtree(f"{directory}/unpacked-{i}")
             elif stat_file(path) != files[i]:  # DuckDB does not notice such a change itself.
                 raise FileChangedError(path)
 
@@ -312,43 +166,33 @@ def delimiter_of(path: str) -> str:
     return "\t" if re.search(r"(?i)\.tsv(\.gz|\.zst)?$", path) else ","
 
 
-def _folder_values(path: str) -> dict[str, str | None]:
-    """Returns the values that folders such as `year=2024` give, by name; None for Hive's null."""
-    pairs = (folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
-    return {unquote(name): None if value == _NULL else unquote(value) for name, value in pairs}
-
-
-def _staged(opening: Opening, split: str) -> str:
-    return os.path.join(opening.directory, f"{split}.arrow")
-
-
 def _examples(
-    schema: TableSchema, staged: Mapping[str, Staging], opening: Opening, first_path: str
+    schema: TableSchema, staging: Staging, path: str, opening: Opening, first_path: str
 ) -> TableExamples:
-    """Returns the examples of staged files, after a pass over all rows.
+    """Returns the examples of a staged file, after a pass over all rows.
 
-    The pass finds the bytes of each split, the largest value of each column, and vocabularies. A
+    The pass finds the bytes of all rows, the largest value of each column, and vocabularies. A
     `UserError` is raised if there are no rows (it names `first_path`), or a column has no words.
     """
-    paths = {split: _staged(opening, split) for split in sorted(staged, key=SPLITS.index)}
-    num_rows = {split: len(_read_staged(path)) for split, path in paths.items()}
-    if not any(num_rows.values()):
+    num_rows = len(_read_staged(path))
+    if not num_rows:
         raise UserError(
             f"{first_path}: no rows, in all files together, that are right and that the filter "
             "keeps"
         )
-    tasks = [(split, start) for split, n in num_rows.items() for start in range(0, n, _TASK_ROWS)]
-    surveys = opening.map(lambda task: _survey(schema, paths, opening.splits, *task), tasks)
-    num_bytes = collections.Counter[str]()
+    surveys = opening.map(
+        lambda start: _survey(schema, path, opening.splits, start), range(0, num_rows, _TASK_ROWS)
+    )
     counters = collections.defaultdict[Any, collections.Counter[Any]](collections.Counter)
-    for (split, _), (size, _, counted) in zip(tasks, surveys, strict=True):
-        num_bytes[split] += size
+    for _, _, counted in surveys:
         for key, counter in counted.items():
             counters[key].update(counter)
     return TableExamples(
         name=schema.name,
         origin=schema.origin,
-        pieces=opening.even_pieces(num_rows, num_bytes),
+        pieces=opening.even_pieces(
+            {"train": num_rows}, {"train": sum(num_bytes for num_bytes, _, _ in surveys)}
+        ),
         inputs=(
             *(
                 Feature(name=name, dtype="int64", indicates=column)
@@ -374,17 +218,17 @@ def _examples(
         most={name: max(largest[name] for _, largest, _ in surveys) for name in surveys[0][1]},
         deep=_encodings(schema, schema.deep, counters),
         wide=_encodings(schema, schema.wide, counters),
-        left_out=sum(staging.left_out for staging in staged.values()),
-        skipped=tuple(line for staging in staged.values() for line in staging.skipped),
+        left_out=staging.left_out,
+        skipped=tuple(staging.skipped),
         schema=schema,
-        paths=paths,
+        path=path,
     )
 
 
 def _survey(
-    schema: TableSchema, paths: Mapping[str, str], splits: Splits, split: str, start: int
+    schema: TableSchema, path: str, splits: Splits, start: int
 ) -> tuple[int, collections.Counter[str], Mapping[tuple[str, bool], collections.Counter[Any]]]:
-    """Surveys staged rows of a split: at most `_TASK_ROWS`, from `start` on.
+    """Surveys staged rows: at most `_TASK_ROWS`, from `start` on.
 
     Returns:
       The number of bytes of their values. By column, the largest integer, 2**63 if one is negative,
@@ -401,7 +245,7 @@ def _survey(
         collections.Counter[str](),
         {key: collections.Counter[Any]() for key in counted},
     )
-    for batch in _read_staged(paths[split], start, start + _TASK_ROWS).to_batches():
+    for batch in _read_staged(path, start, start + _TASK_ROWS).to_batches():
         block = _block(schema, batch)
         columns = {name: values for name, values in block.columns.items() if name != LABEL}
         for name, values in columns.items():
@@ -413,7 +257,7 @@ def _survey(
         if not counters:
             continue
         keys = content_hashes(len(batch), columns) if block.keys is None else block.keys
-        assigned = splits.assign(keys, native=split, natives=paths, assigned=block.assigned)
+        assigned = splits.assign(keys, native="train", natives={"train"}, assigned=block.assigned)
         for (name, is_words), counter in counters.items():
             values = pa.array(columns[name]).filter(assigned == SPLITS.index("train"))
             counter.update(words(values.to_pylist()) if is_words else _count(values))

@@ -105,6 +105,20 @@ def check_quotes(path: str, delimiter: str) -> bool:
         return content.find(b'"') >= 0
 
 
+def parquet_relation(path: str) -> str:
+    """Returns SQL for the values of a Parquet file, whose rows are numbered `file_row_number`.
+
+    Folders in the path may give columns of texts, by names such as `year=2024`.
+
+    Args:
+      path: Path of the file on this machine.
+    """
+    return (
+        f"read_parquet({literal(glob.escape(os.path.abspath(path)))}, hive_partitioning=true, "
+        "hive_types_autocast=false, binary_as_string=true)"
+    )
+
+
 def _line_of(content: mmap.mmap, end: int) -> int:
     """Returns the number of the line, from 1, in which a byte position is."""
     return 1 + sum(1 for _ in re.compile(rb"\r\n?|\n").finditer(content, 0, end))

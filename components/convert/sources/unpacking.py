@@ -60,8 +60,10 @@ def unpack(file: File, path: str | os.PathLike[str]) -> str:
     Raises:
       UserError: If the file cannot be read or is damaged, or the copy cannot be written.
     """
-    with writable(path), open(path, "wb") as copy:
-        copy.writelines(_content(file))
+    with writable(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as copy:
+            copy.writelines(_content(file))
     return os.fspath(path)
 
 

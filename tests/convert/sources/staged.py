@@ -5,7 +5,7 @@ import io
 
 from components.convert.schema import Column, Input, Label, TableSchema
 from components.convert.source import Opening
-from components.convert.sources.tables import TextSource
+from components.convert.sources.tables import TableSource
 from components.convert.splits import Splits
 
 DEFAULTS = {"float": 1.5, "int": -7, "string": "none", "bool": False, "time": 0}
@@ -64,4 +64,4 @@ def write_csv(path, cells, *, line_end="\n", quoting=csv.QUOTE_ALL):
 def read_csv(directory, content, schema=SCHEMA, **options):
     path = directory / "t.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read(TextSource(name="csv", schema=schema, **options), path, directory)
+    return read(TableSource(name="csv", schema=schema, **options), path, directory)

@@ -15,7 +15,7 @@ from opened import read_all
 from common.errors import UserError
 from common.manifest import Encoding, Feature, Manifest
 from common.spellings import marks
-from components.convert.sources.tables import TextSource
+from components.convert.sources.tables import TableSource
 from trainer.data.serving_preprocessing import serving_preprocessing
 
 DTYPES = {"float": "float32", "int": "int64", "string": "string", "bool": "string", "time": "int64"}
@@ -110,7 +110,7 @@ def convert(feature, cells):
     rows = [{"x": cell, "n": 7 + i, "tip": "yes"} for i, cell in enumerate(cells)]
     with tempfile.TemporaryDirectory() as directory:
         files = trips.write(pathlib.Path(directory), rows, schema)
-        source = TextSource(name="csv", schema=files["schema"])
+        source = TableSource(name="csv", schema=files["schema"])
         return read_all(source, files["source"]).splits["train"]["x"]
 
 
