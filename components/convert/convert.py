@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
+import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -24,14 +26,14 @@ from common.errors import UserError, readable
 from common.machine import usable_cores
 from common.manifest import FORMAT_VERSION, Manifest, Shard
 from common.progress import track
-from common.storage.files import sha256_of, stat_file, write_text
+from common.storage.files import sha256_of, write_text
 from common.storage.storage import File, is_remote
 from components.convert import engine, output
 from components.convert.hashes import content_hashes
 from components.convert.options import Options
 from components.convert.records import take
 from components.convert.shards import ShardWriter
-from components.convert.source import LABEL, Examples, Opening, Source
+from components.convert.source import LABEL, Examples, Opening, Paths, Source
 from components.convert.sources import registry
 from components.convert.splits import SPLITS, Splits
 from components.convert.statistics import Statistics
@@ -58,31 +60,24 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
         conversion continues or deletes.
     """
     started, directory = time.perf_counter(), options.directory
-    page = f"{directory}/{output.PAGE}"
-    with output.claim(directory) as existing:
-        if existing:
-            output.refuse_other(directory, existing.arguments, options.arguments)
-            output.verify(directory, existing)
-        # The shards of an existing dataset are only described, to compare them with its manifest.
-        examples, notes = _convert(options, beam, None if existing else directory)
-        manifest, statistics = _describe(examples, options, notes)
-        if existing:
-            old, new = (
-                {"dataset": m.name, "fingerprint": m.fingerprint[:12]} for m in (existing, manifest)
-            )
-            output.refuse_other(directory, old, new)
-        else:
-            _report(manifest, examples, directory)
-        outcome = "was already there, nothing is changed"
-        if not existing or not stat_file(page):
-            from components.convert.page import render  # What it needs is slow to import.
-
-            write_text(page, render(manifest, statistics))
-            outcome = f"was already there, without {output.PAGE}, which is made again"
-        if existing:
+    with output.claim(directory) as manifest:
+        with readable(f"dataset {options.dataset!r}"):
+            source = registry.find_source(options.dataset, **options.source_options)
+            paths = registry.find_paths(options.dataset, options.source)
+            files = source.files(paths)
+            plan = _plan(options, source, files)
+        if manifest:
+            output.require_same(directory, manifest, plan, options.arguments)
+            output.verify(directory, manifest)
             output.tidy(directory)
+            outcome = "was already there, nothing is changed"
         else:
-            output.publish(directory, manifest)
+            run = functools.partial(
+                engine.run,
+                processes=options.processes or _default_processes(files, directory),
+            )
+            manifest = _convert(options, source, paths, output.begin(directory, plan), run, beam)
+            output.publish(directory, manifest, plan)
             outcome = "is ready"
     seconds = time.perf_counter() - started
     num_examples = sum(split.examples for split in manifest.splits.values())
@@ -91,6 +86,84 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
         f"{len(manifest.shards)} shards, {sum(shard.bytes for shard in manifest.shards):,} bytes; "
         f"{seconds:.2f} s, {num_examples / seconds:,.0f} examples/s"
     )
+    return manifest
+
+
+def _plan(options: Options, source: Source, files: Sequence[File]) -> str:
+    """Returns the SHA-256 (hexadecimal) of what decides the content of the shards.
+
+    Of the source's files, these are path, size, version and time of change.
+    """
+    plan = {
+        "format_version": FORMAT_VERSION,
+        "arguments": options.arguments,
+        "schema": sha256_of(source.schema) if source.schema else "",
+        "files": [(file.path, file.num_bytes, file.version, file.changed_ns) for file in files],
+    }
+    return hashlib.sha256(json.dumps(plan).encode()).hexdigest()
+
+
+def _default_processes(files: Sequence[File], target: str) -> int:
+    # For a bucket, some processes send while others compute.
+    most = usable_cores() * (2 if is_remote(target) else 1)
+    return min(most, 1 + sum(file.num_bytes for file in files) // _PROCESS_BYTES)
+
+
+def _convert(
+    options: Options,
+    source: Source,
+    paths: Paths,
+    notes: dict[int, Any],
+    run: Callable[..., Iterable[tuple[int, Any]]],
+    beam: Sequence[str] | None,
+) -> Manifest:
+    """Writes everything but the manifest, which it returns.
+
+    Args:
+      options: What to convert, and how.
+      source: Source of the dataset.
+      paths: Paths of the source's files.
+      notes: Notes of the finished pieces, by number.
+      run: Runs a function for each task in processes of this machine.
+      beam: Flags of Apache Beam; None for processes of this machine.
+
+    Raises:
+      UserError: If the source cannot be read or is wrong, or the dataset cannot be written.
+    """
+    directory = options.directory
+    work = f"{directory}/{output.WORK}"
+    splits = Splits(
+        validation_fraction=options.validation_fraction,
+        test_fraction=options.test_fraction,
+        seed=options.split_seed,
+    )
+    with contextlib.ExitStack() as stack:
+        # DuckDB and Arrow fail with a path that is not UTF-8.
+        if work.isprintable() and not is_remote(work):
+            folder = f"{work}/source"
+            os.makedirs(folder, exist_ok=True)
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="converting-"))
+        opening = Opening(
+            directory=folder,
+            splits=splits,
+            shards=options.shards,
+            shard_bytes=max(1, int(options.shard_mb * 1e6)),
+            map=lambda function, tasks: [result for _, result in sorted(run(function, tasks))],
+        )
+        with readable(f"dataset {options.dataset!r}"):
+            examples = source.open(paths, opening)
+        write = run
+        if beam is not None:
+            from components.convert.beam import run as run_on_beam
+
+            write = functools.partial(run_on_beam, arguments=beam, staged=folder, work=work)
+        _write_pieces(examples, splits, directory, notes, write)
+    manifest, statistics = _describe(examples, options, [note for _, note in sorted(notes.items())])
+    _report(manifest, examples, directory)
+    from components.convert.page import render  # What it needs is slow to import.
+
+    write_text(f"{directory}/{output.PAGE}", render(manifest, statistics))
     return manifest
 
 
@@ -122,97 +195,21 @@ def _report(manifest: Manifest, examples: Examples, directory: str) -> None:
     print_warnings(manifest, directory)
 
 
-def _convert(
-    options: Options, beam: Sequence[str] | None, directory: str | None
-) -> tuple[Examples, list[Any]]:
-    """Opens the source, and writes the pieces that are not finished yet.
-
-    Args:
-      options: What to convert, and how.
-      beam: Flags of Apache Beam; None for processes of this machine.
-      directory: Output directory; None to describe the shards without writing them.
-
-    Returns:
-      The opened source, and the notes of all its pieces in order.
-
-    Raises:
-      UserError: If the source cannot be read or is wrong, or a piece cannot be written.
-    """
-    work = f"{directory}/{output.WORK}"
-    splits = Splits(
-        validation_fraction=options.validation_fraction,
-        test_fraction=options.test_fraction,
-        seed=options.split_seed,
-    )
-    with contextlib.ExitStack() as stack:
-        with readable(f"dataset {options.dataset!r}"):
-            source = registry.find_source(options.dataset, **options.source_options)
-            paths = registry.find_paths(options.dataset, options.source)
-            files = source.files(paths)
-            notes = output.begin(directory, _plan(options, source, files)) if directory else {}
-            # DuckDB and Arrow fail with a path that is not UTF-8.
-            if directory and work.isprintable() and not is_remote(work):
-                folder = f"{work}/source"
-                os.makedirs(folder, exist_ok=True)
-            else:
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="converting-"))
-            processes = options.processes or _default_processes(files, options.output)
-            run_here = functools.partial(engine.run, processes=processes)
-            opening = Opening(
-                directory=folder,
-                splits=splits,
-                shards=options.shards,
-                shard_bytes=max(1, int(options.shard_mb * 1e6)),
-                map=lambda function, tasks: [
-                    result for _, result in sorted(run_here(function, tasks))
-                ],
-            )
-            examples = source.open(paths, opening)
-        run = run_here
-        if directory and beam is not None:
-            from components.convert.beam import run as run_on_beam
-
-            run = functools.partial(run_on_beam, arguments=beam, staged=folder, work=work)
-        return examples, _write_pieces(examples, splits, directory, notes, run)
-
-
-def _plan(options: Options, source: Source, files: Sequence[File]) -> dict[str, Any]:
-    """Returns what decides the content of the shards, as JSON.
-
-    Of the source's files, these are path, size, version and time of change.
-    """
-    return {
-        "format_version": FORMAT_VERSION,
-        "arguments": options.arguments,
-        "schema": sha256_of(source.schema) if source.schema else "",
-        "files": [(file.path, file.num_bytes, file.version, file.changed_ns) for file in files],
-    }
-
-
-def _default_processes(files: Sequence[File], target: str) -> int:
-    # For a bucket, some processes send while others compute.
-    most = usable_cores() * (2 if is_remote(target) else 1)
-    return min(most, 1 + sum(file.num_bytes for file in files) // _PROCESS_BYTES)
-
-
 def _write_pieces(
     examples: Examples,
     splits: Splits,
-    directory: str | None,
+    directory: str,
     notes: dict[int, Any],
-    run: Callable[..., Any],
-) -> list[Any]:
+    run: Callable[..., Iterable[tuple[int, Any]]],
+) -> None:
     """Writes the pieces that have no note yet.
 
     Args:
       examples: Opened source.
       splits: Rule by which records are drawn for splits.
-      directory: Output directory; None to describe the shards without writing them.
+      directory: Output directory.
       notes: Notes of the finished pieces, by number. Those of the others are added.
       run: Runs a function for each task, as `engine.run` and `beam.run` do.
-
-    Returns:
-      The notes of all pieces in order.
 
     Raises:
       UserError: If the disk has no room for the rest, or a record cannot be used.
@@ -224,8 +221,7 @@ def _write_pieces(
 
     def write(number: int) -> Any:
         note = write_piece(examples, splits, number, directory)
-        if directory:
-            output.note(directory, number, note)
+        output.note(directory, number, note)
         return note
 
     with (
@@ -237,24 +233,21 @@ def _write_pieces(
             advance(sizes[i])
             done += sizes[i]
             written += sum(shard["bytes"] for shard in note["shards"].values())
-            if directory and not is_remote(directory):
+            if not is_remote(directory):
                 output.require_room(directory, int(written / max(1, done) * (total - done)))
                 # The disk is busy while others are written. `publish` reports errors.
                 shards = [Shard(**shard) for shard in note["shards"].values()]
                 background.submit(output.flush_shards, directory, shards)
-    return [notes[i] for i in range(len(examples.pieces))]
 
 
-def write_piece(
-    examples: Examples, splits: Splits, number: int, directory: str | None
-) -> dict[str, Any]:
+def write_piece(examples: Examples, splits: Splits, number: int, directory: str) -> dict[str, Any]:
     """Writes the shards of a piece, with the same bytes in any process and on any machine.
 
     Args:
       examples: Opened source.
       splits: Rule by which records are drawn for splits.
       number: Position of the piece in `examples.pieces`.
-      directory: Output directory; None to describe the shards without writing them.
+      directory: Output directory.
 
     Returns:
       The note of the piece, as JSON: in `shards` the manifest's entry of each shard, by split, and
@@ -287,7 +280,7 @@ def write_piece(
                 statistics.add(split, columns, missing, measures, hashes[rows])
                 if split not in writers:
                     stem = f"{directory}/{split}-{number - first:05d}"
-                    writers[split] = ShardWriter(stem, layout, writes=directory is not None)
+                    writers[split] = ShardWriter(stem, layout)
                     stack.callback(writers[split].abandon)
                 writers[split].append(columns, hashes[rows])
         shards = {split: dataclasses.asdict(writer.close()) for split, writer in writers.items()}

@@ -5,13 +5,14 @@
             notes = begin(output, plan)
             # Shards are written into the directory. Each piece is noted when its shards are there.
             note(output, 7, {...})
-            publish(output, manifest)
+            publish(output, manifest, plan)
 
 The folder `.converting` marks an unfinished conversion. A directory that has other files, and no
 such folder, is refused, and nothing in it is deleted.
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -39,11 +40,12 @@ from common.storage.storage import is_remote, map_in_threads
 from components.convert.engine import ProcessLostError
 
 PAGE, SKIPPED = "dataset.html", "skipped.txt"
+PLAN = "plan.sha256"  # Lies in `WORK` too while the conversion is unfinished.
 WORK = ".converting"
 # Names of what a conversion writes into the output directory before the manifest.
 _OURS = re.compile(
     r"((train|validation|test)-\d{5,}\.(tfrecord|hashes|index)"
-    rf"|{re.escape(PAGE)}|{re.escape(SKIPPED)})(\.\w+\.tmp)?"
+    rf"|{re.escape(PAGE)}|{re.escape(SKIPPED)}|{re.escape(PLAN)})(\.\w+\.tmp)?"
     rf"|{re.escape(FILE)}\.\w+\.tmp|\.converting"
 )
 # The processes of a conversion that was killed end a moment after it, and hold its lock until then.
@@ -128,28 +130,37 @@ def _load_finished(output: str) -> Manifest | None:
     return None
 
 
-def refuse_other(output: str, existing: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    """Checks that an existing dataset was made from the wanted values.
+def require_same(
+    output: str, manifest: Manifest, plan: str, arguments: Mapping[str, object]
+) -> None:
+    """Checks that an existing dataset was made by the wanted plan.
 
     Args:
-      output: Directory of the dataset, for the message.
-      existing: Values that decided the content of the dataset, by name.
-      wanted: Values that are asked for; names that only `existing` has are not compared.
+      output: Directory of the dataset.
+      manifest: Manifest of the dataset.
+      plan: Digest of all that decides the content of the wanted dataset.
+      arguments: Options that are part of the plan, for the message.
 
     Raises:
-      UserError: If a wanted value differs.
+      UserError: If it was made by another plan.
     """
-    differing = [key for key in wanted if existing.get(key) != wanted[key]]
-    if differing:
-        shown = [key for key in wanted if key == "dataset" or key in differing]
-        old, new = (
-            " ".join(f"{key}={str(values.get(key))[:80]}" for key in shown)
-            for values in (existing, wanted)
-        )
-        raise UserError(
-            f"--output {output} holds another dataset ({old}; asked for is {new}); choose another "
-            "directory or delete it"
-        )
+    if read_bytes(f"{output}/{PLAN}") == plan.encode():
+        return
+    # The manifest also has the content of the schema.
+    differing = [
+        name
+        for name in {**manifest.arguments, **arguments}
+        if name != "schema" and manifest.arguments.get(name) != arguments.get(name)
+    ]
+    old, new = (
+        " ".join(f"{name}={values.get(name)}" for name in differing)
+        for values in (manifest.arguments, arguments)
+    )
+    reason = f"{old}; asked for is {new}" if differing else "the source or schema has changed"
+    raise UserError(
+        f"--output {output} holds a dataset made from other files or options ({reason}); choose "
+        "another directory or delete it"
+    )
 
 
 def verify(output: str, manifest: Manifest) -> None:
@@ -162,67 +173,67 @@ def verify(output: str, manifest: Manifest) -> None:
     Raises:
       UserError: If a file is missing, damaged, or cannot be read.
     """
-    if damaged := _damaged(output, manifest.shards):
-        raise UserError(
-            f"{damaged[0]} is missing or damaged; delete the directory and convert again"
-        )
+    for path in map_in_threads(functools.partial(_find_damage, output), manifest.shards):
+        if path:
+            raise UserError(f"{path} is missing or damaged; delete the directory and convert again")
 
 
-def _damaged(output: str, shards: Iterable[Shard]) -> list[str]:
-    """Returns the paths of the shards' files that are missing or have another CRC-32C.
+def _find_damage(output: str, shard: Shard) -> str | None:
+    """Returns the path of a shard's file that is missing or has another CRC-32C; None if none is.
 
     Raises:
       UserError: If a file is there and cannot be read.
     """
-    checksums = {
-        f"{output}/{name}": checksum
-        for shard in shards
-        for name, checksum in shard.checksums.items()
-    }
-
-    def is_intact(path: str) -> bool:
+    for name, checksum in shard.checksums.items():
+        path = f"{output}/{name}"
         with readable(path), contextlib.suppress(FileNotFoundError):
-            return crc32c_of(path) == checksums[path]
-        return False
+            if crc32c_of(path) == checksum:
+                continue
+        return path
+    return None
 
-    intact = map_in_threads(is_intact, checksums)
-    return [path for path, fits in zip(checksums, intact, strict=True) if not fits]
 
-
-def begin(output: str, plan: Mapping[str, Any]) -> dict[int, Any]:
+def begin(output: str, plan: str) -> dict[int, Any]:
     """Begins a conversion, or continues an unfinished one that has the same plan.
 
     The files of an unfinished conversion with another plan are deleted.
 
     Args:
       output: Directory of the dataset.
-      plan: Values that decide the content of the shards, as JSON.
+      plan: Digest of all that decides the content of the dataset.
 
     Returns:
       Notes of the finished pieces, by number. A piece whose shards are missing or damaged is
       not finished.
 
     Raises:
-      UserError: If a shard cannot be read, or the plan cannot be written.
+      UserError: If the plan cannot be written.
       OSError: If the folder `.converting` cannot be read.
     """
-    path, text = f"{output}/{WORK}/plan.json", json.dumps(plan)
-    if read_bytes(path) != text.encode():
+    path = f"{output}/{WORK}/{PLAN}"
+    if read_bytes(path) != plan.encode():
         discard(output)
         with writable(f"--output {output}"):
-            write_text(path, text, durable=False)
-    files = [file.path for file in list_folder(f"{output}/{WORK}")[1]]
+            write_text(path, plan, durable=False)
     paths = {
-        int(number[1]): path
-        for path in files
-        if (number := re.search(r"/piece-(\d+)\.json$", path))
+        int(number[1]): file.path
+        for file in list_folder(f"{output}/{WORK}")[1]
+        if (number := re.search(r"/piece-(\d+)\.json$", file.path))
     }
-    notes = dict(zip(paths, map_in_threads(_read_note, paths.values()), strict=True))
-    return {
-        i: note
-        for i, note in notes.items()
-        if note and not _damaged(output, (Shard(**shard) for shard in note["shards"].values()))
-    }
+    notes = map_in_threads(functools.partial(_read_note, output), paths.values())
+    return {number: note for number, note in zip(paths, notes, strict=True) if note}
+
+
+def _read_note(output: str, path: str) -> Any:
+    """Returns the note of a finished piece; None if it or one of the shards cannot be used."""
+    # A note may be cut off after a loss of power.
+    with contextlib.suppress(ValueError):
+        note = read_json(path)
+        if note and not any(
+            _find_damage(output, Shard(**shard)) for shard in note["shards"].values()
+        ):
+            return note
+    return None
 
 
 def note(output: str, number: int, content: Mapping[str, Any]) -> None:
@@ -238,12 +249,6 @@ def note(output: str, number: int, content: Mapping[str, Any]) -> None:
       OSError: If the note cannot be written.
     """
     write_text(f"{output}/{WORK}/piece-{number:05d}.json", json.dumps(content), durable=False)
-
-
-def _read_note(path: str) -> Any:
-    # A note may be cut off after a loss of power; its piece is then converted again.
-    with contextlib.suppress(ValueError):
-        return read_json(path)
 
 
 def require_room(output: str, num_bytes: int) -> None:
@@ -279,16 +284,17 @@ def flush_shards(output: str, shards: Iterable[Shard]) -> None:
             flush(f"{output}/{name}")
 
 
-def publish(output: str, manifest: Manifest) -> None:
-    """Writes the manifest, which makes a dataset of the files in the directory, and tidies up.
+def publish(output: str, manifest: Manifest, plan: str) -> None:
+    """Writes plan and manifest, which makes a dataset of the files in the directory; tidies up.
 
     Args:
       output: Directory of the dataset; all other files are there already.
       manifest: Manifest of the dataset.
+      plan: Digest of all that decided the content, as `begin` takes it.
 
     Raises:
       UserError: If a file of the dataset in a bucket is missing or damaged.
-      FileExistsError: If a bucket has another manifest there by now.
+      FileExistsError: If a bucket has another plan or manifest there by now.
     """
     if is_remote(output):
         # A bucket has no locks, so another conversion may have deleted or replaced a file.
@@ -297,12 +303,8 @@ def publish(output: str, manifest: Manifest) -> None:
         flush_shards(output, manifest.shards)
     # For the same reason, a manifest that another conversion has written meanwhile is kept.
     if_version = "" if is_remote(output) else None
-    path, text = f"{output}/{FILE}", manifest.dump()
-    try:
-        write_text(path, text, if_version=if_version)
-    except FileExistsError:
-        if read_bytes(path) != text.encode():
-            raise
+    write_text(f"{output}/{PLAN}", plan, if_version=if_version)
+    write_text(f"{output}/{FILE}", manifest.dump(), if_version=if_version)
     tidy(output)
 
 
@@ -315,7 +317,7 @@ def discard(output: str) -> None:
     """Deletes the files of an unfinished conversion; does nothing to a finished dataset."""
     if not stat_file(f"{output}/{FILE}"):
         # Without a plan, no conversion continues what is left if the deletion below is interrupted.
-        delete_files([f"{output}/{WORK}/plan.json"])
+        delete_files([f"{output}/{WORK}/{PLAN}"])
         _delete(output, "")
 
 

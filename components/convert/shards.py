@@ -9,13 +9,12 @@ little-endian int64 [N + 1], the byte offsets of the records, and of the end.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import google_crc32c
 import numpy as np
 
 from common.manifest import HEAD_BYTES, Shard
-from common.storage.storage import File, storage_of
+from common.storage.storage import storage_of
 from components.convert.records import Column, Layout
 
 RECORDS, HASHES, INDEX = ".tfrecord", ".hashes", ".index"
@@ -29,10 +28,9 @@ class ShardWriter:
     Args:
       stem: Path of the files without their suffixes.
       layout: Layout of the records.
-      writes: Whether to write files; if not, the shard is only described.
     """
 
-    def __init__(self, stem: str, layout: Layout, *, writes: bool = True):
+    def __init__(self, stem: str, layout: Layout):
         self._name = stem.rpartition("/")[2]
         self._layout = layout
         self._examples = 0
@@ -40,8 +38,7 @@ class ShardWriter:
         self._head = b""
         suffixes = (RECORDS, HASHES) if layout.record_bytes else (RECORDS, HASHES, INDEX)
         self._files = {
-            suffix: storage_of(stem).create(stem + suffix, durable=False) if writes else _Nothing()
-            for suffix in suffixes
+            suffix: storage_of(stem).create(stem + suffix, durable=False) for suffix in suffixes
         }
         if INDEX in self._files:
             self._files[INDEX].write(np.zeros(1, "<i8"))
@@ -87,19 +84,3 @@ class ShardWriter:
         """Discards the files if they were not closed; does nothing after `close`."""
         for file in self._files.values():
             file.abandon()
-
-
-class _Nothing:
-    """Stands in for a file that is not written, but whose checksum is needed."""
-
-    def __init__(self) -> None:
-        self._checksum = google_crc32c.Checksum()
-
-    def write(self, content: Any) -> None:
-        self._checksum.update(content)
-
-    def close(self) -> File:
-        return File(path="", num_bytes=0, crc32c=self._checksum.hexdigest().decode())
-
-    def abandon(self) -> None:
-        pass

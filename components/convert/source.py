@@ -164,6 +164,8 @@ class Source(abc.ABC):
     def files(self, paths: Paths) -> list[File]:
         """Returns the files that `open` reads, in order, without the schema file.
 
+        What has to be made before it can be read is made here, so that two calls return the same.
+
         Raises:
           UserError: If a path of `--source` does not exist, or has nothing that this source reads.
         """

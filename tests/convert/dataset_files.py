@@ -12,6 +12,7 @@ from PIL import Image
 from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
+from components.convert.output import PLAN
 
 
 def convert_to(output, **options):
@@ -69,11 +70,11 @@ def make_idx(
 
 
 def read_folder(directory):
-    """Returns all files below a directory."""
+    """Returns all files below a directory, but not the plan: another source has another one."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
-        if path.is_file()
+        if path.is_file() and path.name != PLAN
     }
 
 

@@ -4,6 +4,8 @@ import pytest
 from dataset_files import convert_to, idx_bytes, make_idx, read_split, write_files
 
 from common.errors import UserError
+from common.manifest import FILE
+from components.convert.output import PAGE, PLAN
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def test_dataset_holds_its_source(tmp_path, convert_idx, shards, expected):
     assert str(tmp_path) not in manifest.dump()
     assert [len(split.shards) for split in manifest.splits.values()] == expected
     files = {name for split in manifest.splits.values() for name in split.checksums}
-    assert {path.name for path in out.iterdir()} == {"manifest.json", "dataset.html", *files}
+    assert {path.name for path in out.iterdir()} == {FILE, PAGE, PLAN, *files}
     for native, (images, labels) in written.items():
         split = manifest.splits[native]
         records = [(record["image"], record["label"]) for record in read_split(out, native)]

@@ -14,6 +14,7 @@ import pytest
 from dataset_files import convert_to, make_idx, read_folder
 
 from common.errors import UserError
+from common.manifest import FILE
 from components.convert import convert as convert_module
 from components.convert import output
 from components.convert.convert import convert
@@ -59,9 +60,11 @@ def assert_finishes(idx, tmp_path, monkeypatch):
     return finish
 
 
-def _flip(path):
-    data = path.read_bytes()
+def _flip_unseen(path):
+    """Changes a file whose size and time of the last change stay."""
+    data, status = path.read_bytes(), path.stat()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def test_convert_again_changes_nothing(idx, tmp_path, capsys, fails):
@@ -70,22 +73,18 @@ def test_convert_again_changes_nothing(idx, tmp_path, capsys, fails):
 
     manifest, before = convert(idx), stamps()
     assert convert(idx) == manifest and stamps() == before
-    assert "already there" in capsys.readouterr().out
+    assert "already there, nothing is changed: 90 examples" in capsys.readouterr().out
     line = fails("--output", tmp_path / "out", "--split-seed", 3)
     assert re.search("dataset=idx .*split_seed=0.*dataset=digits .*split_seed=3", line)
-    _flip(tmp_path / "source/train-images-idx3-ubyte")
-    with pytest.raises(UserError, match=r"holds another dataset .*fingerprint="):
+    _flip_unseen(tmp_path / "source/train-images-idx3-ubyte")
+    with pytest.raises(UserError, match=r"other files or options \(the source or schema has"):
         convert(idx)
     assert stamps() == before
 
 
-def test_convert_again_makes_deleted_page(tmp_path, fails):
+def test_lost_manifest_is_named(tmp_path, fails):
     convert_to(tmp_path)
-    before = read_folder(tmp_path)
-    (tmp_path / output.PAGE).unlink()
-    convert_to(tmp_path)
-    assert read_folder(tmp_path) == before
-    (tmp_path / "manifest.json").unlink()
+    (tmp_path / FILE).unlink()
     assert "'dataset.html', whose manifest is gone" in fails("--output", tmp_path)
 
 
@@ -96,7 +95,7 @@ def test_convert_again_refuses_damaged_shard(idx, tmp_path, is_lost):
     if is_lost:
         shard.unlink()
     else:
-        _flip(shard)
+        _flip_unseen(shard)
     with pytest.raises(UserError, match=shard.name):
         convert(idx)
 
@@ -155,7 +154,7 @@ def test_stopped_conversion_goes_on(idx, monkeypatch, assert_finishes, pieces):
     [
         ("train-00001.tfrecord", 3),
         (".converting/piece-00001.json", 3),
-        (".converting/plan.json", 5),
+        (".converting/plan.sha256", 5),
     ],
 )
 def test_damaged_work_is_repeated(idx, tmp_path, monkeypatch, assert_finishes, name, num_pieces):
@@ -169,11 +168,8 @@ def test_work_of_other_plan_is_discarded(idx, tmp_path, monkeypatch, assert_fini
     _convert(monkeypatch, idx, 3)
     if change == "source":
         make_idx(tmp_path / "source", packed=False, train=91)
-    elif change == "bytes":  # Size and time of the last change are as before.
-        file = tmp_path / "source/train-images-idx3-ubyte"
-        status = file.stat()
-        _flip(file)
-        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    elif change == "bytes":
+        _flip_unseen(tmp_path / "source/train-images-idx3-ubyte")
     else:
         idx = dataclasses.replace(idx, split_seed=1)
     assert_finishes(5, idx)
@@ -202,4 +198,4 @@ def test_signal_decides_exit_code(tmp_path, number, code):
     while not list(tmp_path.glob("out/*.tfrecord")) and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(number)
-    assert process.wait(60) == code and (tmp_path / "out/.converting/plan.json").exists()
+    assert process.wait(60) == code and (tmp_path / "out/.converting/plan.sha256").exists()

@@ -78,27 +78,25 @@ class TfdsSource(Source):
         return self.name.removeprefix(TFDS)
 
     def files(self, paths: Paths) -> list[File]:
-        """Returns the files of the prepared dataset, or else those from which it would be prepared.
+        """Returns the files of the dataset, after it has been prepared if necessary.
 
         Args:
-          paths: Directory of the dataset; None if it is downloaded.
+          paths: Directory of the dataset; None to download it.
 
         Returns:
-          The files, sorted by path; none if the dataset has yet to be downloaded. For a bucket, all
-          files in the directory.
+          The files, sorted by path. For a bucket, all files in the directory.
 
         Raises:
           UserError: If the directory does not exist, cannot be read from this machine, or holds
-            another dataset.
+            another dataset, or if the dataset cannot be prepared.
         """
         source_dir = self._source_dir(paths)
         if is_remote(str(paths)):
             # The store knows the checksums of all files. To find the dataset among them would mean
             # reading some.
             return list_files(str(paths))
-        prepared = self._find(source_dir)
-        directory = prepared.data_path if prepared else source_dir
-        return list_files(directory) if directory else []
+        prepared = self._find(source_dir) or self._prepare(source_dir)
+        return list_files(prepared.data_path)
 
     def digest(self, paths: Paths) -> str:
         """Returns a digest of the source that changes when the source does.
