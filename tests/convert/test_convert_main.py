@@ -29,8 +29,8 @@ def test_command_imports_nothing_heavy(tmp_path):
     ("flags", "message"),
     {
         "--dataset fasion_mnist": "did you mean 'fashion_mnist'",
-        "--dataset idx": "'idx' needs --source DIR",
-        "--source .": "'digits' is built in; leave out --source",
+        "--dataset idx": "'idx' needs --source PATH",
+        "--source .": ".: has no train-images-idx3-ubyte",
         "--dataset mnist --source a b": "takes one path, not 2",
         "--dataset csv --source README.md --schema no.yaml": "no.yaml: cannot be read",
         "--dataset taxi --source docs": "docs: holds no *.csv",

@@ -8,7 +8,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from dataset_files import make_idx, write_files
+from dataset_files import idx_bytes, make_idx, write_files
 from opened import read_all
 
 from common.errors import UserError
@@ -36,13 +36,12 @@ def refused(source, path):
 
 
 def test_idx_missing_files_are_named(tmp_path):
-    assert "missing train-images-idx3-ubyte, train-labels-idx1-ubyte" in refused(IDX, tmp_path)
+    assert "has no train-images-idx3-ubyte, train-labels-idx1-ubyte" in refused(IDX, tmp_path)
     make_idx(tmp_path, train=20)
     assert [*read_all(IDX, str(tmp_path)).splits] == ["train"]
-    assert "missing t10k-images-idx3-ubyte, t10k-labels" in refused(MNIST, tmp_path)
     make_idx(tmp_path, test=3)
     (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()
-    assert f"{tmp_path}: missing t10k-labels-idx1-ubyte " in refused(IDX, tmp_path)
+    assert f"{tmp_path}: has no t10k-labels-idx1-ubyte;" in refused(IDX, tmp_path)
 
 
 def test_idx_contradicting_files_are_named(tmp_path):
@@ -52,7 +51,10 @@ def test_idx_contradicting_files_are_named(tmp_path):
     make_idx(tmp_path, classes=300, test=15)  # Classes are those of any split.
     assert len(read_all(IDX, str(tmp_path)).examples.class_names) == 15
     make_idx(tmp_path, size=(4, 4), test=5)
-    assert "t10k-images-idx3-ubyte.gz: its shape is (5, 4, 4)" in refused(IDX, tmp_path)
+    assert "its images have the shape (4, 4, 1), and those of train (5, 4" in refused(IDX, tmp_path)
+    make_idx(tmp_path, test=6)
+    write_files(tmp_path, {"t10k-labels-idx1-ubyte": idx_bytes(np.zeros(7, np.uint8))})
+    assert "t10k-images-idx3-ubyte.gz: has 6 images, with 7 labels" in refused(IDX, tmp_path)
 
 
 GOOD = struct.pack(">4B3I", 0, 0, 8, 3, 2, 2, 2) + bytes(8)
@@ -62,12 +64,12 @@ PACKED = gzip.compress(GOOD, mtime=0)  # Names of tests must not follow the cloc
 @pytest.mark.parametrize(
     ("data", "message"),
     {
-        b"": "starts with nothing",
-        b"\x00\x00\x08\x01" + GOOD[4:]: "starts with 00000801",
-        GOOD[:10]: "and its sizes",
-        GOOD[:-1]: "cut short",
-        GOOD + b"\0": "too long",
-        struct.pack(">4B3I", 0, 0, 8, 3, 2, 0, 2): "empty, cut short",
+        b"": "not a whole IDX file of unsigned bytes in 3 dim",
+        b"\x00\x00\x08\x01" + GOOD[4:]: "which starts with 00000803 and its sizes",
+        GOOD[:10]: "not a whole",
+        GOOD[:-1]: "not a whole",
+        GOOD + b"\0": "not a whole",
+        struct.pack(">4B3I", 0, 0, 8, 3, 2, 0, 2): "not a whole",
         PACKED[:-5] + b"x" + PACKED[-4:]: "cannot be read",
         lzma.compress(GOOD)[:-9]: "cannot be read",
     }.items(),
@@ -89,8 +91,9 @@ def files(cifar):
     random = np.random.default_rng(0)
     written = {}
     for file in itertools.chain(*cifar.files_of.values()):
-        records = random.integers(0, 256, (3 + len(written), len(cifar.limits) + 3072), np.uint8)
-        records[:, : len(cifar.limits)] %= np.array(cifar.limits, np.uint8)
+        shape = (3 + len(written), cifar.label_bytes + 3072)
+        records = random.integers(0, 256, shape, np.uint8)
+        records[:, : cifar.label_bytes] %= len(cifar.class_names)
         written[file] = records.tobytes()
     return written
 
@@ -113,7 +116,7 @@ def test_cifar_has_all_pixels(bucket, cifar, files, form):
     """A record has its pixels by channel, then by row, then by column."""
     form = cifar.folder if form.startswith("the") else form
     put(bucket / "cifar", {"readme.html": b"hi", **dict(reversed(files.items()))}, form)
-    num_labels = len(cifar.limits)
+    num_labels = cifar.label_bytes
     opened = read_all(cifar, "gs://demo/cifar", shards=7)
     assert opened.splits.keys() == cifar.files_of.keys()
     for split, columns in opened.splits.items():
@@ -130,12 +133,13 @@ def test_cifar_has_all_pixels(bucket, cifar, files, form):
     [
         (lambda data: data[:-1], "no positive number of whole records"),
         (lambda data: b"", " 0 bytes"),
-        (lambda data: b"\x64" + data[1:], "record 0 has label 100"),
-        (None, r"missing test(_batch)?\.bin"),
+        (lambda data: b"\x64\x64" + data[2:], "record 0 has label 100"),
+        (None, r"has no (data_batch_1|train)\.bin"),
     ],
 )
 def test_cifar_broken_file_is_named(tmp_path, cifar, files, form, damage, message):
-    name, data = files.popitem()
+    name = next(iter(files))
+    data = files.pop(name)
     if damage:
         files[name] = damage(data)
     path = put(tmp_path / "a", files, form)
