@@ -24,14 +24,13 @@ import numpy as np
 
 from common.errors import UserError, readable
 from common.machine import usable_cores
-from common.manifest import FORMAT_VERSION, Manifest, Shard
+from common.manifest import FORMAT_VERSION, Manifest, Shard, Split
 from common.progress import track
 from common.storage.files import sha256_of, write_text
 from common.storage.storage import File, is_remote
 from components.convert import engine, output
 from components.convert.hashes import content_hashes
 from components.convert.options import Options
-from components.convert.records import take
 from components.convert.shards import ShardWriter
 from components.convert.source import LABEL, Examples, Opening, Paths, Source
 from components.convert.sources import registry
@@ -232,11 +231,11 @@ def _write_pieces(
             notes[tasks[i]] = note
             advance(sizes[i])
             done += sizes[i]
-            written += sum(shard["bytes"] for shard in note["shards"].values())
+            written += sum(part["shard"]["bytes"] for part in note.values())
             if not is_remote(directory):
                 output.require_room(directory, int(written / max(1, done) * (total - done)))
                 # The disk is busy while others are written. `publish` reports errors.
-                shards = [Shard(**shard) for shard in note["shards"].values()]
+                shards = [Shard(**part["shard"]) for part in note.values()]
                 background.submit(output.flush_shards, directory, shards)
 
 
@@ -250,66 +249,75 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str)
       directory: Output directory.
 
     Returns:
-      The note of the piece, as JSON: in `shards` the manifest's entry of each shard, by split, and
-      in `statistics` the state of its statistics.
+      The note of the piece, as JSON: by split, the manifest's entry of the shard, and the state of
+      its statistics.
 
     Raises:
       UserError: If a record cannot be used, or if the schema assigns records to splits and the
         source has splits of its own.
     """
-    piece = examples.pieces[number]
-    layout, natives = examples.layout(), examples.native_splits
+    piece, layout = examples.pieces[number], examples.layout()
     first = next(i for i, other in enumerate(examples.pieces) if other.split == piece.split)
-    statistics, writers = Statistics(examples, of_piece=True), {}
+    writers, statistics = dict[str, ShardWriter](), dict[str, Statistics]()
     with contextlib.ExitStack() as stack:
         for block in examples.blocks(piece):
-            hashes = block.hashes
-            if hashes is None:
-                inputs = {name: column for name, column in block.columns.items() if name != LABEL}
-                hashes = content_hashes(len(block.columns[LABEL]), inputs)
-            keys = hashes if block.keys is None else block.keys
+            inputs = {name: column for name, column in block.columns.items() if name != LABEL}
+            hashes = content_hashes(len(block.columns[LABEL]), inputs)
             places = splits.assign(
-                keys, native=piece.split, natives=natives, assigned=block.assigned
+                hashes if block.keys is None else block.keys,
+                native=piece.split,
+                natives=examples.native_splits,
+                assigned=block.assigned,
             )
             for place in np.unique(places):
                 rows, split = np.flatnonzero(places == place), SPLITS[place]
-                columns, missing, measures = (
-                    {name: take(column, rows) for name, column in part.items()}
-                    for part in (block.columns, block.missing, block.measures)
-                )
-                statistics.add(split, columns, missing, measures, hashes[rows])
                 if split not in writers:
                     stem = f"{directory}/{split}-{number - first:05d}"
                     writers[split] = ShardWriter(stem, layout)
                     stack.callback(writers[split].abandon)
-                writers[split].append(columns, hashes[rows])
-        shards = {split: dataclasses.asdict(writer.close()) for split, writer in writers.items()}
-    return {"shards": shards, "statistics": statistics.state()}
+                    statistics[split] = Statistics(examples, split, of_piece=True)
+                part = block.take(rows)
+                statistics[split].add(part, hashes[rows])
+                writers[split].append(part.columns, hashes[rows])
+        return {
+            split: {
+                "shard": dataclasses.asdict(writer.close()),
+                "statistics": statistics[split].state(),
+            }
+            for split, writer in writers.items()
+        }
 
 
 def _describe(
     examples: Examples, options: Options, notes: Sequence[Mapping[str, Any]]
-) -> tuple[Manifest, Statistics]:
-    """Returns the manifest and the statistics of a dataset, given the notes of all its pieces.
+) -> tuple[Manifest, dict[str, Statistics]]:
+    """Returns the manifest and each split's statistics, given the notes of all pieces in order.
 
     Raises:
       UserError: If there are no training examples, or none has a value of a column that is to
         be normalised.
     """
-    statistics = Statistics(examples)
-    for note in notes:
-        statistics.absorb(note["statistics"])
-    shards = {
-        split: [Shard(**note["shards"][split]) for note in notes if split in note["shards"]]
-        for split in SPLITS
-    }
-    if not shards["train"]:
+    splits, statistics = {}, {split: Statistics(examples, split) for split in SPLITS}
+    for split, figures in statistics.items():
+        parts = [note[split] for note in notes if split in note]
+        for part in parts:
+            figures.absorb(part["statistics"])
+        shards = tuple(Shard(**part["shard"]) for part in parts)
+        splits[split] = Split(
+            examples=sum(shard.examples for shard in shards),
+            class_histogram=tuple(figures.classes.tolist()),
+            shards=shards,
+            summaries={name: numbers.summary() for name, numbers in figures.numbers.items()},
+        )
+    if not splits["train"].examples:
         raise UserError(f"dataset {examples.name!r}: there are no training examples")
-    splits = {
-        split: dataclasses.replace(summary, shards=tuple(shards[split]))
-        for split, summary in statistics.describe().items()
-    }
     layout, summaries = examples.layout(), splits["train"].summaries or {}
+    for encoding in (*examples.deep, *examples.wide):
+        name = encoding.columns[0]
+        if encoding.kind == "numeric" and summaries[name].mean is None:
+            raise UserError(
+                f"column {name!r} has no values in the training split, so it cannot be normalised"
+            )
     manifest = Manifest(
         name=examples.name,
         origin=examples.origin,

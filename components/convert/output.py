@@ -229,9 +229,7 @@ def _read_note(output: str, path: str) -> Any:
     # A note may be cut off after a loss of power.
     with contextlib.suppress(ValueError):
         note = read_json(path)
-        if note and not any(
-            _find_damage(output, Shard(**shard)) for shard in note["shards"].values()
-        ):
+        if note and not any(_find_damage(output, Shard(**part["shard"])) for part in note.values()):
             return note
     return None
 
@@ -242,8 +240,8 @@ def note(output: str, number: int, content: Mapping[str, Any]) -> None:
     Args:
       output: Directory of the dataset.
       number: Position of the piece in the source.
-      content: Note that `begin` is to return, as JSON. Its `shards` has the manifest's entry of
-        each shard of the piece, by split.
+      content: Note that `begin` is to return, as JSON: by split, `shard` has the manifest's entry
+        of the piece's shard.
 
     Raises:
       OSError: If the note cannot be written.

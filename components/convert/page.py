@@ -56,24 +56,23 @@ class Histogram:
         return np.maximum(0, divergences).tolist()  # Rounding can make them negative.
 
 
-def render(manifest: Manifest, statistics: Statistics) -> str:
+def render(manifest: Manifest, statistics: Mapping[str, Statistics]) -> str:
     """Returns the HTML of a dataset's page.
 
     Args:
       manifest: Manifest of the dataset; its training split has examples.
-      statistics: Statistics of all pieces of the dataset.
+      statistics: Statistics of each split, by name.
     """
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
-    samples = [statistics.samples[name].columns for name in splits]
+    samples = [statistics[name].sample.columns for name in splits]
+    pictures = statistics["train"].pictures.columns  # Label and picture; empty for a table.
     categorical = {
         e.columns[0]
         for e in (*manifest.deep, *manifest.wide)
         if e.kind in ("vocabulary", "hash", "words")
     } | {feature.name for feature in manifest.features if feature.dtype == "string"}
     histograms = [
-        (_count_categories if name in categorical else _count_numbers)(
-            name, [sample[name] for sample in samples]
-        )
+        _histogram(name, [sample[name] for sample in samples], is_categorical=name in categorical)
         for name in samples[0]
         if name != LABEL
     ]
@@ -86,40 +85,20 @@ def render(manifest: Manifest, statistics: Statistics) -> str:
             m=manifest,
             splits=splits,
             max_classes=_CLASSES,
-            figures=_group_pictures(manifest, statistics.pictures.columns),
+            pictures=[
+                (_label_text(manifest, label), _data_uri(*picture))
+                for label, picture in zip(*pictures.values(), strict=True)
+            ],
             rows=rows
             | {LABEL: [_label_text(manifest, label) for label in samples[0][LABEL][:_ROWS]]},
             histograms=histograms[:_COLUMNS],
             num_hidden=len(histograms[_COLUMNS:]),
             units={feature.name: feature.unit for feature in manifest.features},
-            sample_size=statistics.samples["train"].size,
+            sample_size=statistics["train"].sample.size,
             number=format_number,
         )
     )
     return render_page(f"Dataset {manifest.name}", body)
-
-
-def _group_pictures(
-    manifest: Manifest, columns: Mapping[str, Sequence[Any]]
-) -> list[list[tuple[str, str]]]:
-    """Groups the sample of pictures by label; the pictures of a regression are one group.
-
-    Args:
-      manifest: Manifest of the dataset.
-      columns: Columns `label` and `picture` of the sample, in this order; empty for a table.
-
-    Returns:
-      Groups of pairs: the text of a picture's label, and the picture as a data URI.
-    """
-
-    def key(picture: tuple[Any, str]) -> Any:
-        return manifest.task != REGRESSION and picture[0]
-
-    pictures = sorted(zip(*columns.values(), strict=True), key=key)
-    return [
-        [(_label_text(manifest, label), _data_uri(*picture)) for label, picture in group]
-        for _, group in itertools.groupby(pictures, key)
-    ]
 
 
 def _data_uri(shape: Sequence[int], pixels: str) -> str:
@@ -159,48 +138,33 @@ def format_number(value: float | None, unit: str | None = None) -> str:
     )
 
 
-def _count_numbers(name: str, samples: Sequence[Sequence[float | None]]) -> Histogram:
-    """Returns the histogram of a column of numbers.
+def _histogram(name: str, samples: Sequence[Sequence[Any]], *, is_categorical: bool) -> Histogram:
+    """Returns the histogram of a column.
 
     Args:
       name: Name of the column.
-      samples: Values in each split, None for a missing one; the training split first. The edges of
-        the bins span the central 98 % of its values.
+      samples: Values in each split, None for a missing one; the training split first.
+      is_categorical: Whether to count categories: the 10 most frequent values of the training split
+        get a bin each, and all other values of any split share the last one; None counts as a
+        value. Else the edges of the bins span the central 98 % of the training split's numbers.
     """
-    # None becomes NaN, which sorts behind infinity and so falls into the last bin.
-    arrays = [np.array(sample, np.float64) for sample in samples]
-    values = arrays[0][~np.isnan(arrays[0])]
-    low, high = np.quantile(values, (0.01, 0.99)) if len(values) else (0.0, 0.0)
-    edges = np.linspace(low, high if high > low else low + 1, _BARS + 1)
-    bins = [np.searchsorted([*edges, np.inf], array, side="right") for array in arrays]
-    return Histogram(name=name, edges=edges.tolist(), shares=_shares(bins, _BARS + 3))
-
-
-def _count_categories(name: str, samples: Sequence[Sequence[Any]]) -> Histogram:
-    """Returns the histogram of a column of categories.
-
-    Args:
-      name: Name of the column.
-      samples: Values in each split, the training split first. Its 10 most frequent values get a bin
-        each, and all other values of any split share the last bin. None, for a missing value,
-        counts as a value.
-    """
-    categories = [
-        category for category, _ in collections.Counter(samples[0]).most_common(_CATEGORIES)
-    ]
-    bin_of = {category: i for i, category in enumerate(categories)}
-    bins = [[bin_of.get(value, len(categories)) for value in sample] for sample in samples]
-    return Histogram(name=name, categories=categories, shares=_shares(bins, len(categories) + 1))
-
-
-def _shares(bins: Sequence[Sequence[int] | np.ndarray], count: int) -> np.ndarray:
-    """Returns the fraction of a split's values in each bin, float [splits, count].
-
-    Args:
-      bins: For each split, the number of each value's bin.
-      count: Number of bins.
-    """
-    return np.array([np.bincount(each, minlength=count) / len(each) for each in bins])
+    bins: list[Any]
+    categories, edges = list[Any](), list[float]()
+    if is_categorical:
+        common = collections.Counter(samples[0]).most_common(_CATEGORIES)
+        categories = [category for category, _ in common]
+        bin_of = {category: i for i, category in enumerate(categories)}
+        bins = [[bin_of.get(value, len(categories)) for value in sample] for sample in samples]
+    else:
+        # None becomes NaN, which sorts behind infinity and so falls into the last bin.
+        arrays = [np.array(sample, np.float64) for sample in samples]
+        values = arrays[0][~np.isnan(arrays[0])]
+        low, high = np.quantile(values, (0.01, 0.99)) if len(values) else (0.0, 0.0)
+        edges = np.linspace(low, high if high > low else low + 1, _BARS + 1).tolist()
+        bins = [np.searchsorted([*edges, np.inf], array, side="right") for array in arrays]
+    count = len(categories) + 1 if is_categorical else len(edges) + 2
+    shares = [np.bincount(each, minlength=count) / len(each) for each in bins]
+    return Histogram(name=name, categories=categories, edges=edges, shares=np.array(shares))
 
 
 def _entropy(shares: np.ndarray) -> np.ndarray:

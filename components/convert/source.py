@@ -30,7 +30,7 @@ from common.errors import UserError
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
 from common.storage.files import list_files, list_folder, sha256_of, stat_file
 from common.storage.storage import File, is_remote
-from components.convert.records import Column, Field, Kind, Layout, varint_bytes
+from components.convert.records import Column, Field, Kind, Layout, take, varint_bytes
 from components.convert.splits import Splits
 
 LABEL = "label"
@@ -67,7 +67,6 @@ class Block:
       missing: By name of each column with a default, bool [N]: where the source has no value.
       measures: Numbers for the statistics only, float32 or int64 [N], by name such
         as `image.height`.
-      hashes: Content hashes, uint64 [N]; None to have them computed.
       keys: Keys, uint64 [N]; records with equal keys are drawn for the same split. None for the
         content hashes.
       assigned: By split, bool [N]: which records the schema assigns to it.
@@ -76,9 +75,16 @@ class Block:
     columns: Mapping[str, Column]
     missing: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     measures: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    hashes: np.ndarray | None = None
     keys: np.ndarray | None = None
     assigned: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def take(self, rows: np.ndarray) -> Block:
+        """Returns the columns, missing values and measures of some records, in ascending order."""
+        columns, missing, measures = (
+            {name: take(column, rows) for name, column in part.items()}
+            for part in (self.columns, self.missing, self.measures)
+        )
+        return Block(columns=columns, missing=missing, measures=measures)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""Statistics of a dataset: exact figures of each split, and a sample of its records for the page.
+"""Statistics of a split: exact figures, and a sample of its records for the page.
 
-    statistics = Statistics(examples)
-    statistics.add("train", columns, missing, measures, hashes)  # Records of a block, of one split.
+    statistics = Statistics(examples, "train")
+    statistics.add(block, hashes)                                # Records of this split.
     statistics.absorb(other.state())                             # Those of the next piece, as JSON.
-    statistics.describe()["train"].summaries["fare"].mean
+    statistics.numbers["fare"].summary().mean
 
 Means and deviations are combined as in Chan, Golub and LeVeque, "Updating formulae and a
 pairwise algorithm for computing sample variances" (1979). The same pieces in the same order give
@@ -16,17 +16,15 @@ import base64
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from common.errors import UserError
-from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Feature, Split, Summary
+from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Feature, Summary
 from components.convert.records import Column
-from components.convert.source import LABEL, Examples
+from components.convert.source import LABEL, Block, Examples
 from components.convert.sources.images import decode
-from components.convert.splits import SPLITS
 
 # A sample has at most so many records, and values, but always at least `_MIN_RECORDS`.
 _SAMPLE_RECORDS, _SAMPLE_VALUES, _MIN_RECORDS = 1_000, 200_000, 20
@@ -54,8 +52,18 @@ class Numbers:
     min: float = math.inf
     max: float = -math.inf
 
-    def add(self, values: np.ndarray) -> None:
-        """Adds values, [N]; N may be 0."""
+    def add(self, column: Column, is_missing: np.ndarray | None) -> None:
+        """Adds the values of N records.
+
+        Args:
+          column: The values. Of texts only the missing ones are counted.
+          is_missing: Where the source has no value, bool [N]; None if it has all.
+        """
+        if is_missing is not None:
+            self.missing += int(is_missing.sum())
+        if not isinstance(column, np.ndarray):
+            return
+        values = column if is_missing is None else column[~is_missing]
         if not len(values):
             return
         # Adding 0 turns -0.0 into 0.0.
@@ -99,197 +107,140 @@ class Sample:
     def __init__(self, size: int):
         self.size = size
         self.columns: dict[str, list[Any]] = {}
-        self._hashes: list[int] = []
+        self._hashes = np.zeros(0, np.uint64)
 
-    def candidates(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns the positions of those new records that may belong to the sample, int64 [M].
-
-        These are at most `size`, in ascending order of their hashes.
-
-        Args:
-          hashes: Content hashes of the new records, uint64 [N].
-        """
-        rows = np.argsort(hashes, kind="stable")[: self.size]
-        is_full = len(self._hashes) == self.size
-        return rows[hashes[rows] < np.uint64(self._hashes[-1])] if is_full else rows
-
-    def add(self, hashes: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> None:
+    def add(self, hashes: np.ndarray, values: Callable[[np.ndarray], Mapping[str, Any]]) -> None:
         """Adds records, and keeps those with the smallest hashes.
 
         Args:
-          hashes: Content hashes of N records.
-          columns: N values of each column, by name; the same columns in each call.
+          hashes: Content hashes of N records, uint64 [N].
+          values: Returns the values of those records that may belong to the sample, by name of the
+            column, given their positions, int64 [M]; the same columns in each call.
         """
-        if not len(hashes):
+        rows = np.argsort(hashes, kind="stable")[: self.size]
+        if len(self._hashes) == self.size:
+            rows = rows[hashes[rows] < self._hashes[-1]]
+        if not len(rows):
             return
-        known = [*self._hashes, *hashes]
-        order = sorted(range(len(known)), key=known.__getitem__)[: self.size]
-        self._hashes = [known[row] for row in order]
-        for name, values in columns.items():
-            merged = [*self.columns.get(name, ()), *values]
-            self.columns[name] = [merged[row] for row in order]
+        known = np.concatenate([self._hashes, hashes[rows]])
+        order = np.argsort(known, kind="stable")[: self.size]
+        self._hashes = known[order]
+        for name, column in values(rows).items():
+            merged = [*self.columns.get(name, ()), *column]
+            self.columns[name] = [merged[row] for row in order.tolist()]
 
-    def state(self) -> Any:
-        """Returns the arguments with which `add` of another sample takes these records."""
-        return self._hashes, self.columns
+    def state(self) -> dict[str, Any]:
+        """Returns the records as JSON, for `absorb` of another sample."""
+        return {"hashes": self._hashes.tolist(), "columns": self.columns}
+
+    def absorb(self, state: Mapping[str, Any]) -> None:
+        """Adds the records of another sample."""
+        # They are in ascending order, so the first ones may belong to this sample.
+        self.add(
+            np.array(state["hashes"], np.uint64),
+            lambda rows: {name: column[: len(rows)] for name, column in state["columns"].items()},
+        )
 
 
 class Statistics:
-    """Figures and samples of the splits, of all pieces or of one piece.
+    """Figures and samples of one split, of all pieces or of one piece.
 
     Args:
       examples: The opened source.
+      split: Name of the split. Only that of training has pictures.
       of_piece: Whether they are of one piece only, whose samples are then smaller.
 
     Attributes:
-      samples: Sample of each split, by name. Its columns have numbers, the first 80 characters of
-        texts, and None where the source has no value. Images of one shape are represented by their
-        mean value; image files are left out.
-      pictures: Sample of training images, with the columns `label` and `picture`. A picture is what
-        was added, pixels or a file; one from `absorb` is a small copy, as `_picture` makes it.
+      classes: Number of examples of each class, or of each label; int64 [classes].
+      numbers: Figures of the columns by name, and with a regression also by `label.TARGET`.
+      sample: Sample of the records. Its columns have numbers, the first 80 characters of texts, and
+        None where the source has no value. Images of one shape are represented by their mean value;
+        image files are left out.
+      pictures: Sample of images, with the columns `label` and `picture`. A picture is what was
+        added, pixels or a file; one from `absorb` is a small copy, as `_picture` makes it.
     """
 
-    def __init__(self, examples: Examples, *, of_piece: bool = False):
+    def __init__(self, examples: Examples, split: str, *, of_piece: bool = False):
         self._examples = examples
+        self._split = split
         records = max(_MIN_RECORDS, min(_SAMPLE_RECORDS, _SAMPLE_VALUES // len(examples.features)))
         # Hashes are spread evenly, so one piece of many has few of the smallest. Twice its share
         # and some more are kept, so that the dataset's sample hardly ever lacks a record.
         share = 2 / len(examples.pieces) if of_piece else 1
-        records, pictures = (
-            min(size, int(share * size) + _MIN_RECORDS) for size in (records, _PICTURES)
+        self.sample, self.pictures = (
+            Sample(min(size, int(share * size) + _MIN_RECORDS)) for size in (records, _PICTURES)
         )
         self._image = next(
             (feature for feature in examples.inputs if feature.dtype == "uint8"), None
         )
-        self.samples = {split: Sample(records) for split in SPLITS}
-        self.pictures = Sample(pictures)
-        self._counts = dict.fromkeys(SPLITS, 0)
         num_classes = (
             0 if examples.task == REGRESSION else len(examples.class_names or examples.targets)
         )
-        self._classes = {split: np.zeros(num_classes, np.int64) for split in SPLITS}
-        self._numbers: dict[str, dict[str, Numbers]] = {
-            split: collections.defaultdict(Numbers) for split in SPLITS
-        }
+        self.classes = np.zeros(num_classes, np.int64)
+        self.numbers: dict[str, Numbers] = collections.defaultdict(Numbers)
 
-    def add(
-        self,
-        split: str,
-        columns: Mapping[str, Column],
-        missing: Mapping[str, np.ndarray],
-        measures: Mapping[str, np.ndarray],
-        hashes: np.ndarray,
-    ) -> None:
-        """Adds N records of a split.
+    def add(self, block: Block, hashes: np.ndarray) -> None:
+        """Adds N records.
 
         Args:
-          split: Name of the split.
-          columns: N values of each feature, by name, label included, in the form that
-            `source.Block` has them.
-          missing: By name of a column with a default, where the source has no value: bool [N].
-          measures: N further numbers of each record, for the statistics only, by name.
+          block: The records.
           hashes: Content hashes, uint64 [N].
         """
-        labels = columns[LABEL]
-        self._counts[split] += len(labels)
-        if self._examples.task == CLASSIFICATION:
-            self._classes[split] += np.bincount(labels, minlength=len(self._examples.class_names))
-        elif self._examples.task == MULTI_LABEL:
-            self._classes[split] += labels.sum(axis=0)
-        values = {**columns, **measures}
-        for name, column in self._scalars(values).items():
-            numbers, is_missing = self._numbers[split][name], missing.get(name)
-            if is_missing is not None:
-                numbers.missing += int(is_missing.sum())
-            if isinstance(column, np.ndarray):
-                numbers.add(column if is_missing is None else column[~is_missing])
-        image = self._image
-        if split == "train" and image:
-            rows = self.pictures.candidates(hashes)
-            images: Any = columns[image.name]
-            pictures = images.take(rows).to_pylist() if image.encoding else [*images[rows]]
+        labels, task, image = block.columns[LABEL], self._examples.task, self._image
+        values = {**block.columns, **block.measures}
+        scalars = {
+            name: column
+            for name, column in values.items()
+            if name != LABEL and (not isinstance(column, np.ndarray) or column.ndim == 1)
+        }
+        if task == CLASSIFICATION:
+            self.classes += np.bincount(labels, minlength=len(self.classes))
+        elif task == MULTI_LABEL:
+            self.classes += labels.sum(axis=0)
+        else:
+            targets = labels.reshape(len(labels), -1).T
+            for name, target in zip(self._examples.targets, targets, strict=True):
+                scalars[f"{LABEL}.{name}"] = target
+        for name, column in scalars.items():
+            self.numbers[name].add(column, block.missing.get(name))
+        if image and self._split == "train":
+            images: Any = block.columns[image.name]
             self.pictures.add(
-                hashes[rows].tolist(), {LABEL: labels[rows].tolist(), "picture": pictures}
+                hashes,
+                lambda rows: {
+                    LABEL: labels[rows].tolist(),
+                    "picture": images.take(rows).to_pylist() if image.encoding else [*images[rows]],
+                },
             )
         if image and image.encoding:
             del values[image.name]
-        rows = self.samples[split].candidates(hashes)
-        sampled = {
-            name: _values(column, missing.get(name), rows) for name, column in values.items()
-        }
-        self.samples[split].add(hashes[rows].tolist(), sampled)
+        self.sample.add(
+            hashes,
+            lambda rows: {
+                name: _values(column, block.missing.get(name), rows)
+                for name, column in values.items()
+            },
+        )
 
-    def state(self) -> Any:
+    def state(self) -> dict[str, Any]:
         """Returns the figures and samples as JSON, for `absorb` of another instance."""
-        splits = {
-            split: {
-                "count": self._counts[split],
-                "classes": self._classes[split].tolist(),
-                "numbers": {name: vars(numbers) for name, numbers in self._numbers[split].items()},
-                "sample": self.samples[split].state(),
-            }
-            for split in SPLITS
-        }
-        hashes, pictures = self.pictures.state()
-        if pictures and self._image:
-            pictures = {
-                **pictures,
-                "picture": [_picture(image, self._image) for image in pictures["picture"]],
-            }
-        return {"splits": splits, "pictures": (hashes, pictures)}
-
-    def absorb(self, state: Any) -> None:
-        """Adds the state of another instance, whose records come after these."""
-        for split, part in state["splits"].items():
-            self._counts[split] += part["count"]
-            self._classes[split] += np.array(part["classes"], np.int64)
-            for name, numbers in part["numbers"].items():
-                self._numbers[split][name].absorb(Numbers(**numbers))
-            self.samples[split].add(*part["sample"])
-        self.pictures.add(*state["pictures"])
-
-    def describe(self) -> dict[str, Split]:
-        """Returns each split as in the manifest, but without shards.
-
-        Raises:
-          UserError: If a column with the encoding `numeric` has no values in the training split.
-        """
-        for encoding in (*self._examples.deep, *self._examples.wide):
-            name = encoding.columns[0]
-            if encoding.kind == "numeric" and not self._numbers["train"][name].count:
-                raise UserError(
-                    f"column {name!r} has no values in the training split, so it cannot be "
-                    "normalised"
-                )
+        pictures = self.pictures.columns
+        if self._image and pictures:
+            pictures["picture"] = [_picture(image, self._image) for image in pictures["picture"]]
         return {
-            split: Split(
-                examples=self._counts[split],
-                class_histogram=tuple(self._classes[split].tolist()),
-                shards=(),
-                summaries={
-                    name: numbers.summary() for name, numbers in self._numbers[split].items()
-                },
-            )
-            for split in SPLITS
+            "classes": self.classes.tolist(),
+            "numbers": {name: vars(numbers) for name, numbers in self.numbers.items()},
+            "sample": self.sample.state(),
+            "pictures": self.pictures.state(),
         }
 
-    def _scalars(self, columns: Mapping[str, Column]) -> dict[str, Column]:
-        """Returns the columns with one value for each record.
-
-        Of the label, only the numbers of a regression are included: a column `label.TARGET` for
-        each target.
-        """
-        scalars = {
-            name: values
-            for name, values in columns.items()
-            if name != LABEL and (not isinstance(values, np.ndarray) or values.ndim == 1)
-        }
-        if self._examples.task == REGRESSION:
-            targets = columns[LABEL].reshape(len(columns[LABEL]), -1)
-            scalars |= {
-                f"{LABEL}.{name}": targets[:, i] for i, name in enumerate(self._examples.targets)
-            }
-        return scalars
+    def absorb(self, state: Mapping[str, Any]) -> None:
+        """Adds the state of another instance, whose records come after these."""
+        self.classes += np.array(state["classes"], np.int64)
+        for name, numbers in state["numbers"].items():
+            self.numbers[name].absorb(Numbers(**numbers))
+        self.sample.absorb(state["sample"])
+        self.pictures.absorb(state["pictures"])
 
 
 def _picture(image: np.ndarray | bytes, feature: Feature) -> tuple[Sequence[int], str]:
