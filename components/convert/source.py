@@ -12,7 +12,6 @@ split that is drawn from them.
 from __future__ import annotations
 
 import abc
-import collections
 import dataclasses
 import hashlib
 import itertools
@@ -29,7 +28,7 @@ from common.cli import as_list
 from common.errors import UserError
 from common.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Encoding, Feature
 from common.storage.files import list_files, list_folder, sha256_of, stat_file
-from common.storage.storage import File, is_remote
+from common.storage.storage import File
 from components.convert.records import Column, Field, Kind, Layout, take, varint_bytes
 from components.convert.splits import Splits
 
@@ -38,7 +37,7 @@ Paths = str | Sequence[str] | None  # What `--source` gives: a path, several, or
 _MOST_NAMES = 5  # Longest list of names in a printed line.
 # Without `--shards`, small data make pieces of this size, and larger data about this many pieces.
 _MIN_PIECE_BYTES, _USUAL_PIECES = 4_000_000, 16
-_VARINT_BYTES, _STRING_BYTES = 10, 1 << 24  # Largest size of an integer, and of a string.
+_STRING_BYTES = 1 << 24  # Largest size of a string.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,27 +125,20 @@ class Opening:
         Returns:
           The pieces in the order of the splits in `num_bytes`. Their `part` is [start, stop].
         """
+        # Without bytes for training a conversion fails later, with a message.
+        per_byte = (self.shards or 0) / (num_bytes["train"] or math.inf)
+        usual = max(_MIN_PIECE_BYTES, sum(num_bytes.values()) // _USUAL_PIECES)
+        most = min(self.shard_bytes, usual)
         pieces = []
-        for split, count in self._num_pieces(num_bytes).items():
-            count = max(1, min(count, num_records[split]))
-            starts = sorted(
-                {i * num_records[split] // count for i in range(count)} | {num_records[split]}
-            )
-            for start, stop in itertools.pairwise(starts):
-                size = (stop - start) * (num_bytes[split] // num_records[split])
-                pieces.append(Piece(split=split, part=[start, stop], num_bytes=size))
+        for split, size in num_bytes.items():
+            total = num_records[split]
+            count = round(per_byte * size) if self.shards else math.ceil(size / most)
+            count = min(max(1, count), total)
+            starts = [i * total // count for i in range(count)]
+            for start, stop in itertools.pairwise([*starts, total]):
+                piece_bytes = (stop - start) * (size // total)
+                pieces.append(Piece(split=split, part=[start, stop], num_bytes=piece_bytes))
         return tuple(pieces)
-
-    def _num_pieces(self, num_bytes: Mapping[str, int]) -> dict[str, int]:
-        """Returns the number of pieces of each split, at least 1, given its bytes in the source."""
-        if self.shards:
-            # Without bytes for training a conversion fails later, with a message.
-            share = self.shards / (num_bytes["train"] or math.inf)
-            return {split: max(1, round(share * n)) for split, n in num_bytes.items()}
-        most = min(
-            self.shard_bytes, max(_MIN_PIECE_BYTES, sum(num_bytes.values()) // _USUAL_PIECES)
-        )
-        return {split: max(1, math.ceil(n / most)) for split, n in num_bytes.items()}
 
 
 class Source(abc.ABC):
@@ -211,15 +203,15 @@ class Source(abc.ABC):
           UserError: If no path is given, or a path does not exist.
         """
         needs = f"dataset {self.name!r} needs --source {wanted}"
-        if not paths:
-            raise UserError(needs)
         located = []
-        for path in [paths] if isinstance(paths, str) else paths:
-            path = path.rstrip("/") if is_remote(path) else str(pathlib.Path(path))
+        for path in as_list(paths):
+            path = path.rstrip("/") or "/"
             file = stat_file(path)
             if not file and not os.path.isdir(path) and not any(list_folder(path)):
                 raise UserError(f"{path}: no such file or directory; {needs}")
             located.append((path, file))
+        if not located:
+            raise UserError(needs)
         return located
 
     def locate_one(self, paths: Paths, wanted: str) -> tuple[str, File | None]:
@@ -258,7 +250,7 @@ class Source(abc.ABC):
             link to nowhere. Also what `list_inside` raises.
         """
         located = self.locate(paths, wanted)
-        return unique_files(
+        return existing_files(
             [f for path, file in located for f in ([file] if file else list_inside(path))]
         )
 
@@ -324,20 +316,15 @@ class Examples(abc.ABC):
 
     def _field(self, feature: Feature) -> Field:
         name = feature.name
-        most = (
-            int(feature.value_range[1])
-            if name == LABEL and feature.value_range
-            else self.most.get(name)
-        )
         if feature.dtype == "string" or feature.encoding:
-            return Field(
-                name=name, kind="string", num_bytes=_STRING_BYTES if most is None else most
-            )
-        int_bytes = _VARINT_BYTES if most is None else varint_bytes(most)
+            num_bytes = self.most.get(name, _STRING_BYTES)
+            return Field(name=name, kind="string", num_bytes=num_bytes)
+        # A label has a range of values.
+        most = feature.value_range[1] if feature.value_range else self.most.get(name, 1 << 63)
         kinds: dict[str, tuple[Kind, int]] = {
             "uint8": ("bytes", 1),
             "float32": ("float", 4),
-            "int64": ("int64", int_bytes),
+            "int64": ("int64", varint_bytes(int(most))),
         }
         kind, num_bytes = kinds[feature.dtype]
         return Field(name=name, kind=kind, num_bytes=num_bytes * math.prod(feature.shape))
@@ -390,32 +377,27 @@ def list_inside(
     Raises:
       UserError: If no file matches.
     """
-    visible = {}
-    for file in list_files(folder):
-        name = file.path.removeprefix(folder).strip("/")
-        if not re.search(r"(^|/)[._]", name):
-            visible[name] = file
+    files = {file.path.removeprefix(folder).strip("/"): file for file in list_files(folder)}
+    visible = [name for name in files if not re.search(r"(^|/)[._]", name)]
     for kind, pattern in patterns.items():
         taken = {
-            name: file
-            for name, file in visible.items()
-            if pattern.fullmatch(name) and not file.is_special
+            name: files[name]
+            for name in visible
+            if pattern.fullmatch(name) and not files[name].is_special
         }
         if taken:
             if print_others:
-                print_left_out(
-                    folder, sorted(visible.keys() - taken.keys()), f"only {kind} are read"
-                )
+                others = [name for name in visible if name not in taken]
+                print_left_out(folder, others, f"only {kind} are read")
             return [*taken.values()]
     raise UserError(f"{folder}: holds no {kind}")
 
 
 def relative_names(files: Sequence[File]) -> dict[File, str]:
     """Returns the path of each file relative to the innermost folder that has all of them."""
-    root = os.path.commonpath(
-        [os.path.dirname(os.path.abspath(file.path)) for file in files] or ["/"]
-    )
-    return {file: os.path.relpath(file.path, root) for file in files}
+    paths = {file: os.path.abspath(file.path) for file in files}
+    root = os.path.commonpath([os.path.dirname(path) for path in paths.values()] or ["/"])
+    return {file: os.path.relpath(path, root) for file, path in paths.items()}
 
 
 def print_left_out(folder: str, names: Sequence[str], taken: str) -> None:
@@ -425,19 +407,15 @@ def print_left_out(folder: str, names: Sequence[str], taken: str) -> None:
         print(f"{folder}: left out: {', '.join(names[:_MOST_NAMES])}{more} ({taken})", flush=True)
 
 
-def unique_files(files: list[File]) -> list[File]:
-    """Returns the files; a `UserError` if one is given twice, or is a link to nowhere."""
-    paths = [file.path if is_remote(file.path) else os.path.abspath(file.path) for file in files]
-    for path, times in collections.Counter(paths).items():
-        if times > 1:
-            raise UserError(f"{path}: is given more than once")
-    return existing_files(files)
-
-
 def existing_files(files: list[File]) -> list[File]:
-    """Returns the files; a `UserError` if one is a link to nowhere."""
-    if absent := [file.path for file in files if not file.version]:
-        raise UserError(f"{absent[0]}: no such file")
+    """Returns the files; a `UserError` if one is given twice, or is a link to nowhere."""
+    paths = set[str]()
+    for file in files:
+        if not file.version:
+            raise UserError(f"{file.path}: no such file")
+        if (path := os.path.abspath(file.path)) in paths:
+            raise UserError(f"{file.path}: is given more than once")
+        paths.add(path)
     return files
 
 
