@@ -177,20 +177,12 @@ def _report(manifest: Manifest, examples: Examples, directory: str) -> None:
             f"{name}: {split.examples:,} examples in {shards} shard{'s' * (shards != 1)}",
             flush=True,
         )
-    num_skipped = len(examples.skipped)
-    num_rows = (
-        sum(split.examples for split in manifest.splits.values()) + examples.left_out + num_skipped
-    )
     if examples.left_out:
-        print(f"{examples.left_out:,} of {num_rows:,} rows are left out by the schema's filter")
-    if num_skipped:
-        print(
-            f"{num_skipped:,} of {num_rows:,} rows are wrong and left out; {output.SKIPPED} lists "
-            "them"
-        )
-        write_text(
-            f"{directory}/{output.SKIPPED}", "".join(f"{line}\n" for line in examples.skipped)
-        )
+        print(f"{examples.left_out:,} rows are left out by the schema's filter")
+    if examples.skipped:
+        print(f"{len(examples.skipped):,} rows are wrong and left out; {output.SKIPPED} lists them")
+        lines = "".join(f"{line}\n" for line in examples.skipped)
+        write_text(f"{directory}/{output.SKIPPED}", lines)
     print_warnings(manifest, directory)
 
 

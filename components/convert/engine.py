@@ -51,18 +51,16 @@ def run(
         return
     context = multiprocessing.get_context("fork")
     positions = iter(range(processes, len(tasks)))
-    workers, connections = [], []
+    workers = {}
     try:
         for position in range(processes):
             connection, other_end = context.Pipe()
             job = (os.getpid(), function, tasks, position, other_end)
-            worker = context.Process(target=_work, args=job, daemon=True)
-            connections.append(connection)
-            workers.append(worker)
-            worker.start()
+            workers[connection] = context.Process(target=_work, args=job, daemon=True)
+            workers[connection].start()
             other_end.close()  # Only the worker has it now, so the pipe closes when that ends.
         for _ in tasks:
-            ready: Any = wait(connections)[0]
+            ready: Any = wait(workers)[0]
             try:
                 position, result, error = ready.recv()
                 if (upcoming := next(positions, None)) is not None:
@@ -76,7 +74,7 @@ def run(
                 raise error
             yield position, result
     finally:
-        for worker in workers:
+        for worker in workers.values():
             if worker.pid:  # A signal may arrive before the worker has started.
                 worker.kill()
                 worker.join()
