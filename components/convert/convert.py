@@ -71,10 +71,10 @@ def convert(options: Options, beam: Sequence[str] | None = None) -> Manifest:
             output.tidy(directory)
             outcome = "was already there, nothing is changed"
         else:
-            run = functools.partial(
-                engine.run,
-                processes=options.processes or _default_processes(files, directory),
-            )
+            # For a bucket, some processes send while others compute.
+            most = usable_cores() * (2 if is_remote(directory) else 1)
+            useful = 1 + sum(file.num_bytes for file in files) // _PROCESS_BYTES
+            run = functools.partial(engine.run, processes=options.processes or min(most, useful))
             manifest = _convert(options, source, paths, output.begin(directory, plan), run, beam)
             output.publish(directory, manifest, plan)
             outcome = "is ready"
@@ -100,12 +100,6 @@ def _plan(options: Options, source: Source, files: Sequence[File]) -> str:
         "files": [(file.path, file.num_bytes, file.version, file.changed_ns) for file in files],
     }
     return hashlib.sha256(json.dumps(plan).encode()).hexdigest()
-
-
-def _default_processes(files: Sequence[File], target: str) -> int:
-    # For a bucket, some processes send while others compute.
-    most = usable_cores() * (2 if is_remote(target) else 1)
-    return min(most, 1 + sum(file.num_bytes for file in files) // _PROCESS_BYTES)
 
 
 def _convert(
@@ -249,8 +243,9 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str)
         source has splits of its own.
     """
     piece, layout = examples.pieces[number], examples.layout()
-    first = next(i for i, other in enumerate(examples.pieces) if other.split == piece.split)
-    writers, statistics = dict[str, ShardWriter](), dict[str, Statistics]()
+    # Shards are numbered by split.
+    index = sum(other.split == piece.split for other in examples.pieces[:number])
+    parts = dict[str, tuple[ShardWriter, Statistics]]()
     with contextlib.ExitStack() as stack:
         for block in examples.blocks(piece):
             inputs = {name: column for name, column in block.columns.items() if name != LABEL}
@@ -263,20 +258,17 @@ def write_piece(examples: Examples, splits: Splits, number: int, directory: str)
             )
             for place in np.unique(places):
                 rows, split = np.flatnonzero(places == place), SPLITS[place]
-                if split not in writers:
-                    stem = f"{directory}/{split}-{number - first:05d}"
-                    writers[split] = ShardWriter(stem, layout)
-                    stack.callback(writers[split].abandon)
-                    statistics[split] = Statistics(examples, split, of_piece=True)
-                part = block.take(rows)
-                statistics[split].add(part, hashes[rows])
-                writers[split].append(part.columns, hashes[rows])
+                if split not in parts:
+                    writer = ShardWriter(f"{directory}/{split}-{index:05d}", layout)
+                    stack.callback(writer.abandon)
+                    parts[split] = writer, Statistics(examples, split, of_piece=True)
+                writer, statistics = parts[split]
+                records = block.take(rows)
+                statistics.add(records, hashes[rows])
+                writer.append(records.columns, hashes[rows])
         return {
-            split: {
-                "shard": dataclasses.asdict(writer.close()),
-                "statistics": statistics[split].state(),
-            }
-            for split, writer in writers.items()
+            split: {"shard": dataclasses.asdict(writer.close()), "statistics": statistics.state()}
+            for split, (writer, statistics) in parts.items()
         }
 
 

@@ -338,9 +338,8 @@ def label_feature(task: str, size: int) -> Feature:
     """
     if task == REGRESSION:
         return Feature(name=LABEL, dtype="float32", shape=() if size == 1 else (size,))
-    if task == MULTI_LABEL:
-        return Feature(name=LABEL, dtype="int64", shape=(size,), value_range=(0.0, 1.0))
-    return Feature(name=LABEL, dtype="int64", value_range=(0.0, size - 1.0))
+    shape, largest = ((size,), 1) if task == MULTI_LABEL else ((), size - 1)
+    return Feature(name=LABEL, dtype="int64", shape=shape, value_range=(0.0, float(largest)))
 
 
 def image_feature(

@@ -126,7 +126,6 @@ class _ArraySource(Source):
       origin: Where the images come from, in words.
       files_of: Names of the files of each split, in order. All files of a split other than `train`
         may be absent.
-      folder: Folder in which the archive has the files.
       embedded: Name of a folder beside this module that is read if no path is given.
       class_names: Names of the classes in the order of their numbers; None to use the numbers from
         0 to the largest label.
@@ -136,7 +135,6 @@ class _ArraySource(Source):
     name: str
     origin: str
     files_of: Mapping[str, Sequence[str]]
-    folder: str = ""
     embedded: str | None = None
     class_names: Sequence[str] | None = None
     value_range: Sequence[float] = (0.0, 255.0)
@@ -155,11 +153,8 @@ class _ArraySource(Source):
     def files(self, paths: Paths) -> list[File]:
         """Returns the archive, or the files of the directory, in the order of `files_of`.
 
-        If a file is there both packed (`.gz`) and plain, the plain one is taken.
-
         Args:
-          paths: Path of the archive; or of the directory, which has the files or a folder `folder`
-            with them. None for the folder `embedded`.
+          paths: Path of the archive or of the directory; None for the folder `embedded`.
 
         Raises:
           UserError: If there is nothing at the path.
@@ -172,9 +167,7 @@ class _ArraySource(Source):
         )
         if archive:
             return [archive]
-        listed = list_folder(f"{path}/{self.folder}")[1] or list_folder(path)[1]
-        # A plain file comes after the same file packed, and so takes its place below.
-        files = {_name(file.path): file for file in reversed(listed)}
+        files = {_name(file.path): file for file in list_folder(path)[1]}
         return [files[name] for name in names if name in files]
 
     def open(self, paths: Paths, opening: Opening) -> ArrayExamples:
