@@ -64,20 +64,24 @@ def render(manifest: Manifest, statistics: Mapping[str, Statistics]) -> str:
       statistics: Statistics of each split, by name.
     """
     splits = {name: split for name, split in manifest.splits.items() if split.examples}
-    samples = [statistics[name].sample.columns for name in splits]
-    pictures = statistics["train"].pictures.columns  # Label and picture; empty for a table.
+    train = statistics["train"]
+    samples = [[record for _, record in statistics[name].sample.records] for name in splits]
+    names, rows = [*samples[0][0]], samples[0][:_ROWS]
     categorical = {
         e.columns[0]
         for e in (*manifest.deep, *manifest.wide)
         if e.kind in ("vocabulary", "hash", "words")
     } | {feature.name for feature in manifest.features if feature.dtype == "string"}
     histograms = [
-        _histogram(name, [sample[name] for sample in samples], is_categorical=name in categorical)
-        for name in samples[0]
+        _histogram(
+            name,
+            [[record[name] for record in sample] for sample in samples],
+            is_categorical=name in categorical,
+        )
+        for name in names
         if name != LABEL
     ]
     histograms.sort(key=lambda histogram: (-max(histogram.drifts, default=0), histogram.name))
-    rows = {name: values[:_ROWS] for name, values in itertools.islice(samples[0].items(), _COLUMNS)}
     body = (
         templates("components.convert")
         .get_template("dataset.html")
@@ -86,15 +90,15 @@ def render(manifest: Manifest, statistics: Mapping[str, Statistics]) -> str:
             splits=splits,
             max_classes=_CLASSES,
             pictures=[
-                (_label_text(manifest, label), _data_uri(*picture))
-                for label, picture in zip(*pictures.values(), strict=True)
+                (_label_text(manifest, record[LABEL]), _data_uri(*record["picture"]))
+                for _, record in train.pictures.records
             ],
-            rows=rows
-            | {LABEL: [_label_text(manifest, label) for label in samples[0][LABEL][:_ROWS]]},
+            rows={name: [record[name] for record in rows] for name in names[:_COLUMNS]}
+            | {LABEL: [_label_text(manifest, record[LABEL]) for record in rows]},
             histograms=histograms[:_COLUMNS],
             num_hidden=len(histograms[_COLUMNS:]),
             units={feature.name: feature.unit for feature in manifest.features},
-            sample_size=statistics["train"].sample.size,
+            sample_size=train.sample.size,
             number=format_number,
         )
     )

@@ -16,7 +16,8 @@ import base64
 import collections
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,45 +102,33 @@ class Sample:
 
     Attributes:
       size: Largest number of records.
-      columns: Values of the records in ascending order of their hashes, by name of the column.
+      records: Hash of each record, in ascending order, and its values by name.
     """
 
     def __init__(self, size: int):
         self.size = size
-        self.columns: dict[str, list[Any]] = {}
-        self._hashes = np.zeros(0, np.uint64)
+        self.records: list[tuple[int, dict[str, Any]]] = []
 
     def add(self, hashes: np.ndarray, values: Callable[[np.ndarray], Mapping[str, Any]]) -> None:
         """Adds records, and keeps those with the smallest hashes.
 
         Args:
           hashes: Content hashes of N records, uint64 [N].
-          values: Returns the values of those records that may belong to the sample, by name of the
-            column, given their positions, int64 [M]; the same columns in each call.
+          values: Returns the values of those records that may belong to the sample, by name, given
+            their positions, int64 [M].
         """
         rows = np.argsort(hashes, kind="stable")[: self.size]
-        if len(self._hashes) == self.size:
-            rows = rows[hashes[rows] < self._hashes[-1]]
-        if not len(rows):
-            return
-        known = np.concatenate([self._hashes, hashes[rows]])
-        order = np.argsort(known, kind="stable")[: self.size]
-        self._hashes = known[order]
-        for name, column in values(rows).items():
-            merged = [*self.columns.get(name, ()), *column]
-            self.columns[name] = [merged[row] for row in order.tolist()]
-
-    def state(self) -> dict[str, Any]:
-        """Returns the records as JSON, for `absorb` of another sample."""
-        return {"hashes": self._hashes.tolist(), "columns": self.columns}
-
-    def absorb(self, state: Mapping[str, Any]) -> None:
-        """Adds the records of another sample."""
-        # They are in ascending order, so the first ones may belong to this sample.
-        self.add(
-            np.array(state["hashes"], np.uint64),
-            lambda rows: {name: column[: len(rows)] for name, column in state["columns"].items()},
+        if len(self.records) == self.size:
+            rows = rows[hashes[rows] < self.records[-1][0]]
+        columns = values(rows)
+        records = (
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
         )
+        self.absorb(zip(hashes[rows].tolist(), records, strict=True))
+
+    def absorb(self, records: Iterable[tuple[int, dict[str, Any]]]) -> None:
+        """Adds records, such as those of another sample."""
+        self.records = sorted([*self.records, *records], key=operator.itemgetter(0))[: self.size]
 
 
 class Statistics:
@@ -153,11 +142,11 @@ class Statistics:
     Attributes:
       classes: Number of examples of each class, or of each label; int64 [classes].
       numbers: Figures of the columns by name, and with a regression also by `label.TARGET`.
-      sample: Sample of the records. Its columns have numbers, the first 80 characters of texts, and
-        None where the source has no value. Images of one shape are represented by their mean value;
-        image files are left out.
-      pictures: Sample of images, with the columns `label` and `picture`. A picture is what was
-        added, pixels or a file; one from `absorb` is a small copy, as `_picture` makes it.
+      sample: Sample of the records: numbers, the first 80 characters of texts, and None where the
+        source has no value. Images of one shape are represented by their mean value; image files
+        are left out.
+      pictures: Sample of images, with `label` and `picture`. A picture is what was added, pixels or
+        a file; one from `absorb` is a small copy, as `_picture` makes it.
     """
 
     def __init__(self, examples: Examples, split: str, *, of_piece: bool = False):
@@ -224,14 +213,15 @@ class Statistics:
 
     def state(self) -> dict[str, Any]:
         """Returns the figures and samples as JSON, for `absorb` of another instance."""
-        pictures = self.pictures.columns
-        if self._image and pictures:
-            pictures["picture"] = [_picture(image, self._image) for image in pictures["picture"]]
         return {
             "classes": self.classes.tolist(),
             "numbers": {name: vars(numbers) for name, numbers in self.numbers.items()},
-            "sample": self.sample.state(),
-            "pictures": self.pictures.state(),
+            "sample": self.sample.records,
+            "pictures": [
+                (hash_, {**record, "picture": _picture(record["picture"], self._image)})
+                for hash_, record in self.pictures.records
+                if self._image
+            ],
         }
 
     def absorb(self, state: Mapping[str, Any]) -> None:
