@@ -34,7 +34,7 @@ def test_command_imports_nothing_heavy(tmp_path):
         "--dataset mnist --source a b": "takes one path, not 2",
         "--dataset csv --source README.md --schema no.yaml": "no.yaml: cannot be read",
         "--dataset taxi --source docs": "docs: holds no *.csv",
-        "--dataset tfds:mnist --source gs://bucket/mnist": "copy it, or mount",
+        "--dataset tfds:mnist --source gs://bucket/mnist": "/gcs/bucket/mnist: no such",
         "--shards 1000000000": "--shards: '1000000000' is not a whole number",
     }.items(),
 )

@@ -11,8 +11,7 @@ import functools
 import pathlib
 import time
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import urlsplit
+from collections.abc import Mapping, Sequence
 
 from common import progress
 from common.errors import UserError, first_line
@@ -150,28 +149,3 @@ def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
             f"{part.stat().st_size:,} bytes, whose SHA-256 is {sha256} where {file.sha256} was "
             "published"
         )
-
-
-def require_reachable(urls: Iterable[str], prefix: str = "") -> None:
-    """Asks hosts until one of them answers, through the proxies of the environment.
-
-    Args:
-      urls: Addresses on the hosts. Those that are not of HTTP are left out.
-      prefix: Beginning of the error's message.
-
-    Raises:
-      UserError: If no host answers. If there are no hosts, nothing is raised.
-    """
-    import requests
-
-    faults = []
-    for host, url in {
-        urlsplit(url).hostname: url for url in urls if url.startswith("http")
-    }.items():
-        try:
-            requests.head(url, timeout=_CONNECT_S)
-            return
-        except requests.RequestException as error:
-            faults.append(f"{host} ({first_line(error)})")
-    if faults:
-        raise UserError(f"{prefix}cannot reach {', '.join(faults)}; {_REPAIR}")

@@ -57,7 +57,13 @@ _HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?\Z")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfrecordSource(Source):
-    """TFRecord files, with the schema file of their images."""
+    """TFRecord files, with the schema file of their images.
+
+    Attributes:
+      schema: Path of the schema file.
+      image_size: Height and width that a model gets; None to choose them by the images.
+      encoding: `raw` to store pixels, `source` to store image files; None to choose by size.
+    """
 
     name: str = "tfrecord"
     takes = frozenset({"schema", "image_size", "encoding"})
@@ -82,8 +88,63 @@ class TfrecordSource(Source):
             are no files or no schema, or the records are not what the schema says.
         """
         splits = _split_files(self._list_files(paths, print_others=True))
-        schema = image_schema(self.schema or "", self.name)
-        return open_records(schema, splits, opening, self.image_size, self.encoding)
+        return self.open_records(splits, self.load_schema(), opening)
+
+    def load_schema(self) -> ImageSchema:
+        """Reads the schema file; a `UserError` if it cannot be used, or is of a table."""
+        from components.convert.schema import ImageSchema, load
+
+        schema = load(self.schema or "")
+        if not isinstance(schema, ImageSchema):
+            raise UserError(
+                f"{self.schema}: is of a table; dataset {self.name!r} needs a schema of images, as "
+                "a table is read from CSV, JSON lines or Parquet"
+            )
+        return schema
+
+    def open_records(
+        self, splits: Mapping[str, Sequence[File]], schema: ImageSchema, opening: Opening
+    ) -> Examples:
+        """Opens the files of each split, and prints which features are left out.
+
+        Raises:
+          UserError: If there are no records for training, the records are not what the schema says,
+            or `image_size` or `encoding` is given and there are no image files.
+        """
+        if (self.image_size or self.encoding) and schema.shape:
+            raise UserError(
+                f"dataset {self.name!r} has no image files; leave out --image-size and --encoding"
+            )
+        if "train" not in splits:
+            raise UserError(
+                f"dataset {self.name!r} needs files for train; by their names, it has some for "
+                f"{', '.join(splits) or 'no split'}"
+            )
+        keys = {
+            _parse_header(header)[0]
+            for header in (schema.image, schema.label, *schema.targets.values())
+            if header
+        }
+        if others := sorted(_first_record(splits["train"]).features.keys() - keys):
+            print(f"left out of the records: {', '.join(others)}")
+        files = [(split, file) for split in SPLITS for file in splits.get(split, ())]
+        examples = RecordImages(
+            name=schema.name,
+            origin=schema.origin,
+            pieces=tuple(
+                Piece(split=s, part=i, num_bytes=f.num_bytes) for i, (s, f) in enumerate(files)
+            ),
+            inputs=(image_feature(schema.shape),) if schema.shape else (),
+            task=schema.task,
+            class_names=schema.classes,
+            targets=tuple(schema.targets),
+            arguments={"schema": schema.content},
+            schema=schema,
+            files=tuple(file for _, file in files),
+        )
+        if schema.shape:
+            return examples
+        return examples.choose_storage(opening, self.image_size, self.encoding)
 
     def _list_files(self, paths: Paths, *, print_others: bool) -> list[File]:
         inside = functools.partial(list_inside, patterns=_PATTERNS, print_others=print_others)
@@ -100,73 +161,6 @@ class TfrecordSource(Source):
                 f"first record of {first.path} has {listed}"
             )
         return files
-
-
-def image_schema(path: str, dataset: str) -> ImageSchema:
-    """Reads a schema file of images in records.
-
-    Raises:
-      UserError: If the file cannot be used, or is of a table.
-    """
-    from components.convert.schema import ImageSchema, load
-
-    schema = load(path)
-    if not isinstance(schema, ImageSchema):
-        raise UserError(
-            f"{path}: is of a table; dataset {dataset!r} needs a schema of images, as a table is "
-            "read from CSV, JSON lines or Parquet"
-        )
-    return schema
-
-
-def open_records(
-    schema: ImageSchema,
-    splits: Mapping[str, Sequence[File]],
-    opening: Opening,
-    size: tuple[int, int] | None,
-    encoding: str | None,
-) -> Examples:
-    """Opens TFRecord files as images, as the schema says.
-
-    Args:
-      schema: Schema of the images.
-      splits: Files by split, `train` among them.
-      opening: Settings and resources of the conversion.
-      size: Height and width that a model gets of image files; None if it is not given.
-      encoding: `raw` to store the pixels of image files, `source` for the files; None to choose.
-
-    Raises:
-      UserError: If there are no records for training, the records are not what the schema says, or
-        `size` or `encoding` is given and there are no image files.
-    """
-    first = _first_record(splits["train"])
-    if (size or encoding) and schema.shape:
-        raise UserError(
-            f"dataset {schema.name!r} has no image files; leave out --image-size and --encoding"
-        )
-    keys = {
-        _parse_header(header)[0]
-        for header in (schema.image, schema.label, *schema.targets.values())
-        if header
-    }
-    if others := sorted(first.features.keys() - keys):
-        print(f"left out of the records: {', '.join(others)}")
-    files = [(split, file) for split in SPLITS for file in splits.get(split, ())]
-    examples = RecordImages(
-        name=schema.name,
-        origin=schema.origin,
-        pieces=tuple(
-            Piece(split=s, part=i, num_bytes=file.num_bytes) for i, (s, file) in enumerate(files)
-        ),
-        inputs=(image_feature(schema.shape),) if schema.shape else (),
-        task=schema.task,
-        class_names=schema.classes,
-        targets=tuple(schema.targets),
-        arguments={"schema": schema.content},
-        schema=schema,
-        files=tuple(file for _, file in files),
-    )
-    return examples if schema.shape else examples.choose_storage(opening, size, encoding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -358,7 +352,7 @@ def _first_record(files: Sequence[File]) -> Record:
 def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     """Returns the files by split; all as `train` if no name says a split.
 
-    A `UserError` is raised if only some names say a split, one says several, or none says `train`.
+    A `UserError` is raised if only some names say a split, or one says several.
     """
     splits: dict[Any, list[File]] = {}
     for file, name in relative_names(files).items():
@@ -366,17 +360,11 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
     unnamed = splits.pop(None, [])
     if not splits:
         return {"train": unnamed}
-    split = min(splits)
-    example = splits[split][0]
     if unnamed:
+        split, files = min(splits.items())
         raise UserError(
-            f"{unnamed[0].path}: its name says no split, and that of {example.path} does "
+            f"{unnamed[0].path}: its name says no split, and that of {files[0].path} does "
             f"({split}); rename it, or give --source the files to take"
-        )
-    if "train" not in splits:
-        raise UserError(
-            f"{example.path}: is for {split} by its name, and no file is for train; rename it, or "
-            "add others"
         )
     return splits
 

@@ -89,7 +89,7 @@ def test_image_pixels_and_targets(tmp_path, read, capsys, text, label):
         "latest interval constrained": "train train train",
         "train-0 test-0 more-0": UserError("more-0: its name says no split"),
         "train_test a": UserError("says test and train"),
-        "test-0 val-0": UserError("no file is for train"),
+        "test-0 val-0": UserError("needs files for train"),
         "": UserError("holds no files"),
     }.items(),
 )
