@@ -24,9 +24,8 @@ import io
 import itertools
 import math
 import os
-import struct
+import re
 import warnings
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
@@ -34,7 +33,7 @@ import numpy as np
 
 from common.errors import UserError, readable
 from common.manifest import Feature
-from common.storage.files import list_files, list_folder, open_files
+from common.storage.files import open_files
 from common.storage.storage import File
 from components.convert.hashes import content_hashes, string_digests
 from components.convert.source import (
@@ -48,7 +47,7 @@ from components.convert.source import (
     existing_files,
     image_feature,
     label_feature,
-    print_left_out,
+    list_inside,
 )
 from components.convert.splits import NAMES, SPLITS
 
@@ -59,6 +58,14 @@ _BLOCK_BYTES = 1 << 22  # Approximate size of the images of a block, as files an
 _HEAD_BYTES = 1 << 12
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _LAYOUT = "DIR/class/name.png, or DIR/{train,validation,test}/class/name.png"
+_IMAGE = r"[^/]+/[^/]+\.(png|jpe?g)"  # Path in the folder of all classes.
+# If no folder of a split has folders of classes, all folders are those of classes.
+_PATTERNS = {
+    "PNG and JPEG files in the splits' folders of classes": re.compile(
+        f"({'|'.join(NAMES)})/{_IMAGE}", re.IGNORECASE
+    ),
+    "PNG and JPEG files in folders of classes": re.compile(_IMAGE, re.IGNORECASE),
+}
 _GRAY = frozenset({"1", "L", "LA", "I", "I;16", "I;16B"})
 _ORIENTATION = 0x0112
 
@@ -78,41 +85,26 @@ class Picture:
     label: Sequence[int | float]
 
 
-@dataclasses.dataclass(kw_only=True)
-class _Heads:
-    """Facts from the heads of some images.
+def _read_heads(pictures: Iterable[Picture]) -> np.ndarray:
+    """Returns height, width and bytes of images, whether each is grey, and whether it is rotated.
 
-    Attributes:
-      sizes: Origin of the first image of each (height, width).
-      is_gray: Whether all images are grey.
-      rotated: Origins of the images with an EXIF orientation other than the normal one.
-      longest: Number of bytes of the longest file.
-    """
+    An image is rotated if it has an EXIF orientation other than the normal one. No pixel is
+    decoded.
 
-    sizes: dict[tuple[int, int], str] = dataclasses.field(default_factory=dict)
-    is_gray: bool = True
-    rotated: list[str] = dataclasses.field(default_factory=list)
-    longest: int = 0
-
-
-def _read_heads(pictures: Iterable[Picture]) -> _Heads:
-    """Returns the sizes of images, whether all are grey, which are rotated, and the longest file.
-
-    No pixel is decoded.
+    Returns:
+      Integers [N, 5].
 
     Raises:
       UserError: If one is no PNG or JPEG image, broken, or has more pixels than Pillow allows.
     """
-    heads = _Heads()
+    heads = []
     for picture in pictures:
         with readable(picture.origin), opened(picture.content, picture.origin) as image:
-            heads.sizes.setdefault((image.height, image.width), picture.origin)
-            heads.is_gray &= image.mode in _GRAY
             # If a PNG has no such key, `getexif` decodes all of it to look for an orientation.
-            if "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1:
-                heads.rotated.append(picture.origin)
-            heads.longest = max(heads.longest, picture.content.seek(0, os.SEEK_END))
-    return heads
+            rotated = "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1
+            num_bytes = picture.content.seek(0, os.SEEK_END)
+            heads.append((image.height, image.width, num_bytes, image.mode in _GRAY, rotated))
+    return np.array(heads, np.int64).reshape(-1, 5)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,48 +141,38 @@ class ImageExamples(Examples):
           UserError: If an image is broken, or pixels are to be stored, the images differ in size,
             and no size is given.
         """
-        heads = opening.map(
-            lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces
+        heads = np.concatenate(
+            opening.map(
+                lambda piece: _read_heads(self.pictures(piece, heads_only=True)), self.pieces
+            )
         )
-        sizes = {size: origin for part in reversed(heads) for size, origin in part.sizes.items()}
-        by_area = sorted(sizes, key=lambda shape: (math.prod(shape), shape))
-        smallest, largest = by_area[0], by_area[-1]
-        own = smallest if len(sizes) == 1 else None
-        channels = 1 if all(part.is_gray for part in heads) else 3
+        sizes = sorted(
+            {*map(tuple, heads[:, :2].tolist())}, key=lambda size: (math.prod(size), size)
+        )
+        own = sizes[0] if len(sizes) == 1 else None
+        channels = 1 if heads[:, 3].all() else 3
         if encoding is None:
-            encoding = (
-                "raw"
-                if size or (own and math.prod(own) * channels <= _MOST_RAW_BYTES)
-                else "source"
-            )
-        if encoding == "raw" and not (size or own):
-            raise UserError(
-                f"--encoding raw: images differ in size ({sizes[smallest]} is "
-                f"{_product(smallest)}, {sizes[largest]} "
-                f"is {_product(largest)}); give --image-size HEIGHTxWIDTH too"
-            )
+            is_small = own and math.prod(own) * channels <= _MOST_RAW_BYTES
+            encoding = "raw" if size or is_small else "source"
+        described = _product(sizes[0])
+        if not own:
+            described = f"{len(sizes):,} sizes from {described} to {_product(sizes[-1])}"
+            if encoding == "raw" and not size:
+                raise UserError(
+                    f"--encoding raw: images have {described} pixels; give --image-size "
+                    "HEIGHTxWIDTH too"
+                )
         shape = (*(size or own or _DEFAULT_SIZE), channels)
-        sizes_text = (
-            _product(own)
-            if own
-            else f"{len(sizes):,} sizes from {_product(smallest)} to {_product(largest)}"
-        )
         how = (
             "pixels,"
             if encoding == "raw"
             else "the files that they are (see --image-size); a model gets"
         )
-        print(f"images of {sizes_text} pixels are stored as {how} {_product(shape)}", flush=True)
-        if rotated := [*itertools.chain(*(part.rotated for part in heads))]:
-            print(
-                f"the EXIF orientation of {len(rotated):,} images is not applied, first of "
-                f"{rotated[0]}",
-                flush=True,
-            )
+        print(f"images of {described} pixels are stored as {how} {_product(shape)}", flush=True)
+        if rotated := heads[:, 4].sum():
+            print(f"the EXIF orientation of {rotated:,} images is not applied", flush=True)
         feature = image_feature(shape, encoding=None if encoding == "raw" else "image")
-        return dataclasses.replace(
-            self, inputs=(feature,), most={"image": max(part.longest for part in heads)}
-        )
+        return dataclasses.replace(self, inputs=(feature,), most={"image": int(heads[:, 2].max())})
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Yields the images of a piece; a broken one is a `UserError`."""
@@ -293,27 +275,15 @@ def opened(stream: IO[bytes], origin: str) -> Iterator[Any]:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
             image = Image.open(stream, formats=("PNG", "JPEG"))
         with image:
-            if math.prod(image.size) > (Image.MAX_IMAGE_PIXELS or math.inf):
-                raise UserError(
-                    f"{origin}: {image.height} x {image.width} pixels are too many; make it smaller"
-                )
             yield image
-    except UserError:
+    except (UserError, ConnectionError):
         raise
     except UnidentifiedImageError:
         raise UserError(f"{origin}: is no PNG or JPEG image") from None
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-        struct.error,
-        zlib.error,
-        Image.DecompressionBombError,
-    ) as error:
+    except Exception as error:  # Pillow raises many types.
         raise UserError(f"{origin}: broken image ({error})") from None
 
 
@@ -343,8 +313,7 @@ class FolderSource(Source):
         Those of a split are sorted by a hash of class and file name, which mixes the classes.
 
         Raises:
-          UserError: If there is no such folder, two of its folders are for one split, or a split
-            has no images.
+          UserError: If there is no such folder, or it has no images for training.
         """
         return [*itertools.chain(*self._find(paths).values())]
 
@@ -356,12 +325,11 @@ class FolderSource(Source):
             classes, one has no images in `train`, or the name of one is not UTF-8.
         """
         images = self._find(paths, print_others=True)
-        class_names = sorted({_class(file) for file in itertools.chain(*images.values())})
-        trained = {_class(file) for file in images["train"]}
-        for name in class_names:
+        class_names = sorted({*map(_class, images["train"])})
+        for name in {*map(_class, itertools.chain(*images.values()))}:
             if any("\ud800" <= character <= "\udfff" for character in name):
                 raise UserError(f"{paths}: class {name!r} is not UTF-8; rename that folder")
-            if name not in trained:
+            if name not in class_names:
                 raise UserError(f"{paths}: class {name!r} has no images for training")
         if len(class_names) < 2:
             raise UserError(f"{paths}: has one class, {name!r}; needed are {_LAYOUT}")
@@ -382,46 +350,16 @@ class FolderSource(Source):
     def _find(self, paths: Paths, *, print_others: bool = False) -> dict[str, list[File]]:
         """Returns the images of each split, sorted as in `files`; can print what is left out.
 
-        A `UserError` is raised if there is no such folder, two of its folders are for one split, or
-        a split has no images.
+        A `UserError` is raised if there is no such folder, or it has no images for training.
         """
         root = self.locate_folder(paths, f"DIR, with {_LAYOUT}")
-        folders = [
-            (NAMES.get(os.path.basename(path).lower()), path) for path in list_folder(root)[0]
-        ]
-        if not any(split == "train" and list_folder(path)[0] for split, path in folders):
-            folders = [("train", root)]  # The names are those of classes, even one like `test`.
-        classes = {
-            path: split for split, folder in folders if split for path in list_folder(folder)[0]
-        }
-        images: dict[str, list[File]] = {split: [] for split in SPLITS if split in dict(folders)}
-        visible = [file for file in list_files(root) if "/." not in file.path[len(root) :]]
-        others = list[File]()
-        for file in existing_files(visible):
-            split = classes.get(os.path.dirname(file.path))
-            is_image = file.path.lower().endswith(IMAGE_SUFFIXES) and not file.is_special
-            (images[split] if split and is_image else others).append(file)
-        for split, files in images.items():
-            first, *more = [path for name, path in folders if name == split]
-            if more:
-                raise UserError(f"{first}: is not the only folder for {split}; keep one")
-            if not files:
-                raise UserError(
-                    f"{first}: no PNG or JPEG files in folders of it; needed are {_LAYOUT}"
-                )
-            files.sort(key=_order)
-        if print_others:
-            used = {os.path.dirname(file.path) for file in itertools.chain(*images.values())}
-            empty = [path for path in classes if path not in used and "/." not in path[len(root) :]]
-            for left_out, why in (
-                (
-                    [file.path for file in others],
-                    "only PNG and JPEG files in the classes' folders are read",
-                ),
-                (empty, "no PNG or JPEG files in these folders"),
-            ):
-                print_left_out(root, [path[len(root) + 1 :] for path in left_out], why)
-        return images
+        images: dict[str, list[File]] = {split: [] for split in SPLITS}
+        for file in existing_files(list_inside(root, _PATTERNS, print_others=print_others)):
+            *folders, _, _ = file.path[len(root) :].strip("/").split("/")
+            images[NAMES[folders[0].lower()] if folders else "train"].append(file)
+        if not images["train"]:
+            raise UserError(f"{root}: has no images for training; needed are {_LAYOUT}")
+        return {split: sorted(files, key=_order) for split, files in images.items() if files}
 
 
 def _order(image: File) -> bytes:

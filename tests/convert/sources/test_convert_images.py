@@ -80,7 +80,6 @@ def test_split_folders_are_kept(tmp_path, capsys):
     assert counts == [("train", 24), ("validation", 2), ("test", 6)]
     printed = capsys.readouterr().out
     assert f"{tmp_path}: left out: {', '.join(strays)} (only PNG" in printed
-    assert "left out: val/b (no PNG" in printed
 
 
 @pytest.mark.parametrize(
@@ -88,15 +87,16 @@ def test_split_folders_are_kept(tmp_path, capsys):
     [
         (many("a"), "has one class"),
         ({**many(prefix="train/"), **many("c", 1, "test/")}, "class 'c' has no im"),
-        ({**many(prefix="train/"), **many(prefix="val/"), **many(prefix="valid/")}, "keep one"),
-        ({**many(), "a/x.png": picture("", 7, 7)}, "/a/x.png is 7 x 7.*--image-size"),
+        ({"a/1.gif": b"", "b.png": b""}, "holds no PNG and JPEG files in folders of classes"),
+        (many(prefix="test/"), "has no images for training"),
+        ({**many(), "a/x.png": picture("", 7, 7)}, "6 x 5 to 7 x 7 .*--image-size"),
         ({**many(), "b/x.png": encode_image(PIXELS, "GIF")}, "/b/x.png: is no PNG"),
         ({**many(), "b/x.png": picture("")[:99]}, "/b/x.png: broken image"),
     ],
 )
 def test_unusable_folder_is_refused(tmp_path, files, message):
     root = write_files(tmp_path, files)
-    with pytest.raises(UserError, match=f"{root}.*{message}"):
+    with pytest.raises(UserError, match=message):
         read(root, encoding="raw")
 
 
