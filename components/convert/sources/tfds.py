@@ -55,11 +55,12 @@ class TfdsSource(TfrecordSource):
     One with an 8-bit image and a class needs no schema.
     """
 
-    def files(self, paths: Paths) -> list[File]:
+    def files(self, paths: Paths, *, print_others: bool = False) -> list[File]:
         """Returns the files of the prepared dataset, sorted by path.
 
         Args:
           paths: Directory of the dataset; None for that of TFDS.
+          print_others: Has no effect.
 
         Returns:
           The files; none if the dataset has yet to be downloaded.

@@ -12,19 +12,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import gzip
 import io
 import math
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.errors import UserError, readable, unknown
+from common.errors import UserError, unknown
 from common.manifest import MULTI_LABEL
-from common.storage.files import open_file
 from common.storage.storage import File
 from components.convert.records import FOOTER_BYTES, HEADER_BYTES, checksums
 from components.convert.source import (
@@ -38,6 +35,7 @@ from components.convert.source import (
     relative_names,
 )
 from components.convert.sources.images import ImageExamples, Picture
+from components.convert.sources.unpacking import unpacked
 from components.convert.splits import NAMES, SPLITS
 
 if TYPE_CHECKING:  # Slow to import, and most datasets have none.
@@ -50,7 +48,6 @@ _PATTERNS = {
     "files": re.compile("(?s).*"),
 }
 _MAX_BYTES = 1 << 31  # Protobuf messages are smaller.
-_GZIP = b"\x1f\x8b\x08"
 _FIRST_BYTES = 65_536  # Bytes that are fetched at once if only the first record is needed.
 _HEADER = re.compile(r"(?s)(.+?)(?:\[([0-9]+)\])?\Z")
 
@@ -71,14 +68,27 @@ class TfrecordSource(Source):
     image_size: tuple[int, int] | None = None
     encoding: str | None = None
 
-    def files(self, paths: Paths) -> list[File]:
-        """Returns the files, in order.
+    def files(self, paths: Paths, *, print_others: bool = False) -> list[File]:
+        """Returns the files, in order; can print what is left out of a folder.
 
         Raises:
           UserError: If a path has no files, a file is given twice, or there is no schema. In that
             case, the message lists what the first record holds.
         """
-        return self._list_files(paths, print_others=False)
+        inside = functools.partial(list_inside, patterns=_PATTERNS, print_others=print_others)
+        files = self.locate_files(
+            paths, "FILE..., its TFRecord files or a directory of them", inside
+        )
+        if self.schema is None:
+            first = _first_record(files)
+            listed = ", ".join(
+                f"{key} ({_describe(*first.features[key])})" for key in sorted(first.features)
+            )
+            raise UserError(
+                f"dataset {self.name!r} needs --schema FILE, which says what the features are; the "
+                f"first record of {first.path} has {listed}"
+            )
+        return files
 
     def open(self, paths: Paths, opening: Opening) -> Examples:
         """Finds the split of each file, and prints what is left out of a folder.
@@ -87,7 +97,7 @@ class TfrecordSource(Source):
           UserError: If the names of the files do not say clearly which splits they are for, there
             are no files or no schema, or the records are not what the schema says.
         """
-        splits = _split_files(self._list_files(paths, print_others=True))
+        splits = _split_files(self.files(paths, print_others=True))
         return self.open_records(splits, self.load_schema(), opening)
 
     def load_schema(self) -> ImageSchema:
@@ -146,22 +156,6 @@ class TfrecordSource(Source):
             return examples
         return examples.choose_storage(opening, self.image_size, self.encoding)
 
-    def _list_files(self, paths: Paths, *, print_others: bool) -> list[File]:
-        inside = functools.partial(list_inside, patterns=_PATTERNS, print_others=print_others)
-        files = self.locate_files(
-            paths, "FILE..., its TFRecord files or a directory of them", inside
-        )
-        if self.schema is None:
-            first = _first_record(files)
-            listed = ", ".join(
-                f"{key} ({_describe(*first.features[key])})" for key in sorted(first.features)
-            )
-            raise UserError(
-                f"dataset {self.name!r} needs --schema FILE, which says what the features are; the "
-                f"first record of {first.path} has {listed}"
-            )
-        return files
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordImages(ImageExamples):
@@ -205,17 +199,13 @@ def _label(record: Record, schema: ImageSchema) -> tuple[int | float, ...]:
 
 
 def _class(record: Record, schema: ImageSchema) -> int:
-    key, classes = schema.label or "", schema.classes
-    value = record.value(key, "int64", "bytes")
+    value = record.value(schema.label or "", "int64", "bytes")
+    allowed: Sequence[Any] = range(schema.first_label, schema.first_label + len(schema.classes))
     if isinstance(value, bytes):
-        name = value.decode(errors="backslashreplace")
-        if name not in classes:
-            raise record.error(f"{key}: {unknown('class', name, classes)}")
-        return classes.index(name)
-    first, last = schema.first_label, schema.first_label + len(classes) - 1
-    if not first <= value <= last:
-        raise record.error(f"{key} is {value}, no class of {first} to {last}")
-    return value - first
+        allowed, value = schema.classes, value.decode(errors="backslashreplace")
+    if value not in allowed:
+        raise record.error(f"{schema.label}: {unknown('class', str(value), map(str, allowed))}")
+    return allowed.index(value)
 
 
 def _target(record: Record, header: str, task: str) -> int | float:
@@ -284,7 +274,7 @@ def _describe(kind: str, values: Sequence[Any]) -> str:
 
 
 def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
-    """Yields the records of a TFRecord file, plain or packed with gzip.
+    """Yields the records of a TFRecord file, plain or packed.
 
     Args:
       file: File as it was listed.
@@ -295,12 +285,12 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
       UserError: If the file is damaged, or a record is no `tf.train.Example` with features.
     """
     start = 0
-    with _unpacked(file, stop) as data:
+    with unpacked(file, stop) as data:
         while head := data.read(HEADER_BYTES):
             payload = data.read(int.from_bytes(head[:8], "little")) if _is_header(head) else None
             if payload is None or data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
                 raise UserError(
-                    f"{file.path}: damaged, or no TFRecord file (plain, or packed with gzip): "
+                    f"{file.path}: damaged, or no TFRecord file: "
                     f"wrong length or checksum of the record at byte {start:,}"
                 )
             record = Record(path=file.path, start=start, features=_parse(payload))
@@ -321,19 +311,6 @@ def _parse(payload: bytes) -> dict[str, Any]:
             field = feature.WhichOneof("kind") or "bytes_list"
             features[key] = field.removesuffix("_list"), getattr(feature, field).value
     return features
-
-
-@contextlib.contextmanager
-def _unpacked(file: File, stop: int | None) -> Iterator[Any]:
-    try:
-        with readable(file.path), open_file(file, stop=stop) as raw:
-            head = raw.peek(HEADER_BYTES)[:HEADER_BYTES]
-            # The length at the start of a plain file may happen to begin with the bytes of gzip.
-            is_packed = head.startswith(_GZIP) and not _is_header(head)
-            with gzip.open(raw) if is_packed else raw as data:
-                yield data
-    except (EOFError, zlib.error) as error:
-        raise UserError(f"{file.path}: damaged: {error}") from None
 
 
 @functools.lru_cache  # Many records have equal lengths.

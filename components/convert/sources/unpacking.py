@@ -5,6 +5,7 @@
 Files may be packed with gzip, xz or zstd, which their first bytes tell.
 """
 
+import contextlib
 import gzip
 import io
 import lzma
@@ -26,8 +27,30 @@ def _open_zstd(raw: io.BufferedReader) -> Any:
     return pa.CompressedInputStream(raw, "zstd")
 
 
-# By the first two bytes of a file.
-_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open, b"\x28\xb5": _open_zstd}
+# By the first three bytes of a file.
+_OPENERS: dict[bytes, Any] = {
+    b"\x1f\x8b\x08": gzip.open,
+    b"\xfd7z": lzma.open,
+    b"(\xb5/": _open_zstd,
+}
+
+
+@contextlib.contextmanager
+def unpacked(file: File, stop: int | None = None) -> Iterator[Any]:
+    """Yields a stream of a file's content, unpacked if it is packed.
+
+    Args:
+      file: The file.
+      stop: Offset up to which a file in a bucket is read ahead, by default its end.
+
+    Raises:
+      UserError: If the file cannot be read or is damaged, even if that shows only in the block.
+    """
+    try:
+        with readable(file.path), open_file(file, stop=stop) as raw:
+            yield _OPENERS.get(raw.peek(3)[:3], lambda plain: plain)(raw)
+    except (zlib.error, lzma.LZMAError, EOFError) as error:
+        raise UserError(f"{file.path}: cannot be read ({error})") from None
 
 
 def plain_path(file: File, path: str) -> str:
@@ -44,39 +67,17 @@ def plain_path(file: File, path: str) -> str:
       UserError: If the file cannot be read or is damaged, or the copy cannot be written.
     """
     if not is_remote(file.path):
-        with readable(file.path), open_file(file, stop=2) as raw:
-            if raw.read(2) not in _OPENERS:
+        with readable(file.path), open_file(file, stop=3) as raw:
+            if raw.read(3) not in _OPENERS:
                 return file.path
-    return unpack(file, path)
-
-
-def unpack(file: File, path: str | os.PathLike[str]) -> str:
-    """Copies a file, unpacked if it is packed, to a path of this machine, and returns this path.
-
-    Args:
-      file: The file.
-      path: Path of the copy.
-
-    Raises:
-      UserError: If the file cannot be read or is damaged, or the copy cannot be written.
-    """
     with writable(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as copy:
-            copy.writelines(_content(file))
-    return os.fspath(path)
+            copy.writelines(_chunks(file))
+    return path
 
 
-def _content(file: File) -> Iterator[bytes]:
-    """Yields the content of a file, unpacked if it is packed.
-
-    Raises:
-      UserError: If the file cannot be read or is damaged.
-    """
-    try:
-        with readable(file.path), open_file(file) as raw:
-            content = _OPENERS.get(raw.peek(2)[:2], lambda plain: plain)(raw)
-            while chunk := content.read(_CHUNK_BYTES):
-                yield chunk
-    except (zlib.error, lzma.LZMAError, EOFError) as error:
-        raise UserError(f"{file.path}: cannot be read ({error})") from None
+def _chunks(file: File) -> Iterator[bytes]:
+    with unpacked(file) as content:
+        while chunk := content.read(_CHUNK_BYTES):
+            yield chunk

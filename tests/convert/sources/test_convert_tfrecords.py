@@ -121,7 +121,8 @@ def test_missing_schema_lists_features(tmp_path):
     [
         (FILES, {"y": b"lilly"}, "unknown class 'lilly'; did you mean 'lily'"),
         (FILES, {"y": ()}, "y holds no value, not one int64 or bytes"),
-        (FILES, {"y": 4}, "y is 4, no class of 1 to 3"),
+        (FILES, {"y": 4}, "y: unknown class '4'"),
+        (FILES, {"y": 0}, "y: unknown class '0'"),
         (FILES, {"file": b"GIF89a"}, "is no PNG or JPEG"),
         (PIXELS, {"pixels": bytes(59)}, "59 bytes, not the 60"),
         (AGES, {"age": float("nan")}, "age is nan"),
@@ -186,5 +187,5 @@ def test_packed_or_damaged_file(tmp_path_factory, sizes, levels, place):
     changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
     for damaged in (packed[: -1 - place % 15], changed):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=f"^{path}: damaged"):
+        with pytest.raises(UserError, match=f"^{path}: (damaged|cannot be read)"):
             list(tfrecords.read_records(stat_file(path)))
