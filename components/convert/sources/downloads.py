@@ -8,13 +8,14 @@ taken from the environment.
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
 
 from common import progress
-from common.errors import UserError, first_line
+from common.errors import UserError, first_line, writable
 from common.locks import locked
 from common.storage.files import sha256_of
 
@@ -22,7 +23,7 @@ _CHUNK_BYTES = 1 << 16
 # Longest wait for a connection to each address of a host, and for the next bytes.
 _CONNECT_S, _READ_S = 3.0, 30.0
 _ATTEMPTS = 3  # Attempts for each URL.
-_PAUSE_S = 0.5  # Pause before the second attempt; before the third it is twice as long.
+_PAUSE_S = 0.5  # Pause before a second attempt; before a third it is twice as long.
 _REPAIR = "check the network, or get the files elsewhere and give their place with --source"
 
 
@@ -74,25 +75,20 @@ def download(files: Sequence[RemoteFile], directory: pathlib.Path) -> list[pathl
     Raises:
       UserError: If no URL provides a file, or the directory cannot be written.
     """
-    try:
+    waiting = functools.cache(
+        lambda: print(f"waiting for another download to {directory}", flush=True)
+    )
+    with writable(f"downloads to {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
-        waiting = functools.cache(
-            lambda: print(f"waiting for another download to {directory}", flush=True)
-        )
         with locked(directory, waiting):
             return [_download(file, directory / file.name) for file in files]
-    except OSError as error:
-        raise UserError(
-            f"cannot write downloads to {directory}: {error.strerror or error}; set "
-            "XDG_CACHE_HOME to another folder"
-        ) from None
 
 
 def _download(file: RemoteFile, path: pathlib.Path) -> pathlib.Path:
     """Downloads a file, unless the path has its content already, and returns the path.
 
-    A file at the path with another SHA-256 is replaced. The URLs are tried in their order, each up
-    to three times, until one provides the file.
+    A file at the path with another SHA-256 is replaced. The URLs are tried in turn, each up to
+    three times, until one provides the file.
 
     Raises:
       UserError: If no URL provides the file with its SHA-256.
@@ -104,23 +100,17 @@ def _download(file: RemoteFile, path: pathlib.Path) -> pathlib.Path:
     if path.is_file() and sha256_of(path) == file.sha256:
         return path
     part = path.with_name(f"{path.name}.part")
-    faults = []
-    for url in file.urls:
-        for attempt in range(_ATTEMPTS):
-            time.sleep(_PAUSE_S * attempt)
-            try:
-                _receive(url, file, part)
-                return part.replace(path)
-            except (requests.RequestException, urllib3.exceptions.HTTPError, UserError) as error:
-                fault = f"{url}: {first_line(error)}"
-                # Another attempt does not help if a firewall drops the packets, or if the file has
-                # another content than was published.
-                if isinstance(error, (requests.ConnectTimeout, UserError)):
-                    break
-            finally:
-                part.unlink(missing_ok=True)
-        faults.append(fault)
-    raise UserError(f"cannot download {'; '.join(faults)}; {_REPAIR}")
+    faults = {}
+    for attempt, url in itertools.product(range(_ATTEMPTS), file.urls):
+        time.sleep(_PAUSE_S * attempt)
+        try:
+            _receive(url, file, part)
+            return part.replace(path)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, UserError) as error:
+            faults[url] = f"{url}: {first_line(error)}"
+        finally:
+            part.unlink(missing_ok=True)
+    raise UserError(f"cannot download {'; '.join(faults.values())}; {_REPAIR}")
 
 
 def _receive(url: str, file: RemoteFile, part: pathlib.Path) -> None:
