@@ -385,9 +385,11 @@ def list_inside(
             if pattern.fullmatch(name) and not files[name].is_special
         }
         if taken:
-            if print_others:
-                others = [name for name in visible if name not in taken]
-                print_left_out(folder, others, f"only {kind} are read")
+            others = [name for name in visible if name not in taken]
+            if print_others and others:
+                listed = ", ".join(others[:_MOST_NAMES])
+                more = f" and {len(others) - _MOST_NAMES:,} more" * (len(others) > _MOST_NAMES)
+                print(f"{folder}: left out: {listed}{more} (only {kind} are read)", flush=True)
             return [*taken.values()]
     raise UserError(f"{folder}: holds no {kind}")
 
@@ -397,13 +399,6 @@ def relative_names(files: Sequence[File]) -> dict[File, str]:
     paths = {file: os.path.abspath(file.path) for file in files}
     root = os.path.commonpath([os.path.dirname(path) for path in paths.values()] or ["/"])
     return {file: os.path.relpath(path, root) for file, path in paths.items()}
-
-
-def print_left_out(folder: str, names: Sequence[str], taken: str) -> None:
-    """Prints a line with at most 5 names of files that are not read, if any, and with `taken`."""
-    if names:
-        more = f" and {len(names) - _MOST_NAMES:,} more" * (len(names) > _MOST_NAMES)
-        print(f"{folder}: left out: {', '.join(names[:_MOST_NAMES])}{more} ({taken})", flush=True)
 
 
 def existing_files(files: list[File]) -> list[File]:

@@ -99,7 +99,7 @@ def _read_heads(pictures: Iterable[Picture]) -> np.ndarray:
     """
     heads = []
     for picture in pictures:
-        with readable(picture.origin), opened(picture.content, picture.origin) as image:
+        with opened(picture.content, picture.origin) as image:
             # If a PNG has no such key, `getexif` decodes all of it to look for an orientation.
             rotated = "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1
             num_bytes = picture.content.seek(0, os.SEEK_END)
@@ -326,7 +326,7 @@ class FolderSource(Source):
         """
         images = self._find(paths, print_others=True)
         class_names = sorted({*map(_class, images["train"])})
-        for name in {*map(_class, itertools.chain(*images.values()))}:
+        for name in sorted({*map(_class, itertools.chain(*images.values()))}):
             if any("\ud800" <= character <= "\udfff" for character in name):
                 raise UserError(f"{paths}: class {name!r} is not UTF-8; rename that folder")
             if name not in class_names:

@@ -34,7 +34,6 @@ from components.convert.source import (
     Paths,
     Piece,
     Source,
-    existing_files,
     list_inside,
 )
 from components.convert.sources.unpacking import plain_path

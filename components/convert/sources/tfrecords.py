@@ -82,7 +82,8 @@ class TfrecordSource(Source):
         if self.schema is None:
             first = _first_record(files)
             listed = ", ".join(
-                f"{key} ({_describe(*first.features[key])})" for key in sorted(first.features)
+                f"{key} ({kind}[{len(values)}])"
+                for key, (kind, values) in sorted(first.features.items())
             )
             raise UserError(
                 f"dataset {self.name!r} needs --schema FILE, which says what the features are; the "
@@ -251,12 +252,12 @@ class Record:
           UserError: If the value is missing, not the only one, or of another kind.
         """
         key, index = _parse_header(header)
-        kind, values = self.features.get(key, ("", ()))
+        kind, values = self.features.get(key, ("nothing", ()))
         chosen = values if index is None else values[index : index + 1]
         if kind in kinds and len(chosen) == 1:
             return chosen[0]
         expected = f"not one {' or '.join(kinds)}" if index is None else f"none at [{index}]"
-        raise self.error(f"{key} holds {_describe(kind, values)}, {expected}")
+        raise self.error(f"{key} holds {kind}[{len(values)}], {expected}")
 
 
 @functools.cache
@@ -264,13 +265,6 @@ def _parse_header(header: str) -> tuple[str, int | None]:
     """Splits a header such as `sizes[2]` into a key and an index, which is None without one."""
     key, index = _HEADER.findall(header)[0]
     return key, int(index) if index else None
-
-
-def _describe(kind: str, values: Sequence[Any]) -> str:
-    """Returns a description of what a feature holds, such as `3 int64 values`."""
-    if kind == "bytes" and len(values) == 1:
-        return f"{len(values[0]):,} bytes"
-    return f"{len(values):,} {kind} value{'s' * (len(values) > 1)}" if values else "no value"
 
 
 def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
@@ -287,17 +281,23 @@ def read_records(file: File, stop: int | None = None) -> Iterator[Record]:
     start = 0
     with unpacked(file, stop) as data:
         while head := data.read(HEADER_BYTES):
-            payload = data.read(int.from_bytes(head[:8], "little")) if _is_header(head) else None
-            if payload is None or data.read(FOOTER_BYTES) != checksums([payload], 1).tobytes():
+            size = int.from_bytes(head[:8], "little")
+            is_header = size < _MAX_BYTES and head[8:] == _checksum(head[:8])
+            payload = data.read(size) if is_header else b""
+            if not is_header or data.read(FOOTER_BYTES) != _checksum(payload):
                 raise UserError(
-                    f"{file.path}: damaged, or no TFRecord file: "
-                    f"wrong length or checksum of the record at byte {start:,}"
+                    f"{file.path}: damaged, or no TFRecord file: wrong length or checksum of the "
+                    f"record at byte {start:,}"
                 )
             record = Record(path=file.path, start=start, features=_parse(payload))
             if not record.features:
                 raise record.error("is no tf.train.Example with features")
             yield record
             start += HEADER_BYTES + len(payload) + FOOTER_BYTES
+
+
+def _checksum(content: bytes) -> bytes:
+    return checksums([content], 1).tobytes()
 
 
 def _parse(payload: bytes) -> dict[str, Any]:
@@ -313,12 +313,6 @@ def _parse(payload: bytes) -> dict[str, Any]:
     return features
 
 
-@functools.lru_cache  # Many records have equal lengths.
-def _is_header(head: bytes) -> bool:
-    is_small = int.from_bytes(head[:8], "little") < _MAX_BYTES
-    return is_small and head[8:] == checksums([head[:8]], 1).tobytes()
-
-
 def _first_record(files: Sequence[File]) -> Record:
     for file in files:
         for record in read_records(file, _FIRST_BYTES):
@@ -331,31 +325,24 @@ def _split_files(files: Sequence[File]) -> dict[str, list[File]]:
 
     A `UserError` is raised if only some names say a split, or one says several.
     """
-    splits: dict[Any, list[File]] = {}
+    splits: dict[str, list[File]] = {}
+    unnamed = []
     for file, name in relative_names(files).items():
-        splits.setdefault(_split_of(name), []).append(file)
-    unnamed = splits.pop(None, [])
-    if not splits:
-        return {"train": unnamed}
-    if unnamed:
-        split, files = min(splits.items())
+        # The innermost name that says a split decides.
+        for part in reversed(name.split("/")):
+            words = re.findall("[a-z]+", part.lower())
+            named = sorted({_SPLITS[word] for word in words if word in _SPLITS})
+            if len(named) > 1:
+                raise UserError(f"{part}: its name says {' and '.join(named)}; rename it")
+            if named:
+                splits.setdefault(named[0], []).append(file)
+                break
+        else:
+            unnamed.append(file)
+    if unnamed and splits:
+        split, named_files = min(splits.items())
         raise UserError(
-            f"{unnamed[0].path}: its name says no split, and that of {files[0].path} does "
+            f"{unnamed[0].path}: its name says no split, and that of {named_files[0].path} does "
             f"({split}); rename it, or give --source the files to take"
         )
-    return splits
-
-
-def _split_of(path: str) -> str | None:
-    """Returns the split that a file's name says, or its innermost folder that says one; else None.
-
-    A `UserError` is raised if one name says several.
-    """
-    for name in reversed(path.split("/")):
-        words = re.findall("[a-z]+", name.lower())
-        splits = {_SPLITS[word] for word in words if word in _SPLITS}
-        if len(splits) > 1:
-            raise UserError(f"{name}: its name says {' and '.join(sorted(splits))}; rename it")
-        if splits:
-            return splits.pop()
-    return None
+    return splits or {"train": unnamed}

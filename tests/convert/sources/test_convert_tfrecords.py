@@ -110,7 +110,7 @@ def test_names_decide_splits(tmp_path, read, names, splits):
 def test_missing_schema_lists_features(tmp_path):
     record = {"image/encoded": bytes(1234), "label": 5, "sizes": [1.5, 2.0], "no": ()}
     path = write_records(tmp_path / "x.tfrecord", [record])
-    features = "image/encoded (1,234 bytes), label (1 int64 value), no (no value), sizes (2 float"
+    features = "image/encoded (bytes[1]), label (int64[1]), no (bytes[0]), sizes (float[2])"
     message = f"needs --schema FILE, .*{re.escape(f'of {path} has {features}')}"
     with pytest.raises(UserError, match=message):
         find_source("tfrecord").files(str(path))
@@ -120,14 +120,14 @@ def test_missing_schema_lists_features(tmp_path):
     ("text", "change", "message"),
     [
         (FILES, {"y": b"lilly"}, "unknown class 'lilly'; did you mean 'lily'"),
-        (FILES, {"y": ()}, "y holds no value, not one int64 or bytes"),
+        (FILES, {"y": ()}, "y holds bytes[0], not one int64 or bytes"),
         (FILES, {"y": 4}, "y: unknown class '4'"),
         (FILES, {"y": 0}, "y: unknown class '0'"),
         (FILES, {"file": b"GIF89a"}, "is no PNG or JPEG"),
         (PIXELS, {"pixels": bytes(59)}, "59 bytes, not the 60"),
         (AGES, {"age": float("nan")}, "age is nan"),
         (TAGS, {"tags": [1, 2]}, "tags is 2"),
-        (TAGS, {"tags": 1}, "tags holds 1 int64 value, none at [1]"),
+        (TAGS, {"tags": 1}, "tags holds int64[1], none at [1]"),
     ],
 )
 def test_wrong_record_is_named(tmp_path, read, text, change, message):
