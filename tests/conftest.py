@@ -6,10 +6,8 @@ import shutil
 import signal
 import subprocess
 
-import memory_store
 import pytest
 import trips
-from etils import epath
 from hypothesis import HealthCheck, settings
 
 from common.cli import run_cli
@@ -91,15 +89,6 @@ def refused(capsys):
         return err
 
     return run
-
-
-@pytest.fixture
-def store(tmp_path):
-    """An empty directory in an object store."""
-    with memory_store.mounted() as root:
-        directory = epath.Path(f"{root}bucket{tmp_path}")
-        directory.mkdir(parents=True)
-        yield directory
 
 
 @pytest.fixture(scope="session")
