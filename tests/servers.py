@@ -1,14 +1,12 @@
 """Processes that serve HTTP as containers of Vertex AI do."""
 
 import contextlib
-import os
-import subprocess
-import sys
 import time
 
 import requests
 
 from common.ports import reserved
+from tests.programs import start_python
 
 _START_S = 60.0
 
@@ -22,12 +20,7 @@ def start_server(arguments, health_route, output, **environment):
     with reserved(1) as (port,):
         url = f"http://localhost:{port}"
         environment = {"CUDA_VISIBLE_DEVICES": "-1", "AIP_HTTP_PORT": str(port), **environment}
-        process = subprocess.Popen(
-            [sys.executable, "-m", *arguments],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
-        )
+        process = start_python("-m", *arguments, stdout=output, env=environment)
         deadline = time.monotonic() + _START_S
         while process.poll() is None:
             with contextlib.suppress(requests.ConnectionError):

@@ -1,14 +1,13 @@
 """The changes of docs/CHANGING.md, made in a copy of the tree: each touches two files at most."""
 
+import functools
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
+from tests.programs import run_python
 from tests.root import ROOT
 
 # The tenth, a source, is tested with the converter.
@@ -48,13 +47,7 @@ def run(tmp_path_factory):
         for path, kind, text in files_of(section):
             apply(root / path, kind, text)
 
-    def run(*words):
-        env = {**os.environ, "PYTHONPATH": str(root)}
-        line = [sys.executable, *words]
-        done = subprocess.run(line, cwd=root, env=env, text=True, capture_output=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
-
+    run = functools.partial(run_python, cwd=root, env={"PYTHONPATH": str(root)})
     run.root = root
     return run
 

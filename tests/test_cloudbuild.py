@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.deploy.build_file import ROOT, BuildFile, refusals
+from tests.programs import install
 
 BUILDS = sorted(path.relative_to(ROOT) for path in (ROOT / "deploy/builds").iterdir())
 FILES = ["cloudbuild.yaml", *map(str, BUILDS)]
@@ -106,10 +107,7 @@ FLAGS = (
 )
 def test_substitutions_become_flags(tmp_path, values, flags):
     """A Python that prints its arguments gets the flags, and its exit code is the build's."""
-    python = tmp_path / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 3\n')
-    python.chmod(0o755)
+    install(tmp_path / ".venv/bin/python", '#!/bin/sh\nprintf "%s\\n" "$@"\nexit 3\n')
     (tmp_path / "build").mkdir()
     (tmp_path / "build/image.txt").write_text("r/i@sha256:0\n")
     done = build(**values).step("submit", tmp_path)

@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 
 from common.container_engine import DEFAULT_IMAGE
 from tests.convert.dataset_files import idx_bytes
+from tests.programs import run_python, start
 from tests.root import ROOT
 
 PAGES = sorted([*(ROOT / "docs" / "lessons").glob("*.md"), *ROOT.glob("examples/*/README.md")])
@@ -69,8 +70,7 @@ def write_cifar10(folder):
 
 
 def write_taxi(folder: pathlib.Path) -> None:
-    program = [sys.executable, ROOT / "examples" / "make_taxi_sample.py"]
-    subprocess.run([*program, folder / "trips.csv", "--rows", "15002"], check=True)
+    run_python("examples/make_taxi_sample.py", folder / "trips.csv", "--rows", 15002)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +91,7 @@ def shell(tmp_path):
     for name in ("clusters", "deploy", "examples", "gates", "pipelines", "studies"):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = subprocess.Popen(["bash"], text=True, cwd=folder, **streams)
+    process = start("bash", cwd=folder, stdin=subprocess.PIPE)
 
     def run(commands):
         process.stdin.write(f"{commands}\necho '{END}' $?\n")

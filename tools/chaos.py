@@ -17,7 +17,6 @@ import pathlib
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ import time
 from common.lifeline import OWNER_PID
 from components.convert.options import Options
 from components.train.supervision.launcher_log import last_run
+from tests.programs import start_python
 from tests.rides import convert_quietly
 from tests.root import ROOT
 from tests.train.train_fakes import Bench, wait_until
@@ -65,11 +65,11 @@ class Arena:
         job = self.base / name
         words = f"-m components.train --cluster {cluster} --max-restarts 20 -- --batch-size 64"
         words += f" --data-dir {self.data_dir} --job-dir {job} --train-steps {self.steps}"
-        line = [sys.executable, *words.split(), "--checkpoint-num-steps=25"]
+        words += " --checkpoint-num-steps=25"
         # It ends with this process, however that ends.
-        env = {**os.environ, OWNER_PID: str(os.getpid())}
+        env = {OWNER_PID: str(os.getpid())}
         with open(self.base / f"{name}.out", "wb") as output:
-            launcher = subprocess.Popen(line, cwd=ROOT, stdout=output, stderr=output, env=env)
+            launcher = start_python(*words.split(), stdout=output, env=env)
         try:
             restarted = [self._strike(job, launcher, blow) for blow in blows]
             code = launcher.wait(_LIMIT_S)

@@ -1,13 +1,11 @@
 import os
-import subprocess
-import sys
 
 import pytest
 
 from components.train.supervision.lock import holder
 from pipelines.local.record import lock
 from tests.cleanup.conftest import exit_handler, files
-from tests.root import ROOT
+from tests.programs import start_python
 from tests.train.train_fakes import wait_until
 
 
@@ -34,8 +32,8 @@ def test_exit_handler_stops_lost_training(digits, tmp_path, capsys):
     """On a server of Kubeflow Pipelines, a training may go on without the step that started it."""
     job = tmp_path / "runs/r1/job"
     flags = "-m components.train --cluster clusters/local.yaml -- --train-steps 100000"
-    line = [sys.executable, *flags.split(), f"--data-dir={digits}", f"--job-dir={job}"]
-    with subprocess.Popen(line, cwd=ROOT) as training:
+    line = [*flags.split(), f"--data-dir={digits}", f"--job-dir={job}"]
+    with start_python(*line, stdout=None) as training:
         wait_until(lambda: holder(str(job)))
         exit_handler("FAILED", "r1", runs=str(tmp_path / "runs"))
         assert training.wait() == 143

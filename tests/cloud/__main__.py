@@ -21,6 +21,7 @@ import tempfile
 import psutil
 
 from tests.certificates import make_certificate
+from tests.programs import start_python
 from tests.root import ROOT
 
 _GOOGLES = "www storage oauth2 compute us-central1-aiplatform iam iamcredentials "
@@ -62,12 +63,8 @@ def _inside(work, command):
     """Runs as the first process of the namespaces."""
     _prepare(work)
     with (work / "cloud.log").open("wb") as log:
-        cloud = subprocess.Popen(
-            [sys.executable, "-u", "-m", "tests.cloud.server", str(work)],
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-        if cloud.stdout.readline() != b"ready\n":
+        cloud = start_python("-u", "-m", "tests.cloud.server", work, stderr=log)
+        if cloud.stdout.readline() != "ready\n":
             sys.exit(f"error: the cloud did not start\n{(work / 'cloud.log').read_text()}")
     running = subprocess.Popen(command)
     signal.signal(signal.SIGTERM, lambda n, _: running.send_signal(n))

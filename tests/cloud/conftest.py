@@ -8,10 +8,7 @@ import os
 import pathlib
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
-import time
 import zlib
 from typing import Any
 
@@ -21,9 +18,9 @@ import requests
 from tests.cloud.iam import host
 from tests.deploy.calls import NEEDS, short
 from tests.deploy.gcloud import Project
+from tests.programs import ended, start_python, wait_until
 from trainer.job import journal
 
-_LIMIT_S = 900.0  # of a run; a quiet machine takes one to three minutes
 IMAGE = f"us-docker.pkg.dev/demo-project/training/image@sha256:{'0' * 64}"
 YOU, BUILD, PIPELINE, TRAIN = (
     f"training-{name}@demo-project.iam.gserviceaccount.com"
@@ -101,17 +98,14 @@ class Cloud:
 
     def run(self, line, *words):
         """Starts a program of Python by a line of a shell, and more words."""
-        command = [sys.executable, *shlex.split(line), *words]
-        return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        return start_python(*shlex.split(line), *words)
 
     def printed(self, process, code=0):
         """Output of a program, or of a line that starts one; it has to end with `code`."""
         if isinstance(process, str):
             process = self.run(process)
-        printed, _ = process.communicate(timeout=_LIMIT_S)
-        assert process.returncode == code and "Traceback" not in printed, printed
+        printed = ended(process, code)
+        assert "Traceback" not in printed, printed
         return printed
 
     def flags(self, cluster):
@@ -195,13 +189,7 @@ class Cloud:
         """A line for each request so far."""
         return (self.work / "requests.log").read_text()
 
-    def until(self, ready, limit_s=180.0):
-        """Returns the first true result of `ready`."""
-        deadline = time.monotonic() + limit_s
-        while not (result := ready()):
-            assert time.monotonic() < deadline, "nothing came of it"
-            time.sleep(0.1)
-        return result
+    until = staticmethod(functools.partial(wait_until, limit_s=180.0, poll_s=0.1))
 
 
 @pytest.fixture

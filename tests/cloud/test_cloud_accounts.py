@@ -13,6 +13,7 @@ from tests.cloud.iam import host
 from tests.deploy.build_file import ROOT, BuildFile
 from tests.deploy.calls import NEEDS
 from tests.deploy.gcloud import Project
+from tests.programs import install
 
 pytestmark = pytest.mark.cloud
 PROJECT = "projects/demo-project"
@@ -41,9 +42,7 @@ def submitted(cloud, projects, tmp_path):
     # of `docker run --rm --network=... IMAGE`
     programs = {".venv/bin/python": ":", "bin/docker": "shift 4; set -- -m"}
     for name, first in programs.items():
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(f'#!/bin/sh\n{first} "$@"\nexec {sys.executable} "$@"\n')
-        (tmp_path / name).chmod(0o755)
+        install(tmp_path / name, f'#!/bin/sh\n{first} "$@"\nexec {sys.executable} "$@"\n')
     for name in ("pipelines", "components", "trainer", "common"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "chief.yaml").write_text(ONE)

@@ -5,8 +5,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import urllib.parse
 
@@ -14,6 +12,7 @@ import pytest
 
 from common.manifest import Manifest
 from tests.cloud.conftest import IMAGE
+from tests.programs import run_python, start_python
 from tools.prove_gpu.__main__ import weights
 
 pytestmark = pytest.mark.cloud
@@ -44,7 +43,7 @@ def test_mount_notes_what_disks_do(cloud):
     name = f"/gcs/demo/{cloud.bucket}"
     program = f"import fcntl, os; open('{name}', 'w').close(); os.rename('{name}', '{name}-2'); "
     program += f"fcntl.flock(open('{name}-2', 'a'), fcntl.LOCK_EX)"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    run_python("-c", program)
     noted = re.findall(rf"(\S+) {name}", (cloud.work / "mount.log").read_text())
     assert noted == ["os.rename", "os.rename", "open", "fcntl.flock"]
 
@@ -56,7 +55,7 @@ def test_kills_and_failing_store_change_nothing(cloud, digits):
     line += f"--eval-every-steps 2000 --job-dir gs://{cloud.bucket}"
 
     def train(name):
-        return subprocess.Popen([sys.executable, *f"{line}/{name}".split()])
+        return start_python(*f"{line}/{name}".split(), stdout=None)
 
     assert train("undisturbed").wait() == 0
     job_dir, chance = cloud.files / "job", random.Random(0)

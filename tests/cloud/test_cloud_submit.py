@@ -38,7 +38,7 @@ def test_scheduled_runs_are_versions(cloud, versions):
         cloud.ask("POST", f"schedules/{number}/fire")
         jobs = [job for job in aiplatform.PipelineJob.list() if f"-{number}-" in job.name]
         [job] = [job for job in jobs if job.name not in runs]
-        cloud.until(lambda job=job: job.state.name == "PIPELINE_STATE_SUCCEEDED", 900)
+        cloud.until(lambda job=job: job.state.name == "PIPELINE_STATE_SUCCEEDED", limit_s=900)
         runs.append(job.name)
     assert [version.labels["run"] for version in versions()] == runs
     assert sum("champion" in version.version_aliases for version in versions()) == 1

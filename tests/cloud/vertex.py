@@ -6,10 +6,7 @@ the API's own messages, so an unknown field is refused.
 """
 
 import datetime
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 import urllib.parse
@@ -27,6 +24,7 @@ from tests.cloud.front import Answer, Request
 from tests.cloud.iam import denied
 from tests.cloud.machines import Run
 from tests.cloud.models import Models
+from tests.programs import start_python
 
 _PARTS = {"parent": r"projects/[^/]+/locations/[^/]+", "id": r"[^/:@]+", "version": r"[^/:@]+"}
 _State = v1.PipelineState
@@ -202,15 +200,10 @@ class LiveVertex(Vertex):
             (logs / "pipeline.log").touch()
             return job
         (logs / "pipeline.json").write_text(v1.PipelineJob.to_json(job))
-        command = [sys.executable, "-u", "-m", "tests.cloud.pipeline", str(logs / "pipeline.json")]
+        command = ["-m", "tests.cloud.pipeline", logs / "pipeline.json"]
+        environment["PYTHONUNBUFFERED"] = "1"
         with (logs / "pipeline.log").open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-            )
+            process = start_python(*command, stdout=log, start_new_session=True, env=environment)
         self._pipelines[job.name], job.state = process, _State.PIPELINE_STATE_PENDING
         threading.Thread(target=self._follow, args=(job, process, logs), daemon=True).start()
         return job

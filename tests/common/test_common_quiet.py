@@ -1,9 +1,8 @@
 """TensorFlow imported with less."""
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.programs import run_python
 
 pytestmark = pytest.mark.long
 PROGRAM = """
@@ -22,5 +21,4 @@ keras.layers.Dense(1)(keras.Input([2]))
 
 
 def test_imports_skip_extras_and_garbage():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_python("-c", PROGRAM)

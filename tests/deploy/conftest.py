@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import psutil
 import pytest
@@ -18,6 +17,7 @@ from google.api_core import exceptions
 from tests.cloud.conftest import Cloud, cloud  # noqa: F401 (a fixture)
 from tests.cloud.front import Answer, Front
 from tests.deploy.gcloud import Project
+from tests.programs import install, wait_until
 from tests.root import ROOT
 
 _LIMIT_S = 600.0  # of a whole training; a quiet machine takes half a minute
@@ -67,7 +67,6 @@ class Machine:
         self.metadata = {}
         self._taken, self._front = threading.Event(), Front(0, self._answer)
         self._process = None
-        (directory / "bin").mkdir(parents=True)
         things = {"artifacts repositories": ["training"], "storage buckets": [f"gs://{bucket}"]}
         things["iam service-accounts"] = []
         self.project = Project.begin(directory, "demo-project", things)
@@ -84,8 +83,7 @@ class Machine:
 
     def install(self, name, text):
         """Puts a command before those that are here."""
-        (self.directory / "bin" / name).write_text(text)
-        (self.directory / "bin" / name).chmod(0o755)
+        install(self.directory / "bin" / name, text)
 
     def run(self, line, typed=""):
         """Runs a script of deploy/vm with words that a shell understands."""
@@ -125,11 +123,8 @@ class Machine:
 
     def says(self, text):
         """Waits until this is on the console; returns all that is."""
-        deadline = time.monotonic() + _LIMIT_S
-        while text not in (printed := self.console.read_text()):
-            assert time.monotonic() < deadline, printed
-            time.sleep(0.1)
-        return printed
+        wait_until(lambda: text in self.console.read_text(), _LIMIT_S, 0.1)
+        return self.console.read_text()
 
     def notice(self):
         """Makes the metadata server announce that the machine is being taken away."""

@@ -14,14 +14,13 @@ import json
 import os
 import pathlib
 import shlex
-import subprocess
 
 import yaml
 from google.api_core import exceptions
 
 from tests.cloud.front import Answer, Front
 from tests.deploy.calls import GOOGLE
-from tests.root import ROOT
+from tests.programs import install, run
 
 READING = ("describe", "list", "ls", "get-iam-policy")
 
@@ -57,9 +56,7 @@ class Project:
     @classmethod
     def begin(cls, home, name, things):
         """An empty project; `things` are those of others, by group of commands."""
-        home.mkdir(exist_ok=True)
-        (home / "gcloud").write_text(command())
-        (home / "gcloud").chmod(0o755)
+        install(home / "gcloud", command())
         groups = {group: {name: {} for name in names} for group, names in things.items()}
         groups.setdefault("projects", {})[name] = {}
         project = cls(home=home, name=name)
@@ -68,18 +65,9 @@ class Project:
 
     def setup(self, flags="", answer="", code=0):
         """Runs deploy/setup, which has to end with `code`; returns what it prints."""
-        path = f"{self.home}:{os.environ['PATH']}"
-        done = subprocess.run(
-            ["deploy/setup", "--project", self.name, *shlex.split(flags)],
-            cwd=ROOT,
-            env={**os.environ, "PATH": path, "FAKE_GCLOUD": str(self.home)},
-            input=answer,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert done.returncode == code, done.stdout
-        return done.stdout
+        env = {"PATH": f"{self.home}:{os.environ['PATH']}", "FAKE_GCLOUD": str(self.home)}
+        line = ["deploy/setup", "--project", self.name, *shlex.split(flags)]
+        return run(*line, code=code, typed=answer, env=env)
 
     def state(self):
         return json.loads((self.home / "state.json").read_text())

@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from tests.deploy.build_file import ROOT, BuildFile
+from tests.programs import run
 
 
 def check(*words, script=""):
     program = pathlib.Path(sys.executable).with_name("shellcheck")
-    done = subprocess.run([program, *words], input=script, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    run(program, *words, typed=script)
 
 
 def test_scripts_pass_shellcheck():

@@ -3,9 +3,8 @@
 import json
 import shlex
 import subprocess
-import sys
 
-from tests.root import ROOT
+from tests.programs import start_python
 
 
 def docker(line, **options):
@@ -17,9 +16,8 @@ def docker(line, **options):
 
 def train(line, *words, output=subprocess.PIPE):
     """Starts components.train on two workers, if the line names no other cluster."""
-    command = [sys.executable, "-m", "components.train", "--cluster", "clusters/local-sync.yaml"]
-    command += [*words, *shlex.split(line)]
-    return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+    command = ["-m", "components.train", "--cluster", "clusters/local-sync.yaml"]
+    return start_python(*command, *words, *shlex.split(line), stdout=output)
 
 
 def remove(*containers, network):

@@ -17,7 +17,7 @@ from engine import docker, remove
 
 from tests.cloud.front import Answer, Front
 from tests.deploy.build_file import ROOT, BuildFile
-from tests.train.train_fakes import wait_until
+from tests.programs import install, wait_until
 
 pytestmark = pytest.mark.docker
 DOCKERFILE = r"""
@@ -95,10 +95,8 @@ def workspace(tmp_path, registry):
     ).split():
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, checkout / name, follow_symlinks=False)
-    python = checkout / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(PYTHON.format(python=sys.executable, registry=registry, host=HOST))
-    python.chmod(0o755)
+    python = PYTHON.format(python=sys.executable, registry=registry, host=HOST)
+    install(checkout / ".venv/bin/python", python)
     (checkout / ".venv/.installed").touch()
     (checkout / "tests").mkdir()
     (checkout / "tests/test_it.py").write_text("def test_it():\n    assert True\n")

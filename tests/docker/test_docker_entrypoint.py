@@ -5,7 +5,9 @@ import os
 import subprocess
 
 import pytest
-from engine import ROOT, docker
+from engine import docker
+
+from tests.root import ROOT
 
 pytestmark = pytest.mark.docker
 USER = 12345  # nobody that the image knows

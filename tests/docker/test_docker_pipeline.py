@@ -3,14 +3,14 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
-from engine import ROOT, docker
+from engine import docker
 
-from tests.train.train_fakes import wait_until
+from tests.programs import run, run_python, start, wait_until
+from tests.root import ROOT
 from tools.prove_gpu.__main__ import weights
 
 pytestmark = pytest.mark.docker
@@ -51,8 +51,7 @@ def in_containers(folder, image, flags=""):
 
 def trained_weights(folder, words):
     """Runs the pipeline; returns the model's variables."""
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    run(*words)
     (summary,) = (folder / "runs").rglob("summary.json")
     assert json.loads(summary.read_text())["metrics"]["accuracy"] >= 0.97
     return weights(summary.parent / "job")
@@ -72,14 +71,14 @@ def test_ended_run_leaves_no_container(image, tmp_path, end):
     before, folder = engine_state(image), tmp_path / "run"
     with open(tmp_path / "output", "wb") as output:
         words = in_containers(folder, image, "--train-steps 1000000")
-        run = subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=output)
+        process = start(*words, stdout=output)
     wait_until(
-        lambda: run.poll() is not None or list(folder.glob("runs/*/job/journal-*.jsonl")), 300
+        lambda: process.poll() is not None or list(folder.glob("runs/*/job/journal-*.jsonl")), 300
     )
-    assert run.poll() is None, (tmp_path / "output").read_text()
+    assert process.poll() is None, (tmp_path / "output").read_text()
     assert engine_state(image) - before
-    run.send_signal(end)
-    assert run.wait(60) != 0
+    process.send_signal(end)
+    assert process.wait(60) != 0
     nothing_more(before, image)
     time.sleep(5)  # nor does anything start another one
     nothing_more(before, image)
@@ -92,11 +91,4 @@ def test_study_trains_in_containers(image, tmp_path):
     )
     line = f"{tmp_path}/study.yaml --output {tmp_path}/study --runs-dir {tmp_path}/runs"
     line += f" --backend docker --image {image}"
-    done = subprocess.run(
-        [sys.executable, "pipelines/tune.py", *line.split()],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "best: trial" in done.stdout
+    assert "best: trial" in run_python("pipelines/tune.py", *line.split())

@@ -7,7 +7,7 @@ import tempfile
 import pytest
 from engine import check_recovery, docker, events_of, remove, step_of, train
 
-from tests.train.train_fakes import wait_until
+from tests.programs import run, wait_until
 
 pytestmark = pytest.mark.docker
 NAMES = ("host-a", "host-b")
@@ -28,7 +28,7 @@ def hosts(image, tmp_path_factory):
     """Flags of two containers with an ssh server."""
     directory, shared = tmp_path_factory.mktemp("hosts"), str(tmp_path_factory.getbasetemp())
     key, file = directory / "key", directory / "hosts.txt"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
     docker("build --quiet --tag training-hosts:test -", input=DOCKERFILE.format(image=image))
     remove(*NAMES, network="training-hosts")
     docker("network create training-hosts")

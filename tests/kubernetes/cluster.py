@@ -13,6 +13,7 @@ from components.train.backends.jobset import jobset_name
 from components.train.cluster.lookup import load_cluster
 from tests.kubernetes.control_plane import ControlPlane, wait_for
 from tests.kubernetes.kubelet import Kubelet
+from tests.programs import start_python
 from tests.root import ROOT
 
 # A program of a user's own: it lives until a file tells it to end, or SIGTERM.
@@ -64,7 +65,7 @@ class Job:
             is_new = not replica or self.pids[replica] != before[replica]
             return is_new and self.pids.keys() == self.replicas and {*self.pids.values()} == alive
 
-        wait_for(are_ready, f"{self.replicas} of {self.name}")
+        wait_for(are_ready)
         return {each for each in self.replicas if self.pids[each] != before.get(each)}
 
     def order(self, replica, exit_code):
@@ -72,7 +73,7 @@ class Job:
         order = self.job_dir / replica
         (self.job_dir / "new").write_text(str(exit_code))
         (self.job_dir / "new").rename(order)
-        wait_for(lambda: not order.exists(), f"the end of {replica}")
+        wait_for(lambda: not order.exists())
 
     def evict(self, replica):
         """Has Kubernetes evict the pod of a replica."""
@@ -154,14 +155,8 @@ class Cluster:
 
     def command(self, *line):
         """Starts the command with the role of `deploy/kubernetes/role.yaml`."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "components.train", "--backend", "kubernetes", *line],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig("launcher"))},
-        )
+        env = {"KUBECONFIG": str(self.plane.kubeconfig("launcher"))}
+        return start_python("-m", "components.train", "--backend", "kubernetes", *line, env=env)
 
     def run(self, *line):
         """Runs the command like `command`; returns its exit code and output."""

@@ -8,15 +8,16 @@ It runs in namespaces of its own (`run.sh`), and ends with them.
 """
 
 import base64
+import functools
 import pathlib
 import subprocess
-import time
 
 import yaml
 from kubernetes import client, config, utils
 from urllib3.exceptions import HTTPError
 
 from tests.certificates import make_certificate
+from tests.programs import wait_until
 
 _API, _ETCD, _ETCD_PEERS, _WEBHOOKS, _CONTROLLERS, _HEALTH = range(16443, 16449)
 _STARTED = (
@@ -24,21 +25,12 @@ _STARTED = (
     "disruption-controller,endpointslice-controller,ttl-after-finished-controller,"
     "resourcequota-controller"
 )
-_LIMIT_S = 60.0
 USERS = {"admin": "system:masters", "launcher": "launchers"}  # Users, and their groups.
 
 
-def wait_for(attempt, what, limit_s=_LIMIT_S):
-    """Calls a function until it returns something true without an error, and returns that."""
-    deadline, error = time.monotonic() + limit_s, None
-    while time.monotonic() < deadline:
-        try:
-            if value := attempt():
-                return value
-        except (client.ApiException, HTTPError, OSError) as caught:
-            error = caught
-        time.sleep(0.1)
-    raise TimeoutError(f"{what}: {error}")
+wait_for = functools.partial(
+    wait_until, limit_s=60.0, poll_s=0.1, passing=(client.ApiException, HTTPError, OSError)
+)
 
 
 class ControlPlane:
@@ -99,7 +91,7 @@ class ControlPlane:
             kubelet_preferred_address_types="InternalIP",
         )
         core = client.CoreV1Api(self.client("admin"))
-        wait_for(lambda: core.read_namespace("default"), "the API server")
+        wait_for(lambda: core.read_namespace("default"))
 
     def stop_api_server(self):
         """Kills the API server."""
@@ -155,7 +147,7 @@ class ControlPlane:
         }
         (self.home / "jobset.yaml").write_text(yaml.safe_dump(settings))
         objects, kind = client.CustomObjectsApi(api), ("jobset.x-k8s.io", "v1alpha2")
-        wait_for(lambda: objects.list_cluster_custom_object(*kind, "jobsets"), "JobSets")
+        wait_for(lambda: objects.list_cluster_custom_object(*kind, "jobsets"))
         self._start("jobset", config="jobset.yaml", kubeconfig=self.kubeconfig("admin"))
         body = {
             "apiVersion": "/".join(kind),
@@ -165,4 +157,4 @@ class ControlPlane:
         }
         create = objects.create_namespaced_custom_object
         where = (*kind, "default", "jobsets")
-        wait_for(lambda: create(*where, body, dry_run="All"), "JobSet's webhooks")
+        wait_for(lambda: create(*where, body, dry_run="All"))

@@ -5,6 +5,7 @@ replaces `$(NAME)`, reports phases and exit codes, serves logs, and ends pods wi
 period. It has no images, volumes, probes or resources. A pod sees all files of this machine.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import pathlib
@@ -13,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable
+from concurrent import futures
 
 from kubernetes import client, watch
 from urllib3.exceptions import HTTPError
@@ -37,11 +39,11 @@ def _now():
 
 @dataclasses.dataclass(kw_only=True)
 class _Pod:
-    """A pod that this node runs."""
+    """A pod that this node runs; its processes are those of its containers."""
 
     namespace: str
     name: str
-    process: subprocess.Popen | None = None
+    processes: list[subprocess.Popen] = dataclasses.field(default_factory=list)
     is_stopping: bool = False
     starting: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
@@ -93,9 +95,10 @@ class Kubelet:
     def processes(self, prefix):
         """Returns the processes of the running pods whose names begin so."""
         return [
-            pod.process
+            process
             for pod in list(self._pods.values())
-            if pod.name.startswith(prefix) and pod.process and pod.process.poll() is None
+            for process in pod.processes
+            if pod.name.startswith(prefix) and process.poll() is None
         ]
 
     def _watch(self):
@@ -124,36 +127,46 @@ class Kubelet:
             threading.Thread(target=self._end, args=(pod, grace_s), daemon=True).start()
 
     def _run(self, pod, body):
-        """Runs a pod until its program has ended, unless it is to end before it starts."""
-        container = body["spec"]["containers"][0]
+        """Runs a pod until its programs have ended, unless it is to end before they start."""
+        spec = body["spec"]
         with pod.starting:
             if pod.is_stopping:
                 return
-            address = self._start(pod, body, container)
-        self._report(pod, "Running", {container["name"]: {"running": {}}}, address)
-        with self._log_of(pod).open("ab", buffering=0) as log:
-            for line in pod.process.stdout:
-                seconds, nanoseconds = divmod(time.time_ns(), 10**9)
-                stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-                log.write(f"{stamp}.{nanoseconds:09}Z ".encode() + line.rstrip(b"\n") + b"\n")
-        code = pod.process.wait()
-        code = 128 - code if code < 0 else code
-        phase = "Failed" if code else "Succeeded"
-        states = {container["name"]: {"terminated": {"exitCode": code}}}
-        self._report(pod, phase, states, address)
+            self._bind(pod)
+            address = self._address(spec)
+            for container in spec.get("initContainers", ()):
+                if code := self._follow(body, container, self._launch(body, container, address)):
+                    self._report(pod, {container["name"]: code}, address)
+                    return
+            containers = spec["containers"]
+            pod.processes = [self._launch(body, each, address) for each in containers]
+        names = [container["name"] for container in containers]
+        self._report(pod, dict.fromkeys(names), address)
+        with futures.ThreadPoolExecutor() as pool:
+            bodies = itertools.repeat(body)
+            codes = [*pool.map(self._follow, bodies, containers, pod.processes)]
+        self._report(pod, dict(zip(names, codes, strict=True)), address)
 
-    def _start(self, pod, body, container):
-        """Binds a pod and starts its program; returns its address."""
-        self._bind(pod)
-        variables = self._variables(body, container)
-        command = self._command(body, container, variables)
+    def _address(self, spec):
+        """Returns the address of a pod: a new one that others find by its name, if it has one."""
+        if "subdomain" not in spec:
+            return "127.0.0.1"
         with self._lock:
             number = next(self._numbers)
             address = f"10.77.{number // 250}.{number % 250 + 1}"
-            self._hosts[f"{body['spec']['hostname']}.{body['spec']['subdomain']}"] = address
-            hosts = self._write_hosts()
-        pod.process = subprocess.Popen(
-            ["unshare", "--net", "--mount", "sh", "-c", _ENTER, hosts, address, *command],
+            self._hosts[f"{spec['hostname']}.{spec['subdomain']}"] = address
+            self._write_hosts()
+        return address
+
+    def _launch(self, body, container, address):
+        """Starts a container, in a network of its own if it has an address; returns the process."""
+        variables = self._variables(body, container)
+        enter = ["unshare", "--mount"]
+        is_apart = address != "127.0.0.1"
+        if is_apart:
+            enter += ["--net", "sh", "-c", _ENTER, self._home / "hosts", address]
+        process = subprocess.Popen(
+            [*enter, *self._command(body, container, variables)],
             env={**self._environment, **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,12 +174,25 @@ class Kubelet:
             cwd=ROOT,
             start_new_session=True,
         )
-        pod.process.stdout.readline()
-        link = f"ip link add eth{number} master {_BRIDGE} up type veth peer name eth0 netns "
-        subprocess.run([*link.split(), str(pod.process.pid)], check=True)
-        pod.process.stdin.write(b"\n")
-        pod.process.stdin.close()
-        return address
+        if is_apart:
+            process.stdout.readline()
+            link = (
+                f"ip link add eth{address[6:]} master {_BRIDGE} up type veth peer name eth0 netns "
+            )
+            subprocess.run([*link.split(), str(process.pid)], check=True)
+            process.stdin.write(b"\n")
+        process.stdin.close()
+        return process
+
+    def _follow(self, body, container, process):
+        """Writes what a container prints to its log, with times; returns its exit code."""
+        with self._log_of(body["metadata"], container["name"]).open("ab", buffering=0) as log:
+            for line in process.stdout:
+                seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+                stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+                log.write(f"{stamp}.{nanoseconds:09}Z ".encode() + line.rstrip(b"\n") + b"\n")
+        code = process.wait()
+        return 128 - code if code < 0 else code
 
     def _bind(self, pod):
         target = client.V1ObjectReference(kind="Node", name=_NODE)
@@ -175,7 +201,7 @@ class Kubelet:
 
     def _variables(self, body, container):
         """Returns the variables that a pod sets for a container."""
-        variables: dict[str, str] = {}
+        variables: dict[str, str] = {"HOSTNAME": body["metadata"]["name"]}
         for variable in container.get("env", ()):
             value = expand(variable.get("value", ""), variables)
             if "valueFrom" in variable:
@@ -189,20 +215,25 @@ class Kubelet:
         return [expand(word, variables) for word in words]
 
     def _write_hosts(self):
-        hosts = self._home / "hosts"
         # It is written in place, as it is mounted into pods.
-        hosts.write_text("".join(f"{ip} {name}\n" for name, ip in self._hosts.items()))
-        return hosts
+        lines = [f"{ip} {name}\n" for name, ip in self._hosts.items()]
+        (self._home / "hosts").write_text("".join(lines))
 
-    def _report(self, pod, phase, states, address):
-        """Reports a phase of a pod and the states of its containers, by their names."""
-        common = {"image": "", "imageID": "", "ready": phase == "Running", "restartCount": 0}
+    def _report(self, pod, codes, address):
+        """Reports the exit codes of a pod's containers, by their names; of one that runs, None."""
+        is_running = None in codes.values()
+        phase = "Running" if is_running else "Failed" if any(codes.values()) else "Succeeded"
+        states = {
+            name: {"running": {}} if code is None else {"terminated": {"exitCode": code}}
+            for name, code in codes.items()
+        }
+        common = {"image": "", "imageID": "", "ready": is_running, "restartCount": 0}
         status = {
             "phase": phase,
             "podIP": address,
             "podIPs": [{"ip": address}],
             "startTime": _now(),
-            "conditions": [{"type": "Ready", "status": str(phase == "Running")}],
+            "conditions": [{"type": "Ready", "status": str(is_running)}],
             "containerStatuses": [
                 {**common, "name": name, "state": state} for name, state in states.items()
             ],
@@ -212,15 +243,15 @@ class Kubelet:
     def _end(self, pod, grace_s):
         """Asks the program to end, kills it after the grace period, and removes the pod."""
         with pod.starting:
-            process = pod.process
-        if process:
-            process.send_signal(signal.SIGTERM)
-            deadline = time.monotonic() + grace_s
-            while process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.05)
+            for process in pod.processes:
+                process.send_signal(signal.SIGTERM)
+        for process in pod.processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace_s)
             process.kill()
             process.wait()
-            time.sleep(0.3)  # Its last state is reported meanwhile.
+        if pod.processes:
+            time.sleep(0.3)  # Their last states are reported meanwhile.
         delete = self._core.delete_namespaced_pod
         self._until_done(delete, pod, {"gracePeriodSeconds": 0})
 
@@ -233,21 +264,22 @@ class Kubelet:
                     return True
                 raise
 
-        wait_for(attempt, pod.name)
+        wait_for(attempt)
 
-    def _log_of(self, pod):
-        return self._home / f"{pod.namespace}_{pod.name}.log"
+    def _log_of(self, meta, container):
+        return self._home / f"{meta['namespace']}_{meta['name']}_{container}.log"
 
     def _log(self, request):
         """Answers with the log of a pod, which is sent while the pod runs if that is asked for."""
-        _, _, namespace, name, _ = request.path.split("/")
-        return Answer(200, self._lines(_Pod(namespace=namespace, name=name), request.query))
+        _, _, namespace, name, container = request.path.split("/")
+        path = self._log_of({"namespace": namespace, "name": name}, container)
+        return Answer(200, self._lines(path, name, request.query))
 
-    def _lines(self, pod, query):
-        with self._log_of(pod).open("rb") as log:
+    def _lines(self, path, name, query):
+        with path.open("rb") as log:
             is_last = False
             while not is_last:
-                is_last = "follow" not in query or not self.processes(pod.name)
+                is_last = "follow" not in query or not self.processes(name)
                 for line in log:
                     yield line if "timestamps" in query else line.partition(b" ")[2]
                 time.sleep(0.1)

@@ -56,7 +56,7 @@ def test_disturbed_job_learns_the_same(
 ):
     job = start(kubernetes_cluster, digits, tmp_path)
     checkpoints = job.job_dir / "checkpoints"
-    wait_for(lambda: list(checkpoints.glob("ckpt-*.index")), "a checkpoint", limit_s=120)
+    wait_for(lambda: list(checkpoints.glob("ckpt-*.index")), limit_s=120)
     disturb(job)
     assert weights_of(job) == undisturbed_weights
     assert job.status()["status"]["restarts"] >= 1

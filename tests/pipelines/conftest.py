@@ -1,8 +1,5 @@
 import io
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import requests
@@ -12,21 +9,6 @@ from pipelines.local.record import RunRecord
 from pipelines.run import DATASETS
 from pipelines.vertex import checks
 from tests.cloud.conftest import cloud  # noqa: F401 (a fixture)
-from tests.root import ROOT
-
-
-@pytest.fixture(scope="session")
-def command():
-    """Runs a script of the project, and sees it end with the exit code."""
-
-    def run(script, *flags, code=0, **env):
-        line = [sys.executable, script, *map(str, flags)]
-        env = {**os.environ, **env}
-        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, env=env)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-    return run
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Tests of pipelines/doctor.py on machines, images and projects that lack something."""
 
 import ast
-import subprocess
 import sys
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from common.errors import UserError
 from pipelines import doctor
 from pipelines.vertex import checks
+from tests.programs import run_python
 from tests.root import ROOT
 
 OLDEST_PYTHON = (3, 8)  # That gets more than a traceback.
@@ -22,8 +22,8 @@ PROJECT = "https://cloudresourcemanager.googleapis.com/v3/projects/my-project:te
 
 
 @pytest.mark.cluster
-def test_machine_has_python_and_packages(command):
-    assert command("pipelines/doctor.py").stdout == "✓ python\n✓ packages\n"
+def test_machine_has_python_and_packages():
+    assert run_python("pipelines/doctor.py") == "✓ python\n✓ packages\n"
 
 
 def test_doctor_parses_in_old_python():
@@ -106,7 +106,6 @@ def test_lack_of_project_names_repair(problems, lacking, meaning, repair):
 
 
 def test_run_without_packages_names_repair():
-    bare = [sys.executable, "-I", "-S", ROOT / "pipelines" / "run.py"]
-    done = subprocess.run(bare, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert "run 'make setup' once, then .venv/bin/python pipelines/run.py" in done.stderr
+    printed = run_python("-I", "-S", "pipelines/run.py", code=1)
+    assert printed.count("\n") == 1
+    assert "run 'make setup' once, then .venv/bin/python pipelines/run.py" in printed

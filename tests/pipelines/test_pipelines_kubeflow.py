@@ -3,8 +3,6 @@
 import contextlib
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -13,7 +11,7 @@ from pipelines import submit
 from tests.cloud.conftest import IMAGE, PIPELINE
 from tests.cloud.front import Answer, Front
 from tests.cloud.iam import host
-from tests.root import ROOT
+from tests.programs import run_python
 from trainer.job import done
 
 RUN = """
@@ -100,30 +98,28 @@ def test_mistake_is_named(words, error, message, monkeypatch):
         submit.main(["--kfp-host=http://localhost:1", *words])
 
 
-def run_here(spec, values, root):
-    """Runs a spec with arguments by kfp.local, with artifacts below `root`; returns the process."""
-    line = [sys.executable, "-c", RUN, str(spec), str(root), json.dumps(values)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+def run_here(spec, values, root, code=0):
+    """Runs a spec with arguments by kfp.local, with artifacts below `root`."""
+    return run_python("-c", RUN, spec, root, json.dumps(values), code=code)
 
 
 @pytest.mark.pipeline
-def test_compiled_spec_runs_here(flags, command, capsys, tmp_path):
+def test_compiled_spec_runs_here(flags, capsys, tmp_path):
     """Steps hand on all they need as parameters, and a failed training fails the run."""
-    command("pipelines/compile.py", "--output-dir", tmp_path, *flags)
+    run_python("pipelines/compile.py", "--output-dir", tmp_path, *flags)
     flags[0] = f"--claim=data:{tmp_path}"
     flags += ["--dry-run", "--train-steps=20", "--set", "train_args=--backend process"]
     submit.main(["--kfp-host=http://x", *flags])
     values = json.loads(capsys.readouterr().out)
     values["job_dir"] = f"{tmp_path}/runs"  # The spec is for many runs.
     spec = tmp_path / "training-kubeflow.yaml"
-    ended = run_here(spec, values, tmp_path / "artifacts")
-    assert ended.returncode == 0, ended.stdout
+    run_here(spec, values, tmp_path / "artifacts")
     [job] = tmp_path.glob("runs/*/job")
     assert done.load(job).step == 20 and (job / "evaluation.json").exists()
     assert (tmp_path / "registry/digits/1/version.json").exists()
     assert not list(pathlib.Path(tmp_path, "artifacts").rglob("*.tfrecord"))
-    failed = run_here(spec, values | {"train_args": ["--backend=none"]}, tmp_path / "artifacts")
-    assert failed.returncode and "Inner task failed" in failed.stderr
+    values["train_args"] = ["--backend=none"]
+    assert "Inner task failed" in run_here(spec, values, tmp_path / "artifacts", code=1)
 
 
 @pytest.mark.cloud
@@ -138,8 +134,7 @@ def test_bucket_holds_run_of_other_server(cloud, tmp_path, monkeypatch):
     cloud.printed(f"pipelines/compile.py --image {IMAGE} --output-dir {tmp_path}")
     values["job_dir"] = f"gs://{cloud.bucket}/runs"  # The spec is for many runs.
     monkeypatch.setenv("GCE_METADATA_HOST", host(PIPELINE, cloud.bucket))
-    ended = run_here(tmp_path / "training-kubeflow.yaml", values, tmp_path / "artifacts")
-    assert ended.returncode == 0, ended.stdout
+    run_here(tmp_path / "training-kubeflow.yaml", values, tmp_path / "artifacts")
     [job_dir] = cloud.files.glob("runs/*/job")
     assert json.loads((job_dir / "DONE.json").read_text())["step"] == 20
     [model] = aiplatform.Model.list(filter=f'display_name="{cloud.bucket}"')

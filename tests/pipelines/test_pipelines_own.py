@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import re
 import shlex
 
 import numpy as np
@@ -12,7 +11,8 @@ import pytest
 
 from pipelines.local import runner
 from pipelines.local.record import RunRecord
-from tests.root import ROOT
+from tests.programs import run_python
+from tests.root import blocks
 
 SCHEMA = {
     "name": "products",
@@ -45,7 +45,7 @@ def test_container_sees_only_sources(tmp_path, monkeypatch):
 
 
 @pytest.mark.pipeline
-def test_regression_is_registered_and_predicts(command, tmp_path):
+def test_regression_is_registered_and_predicts(tmp_path):
     source, today = tmp_path / "rows.parquet", tmp_path / "today's.parquet"
     products(source)
     products(today)
@@ -55,7 +55,7 @@ def test_regression_is_registered_and_predicts(command, tmp_path):
     flags += ["--dataset", "parquet", "--source", source, "--set", f"predict={today}"]
     flags += ["--train-epochs", 60, "--threshold", "rmse=2", "r2=0.8"]
     own = ["--learning-rate", 0.003, "--schedule", "linear", "--export", "best"]
-    printed = command("pipelines/run.py", *flags, "--", *own).stdout
+    printed = run_python("pipelines/run.py", *flags, "--", *own)
     (path,) = tmp_path.glob("runs/*/summary.json")
     summary = json.loads(path.read_text())
     metrics, model, paths = summary["metrics"], summary["model"], summary["paths"]
@@ -72,17 +72,17 @@ def test_regression_is_registered_and_predicts(command, tmp_path):
 
 
 @pytest.mark.pipeline
-def test_model_of_page_becomes_version(command, tmp_path):
-    page = (ROOT / "docs" / "MODELS.md").read_text()
-    model, prepare, _, task, *_ = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    training, pipeline, *_ = re.findall(r"```sh\n(.*?)\n```", page)
+def test_model_of_page_becomes_version(tmp_path):
+    model, prepare, _, task, *_ = blocks("MODELS.md")
+    training, pipeline, *_ = blocks("MODELS.md", "sh")
     path, python, script, *flags = shlex.split(pipeline)
     assert [path, python] == ["PYTHONPATH=.", ".venv/bin/python"]
     assert shlex.split(training)[-len(flags) + 3 :] == flags[3:]  # The same training.
 
     (tmp_path / "mine.py").write_text(f"{model}\n\n{prepare}\n\n{task}")
     where = ["--runs-dir", tmp_path / "runs", "--registry", tmp_path / "registry"]
-    done = command(script, *where, "--threshold", "top_3=0.5", *flags, PYTHONPATH=str(tmp_path))
-    assert "version 1 of 'mine', now the champion" in done.stdout
+    line = [script, *where, "--threshold", "top_3=0.5", *flags]
+    printed = run_python(*line, env={"PYTHONPATH": str(tmp_path)})
+    assert "version 1 of 'mine', now the champion" in printed
     version = json.loads((tmp_path / "registry" / "mine" / "1" / "version.json").read_text())
     assert 1 > version["metrics"]["top_3"] > version["metrics"]["accuracy"] > 0.6

@@ -4,12 +4,11 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
-from tests.root import ROOT
+from tests.programs import ended, start_python
 from tools.prove_gpu.__main__ import weights
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -17,14 +16,9 @@ CLUSTER = ("--cluster", "clusters/local.yaml")
 FLAGS = (*CLUSTER, "--train-steps", 300, "--", "--checkpoint-num-steps", 50)
 
 
-def start(script, *flags):
-    line = [sys.executable, f"pipelines/{script}.py", *map(str, flags)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(line, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True)
-
-
 def begin(place):
-    return start("run", "--runs-dir", place / "runs", "--registry", place / "registry", *FLAGS)
+    where = ["--runs-dir", place / "runs", "--registry", place / "registry"]
+    return start_python("pipelines/run.py", *where, *FLAGS)
 
 
 def outcome(place):
@@ -42,9 +36,7 @@ def outcome(place):
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory):
     place, began = tmp_path_factory.mktemp("undisturbed"), time.monotonic()
-    process = begin(place)
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
+    ended(begin(place))
     return outcome(place), time.monotonic() - began
 
 
@@ -67,7 +59,7 @@ def test_ended_run_resumes_to_same_outcome(undisturbed, tmp_path, seed):
             output, _ = process.communicate(timeout=60)
             assert process.returncode in (0, 128 + number, -number), (story, output)
         runs = list(tmp_path.glob("runs/*/run.json"))
-        process = start("runs", "resume", runs[0].parent) if runs else begin(tmp_path)
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, (story, output)
+        resume = "pipelines/runs.py", "resume"
+        process = start_python(*resume, runs[0].parent) if runs else begin(tmp_path)
+    output = ended(process)
     assert outcome(tmp_path) == expected, (story, output)

@@ -14,6 +14,7 @@ import sys
 import psutil
 import pytest
 
+from tests.programs import run_python
 from tests.root import ROOT
 from tests.train.train_fakes import wait_until
 
@@ -51,9 +52,9 @@ def left_over(place):
 
 
 @pytest.fixture(scope="module")
-def first_run(command, place):
+def first_run(place):
     """The directory and the output of the first run in `place`, with the defaults."""
-    printed = command("pipelines/run.py", *flags(place)).stdout
+    printed = run_python("pipelines/run.py", *flags(place))
     return newest(place), printed
 
 
@@ -78,11 +79,11 @@ def test_first_run_registers_champion(first_run):
     assert not (run / "tmp").exists()
 
 
-def test_rejected_run_shows_threshold(command, place, first_run):
+def test_rejected_run_shows_threshold(place, first_run):
     gate = place / "gate.yaml"
     gate.write_text("thresholds: {accuracy: 1}")
     reject = ("--gate", gate, "--fail-on-reject")
-    done = command("pipelines/run.py", *flags(place), *reject, *QUICK, code=3)
+    printed = run_python("pipelines/run.py", *flags(place), *reject, *QUICK, code=3)
     rejected = summary(newest(place))
     assert rejected["paths"]["dataset"] == summary(first_run[0])["paths"]["dataset"]
     assert "converted already" in (newest(place) / "logs" / "convert.log").read_text()
@@ -90,22 +91,22 @@ def test_rejected_run_shows_threshold(command, place, first_run):
     assert rejected["status"] == "succeeded"
     assert (model["verdict"], model["version"]) == ("reject", None)
     assert "misses the threshold 1.0000" in model["why"]
-    assert f"rejected: {model['why']}" in done.stdout
-    advice = done.stdout.partition("\nnext\n")[2]
+    assert f"rejected: {model['why']}" in printed
+    advice = printed.partition("\nnext\n")[2]
     assert f"runs.py show {newest(place)}" in advice and "submit.py" not in advice
     page = (newest(place) / "report.html").read_text()
     assert f"<b>Rejected</b>: {model['why']}" in page and "Versions of digits" in page
 
 
-def test_failed_step_is_named_and_resumed(command, place):
+def test_failed_step_is_named_and_resumed(place):
     dataset = pathlib.Path(summary(newest(place))["paths"]["dataset"])
     shard = dataset / "train-00000.tfrecord"
     good = shard.read_bytes()
     shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # Bit rot.
-    done = command("pipelines/run.py", *flags(place), *QUICK, code=2)
+    printed = run_python("pipelines/run.py", *flags(place), *QUICK, code=2)
     reason = f"step train: {shard} is not the file that the manifest lists"
-    assert f"error: {reason}" in done.stderr and "logs/train.log" in done.stderr
-    assert "if the repair takes other flags, start a new run; if not, go on" in done.stderr
+    assert f"error: {reason}" in printed and "logs/train.log" in printed
+    assert "if the repair takes other flags, start a new run; if not, go on" in printed
     run = newest(place)
     failed = summary(run)
     assert failed["status"] == "failed" and failed["reason"].startswith(reason)
@@ -115,26 +116,26 @@ def test_failed_step_is_named_and_resumed(command, place):
     assert f"<b>Failed</b>: {failed['reason'][:60]}" in page and f"runs.py resume {run}" in page
     assert "is not the file that the manifest" in page.partition("The last lines of train")[2]
     shutil.rmtree(dataset)
-    command("pipelines/runs.py", "resume", run)
+    run_python("pipelines/runs.py", "resume", run)
     assert shard.read_bytes() == good
     assert [steps(run)[name] for name in ("convert", "plan")] == ["succeeded", "cached"]
 
 
-def test_resume_takes_other_evaluation_flags(command, place):
+def test_resume_takes_other_evaluation_flags(place):
     own = ("--set", "slice=colour", "--min-accuracy", 0.2)
-    failed = command("pipelines/run.py", *flags(place), *QUICK, *own, code=2)
-    assert "step plan: unknown column of slices" in failed.stderr
+    printed = run_python("pipelines/run.py", *flags(place), *QUICK, *own, code=2)
+    assert "step plan: unknown column of slices" in printed
     run = newest(place)
-    command("pipelines/runs.py", "resume", run, "--set", "slice=label")
+    run_python("pipelines/runs.py", "resume", run, "--set", "slice=label")
     arguments = json.loads((run / "run.json").read_text())["arguments"]
     assert arguments["evaluate_args"] == ["--min-accuracy=0.2", "--slice=label"]
-    again = command("pipelines/runs.py", "resume", run, "--set", "slice=other", code=2)
-    assert "is finished" in again.stderr
+    again = run_python("pipelines/runs.py", "resume", run, "--set", "slice=other", code=2)
+    assert "is finished" in again
 
 
-def test_deleting_run_leaves_others_whole(command, place):
+def test_deleting_run_leaves_others_whole(place):
     first, second, *_ = (path.parent for path in sorted((place / "runs").glob("*/summary.json")))
-    command("pipelines/runs.py", "delete", first, "--yes")
+    run_python("pipelines/runs.py", "delete", first, "--yes")
     assert not first.exists()
     links = re.findall('<a href="([^"]+)"', (second / "report.html").read_text())
     assert len(links) >= 7 and all((second / link).exists() for link in links), links

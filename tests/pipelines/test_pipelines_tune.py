@@ -2,11 +2,9 @@
 
 import csv
 import json
-import os
 import random
 import re
 import signal
-import subprocess
 import sys
 
 import optuna
@@ -19,7 +17,8 @@ from pipelines.tuning import results, study_file
 from pipelines.tuning.figures import measured
 from pipelines.tuning.results import FIGURES, METRIC, REPEAT, SPACE
 from pipelines.tuning.search import Search
-from tests.pipelines.conftest import ROOT
+from tests.programs import run_python, start_python
+from tests.root import ROOT
 from tests.train.train_fakes import wait_until
 from trainer.job.done import Done
 
@@ -184,8 +183,8 @@ def test_scattered_failures_end_no_study(tmp_path, monkeypatch):
 class Studied:
     """A study of the model above; its file, trials, runs and registry are in one directory."""
 
-    def __init__(self, place, command):
-        self.place, self._command, self.output = place, command, place / "study"
+    def __init__(self, place):
+        self.place, self.output = place, place / "study"
         self.line = ["pipelines/tune.py", place / "study.yaml", "--output", self.output]
         self.line += ["--runs-dir", place / "runs", "--registry", place / "registry"]
         self.env = {"PYTHONPATH": str(place)}
@@ -195,7 +194,7 @@ class Studied:
         (self.place / "study.yaml").write_text(yaml.safe_dump({"asks": "?", **content}))
 
     def tune(self, *flags, code=0):
-        return self._command(*self.line, *flags, code=code, **self.env)
+        return run_python(*self.line, *flags, code=code, env=self.env)
 
     def trials(self):
         return list(csv.DictReader((self.output / "study.csv").open()))
@@ -208,8 +207,8 @@ class Studied:
 
 
 @pytest.fixture
-def studied(tmp_path, command):
-    return Studied(tmp_path, command)
+def studied(tmp_path):
+    return Studied(tmp_path)
 
 
 @pytest.mark.pipeline
@@ -224,9 +223,9 @@ def test_failed_trials_are_shown_and_passed(studied, tmp_path):
     studied.write(study)
 
     stopped = studied.tune(code=2)
-    assert "5 trials failed one after the other" in stopped.stderr
-    assert re.search(r"trial \d: fail, RuntimeError: no layer \d \(exit code 1\)", stopped.stdout)
-    assert "best: trial 6, fault 0" in studied.tune().stdout
+    assert "5 trials failed one after the other" in stopped
+    assert re.search(r"trial \d: fail, RuntimeError: no layer \d \(exit code 1\)", stopped)
+    assert "best: trial 6, fault 0" in studied.tune()
     trials = studied.trials()
     assert [trial["state"] for trial in trials] == ["fail"] * 6 + ["complete"]
     assert trials[0]["error"] == "RuntimeError: no layer 1 (exit code 1)"
@@ -238,7 +237,7 @@ def test_failed_trials_are_shown_and_passed(studied, tmp_path):
         ({"prune": True}, "prune: give eval_every_steps"),
     ):
         studied.write(study | other)
-        assert message in studied.tune(code=2).stderr
+        assert message in studied.tune(code=2)
 
 
 @pytest.mark.pipeline
@@ -252,8 +251,7 @@ def test_kills_lose_no_trial(studied, tmp_path):
     chance = random.Random(0)
 
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
-        line, env = map(str, studied.line), {**os.environ, **studied.env}
-        process = subprocess.Popen([sys.executable, *line], cwd=ROOT, env=env)
+        process = start_python(*studied.line, env=studied.env, stdout=None)
         goal = len(studied.events("evaluation")) + chance.randrange(1, 4)
         wait_until(
             lambda goal=goal, p=process: len(studied.events("evaluation")) >= goal or p.poll() == 0,
@@ -262,7 +260,7 @@ def test_kills_lose_no_trial(studied, tmp_path):
         process.send_signal(number)
         assert process.wait() in (0, 128 + number, -number)
     studied.write(study | {"parallel": 2})
-    printed, trials = studied.tune("--then", "register").stdout, studied.trials()
+    printed, trials = studied.tune("--then", "register"), studied.trials()
     assert [trial["trial"] for trial in trials] == ["0", "1", "2"]
     assert {trial["state"] for trial in trials} <= {"complete", "pruned"}
     ended = studied.events("done")

@@ -1,7 +1,5 @@
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 from saved_models import export_untrained
@@ -11,6 +9,7 @@ from components.predict.model import Model
 from components.register.__main__ import main
 from components.register.directory import DirectoryRegistry
 from components.serve.request import ask
+from tests.programs import run_python
 
 pytestmark = pytest.mark.cluster
 
@@ -34,5 +33,6 @@ def test_card_has_code_that_runs(request, tmp_path, capsys, model, dataset):
         answers = ask(loaded, json.loads(request), max_rows=1)
         assert answers["class_name"][0].decode() in manifest.class_names
     (code,) = re.findall("```python\n(.*?)```", text, re.DOTALL)
-    printed = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert eval(printed)["class_name"][0].decode() in manifest.class_names
+    assert (
+        eval(run_python("-c", code, stderr=None))["class_name"][0].decode() in manifest.class_names
+    )

@@ -21,6 +21,7 @@ from components.predict.model import Model
 from components.register.register import open_registry
 from components.serve.__main__ import main
 from tests.pictures import convert_pictures, encoded
+from tests.programs import wait_until
 
 pytestmark = pytest.mark.cluster
 ROW = {"fare": 12.5, "Stops": 3, "began": "2024-01-31 08:15", "paid": True, "company": "Łódź"}
@@ -218,18 +219,12 @@ def test_alias_moves_under_load(server, registry):
         (row,) = response.json()["predictions"]
         return response.headers["x-model-version"], row["probabilities"]
 
-    def wait_for(condition):
-        deadline = time.monotonic() + 120
-        while not condition():
-            assert time.monotonic() < deadline, server.log.read_text()
-            time.sleep(0.1)
-
     def work(answers):
         while not stop.is_set():
             answers.append(ask())
 
     def wait_for_all(version):
-        wait_for(lambda: all(answers and answers[-1][0] == version for answers in seen))
+        wait_until(lambda: all(each and each[-1][0] == version for each in seen), 120, 0.1)
 
     seen = [[], [], []]
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -239,7 +234,7 @@ def test_alias_moves_under_load(server, registry):
             models.promote("rides", "2")
             wait_for_all("2")
             models.promote("rides", "3")  # It is damaged.
-            wait_for(lambda: "version 2 still answers: " in server.log.read_text())
+            wait_until(lambda: "version 2 still answers: " in server.log.read_text(), 120, 0.1)
             models.promote("rides", "1")
             wait_for_all("1")
         finally:

@@ -9,6 +9,7 @@ import pytest
 from train_fakes import guard_of, wait_until
 
 from components.train.__main__ import main
+from tests.programs import ended
 
 pytestmark = pytest.mark.cluster
 
@@ -45,8 +46,7 @@ def test_sigterm_reaches_program(clients, backend):
     for _ in range(2):
         next(line for line in launcher.stdout if "ready" in line)
     launcher.terminate()
-    out = launcher.communicate()[0]
-    assert launcher.returncode == 143, out
+    out = ended(launcher, 143)
     assert "chief/0 | saved" in out and "chief/0 ended: exit code 143" in out
 
 
@@ -57,7 +57,7 @@ def test_next_launcher_removes_old_containers(clients):
     first.kill()
     first.communicate()
     assert len(list(clients.path.glob("*.pid"))) == 2
-    assert clients.run("docker", "--command", "true", *clients.job_dir)[0] == 0
+    ended(clients.start("docker", "--command", "true", *clients.job_dir))
     assert not list(clients.path.glob("*.pid")) and not list(clients.path.glob("*.network"))
 
 

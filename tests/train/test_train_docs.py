@@ -8,7 +8,7 @@ from train_golden import described_keys
 
 from components.train.__main__ import main
 from components.train.cluster.lookup import load_cluster
-from tests.root import ROOT
+from tests.root import ROOT, blocks
 
 TEXT = (ROOT / "docs" / "CLUSTERS.md").read_text()
 COMMANDS = re.findall(r"^\.venv/bin/python -m components\.train (.*)$", TEXT, re.MULTILINE)
@@ -35,6 +35,6 @@ def test_key_table_matches_schema():
 
 
 def test_cluster_file_on_page_loads(tmp_path):
-    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    (example,) = blocks("CLUSTERS.md", "yaml")
     (tmp_path / "cluster.yaml").write_text(example)
     assert load_cluster(tmp_path / "cluster.yaml").replicas == 8

@@ -1,5 +1,4 @@
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from google.cloud import aiplatform_v1 as v1
 
 from common.errors import UserError
 from components.train.__main__ import main
+from tests.programs import run_python
 from tests.root import ROOT
 
 CLUSTERS = ROOT / "clusters"
@@ -111,4 +111,4 @@ def test_bad_arguments_are_refused(refused, monkeypatch, arguments, error):
 def test_trainer_import_starts_no_thread():
     """A library's thread that does not block a signal lets it end the replica unsaved."""
     code = "import os, sys, trainer.task; sys.exit(len(os.listdir('/proc/self/task')))"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 1
+    run_python("-c", code, code=1)

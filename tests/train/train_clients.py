@@ -3,9 +3,10 @@
 import dataclasses
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.programs import install, start_python
 
 _SSH = """#!/bin/sh
 # Drops the options; a host named dead does not answer. What runs bears no mark of the launcher.
@@ -29,8 +30,7 @@ class Clients:
         monkeypatch.setenv("FAKE_DOCKER", str(path))
         docker = shlex.join([sys.executable, "-S", str(Path(__file__).with_name("fake_docker.py"))])
         for name, text in (("ssh", _SSH), ("docker", f'#!/bin/sh\nexec {docker} "$@"\n')):
-            (path / name).write_text(text)
-            (path / name).chmod(0o755)
+            install(path / name, text)
         (path / "hosts").write_text("localhost slots=2\n")
         (path / "sync.yaml").write_text("{strategy: multi_worker_mirrored, chief: {}, worker: {}}")
         return cls(path=path)
@@ -40,14 +40,7 @@ class Clients:
         return ["--cluster", str(self.path / "sync.yaml"), "--backend", backend, *hosts]
 
     def start(self, backend, *more):
-        line = [sys.executable, "-m", "components.train", *self.flags(backend), *more]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True)
-
-    def run(self, backend, *more):
-        launcher = self.start(backend, *more)
-        out, err = launcher.communicate()
-        return launcher.returncode, out, err
+        return start_python("-m", "components.train", *self.flags(backend), *more)
 
     @property
     def job_dir(self):

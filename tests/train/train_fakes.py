@@ -1,11 +1,9 @@
 """Small replicas without TensorFlow, and a bench that runs them."""
 
 import dataclasses
-import os
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -20,6 +18,7 @@ from components.train.supervision.health import Patience
 from components.train.supervision.launcher_log import last_run
 from components.train.supervision.output import Output
 from components.train.supervision.supervisor import run
+from tests.programs import start_python, wait_until
 
 # Each replica runs the piece of Python that is its own. `tell` writes its status file; `wait_for`
 # waits until files of the job directory contain a text. Importing json, or subprocess, would be
@@ -110,12 +109,8 @@ class Bench:
         """Starts a launcher in a process of its own."""
         job = self.path / "job.pickle"
         job.write_bytes(pickle.dumps(self.plan(cluster, **changes)))
-        return subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, str(job)],
-            stdout=stdout,
-            text=True,
-            env={**os.environ, "TMPDIR": str(self.path), "TERM": "xterm"},
-        )
+        env = {"TMPDIR": str(self.path), "TERM": "xterm"}
+        return start_python("-c", LAUNCH, job, stdout=stdout, stderr=None, env=env)
 
     def events(self, kind):
         """Returns the events of this kind that the newest launcher recorded."""
@@ -137,14 +132,6 @@ class Bench:
             for process in psutil.process_iter(["environ"])
             if (process.info["environ"] or {}).get("TRAINER_STATUS", "").startswith(f"{self.path}/")
         ]
-
-
-def wait_until(condition, limit_s=30.0, poll_s=0.01):
-    """Polls until `condition` holds; fails after `limit_s`."""
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(poll_s)
 
 
 def guard_of(launcher):

@@ -1,16 +1,14 @@
 """Attempts and replicas that differ in what no flag says: hashes of the process, and files."""
 
 import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 from trainer_jobs import Job
 
 from common.ports import reserved
+from tests.programs import ended, start_python
 from tests.root import ROOT
 
 pytestmark = pytest.mark.cluster
@@ -26,8 +24,7 @@ def start(data, directory, steps, hash_seed, task=""):
         "TF_CONFIG": task,
     }
     command = f"-m trainer.task --data-dir {data} --train-steps {steps} {FLAGS}".split()
-    options = {"cwd": directory, "env": os.environ | environ, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, *command], text=True, **options)
+    return start_python(*command, cwd=directory, env=environ)
 
 
 def test_attempts_and_replicas_begin_alike(digits, tmp_path):
@@ -37,7 +34,7 @@ def test_attempts_and_replicas_begin_alike(digits, tmp_path):
     """
     directories = straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     for directory, steps, hash_seed in ((straight, 10, 1), (resumed, 5, 1), (resumed, 10, 2)):
-        assert start(digits, directory, steps, hash_seed).wait() == 0
+        ended(start(digits, directory, steps, hash_seed))
     assert Job(digits, resumed / "job").digest(10) == Job(digits, straight / "job").digest(10)
 
     (resumed / "job/checkpoints/ckpt-10.data-00000-of-00001").write_bytes(b"")
@@ -46,7 +43,6 @@ def test_attempts_and_replicas_begin_alike(digits, tmp_path):
         for i, directory in enumerate(directories):
             task = {"cluster": cluster, "task": {"type": "worker", "index": i}}
             replicas.append(start(digits, directory, 20, i, json.dumps(task)))
-        errors = [replica.communicate()[1] for replica in replicas]
+        errors = [ended(replica, 1) for replica in replicas]
     starts = r"worker-0: step 10 of model (\w+), worker-1: step 5 of model \1"
     assert all(re.search(starts, error) for error in errors), errors
-    assert [replica.returncode for replica in replicas] == [1, 1]

@@ -1,7 +1,6 @@
 """Jobs that begin with the weights of others: real processes."""
 
 import dataclasses
-import re
 import shutil
 
 import keras
@@ -10,7 +9,7 @@ import pytest
 
 from common import provenance
 from common.provenance import TrainedOn
-from tests.root import ROOT
+from tests.root import blocks
 from trainer import warm_start
 from trainer.models import registry
 
@@ -45,8 +44,7 @@ def test_all_replicas_begin_with_same_weights(make, images):
 
 
 def test_page_fine_tunes_backbone(images, tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "MODELS.md").read_text()
-    (code,) = [b for b in re.findall("```python\n(.*?)```", page, re.S) if "def frozen" in b]
+    (code,) = [block for block in blocks("MODELS.md") if "def frozen" in block]
     (tmp_path / "tuned.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     options = {"alpha": 0.35, "include_top": False, "weights": None}

@@ -1,9 +1,8 @@
-import os
-import subprocess
-import sys
 import time
 
 import pytest
+
+from tests.programs import run_python
 
 pytestmark = pytest.mark.cluster
 PROGRAM = """
@@ -24,16 +23,10 @@ hangs()
 
 @pytest.mark.parametrize(("watched", "code"), [(False, 134), (True, 0)])
 def test_hanging_chief_ends_unless_watched(tmp_path, watched, code):
-    env = {**os.environ, "CLOUD_ML_JOB_ID": "7"}
+    env = {"CLOUD_ML_JOB_ID": "7"}
     if watched:
         env["TRAINER_STATUS"] = str(tmp_path / "status")
     start = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "job"), "5" if watched else "60"],
-        env=env,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == code, ended.stderr
-    assert (" in hangs" in ended.stderr) is not watched
+    printed = run_python("-c", PROGRAM, tmp_path / "job", 5 if watched else 60, env=env, code=code)
+    assert (" in hangs" in printed) is not watched
     assert time.monotonic() - start < 50

@@ -10,8 +10,6 @@ import importlib
 import io
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 
 import numpy as np
@@ -20,6 +18,7 @@ import yaml
 from common.manifest import Manifest
 from components.convert.convert import convert
 from components.convert.options import Options
+from tests.programs import run_python
 from tests.root import ROOT
 from tools.bench import data, usual
 from tools.bench.race import Child, Contestants
@@ -99,8 +98,7 @@ def _command(dataset, source, root, count):
 
     def command():
         shutil.rmtree(output, ignore_errors=True)
-        line = [sys.executable, "-m", "components.convert", *flags]
-        subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
+        run_python("-m", "components.convert", *flags)
         return count
 
     return command

@@ -18,7 +18,7 @@ import yaml
 from common.cli import Parser, run_cli
 from common.errors import UserError
 from common.version import code_version
-from tests.root import ROOT
+from tests.programs import run_python
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,17 +57,12 @@ class Prover:
         directory, cluster = self.place / name, self.place / f"{name}.yaml"
         cluster.write_text(yaml.safe_dump(job.cluster))
         model = "--model resnet --num-layers 20" if self.gpu else "--model cnn"
-        paths = ["--data-dir", self.data_dir, "--job-dir", str(directory)]
+        paths = ["--data-dir", self.data_dir, "--job-dir", directory]
         flags = shlex.split(f"{model} --train-steps {steps} {job.flags}")
-        done = subprocess.run(
-            [sys.executable, "-m", "components.train", "--cluster", cluster, "--", *paths, *flags],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if done.returncode:
-            raise RuntimeError("\n".join(done.stdout.splitlines()[-6:]))
+        try:
+            run_python("-m", "components.train", "--cluster", cluster, "--", *paths, *flags)
+        except AssertionError as error:
+            raise RuntimeError("\n".join(str(error).splitlines()[-6:])) from None
         return directory
 
     def prove(self, name, job):
@@ -148,8 +143,7 @@ def main():
     with tempfile.TemporaryDirectory() as place:
         data_dir = args.data_dir or f"{place}/digits"
         if not args.data_dir:
-            convert = [sys.executable, "-m", "components.convert", "--output", data_dir]
-            subprocess.run(convert, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+            run_python("-m", "components.convert", "--output", data_dir)
         gpu = about["gpus"][0].get("device_name", "GPU") if gpus else ""
         prover = Prover(place=pathlib.Path(place), data_dir=data_dir, steps=args.steps, gpu=gpu)
         for name in args.only or JOBS:

@@ -18,7 +18,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import time
 
@@ -26,6 +25,7 @@ from common.cli import Parser, run_cli
 from common.errors import UserError
 from components.register.register import open_registry
 from tests.cloud.conftest import IMAGE
+from tests.programs import run_python
 from tests.root import ROOT
 from tools.prove_kubeflow.server import NAMESPACE, PROGRAMS, Server
 
@@ -46,10 +46,9 @@ _FAILING = ["--optimizer", "sgd", "--learning-rate", "1e9"]  # The loss is soon 
 
 def values_of(trainer_flags):
     """Returns the arguments of the pipeline, as `submit.py` makes them."""
-    line = [sys.executable, "pipelines/submit.py", "--kfp-host", "http://none", "--dry-run"]
+    line = ["pipelines/submit.py", "--kfp-host", "http://none", "--dry-run"]
     flags = [*_FLAGS, *_PLACE, "--train-steps", "200"]
-    submitted = subprocess.run([*line, *flags], check=True, capture_output=True, cwd=ROOT)
-    values = json.loads(submitted.stdout)
+    values = json.loads(run_python(*line, *flags, stderr=None))
     del values["run_id"]  # The compiled spec is for many runs, which the server names.
     trainer_args = [*values["trainer_args"], *trainer_flags]
     return {**values, "job_dir": f"{_ROOT}/runs", "trainer_args": trainer_args}
@@ -108,14 +107,13 @@ def main():
     home = _HOME / "run"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    line = [sys.executable, "pipelines/compile.py", *_FLAGS, "--output-dir", home]
-    subprocess.run(line, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    run_python("pipelines/compile.py", *_FLAGS, "--output-dir", home)
     control_plane = pathlib.Path(os.environ["CONTROL_PLANE"])
     server = Server(programs, control_plane, ROOT / ".venv-kubeflow/bin/python", home)
     registry = _REGISTRY or str(server.shared / _CLAIM / "registry")
     mistakes = prove(server, home / "training-kubeflow.yaml", registry)
     show = ["-m", "components.register", "history", "--name", _NAME, "--registry", registry]
-    subprocess.run([sys.executable, *show], check=True, cwd=ROOT)
+    print(run_python(*show), end="")
     print(f"logs of all steps: {home / 'logs'}; of replicas: {home}/{NAMESPACE}_*.log")
     for mistake in mistakes:
         print(f"error: {mistake}", file=sys.stderr)

@@ -6,7 +6,6 @@ the volumes of its pod. Of those there are claims and empty directories.
 """
 
 import shutil
-import subprocess
 
 from tests.kubernetes.kubelet import Kubelet
 from tests.root import ROOT
@@ -29,51 +28,19 @@ class Node(Kubelet):
         super().__init__(api, home, {**environment, **_ENVIRONMENT}, hosts)
         self.shared = home / "claims"
         self._programs = programs
-        (home / "root").mkdir()
+        for name in ("root", "logs"):
+            (home / name).mkdir()
 
     def _run(self, pod, body):
-        if "subdomain" in body["spec"]:
-            super()._run(pod, body)
-            return
-        self._run_containers(pod, body)
-        # Each pod has copies of Argo's and the launcher's programs.
+        super()._run(pod, body)
+        # Each pod of Argo's has copies of Argo's and the launcher's programs.
         shutil.rmtree(self._home / "pods" / body["metadata"]["uid"], ignore_errors=True)
 
-    def _run_containers(self, pod, body):
-        self._bind(pod)
-        spec = body["spec"]
-        for container in spec.get("initContainers", ()):
-            if code := self._launch(body, container).wait():
-                states = {container["name"]: {"terminated": {"exitCode": code}}}
-                self._report(pod, "Failed", states, "127.0.0.1")
-                return
-        running = {each["name"]: self._launch(body, each) for each in spec["containers"]}
-        self._report(pod, "Running", {name: {"running": {}} for name in running}, "127.0.0.1")
-        codes = {name: process.wait() for name, process in running.items()}
-        states = {
-            name: {"terminated": {"exitCode": 128 - code if code < 0 else code}}
-            for name, code in codes.items()
-        }
-        phase = "Failed" if any(codes.values()) else "Succeeded"
-        self._report(pod, phase, states, "127.0.0.1")
-
-    def _launch(self, body, container):
-        variables = self._variables(body, container)
-        meta = body["metadata"]
+    def _log_of(self, meta, container):
         # Such as `promoted.root.steps.convert.executor`.
-        node = meta["annotations"]["workflows.argoproj.io/node-name"]
-        folder = self._home / "logs" / node.partition(".")[0]
-        folder.mkdir(parents=True, exist_ok=True)
-        kind = "" if container["name"] == "main" else f"-{container['name']}"
-        with (folder / f"{node}{kind}.log").open("ab") as log:
-            return subprocess.Popen(
-                ["unshare", "--mount", *self._command(body, container, variables)],
-                env={**self._environment, **variables, "HOSTNAME": meta["name"]},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-            )
+        if node := meta.get("annotations", {}).get("workflows.argoproj.io/node-name"):
+            return self._home / "logs" / f"{node}-{container}.log"
+        return super()._log_of(meta, container)
 
     def _command(self, body, container, variables):
         words = super()._command(body, container, variables)

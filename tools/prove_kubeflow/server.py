@@ -68,14 +68,14 @@ class Server:
         self._objects = client.CustomObjectsApi(api)
         for path in ("tools/prove_kubeflow/namespace.yaml", "deploy/kubernetes/role.yaml"):
             utils.create_from_yaml(api, ROOT / path, namespace=NAMESPACE)
-        wait_for(lambda: self._objects.list_namespaced_custom_object(*_WORKFLOWS), "Argo's kinds")
+        wait_for(lambda: self._objects.list_namespaced_custom_object(*_WORKFLOWS))
         metadata = ROOT / "tools/prove_kubeflow/metadata_server.py"
         self._start("metadata", python, metadata, _METADATA, home / "metadata.db")
         host, _, port = _STORE.partition(":")
         os.environ["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"
         self._start("store", python.with_name("moto_server"), "-H", host, "-p", port)
         bucket = urllib.request.Request(f"http://{_STORE}/mlpipeline", method="PUT")
-        wait_for(lambda: urllib.request.urlopen(bucket, timeout=5), "the object store")
+        wait_for(lambda: urllib.request.urlopen(bucket, timeout=5))
         os.environ |= {"LEADER_ELECTION_DISABLE": "true", "DEFAULT_REQUEUE_TIME": "500ms"}
         self._start(
             "workflow-controller",

@@ -8,6 +8,8 @@ import shutil
 import pytest
 import trips
 
+from tests.programs import run_python
+
 WIDTHS_PX, COLOURS = (1280, 390), ("light", "dark")
 OWN_CHECKS = pathlib.Path(__file__).with_name("own_checks.js").read_text()
 
@@ -37,14 +39,14 @@ RUNS = {
 
 
 @pytest.fixture(scope="module", params=RUNS)
-def pages(request, command, tmp_path_factory):
+def pages(request, tmp_path_factory):
     """The pages of a real run and of its dataset."""
     flags, code, verdict = RUNS[request.param]
     place = tmp_path_factory.mktemp("place")
     trips.write(place)
     where = ["--runs-dir", place / "runs", "--registry", place / "registry"]
     flags = [flag.replace("PLACE", str(place)) for flag in flags]
-    command("pipelines/run.py", *where, *flags, code=code)
+    run_python("pipelines/run.py", *where, *flags, code=code)
     (path,) = place.glob("runs/*/summary.json")
     summary = json.loads(path.read_text())
     assert summary["model"]["verdict"] == verdict

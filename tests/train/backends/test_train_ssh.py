@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.train.backends import host_agent, ssh_client
+from tests.programs import ended, run_python
 
 pytestmark = pytest.mark.cluster
 
@@ -29,8 +30,7 @@ def test_job_code_is_private_and_removed(clients):
     for path in ("pkg/run.sh", ".env", ".env.local", ".git/config", "pkg/.env"):
         (code / path).parent.mkdir(exist_ok=True)
         (code / path).write_text("secret")
-    exit_code, out, err = clients.run("ssh", *words, "--log-dir", str(clients.path / "logs"))
-    assert exit_code == 0, out + err
+    out = ended(clients.start("ssh", *words, "--log-dir", clients.path / "logs"))
     (line,) = (line for line in out.splitlines() if line.startswith("chief/0 | ["))
     place, mode, names = json.loads(line.partition(" | ")[2])
     assert (mode, names) == ("0o700", ["mine.py", "pkg/run.sh"])
@@ -42,9 +42,7 @@ def test_job_code_is_private_and_removed(clients):
 def test_lost_connection_is_a_preemption():
     request = {"host": "h", "ssh": ["sh", "-c", "exit 255"], "variables": [], "command": []}
     words = ["-m", ssh_client.__name__, "run", json.dumps({**request, "cwd": "/"})]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
-    assert done.returncode == 137
-    assert done.stdout == "the connection to host h is lost\n"
+    assert run_python(*words, code=137) == "the connection to host h is lost\n"
 
 
 def test_silent_launcher_kills_replica(tmp_path, monkeypatch):

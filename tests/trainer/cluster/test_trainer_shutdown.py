@@ -1,8 +1,6 @@
-import subprocess
-import sys
-
 import pytest
 
+from tests.programs import start_python
 from trainer.cluster import shutdown
 
 
@@ -44,7 +42,7 @@ SIGTERM = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.2)\n"
     ids=["inside", "before", "fails", "after", "in C"],
 )
 def test_sigterm_ends_what_need_not_save(program, code):
-    process = subprocess.Popen([sys.executable, "-c", STOP + program], stdout=subprocess.PIPE)
+    process = start_python("-c", STOP + program)
     process.stdout.readline()
     process.terminate()
     assert process.wait(5) == code

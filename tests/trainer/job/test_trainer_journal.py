@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from common import flags, quiet
+from tests.programs import wait_until
 from trainer import main_loop, task
 from trainer.cluster.shutdown import Stop
 from trainer.job import journal
@@ -49,10 +50,7 @@ def test_journal_goes_on_by_itself(store, tmp_path, monkeypatch):
     own.send()
     own.event("step", 1)
     status.unlink()
-    deadline = time.monotonic() + 30
-    while not (status.exists() and last(job, CHIEF, "step")):
-        assert time.monotonic() < deadline
-        sleep(0.01)
+    wait_until(lambda: status.exists() and last(job, CHIEF, "step"))
 
 
 def test_store_gets_what_has_grown(store, monkeypatch, capsys):

@@ -2,7 +2,6 @@
 
 import collections
 import itertools
-import re
 
 import hypothesis
 import hypothesis.strategies as st
@@ -15,7 +14,7 @@ import trips
 from common.errors import UserError
 from common.manifest import Manifest
 from components.convert.sources.tables import words
-from tests.root import ROOT
+from tests.root import blocks
 from trainer.data import records
 from trainer.models.text import vocabulary
 
@@ -60,8 +59,7 @@ def test_most_frequent_words_are_in_manifest(tmp_path):
 
 @pytest.mark.cluster
 def test_texts_of_page_are_learnt(make, tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "MODELS.md").read_text()
-    code = re.findall("```python\n(.*?)```", page, re.S)[2]
+    code = blocks("MODELS.md")[2]
     (tmp_path / "texts_of_the_page.py").write_text(f"import keras\n{code}")
     monkeypatch.syspath_prepend(str(tmp_path))
     ends = ["Late!", "Friendly,", "rude driver.", "a clean car", "A DIRTY car", "Fast; thanks"]

@@ -1,12 +1,10 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 import trips
 from parsed import options
 
+from tests.programs import run_python
 from trainer import export
 from trainer.data import records
 from trainer.models import wide_deep
@@ -78,5 +76,5 @@ def test_parameter_servers_leave_model_for_tensorflow(make, tmp_path):
     assert job.wait("chief-0", "evaluator-0") == {"chief-0": 0, "evaluator-0": 0}
     score = job.read("validation.json")["latest"]
     assert score["step"] == 240 and score["auc"] > 0.75
-    command = [sys.executable, "-I", "-c", CLIENT, str(job.directory / "model")]
-    assert subprocess.check_output(command, cwd=tmp_path) in (b"b'no'\n", b"b'yes'\n")
+    command = ["-I", "-c", CLIENT, job.directory / "model"]
+    assert run_python(*command, cwd=tmp_path, stderr=None) in ("b'no'\n", "b'yes'\n")
