@@ -98,7 +98,7 @@ prove-kubeflow: setup $(VENV)-kubeflow/.installed  ## run the compiled spec on K
 chaos: setup  ## kill, freeze and stop replicas of real jobs at random moments (ARGS='--trials 6' for fewer)
 	@$(PY) -m tools.chaos $(ARGS)
 
-lint: setup  ## style, YAML, Cloud Build schema, directions of imports, and traps in the compiled specs
+lint: setup  ## style, YAML, Cloud Build schema and directions of imports
 	@$(PY) -m pip --disable-pip-version-check check >/dev/null || $(PY) -m pip check
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --quiet --check .
@@ -107,7 +107,6 @@ lint: setup  ## style, YAML, Cloud Build schema, directions of imports, and trap
 	@$(VENV)/bin/codespell $$(git ls-files '*.py' '*.md' '*.yaml' '*.html' '*.toml')
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.cloudbuild cloudbuild.yaml deploy/builds/*.yaml
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.renovate renovate.json
-	@$(PY) -m tests.lint.specs
 	@imports=$$($(VENV)/bin/lint-imports --no-logo --no-cache) || { echo "$$imports"; exit 1; }
 
 format: setup  ## rewrite the code in the house style

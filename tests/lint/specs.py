@@ -1,29 +1,20 @@
-"""Finds what would not run the same everywhere: `python -m tests.lint.specs [SPEC...]`.
+"""Finds what would not run the same everywhere.
 
-Without arguments it compiles all specs and looks at them. Each rule is a trap that was fallen
-into: kfp.local 2.17 or the Google components 2.22 accept the spec and then do something else. What
-they do only at run time (a parameter that is NaN) no spec shows; what the compiler refuses, or what
-the run of a test shows (a condition that is false here), needs no rule. A spec whose file's name
-ends with `-local.yaml` runs here only, one with `-kubeflow.yaml` on Kubeflow Pipelines, any other
-also on Vertex AI.
+Each rule is a trap that was fallen into: kfp.local 2.17 or the Google components 2.22 accept the
+spec and then do something else. What they do only at run time (a parameter that is NaN) no spec
+shows; what the compiler refuses, or what the run of a test shows (a condition that is false here),
+needs no rule. A spec whose file's name ends with `-local.yaml` runs here only, one with
+`-kubeflow.yaml` on Kubeflow Pipelines, any other also on Vertex AI.
 """
 
-import pathlib
 import re
-import sys
-import tempfile
 from collections.abc import Iterable
 from typing import Any
 
 import yaml
 
-from components.train.backends.job_settings import JobSettings
-from components.train.cluster.lookup import load_cluster
-from pipelines.cloud_options import DEFAULT_CLUSTER
-from pipelines.compile import compile_specs
 from pipelines.training import BACKENDS
 
-_IMAGE = "python-lint@sha256:" + "0" * 64
 # All that kfp.local fills in.
 _FILLED = re.compile(
     r"(inputs|outputs|outputMetadataUri|pipeline_((job|task)_(name|uuid)|root))\b(?!.*json_escape)"
@@ -138,17 +129,3 @@ def lint_file(path):
     backend = path.stem.rpartition("-")[2]
     problems = lint(spec, backend if backend in BACKENDS else "vertex")
     return [f"{path.name}: {problem}" for problem in problems]
-
-
-def main(paths):
-    """Prints what is wrong; returns 1 if anything is."""
-    with tempfile.TemporaryDirectory() as directory:
-        job = JobSettings().arguments(load_cluster(DEFAULT_CLUSTER))
-        specs = [pathlib.Path(p) for p in paths] or compile_specs(_IMAGE, directory, job=job)
-        faults = [problem for path in specs for problem in lint_file(path)]
-    print("\n".join(faults), end="\n" if faults else "")
-    return bool(faults)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

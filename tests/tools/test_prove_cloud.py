@@ -1,7 +1,4 @@
-"""`python -m tests.tools.test_prove_cloud` writes the golden requests anew.
-
-Look at `git diff` before a commit.
-"""
+"""The program that is for the real Vertex AI, with that of this machine."""
 
 import pathlib
 import re
@@ -18,15 +15,10 @@ from tests.deploy.calls import strangers
 from tools.prove_cloud import __main__ as program
 from tools.prove_cloud import guesses
 
-GOLDEN = pathlib.Path(__file__).with_name("bodies.json")
 FLAGS = f"--project demo-project --bucket gs://demo --image {IMAGE}"
 ACCOUNT = "proves@demo-project.iam.gserviceaccount.com"
 ARGS = program.parser().parse_args(f"{FLAGS} --service-account {ACCOUNT} --gpu".split())
 REQUESTS = program.requests("gs://demo/prove-000000", ARGS)
-
-
-def test_requests_are_as_reviewed():
-    assert program.shown(REQUESTS) == GOLDEN.read_text()
 
 
 def test_nothing_is_sent_without_yes(monkeypatch, capsys):
@@ -109,7 +101,3 @@ def test_every_check_has_answer_here(cloud):  # noqa: F811
     assert all(answer.startswith("List of found errors") for answer in tried), tried
     assert not strangers(cloud.log()), "docs/PROJECT.md does not say which role they need"
     assert "left behind" not in printed and not list(cloud.files.parent.glob("demo/prove-*"))
-
-
-if __name__ == "__main__":
-    GOLDEN.write_text(program.shown(REQUESTS))

@@ -1,13 +1,11 @@
 """Tests of JobSets as they are planned, without a cluster; tests/kubernetes runs them."""
 
-import json
-
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.train.backends.backend import Job
-from components.train.backends.jobset import jobset_name, patched, plan_jobset
+from components.train.backends.jobset import jobset_name, plan_jobset
 from components.train.backends.program import Program
 from components.train.cluster.cluster_file import Cluster
 from components.train.cluster.lookup import load_cluster
@@ -16,7 +14,6 @@ from tests.root import ROOT
 from trainer.cluster.member import from_environment
 
 CLUSTERS = sorted((ROOT / "clusters").glob("*.yaml"))
-INDEX = "JOB_COMPLETION_INDEX"
 
 
 def planned(cluster, command=("python", "mine.py"), job_dir="gs://b/j", **settings):
@@ -108,11 +105,13 @@ def test_patch_of_pool_follows_common_one():
 
     common = patch(env=[{"name": "A", "value": "1"}, {"name": "B", "value": "2"}])
     own = patch(env=[{"name": "A", "value": "3"}], resources={"limits": {"memory": "8Gi"}})
-    cluster = {"strategy": "one_device", "chief": {"pod_template": own}, "pod_template": common}
-    [(_, _, container)] = containers(planned(Cluster.read(cluster)))
-    variables = environment(container, 0)
+    pools = {"chief": {"pod_template": own}, "evaluator": {}, "pod_template": common}
+    jobset = planned(Cluster.read({"strategy": "one_device", **pools}))
+    chief, evaluator = (container for _, _, container in containers(jobset))
+    variables = environment(chief, 0)
     assert (variables["A"], variables["B"], variables["LEVEL"]) == ("3", "2", "$(HOME)")
-    assert container["resources"]["limits"] == {"memory": "8Gi"}
+    assert chief["resources"]["limits"] == {"memory": "8Gi"}
+    assert environment(evaluator, 0)["A"] == "1" and not evaluator["resources"]["limits"]
 
 
 def test_volume_is_mounted_at_two_paths():
@@ -121,22 +120,6 @@ def test_volume_is_mounted_at_two_paths():
     cluster = Cluster.read({"strategy": "one_device", "chief": {}, "pod_template": pod})
     [(_, _, container)] = containers(planned(cluster, claim="c:/mnt/data"))
     assert container["volumeMounts"][-2:] == mounts
-
-
-JSON = st.recursive(
-    st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-)
-
-
-@given(JSON, JSON)
-def test_patch_keeps_keys_of_both(base, patch):
-    """A patched mapping has the keys of both, and the base stays as it was."""
-    before = json.dumps(base)
-    merged = patched(base, patch)
-    assert json.dumps(base) == before
-    if isinstance(base, dict) and isinstance(patch, dict):
-        assert merged.keys() == base.keys() | patch.keys()
 
 
 def test_name_follows_job_directory():
